@@ -1,0 +1,74 @@
+"""Every exception of the library, and the one way in which a message is built.
+
+::
+
+    SottovoceError
+    ├── InvalidInput (also ValueError)   a field, its value, the rule it breaks, what to do
+    │   ├── SchemaError                  a declaration of public facts is missing or does not fit
+    │   └── GraphError                   the network cannot carry the method
+    ├── BudgetExceeded                   the next release would pass the budget; nothing was drawn
+    ├── UnknownEvent                     an accountant was asked for a price that it cannot prove
+    ├── SolverError                      a local solve did not reach its certificate
+    ├── CheckpointError                  a saved run does not belong to this configuration
+    └── NetClosed                        a neighbour left before the round was over
+
+A message never holds a data value: fields, declared parameters, counts of sites and rules only.
+"""
+
+from __future__ import annotations
+
+
+class SottovoceError(Exception):
+    """Root of all errors that this library raises on purpose."""
+
+
+class InvalidInput(SottovoceError, ValueError):
+    """A parameter or declaration breaks a rule.  Raised before anything is spent.
+
+    Parameters
+    ----------
+    field : str
+        The name of the parameter as the user wrote it.
+    value : object
+        The offending value if it is a *declared* one; ``None`` if it is data, which is never shown.
+    rule : str
+        What must hold.
+    remedy : str
+        What to do about it.
+    """
+
+    def __init__(self, field: str, value: object, rule: str, remedy: str) -> None:
+        shown = field if value is None else f"{field}={value!r}"
+        super().__init__(f"{shown}: {rule}; {remedy}")
+        self.field, self.value, self.rule, self.remedy = field, value, rule, remedy
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.field, self.value, self.rule, self.remedy)
+
+
+class SchemaError(InvalidInput):
+    """A schema misses a declaration, or the rows do not have the declared columns."""
+
+
+class GraphError(InvalidInput):
+    """The network is not connected, or does not fit the number of sites."""
+
+
+class BudgetExceeded(SottovoceError):
+    """The next release would pass the budget.  No ledger row was written and no noise was drawn."""
+
+
+class UnknownEvent(SottovoceError):
+    """An accountant has no proof for an event, and refuses to guess a price."""
+
+
+class SolverError(SottovoceError):
+    """A local solve did not reach the gradient norm that its guarantee needs."""
+
+
+class CheckpointError(SottovoceError):
+    """A checkpoint is unreadable or belongs to another configuration."""
+
+
+class NetClosed(SottovoceError):
+    """A neighbour left the run before the round was complete."""

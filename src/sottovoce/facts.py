@@ -1,0 +1,111 @@
+"""What is public about a problem, by declaration.  Nothing here is ever read off private rows.
+
+Node i minimises (002, section V; 000, eq. 3 with its rho equal to our ``rho/N``)
+
+    f_i(w) = (C / n_i) sum_k loss(y_k w.x_k) + (rho / N) ||w||^2 / 2.
+
+*Sum scale* means this objective times ``n_i / C``: there each row enters with weight one, so that noise and
+sensitivities do not depend on ``C`` or ``n_i``.
+
+In scikit-learn's terms: for sites of equal size n_i the sum of all f_i is rho times the objective of
+``LogisticRegression(C=C / (n_i * rho), fit_intercept=False)``; :meth:`Facts.sklearn_weights` has the map for
+unequal sites.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .errors import InvalidInput
+from .losses import Loss, make
+from .typing import Any, Array, ArrayLike
+
+RELATIONS = {"replace-one": 2.0, "zero-out": 1.0}
+"""Neighbouring relation -> how many gradients of one row change (their norms add up to the sensitivity)."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Public facts of one run, seen from all nodes (``n`` of shape (N, 1)) or from one (shape (1,)).
+
+    Parameters
+    ----------
+    loss : Loss
+    n : array of shape (N, 1) or (1,)
+        Rows per node.  Public: under replace-one, neighbours have the same number of rows.
+    d : int
+        Features, the constant one included.
+    C, rho : float
+        Weight of the data and of the regulariser, as in the papers.
+    n_nodes : int
+        N, also at a site that holds only its own ``n``.
+    relation : {"replace-one", "zero-out"}
+    tol : float
+        Local solves stop at a gradient norm of ``tol * C`` (the data term's gradient is at most ``C``).
+    """
+
+    loss: Loss
+    n: Array
+    d: int
+    C: float
+    rho: float
+    n_nodes: int
+    relation: str = "replace-one"
+    tol: float = 1e-8
+
+    def __post_init__(self) -> None:
+        n = np.asarray(self.n, dtype=float)
+        object.__setattr__(self, "n", n)
+        if n.size == 0 or np.any(n < 1):
+            raise InvalidInput("n", None, "every site needs at least one row", "drop the sites without rows")
+        for name in ("C", "rho", "tol"):
+            value = getattr(self, name)
+            if not (np.isfinite(value) and value > 0):
+                why = {"C": "weighs the data", "rho": "makes every solve unique", "tol": "ends every solve"}[name]
+                raise InvalidInput(name, value, f"must be finite and > 0, because it {why}", f"use {name}=1e-3")
+        if self.relation not in RELATIONS:
+            raise InvalidInput("relation", self.relation, f"must be one of {sorted(RELATIONS)}", "use 'replace-one'")
+
+    @property
+    def gradients_changed(self) -> float:
+        """Delta: 2 for replace-one, 1 for zero-out, in units of the loss's slope bound."""
+        return RELATIONS[self.relation]
+
+    @property
+    def mu(self) -> float:
+        """Strong convexity of a node's regulariser, ``rho / N``."""
+        return self.rho / self.n_nodes
+
+    def K(self, curvature: ArrayLike) -> Array:
+        """Strong convexity, in sum scale, of all but the loss, given the public quadratic term's `curvature`."""
+        return self.n / self.C * (self.mu + np.asarray(curvature, dtype=float))
+
+    def sklearn_weights(self) -> Array:
+        """Per-node ``sample_weight`` with which ``LogisticRegression(C=1, fit_intercept=False)`` has our minimiser.
+
+        scikit-learn minimises ``C sum_k s_k loss_k + ||w||^2 / 2``; dividing ``sum_i f_i`` by rho gives
+        ``s_k = C / (n_i rho)`` for the rows of node i.  Equal sites: ``LogisticRegression(C=C / (n_i rho))``.
+        """
+        return self.C / (self.n * self.rho)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        n = self.n.ravel()
+        return {
+            "loss": self.loss.spec, "n": n.astype(int).tolist(), "d": self.d, "C": self.C, "rho": self.rho,
+            "n_nodes": self.n_nodes, "relation": self.relation, "tol": self.tol,
+        }  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Facts:
+        """Inverse of :meth:`to_dict` for the view from all nodes."""
+        n = np.asarray(plain["n"], dtype=float)[:, None]
+        return cls(**(plain | {"loss": make(plain["loss"]), "n": n}))
+
+    def node(self, i: int) -> Facts:
+        """The same facts as node `i` sees them."""
+        return Facts(
+            self.loss, self.n[i], self.d, self.C, self.rho, self.n_nodes, self.relation, self.tol
+        )

@@ -1,0 +1,106 @@
+"""Schedules ``k -> eta_i(k)`` or ``alpha_i(k)``: per round, per node, serialisable, public by declaration.
+
+A schedule is called with ``k = 1, 2, ...`` and returns a positive array of shape ``()`` (all nodes alike) or
+``(N, 1)`` (one value a node), which broadcasts against vectors ``(..., N, d)``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .errors import InvalidInput
+from .typing import Any, Array, ArrayLike
+
+
+def _positive(field: str, values: Array) -> Array:
+    if values.size == 0 or not (np.all(np.isfinite(values)) and np.all(values > 0)):
+        raise InvalidInput(field, values.tolist(), "every value of a schedule must be finite and > 0", "change it")
+    return values
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """``start * growth ** (k - 1)``, or the rows of a table (the last row holds from there on).
+
+    Parameters
+    ----------
+    start : float or tuple of N floats
+        Value in the first round, for all nodes or for each.
+    growth : float or tuple of N floats
+        Factor from one round to the next (002, Fig. 4 uses ``eta_i(2k-1) = q^k``).
+    table : tuple of rows, each a float or a tuple of N floats, optional
+        Explicit values per round; excludes `growth`.
+    """
+
+    start: float | tuple[float, ...] = 1.0
+    growth: float | tuple[float, ...] = 1.0
+    table: tuple[float | tuple[float, ...], ...] | None = None
+    factor: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("start", "growth", "factor"):
+            _positive(name, np.asarray(getattr(self, name), dtype=float))
+        for row in self.table or ():
+            _positive("table", np.asarray(row, dtype=float))
+        if self.table is not None and len(self.table) == 0:
+            raise InvalidInput("table", [], "a table needs at least one row", "give one value a round")
+
+    @classmethod
+    def of(cls, value: Schedule | ArrayLike) -> Schedule:
+        """A schedule from itself, a number, or one number a node."""
+        if isinstance(value, Schedule):
+            return value
+        array = np.asarray(value, dtype=float)
+        return cls(float(array) if array.ndim == 0 else tuple(array.tolist()))
+
+    def __call__(self, k: int) -> Array:
+        if self.table is not None:
+            value = np.asarray(self.table[min(k, len(self.table)) - 1], dtype=float)
+        else:
+            value = np.asarray(self.start, dtype=float) * np.asarray(self.growth, dtype=float) ** (k - 1)
+        value = value * self.factor
+        return value if value.ndim == 0 else value[:, None]
+
+    def scaled(self, factor: float) -> Schedule:
+        """The same shape over rounds and nodes, `factor` times as large."""
+        return Schedule(self.start, self.growth, self.table, self.factor * factor)
+
+    def node(self, i: int) -> Schedule:
+        """What node `i` alone needs of this schedule."""
+
+        def pick(x: float | tuple[float, ...]) -> float:
+            return x[i] if isinstance(x, tuple) else x
+
+        table = None if self.table is None else tuple(pick(row) for row in self.table)
+        return Schedule(pick(self.start), pick(self.growth), table, self.factor)
+
+    @property
+    def constant(self) -> bool:
+        """Whether all nodes have one value in all rounds."""
+        rows = [np.asarray(r, dtype=float) for r in self.table or (self.start,)]
+        flat = np.concatenate([np.atleast_1d(r) for r in rows])
+        return bool(np.all(flat == flat[0]) and (self.table is not None or np.all(np.asarray(self.growth) == 1.0)))
+
+    @property
+    def non_decreasing(self) -> bool:
+        """Whether no node's value ever falls."""
+        if self.table is None:
+            return bool(np.all(np.asarray(self.growth) >= 1.0))
+        rows = [np.asarray(row, dtype=float) for row in self.table]
+        return all(bool(np.all(b >= a)) for a, b in zip(rows, rows[1:], strict=False))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; :meth:`from_dict` reads it back."""
+        plain: dict[str, Any] = {"start": self.start, "growth": self.growth, "factor": self.factor}
+        return plain | ({} if self.table is None else {"table": self.table})
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Schedule:
+        """Inverse of :meth:`to_dict` (lists, as JSON gives them, become tuples)."""
+
+        def frozen(x: Any) -> Any:
+            return tuple(frozen(v) for v in x) if isinstance(x, list | tuple) else x
+
+        return cls(**{key: frozen(value) for key, value in plain.items()})

@@ -1,0 +1,51 @@
+"""Schedules: closed forms, per-node shapes, round trips."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from sottovoce.errors import InvalidInput
+from sottovoce.schedules import Schedule
+
+SCHEDULES = [
+    Schedule(2.0, 1.5),
+    Schedule((1.0, 2.0, 4.0), (1.01, 1.0, 1.2)),
+    Schedule(table=(1.0, 2.0, 2.0)),
+    Schedule(table=((1.0, 3.0, 2.0), (2.0, 3.0, 2.0))).scaled(0.25),
+]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_round_trip_through_json(schedule: Schedule) -> None:
+    assert Schedule.from_dict(json.loads(json.dumps(schedule.to_dict()))) == schedule
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_node_sees_its_own_column(schedule: Schedule) -> None:
+    for k in (1, 2, 5):
+        everyone = np.broadcast_to(schedule(k), (3, 1))
+        for i in range(3):
+            assert schedule.node(i)(k) == everyone[i, 0]
+
+
+def test_values() -> None:
+    assert Schedule(2.0, 1.5)(3) == 2.0 * 1.5**2
+    assert Schedule(table=(1.0, 2.0))(7) == 2.0
+    assert Schedule((1.0, 2.0)).scaled(3.0)(1).shape == (2, 1)
+    assert Schedule.of([1.0, 2.0])(1)[1, 0] == 2.0
+
+
+def test_properties() -> None:
+    assert Schedule(2.0).constant and not Schedule(2.0, 1.1).constant and not Schedule((1.0, 2.0)).constant
+    assert Schedule(table=(1.0, 1.0)).constant
+    assert Schedule(1.0, 1.01).non_decreasing and not Schedule(1.0, (1.0, 0.9)).non_decreasing
+    assert not Schedule(table=((1.0, 2.0), (2.0, 1.9))).non_decreasing
+
+
+@pytest.mark.parametrize("bad", [{"start": 0.0}, {"start": (1.0, -1.0)}, {"growth": np.nan}, {"table": ()}])
+def test_non_positive_values_are_refused(bad: dict) -> None:
+    with pytest.raises(InvalidInput):
+        Schedule(**bad)
