@@ -1,0 +1,109 @@
+"""The ledger: a row for every release, written before the release is drawn.
+
+It belongs to the dataset, not to the run.  A crash after the row and before the noise over-counts; nothing can
+under-count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..errors import BudgetExceeded, InvalidInput
+from ..typing import Any, Array, ArrayLike
+from . import events as _events
+from .accountants import Accountant, PureAccountant
+from .events import Event
+
+
+def validate_target(epsilon: ArrayLike, delta: float | None) -> None:
+    """Refuse an (epsilon, delta) that is no privacy target.
+
+    Raises
+    ------
+    InvalidInput
+        If any epsilon is not > 0 (infinity is allowed), or delta is given and not inside (0, 1).
+    """
+    values = np.asarray(epsilon, dtype=float)
+    if np.any(np.isnan(values)) or np.any(values <= 0):
+        shown = epsilon if values.ndim == 0 else values.tolist()
+        raise InvalidInput("epsilon", shown, "must be > 0", "use e.g. epsilon=1, or epsilon=inf for a run without noise")
+    if delta is not None and not 0.0 < delta < 1.0:
+        raise InvalidInput("delta", delta, "must lie inside (0, 1)", "use e.g. delta=1e-5, or leave it out for pure epsilon")
+
+
+@dataclass
+class Ledger:
+    """An in-memory ledger.
+
+    Parameters
+    ----------
+    accountant : Accountant
+    epsilon : float or array (N,)
+        Budget of every node; infinity records without limiting.
+    delta : float
+        0 for pure epsilon.
+    """
+
+    accountant: Accountant[Any] = field(default_factory=PureAccountant)
+    epsilon: ArrayLike = np.inf
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        validate_target(self.epsilon, self.delta or None)
+        self._rows: list[Event] = []
+        self._spent = self.accountant.nothing()
+
+    @property
+    def rows(self) -> tuple[Event, ...]:
+        """All events so far, in the order of their charges."""
+        return tuple(self._rows)
+
+    def charge(self, event: Event) -> None:
+        """Write `event` down, or refuse it.
+
+        Raises
+        ------
+        BudgetExceeded
+            If any node's total would pass its budget.  The ledger is unchanged.
+        UnknownEvent
+            If the accountant cannot price it.
+        """
+        after = self.accountant.add(self._spent, event)
+        total = np.atleast_1d(self.accountant.epsilon(after, self.delta))
+        over = np.flatnonzero(total > np.asarray(self.epsilon, dtype=float))
+        if over.size:
+            node = int(over[0])
+            budget = float(np.broadcast_to(np.asarray(self.epsilon, dtype=float), total.shape)[node])
+            spent = float(np.broadcast_to(self.per_node(), total.shape)[node])
+            raise BudgetExceeded(
+                f"epsilon={budget:g}: release {len(self._rows) + 1} would bring node {node} from {spent:.6g} to "
+                f"{total[node]:.6g}; nothing was drawn; raise the budget or lower the noise's price"
+            )
+        self._rows.append(event)
+        self._spent = after
+
+    def per_node(self) -> Array:
+        """Epsilon spent by each node, shape (N,); shape () before the first event."""
+        return self.accountant.epsilon(self._spent, self.delta)
+
+    def total(self) -> float:
+        """Epsilon of the whole network: the worst node, rows being disjoint over sites."""
+        return float(np.max(self.per_node()))
+
+    def claimed(self) -> float | None:
+        """What the paper claims for the same run, or None where it claims nothing."""
+        claims = [np.asarray(getattr(event, "claimed", np.nan)) for event in self._rows]
+        return float(np.max(np.sum(claims, axis=0))) if claims and not np.any(np.isnan(claims)) else None
+
+    def to_list(self) -> list[dict[str, Any]]:
+        """Rows as plain data."""
+        return [event.to_dict() for event in self._rows]
+
+    def restore(self, rows: list[dict[str, Any]]) -> None:
+        """Take over rows written by an earlier part of the same run (they were allowed then)."""
+        for row in rows:
+            event = _events.from_dict(row)
+            self._spent = self.accountant.add(self._spent, event)
+            self._rows.append(event)
