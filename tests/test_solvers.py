@@ -1,0 +1,95 @@
+"""The solver against scipy, its certificate against finite differences, and the ragged-rows contract."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from conftest import make_rows
+from scipy.optimize import minimize
+
+from sottovoce.errors import SolverError
+from sottovoce.losses import HuberSVM, Logistic, Loss
+from sottovoce.solvers import Solver, certified_error
+
+SIZES = [60, 7, 33]
+
+
+def objective(loss: Loss, C: float, rows, i: int, linear, q: float):
+    a = rows.signed[i, : int(rows.n[i, 0])]
+
+    def value(w: np.ndarray) -> float:
+        return float(C / len(a) * loss.value(a @ w).sum() + linear @ w + q / 2 * w @ w)
+
+    def gradient(w: np.ndarray) -> np.ndarray:
+        return C / len(a) * a.T @ loss.slope(a @ w) + linear + q * w
+
+    return value, gradient
+
+
+@pytest.mark.parametrize("loss", [Logistic(), HuberSVM(0.5), HuberSVM(0.05)], ids=lambda loss: loss.spec)
+@pytest.mark.parametrize(("C", "q"), [(1.0, 0.02), (1750.0, 4.0)])
+def test_minimisers_of_all_nodes_and_replicates(loss: Loss, C: float, q: float) -> None:
+    rows = make_rows(SIZES, 5)
+    rng = np.random.default_rng(2)
+    linear = C * 0.2 * rng.standard_normal((4, 3, 5))
+    curvature = q * np.array([[1.0], [2.0], [3.0]])
+    solution = Solver(rows, loss, C).minimise(linear, curvature, np.zeros((4, 3, 5)), 1e-10)
+    assert np.all(solution.gradient_norm <= 1e-10 * C)
+    for r in range(4):
+        for i in range(3):
+            value, gradient = objective(loss, C, rows, i, linear[r, i], curvature[i, 0])
+            w = solution.w[r, i]
+            assert np.linalg.norm(gradient(w)) <= 1.001e-10 * C + 1e-13 * C
+            numeric = [(value(w + 1e-4 * e) - value(w - 1e-4 * e)) / 2e-4 for e in np.eye(5)]
+            np.testing.assert_allclose(numeric, 0, atol=1e-5 * C)
+            reference = minimize(value, np.zeros(5), jac=gradient, method="BFGS", options={"gtol": 1e-6 * C})
+            np.testing.assert_allclose(w, reference.x, atol=1e-3)
+            assert value(w) <= reference.fun + 1e-9 * C
+
+
+def test_one_node_alone_agrees_with_the_batch() -> None:
+    rows = make_rows(SIZES, 5)
+    linear = np.random.default_rng(3).standard_normal((3, 5))
+    q = np.full((3, 1), 0.1)
+    together = Solver(rows, Logistic(), 1.0).minimise(linear, q, np.zeros((3, 5)), 1e-12).w
+    for i in range(3):
+        alone = Solver(rows.node(i), Logistic(), 1.0).minimise(linear[i], q[i], np.zeros(5), 1e-12).w
+        assert alone.shape == (5,)
+        np.testing.assert_allclose(alone, together[i], atol=1e-10)
+
+
+def test_certificate_bounds_the_distance() -> None:
+    """||w - w*|| <= ||grad|| / q, checked with a loose and a tight solve."""
+    rows = make_rows(SIZES, 5)
+    linear, q = np.ones((3, 5)), np.full((3, 1), 0.05)
+    exact = Solver(rows, Logistic(), 1.0).minimise(linear, q, np.zeros((3, 5)), 1e-13).w
+    loose = Solver(rows, Logistic(), 1.0).minimise(linear, q, np.zeros((3, 5)), 1e-2)
+    distance = np.linalg.norm(loose.w - exact, axis=1, keepdims=True)
+    assert np.all(distance <= loose.gradient_norm / q)
+    assert np.all(distance <= certified_error(1.0, 1e-2, rows.n, 5, q))
+
+
+def test_restored_solver_repeats_every_bit() -> None:
+    rows = make_rows(SIZES, 5)
+    rng = np.random.default_rng(4)
+    problems = [rng.standard_normal((2, 3, 5)) for _ in range(7)]
+    q = np.full((3, 1), 0.1)
+    whole, w, answers = Solver(rows, Logistic(), 1.0), np.zeros((2, 3, 5)), []
+    states = []
+    for linear in problems:
+        w = whole.minimise(linear, q, w, 1e-8).w
+        answers.append(w)
+        states.append(whole.state())
+    for cut in (1, 3, 4):
+        again = Solver(rows, Logistic(), 1.0)
+        again.restore(states[cut - 1])
+        w = answers[cut - 1]
+        for linear, expected in zip(problems[cut:], answers[cut:], strict=True):
+            w = again.minimise(linear, q, w, 1e-8).w
+            assert np.array_equal(w, expected)
+
+
+def test_an_impossible_certificate_raises_without_a_data_value() -> None:
+    rows = make_rows(SIZES, 5)
+    with pytest.raises(SolverError, match="certificate"):
+        Solver(rows, Logistic(), 1.0).minimise(np.ones((3, 5)), np.full((3, 1), 0.1), np.zeros((3, 5)), 1e-30)
