@@ -1,0 +1,93 @@
+"""What every algorithm shares: the protocol, and the two lines of consensus ADMM that all of them contain."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
+
+from ..facts import Facts
+from ..net import Net
+from ..queries import Query
+from ..schedules import Schedule
+from ..typing import Any, Array
+
+
+class Site(Protocol):
+    """What an algorithm sees of the world: public facts, the net, one door to the rows, and zeros."""
+
+    facts: Facts
+    net: Net
+
+    def ask(self, query: Query) -> Array:
+        """The released answer, charged."""
+
+    def zeros(self) -> Array:
+        """A vector of zeros of shape (..., d)."""
+
+
+StateT = TypeVar("StateT", bound=NamedTuple)
+
+
+@dataclass(frozen=True)
+class Algorithm(ABC, Generic[StateT]):
+    """The public half of a method.  Subclasses hold hyperparameters only; all state is public arrays.
+
+    A *round* is one exchange of one vector with the neighbours.  ``noise`` is the schedule of the paper's noise
+    parameter ``alpha_i(k)``: the planner scales it to meet a target, and ``None`` means no noise.
+    """
+
+    penalty: Schedule
+    noise: Schedule | None
+
+    name: ClassVar[str]
+    paper: ClassVar[str]
+    summary: ClassVar[str]
+    private: ClassVar[bool] = True
+    forms: ClassVar[tuple[str, ...]] = ("corrected",)
+
+    def check(self, site: Site) -> None:  # noqa: B027 - most methods have no precondition
+        """Refuse parameters that break a precondition of the method's theorems, before anything is spent."""
+
+    @abstractmethod
+    def init(self, site: Site) -> StateT:
+        """The state before the first round: a function of public facts, never of rows."""
+
+    @abstractmethod
+    def round(self, k: int, state: StateT, site: Site) -> StateT:
+        """Round k = 1, 2, ...: at most one query, exactly one exchange."""
+
+    def model(self, state: StateT) -> Array:
+        """The classifier of every node, shape (..., d)."""
+        return state.f  # type: ignore[attr-defined,no-any-return]
+
+    def with_noise(self, noise: Schedule | None) -> Self:
+        """The same method with another noise schedule."""
+        return type(self)(**{**self.__dict__, "noise": noise})
+
+    def at(self, node: int) -> Self:
+        """What node number `node` alone needs of this method."""
+        parts = {k: v.node(node) if isinstance(v, Schedule) else v for k, v in self.__dict__.items()}
+        return type(self)(**parts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Name and hyperparameters as plain data."""
+        plain = {k: v.to_dict() if isinstance(v, Schedule) else v for k, v in self.__dict__.items()}
+        return {"name": self.name} | plain
+
+
+class Augmented(NamedTuple):
+    """The public linear and quadratic terms that ADMM adds to a node's objective."""
+
+    linear: Array
+    curvature: Array
+
+
+def augment(eta: Array, V: Array, f: Array, S: Array, lam: Array) -> Augmented:
+    """``2 lam.w + eta sum_j ||w - (f_i + f_j)/2||^2 = linear.w + curvature ||w||^2 / 2 + const`` (000, eq. 9)."""
+    return Augmented(linear=2 * lam - eta * (V * f + S), curvature=2 * eta * V)
+
+
+def dual(eta: Array, V: Array, f: Array, S: Array, lam: Array) -> Array:
+    """``lam_i + (eta / 2) sum_j (f_i - f_j)`` (000, eq. 11)."""
+    return lam + eta / 2 * (V * f - S)

@@ -1,0 +1,33 @@
+"""Private R-ADMM (002, Algorithm 1 with the noise of Algorithm 3).
+
+002, section III-B2: with eta_i(2k-1) = eta for all nodes and rounds, (14) to (17) are (10) to (13).  So this is
+MR-ADMM under that restriction, which is checked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ..errors import InvalidInput
+from .base import Site
+from .mr_admm import MRADMM
+
+
+@dataclass(frozen=True)
+class RADMM(MRADMM):
+    """MR-ADMM with one penalty for all nodes and rounds.
+
+    Guarantee
+    ---------
+    That of :class:`sottovoce.algorithms.mr_admm.MRADMM`.
+    """
+
+    name: ClassVar[str] = "r_admm"
+    paper: ClassVar[str] = "002, Algorithms 1 and 3"
+    summary: ClassVar[str] = "recycled ADMM with one constant penalty: a release every second round"
+
+    def check(self, site: Site) -> None:
+        if not self.penalty.constant:
+            raise InvalidInput("eta", self.penalty.to_dict(), "R-ADMM has one constant penalty", "use method='mr_admm'")
+        super().check(site)

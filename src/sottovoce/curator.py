@@ -1,0 +1,84 @@
+"""The only door between rows and algorithms: charge the ledger, then answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from .data.rows import Rows
+from .facts import Facts
+from .privacy.ledger import Ledger
+from .privacy.noise import Noise
+from .queries import Query, Vault
+from .solvers import Solver
+from .typing import Array
+
+
+class Asked(Protocol):
+    """What an algorithm sees of a curator."""
+
+    facts: Facts
+
+    def ask(self, query: Query) -> Array:
+        """Charge, then release."""
+
+
+@dataclass
+class Curator:
+    """Guards the rows of one node, or of all nodes of a simulation.
+
+    Parameters
+    ----------
+    rows : Rows
+    facts : Facts
+    noise : Noise
+    ledger : Ledger
+    """
+
+    rows: Rows
+    facts: Facts
+    noise: Noise
+    ledger: Ledger
+
+    def __post_init__(self) -> None:
+        solver = Solver(self.rows, self.facts.loss, self.facts.C)
+        self._vault = Vault(solver, self.noise)
+        self._releases = 0
+
+    def ask(self, query: Query) -> Array:
+        """Write the query's event into the ledger, then answer it.
+
+        Raises
+        ------
+        BudgetExceeded
+            If the ledger refuses; no noise has been drawn then.
+        SolverError
+            If the answer misses its certificate.  The charge stands: noise was drawn.
+        """
+        self.ledger.charge(query.event(self.facts))
+        self._releases += 1
+        return query.answer(self._vault, self.facts, self._releases)
+
+    def state(self) -> dict[str, Array]:
+        """What a checkpoint needs beside the ledger: counters and public reference points, no rows."""
+        return {"releases": np.array(self._releases)} | self._vault.solver.state()
+
+    def restore(self, state: dict[str, Array]) -> None:
+        """Go on from :meth:`state`."""
+        self._releases = int(state["releases"])
+        self._vault.solver.restore(state)
+
+
+@dataclass
+class Planner:
+    """A curator without data: it charges and returns blanks, so that a run can be priced before any row is read."""
+
+    facts: Facts
+    ledger: Ledger = field(default_factory=Ledger)
+
+    def ask(self, query: Query) -> Array:
+        """Charge the event; return a blank of the right shape."""
+        self.ledger.charge(query.event(self.facts))
+        return query.blank(self.facts)

@@ -1,0 +1,48 @@
+"""The in-process twin of a deployment: one thread a site, messages through queues, nothing shared.
+
+Each site holds its own rows, ledger, noise and solver; only released vectors cross between threads.  With keyed noise
+the result equals the batched simulation of the same replicate, which is how every transport is tested.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+from .. import engine
+from ..curator import Curator
+from ..data.rows import Rows
+from ..engine import Outcome, Place
+from ..net import QueueNet
+from ..privacy.ledger import Ledger
+from ..privacy.noise import KeyedNoise, Noise, SystemNoise
+from ..simulate import RunConfig, prepare
+
+
+def run_sites(config: RunConfig, rows: Rows, replicate: int = 0) -> list[tuple[Outcome, Ledger]]:
+    """Run every node of `rows` as a site of its own.
+
+    Parameters
+    ----------
+    config : RunConfig
+        ``config.replicates`` is not used: sites run once.
+    rows : Rows
+    replicate : int
+        Which replicate's noise of the simulation to repeat; without a seed, noise is the operating system's.
+
+    Returns
+    -------
+    list of (Outcome, Ledger)
+        One a site; states hold vectors of shape (d,).
+    """
+    prepared = prepare(config, rows.n, rows.d)
+    nets = QueueNet.connect(prepared.graph)
+
+    def site(i: int) -> tuple[Outcome, Ledger]:
+        facts = prepared.facts.node(i)
+        noise: Noise = SystemNoise() if config.seed is None else KeyedNoise(config.seed, [replicate], [i], lead=())
+        ledger = Ledger(prepared.ledger.accountant, prepared.ledger.epsilon, prepared.ledger.delta)
+        place = Place(facts, nets[i], Curator(rows.node(i), facts, noise, ledger), (), rows.d)
+        return engine.run(prepared.algorithm.at(i), place, config.rounds), ledger
+
+    with ThreadPoolExecutor(max_workers=prepared.facts.n_nodes) as pool:
+        return list(pool.map(site, range(prepared.facts.n_nodes)))

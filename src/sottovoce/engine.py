@@ -1,0 +1,146 @@
+"""One driver loop for every method, in simulation and at a site.
+
+A run is resumable: what it needs is the public state, the curator's counters and the ledger's rows, which
+:func:`save_checkpoint` writes atomically after a round.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from .algorithms import Algorithm
+from .curator import Asked, Curator
+from .errors import BudgetExceeded, CheckpointError, NetClosed
+from .facts import Facts
+from .net import Net
+from .queries import Query
+from .typing import Any, Array
+
+Observer = Callable[[int, Any], None]
+"""Called with the round and the state after it.  Observers in a simulation may look at rows; a site has none."""
+
+FINISHED, BUDGET, NEIGHBOUR = "finished", "budget spent", "a neighbour left"
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an algorithm runs: all nodes of a simulation (lead ``(R, N)``), one site (``()``), or a plan."""
+
+    facts: Facts
+    net: Net
+    curator: Asked
+    lead: tuple[int, ...]
+    width: int
+
+    def ask(self, query: Query) -> Array:
+        """Ask the curator."""
+        return self.curator.ask(query)
+
+    def zeros(self) -> Array:
+        """Zeros of shape ``(*lead, width)``; a plan needs no more than a width of one."""
+        return np.zeros((*self.lead, self.width))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The last complete state, how many rounds made it, and why the run ended."""
+
+    state: Any
+    rounds: int
+    stopped: str
+
+
+def run(
+    algorithm: Algorithm[Any],
+    place: Place,
+    rounds: int,
+    *,
+    observers: Sequence[Observer] = (),
+    state: Any = None,
+    done: int = 0,
+) -> Outcome:
+    """Run rounds ``done + 1 .. rounds``.
+
+    Stops before the release that would pass the budget, with everything before it kept, and when a neighbour leaves.
+
+    Parameters
+    ----------
+    state, done : optional
+        Where an interrupted run stood.
+    """
+    algorithm.check(place)
+    state = algorithm.init(place) if state is None else state
+    stopped = FINISHED
+    try:
+        for k in range(done + 1, rounds + 1):
+            try:
+                state = algorithm.round(k, state, place)
+            except BudgetExceeded:
+                stopped = BUDGET
+                break
+            except NetClosed:
+                stopped = NEIGHBOUR
+                break
+            done = k
+            for observe in observers:
+                observe(k, state)
+    finally:
+        place.net.close()
+    return Outcome(state, done, stopped)
+
+
+def save_checkpoint(path: Path, key: str, k: int, state: Any, curator: Curator) -> None:
+    """Write the run after round k, replacing the file in one step."""
+    arrays = {f"state.{name}": value for name, value in state._asdict().items()}
+    arrays |= {f"curator.{name}": value for name, value in curator.state().items()}
+    meta = {"version": _VERSION, "key": key, "round": k, "ledger": curator.ledger.to_list()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez(file, meta=np.array(json.dumps(meta)), **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def load_checkpoint(path: Path, key: str, blank: Any, curator: Curator) -> tuple[int, Any]:
+    """Restore ledger and curator, and return (rounds done, state).
+
+    Parameters
+    ----------
+    key : str
+        Digest of the configuration: a checkpoint of another one is refused.
+    blank : NamedTuple
+        A state of the right type.
+
+    Raises
+    ------
+    CheckpointError
+        If the file is unreadable or belongs to another configuration.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            meta = json.loads(str(file["meta"]))
+            arrays = {name: file[name] for name in file.files if name != "meta"}
+    except (OSError, ValueError, KeyError, EOFError) as error:
+        raise CheckpointError(f"checkpoint={str(path)!r}: not a readable checkpoint; remove it to start over") from error
+    if meta.get("version") != _VERSION or meta.get("key") != key:
+        raise CheckpointError(
+            f"checkpoint={str(path)!r}: written by another configuration or data; use the same arguments, or another file"
+        )
+    curator.ledger.restore(meta["ledger"])
+    curator.restore({n.removeprefix("curator."): v for n, v in arrays.items() if n.startswith("curator.")})
+    state = type(blank)(**{name: arrays[f"state.{name}"] for name in blank._fields})
+    return int(meta["round"]), state

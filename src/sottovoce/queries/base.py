@@ -1,0 +1,46 @@
+"""The private half of a method: a query sees rows, draws noise and states its event.
+
+A query without an event cannot be instantiated, so that spending cannot be forgotten.  Queries are asked through a
+:class:`sottovoce.curator.Curator` only, which charges the event before it calls :meth:`Query.answer`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from ..facts import Facts
+from ..privacy.events import Event
+from ..privacy.noise import Noise
+from ..solvers import Solver
+from ..typing import Array
+
+
+@dataclass(frozen=True)
+class Vault:
+    """What only queries may touch: the rows (inside their solver) and the source of noise."""
+
+    solver: Solver
+    noise: Noise
+
+
+class Query(ABC):
+    """One kind of release."""
+
+    @abstractmethod
+    def event(self, facts: Facts) -> Event:
+        """What answering will do to privacy, as parameters, from public facts alone."""
+
+    @abstractmethod
+    def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
+        """The released vectors, shape (..., d).  Called after the event has been charged, never before.
+
+        Parameters
+        ----------
+        release : int
+            Running number of the release, which keys the noise.
+        """
+
+    @abstractmethod
+    def blank(self, facts: Facts) -> Array:
+        """A stand-in of the same shape for planning, made without data."""
