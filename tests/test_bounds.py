@@ -53,7 +53,9 @@ def test_huber_attains_the_bound() -> None:
     """In the linear zone both slopes are one; at the kink's edge the curvature adds its whole logarithm."""
     loss, beta, K = HuberSVM(0.5), 0.5, 4.0
     rows = np.full(30, 1.0)
-    attained = max(worst_log_ratio(loss, rows, 1.0, -1.0, beta, K), worst_log_ratio(loss, np.zeros(0), 1.0, -1.0, beta, K))
+    attained = max(
+        worst_log_ratio(loss, rows, 1.0, -1.0, beta, K), worst_log_ratio(loss, np.zeros(0), 1.0, -1.0, beta, K)
+    )
     assert attained > 0.9 * 2 * beta
 
 

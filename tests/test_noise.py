@@ -36,7 +36,12 @@ def test_direction_is_uniform(source: Noise) -> None:
 def test_keyed_streams_repeat_and_differ() -> None:
     one = KeyedNoise(5, range(3), range(2))
     assert np.array_equal(one.spherical(D, 4), KeyedNoise(5, range(3), range(2)).spherical(D, 4))
-    draws = [one.spherical(D, 1), one.spherical(D, 2), one.spherical(D, 1, use=1), KeyedNoise(6, range(3), range(2)).spherical(D, 1)]
+    draws = [
+        one.spherical(D, 1),
+        one.spherical(D, 2),
+        one.spherical(D, 1, use=1),
+        KeyedNoise(6, range(3), range(2)).spherical(D, 1),
+    ]
     flat = np.concatenate([x.reshape(-1, D) for x in draws])
     assert len(np.unique(flat[:, 0])) == len(flat)
 

@@ -135,10 +135,12 @@ def load_checkpoint(path: Path, key: str, blank: Any, curator: Curator) -> tuple
             meta = json.loads(str(file["meta"]))
             arrays = {name: file[name] for name in file.files if name != "meta"}
     except (OSError, ValueError, KeyError, EOFError) as error:
-        raise CheckpointError(f"checkpoint={str(path)!r}: not a readable checkpoint; remove it to start over") from error
+        raise CheckpointError(
+            f"checkpoint={str(path)!r}: not a readable checkpoint; remove it to start over"
+        ) from error
     if meta.get("version") != _VERSION or meta.get("key") != key:
         raise CheckpointError(
-            f"checkpoint={str(path)!r}: written by another configuration or data; use the same arguments, or another file"
+            f"checkpoint={str(path)!r}: belongs to another configuration; use the same arguments, or another file"
         )
     curator.ledger.restore(meta["ledger"])
     curator.restore({n.removeprefix("curator."): v for n, v in arrays.items() if n.startswith("curator.")})

@@ -106,6 +106,4 @@ class Facts:
 
     def node(self, i: int) -> Facts:
         """The same facts as node `i` sees them."""
-        return Facts(
-            self.loss, self.n[i], self.d, self.C, self.rho, self.n_nodes, self.relation, self.tol
-        )
+        return Facts(self.loss, self.n[i], self.d, self.C, self.rho, self.n_nodes, self.relation, self.tol)

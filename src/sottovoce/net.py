@@ -47,7 +47,9 @@ class QueueNet(Net):
     Use :meth:`connect` to make the nets of all nodes.
     """
 
-    def __init__(self, inbox: dict[int, queue.Queue[Array | None]], outbox: dict[int, queue.Queue[Array | None]]) -> None:
+    def __init__(
+        self, inbox: dict[int, queue.Queue[Array | None]], outbox: dict[int, queue.Queue[Array | None]]
+    ) -> None:
         self._inbox, self._outbox = inbox, outbox
         self.degree = np.array([float(len(inbox))])
 

@@ -21,7 +21,9 @@ from .typing import Any
 
 A = TypeVar("A", bound=Algorithm[Any])
 
-_BISECTIONS = 60
+_SPAN = 40.0  # of the logarithm of the scale
+_STEPS = 200
+_CLOSE = 1e-9
 
 
 def plan(
@@ -51,7 +53,7 @@ def calibrate(
     *,
     claimed: bool = False,
 ) -> A:
-    """The same algorithm with its noise schedule scaled so that the whole run costs at most `epsilon`, and not much less.
+    """The same algorithm, its noise scaled so that the whole run costs at most `epsilon`, and not much less.
 
     Parameters
     ----------
@@ -73,7 +75,9 @@ def calibrate(
     def price(log_scale: float) -> float:
         """Total at this scale; -inf where the noise would have to be infinite."""
         try:
-            ledger = plan(algorithm.with_noise(shape.scaled(math.exp(log_scale))), facts, graph, rounds, accountant, delta)
+            ledger = plan(
+                algorithm.with_noise(shape.scaled(math.exp(log_scale))), facts, graph, rounds, accountant, delta
+            )
         except InvalidInput as error:
             if error.field == "alpha":
                 return -math.inf
@@ -81,12 +85,20 @@ def calibrate(
         total = ledger.claimed() if claimed else ledger.total()
         return math.inf if total is None else total
 
-    low, high = -30.0, 30.0
-    for _ in range(_BISECTIONS):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if price(middle) <= epsilon else (low, middle)
-    spent = price(low)
-    if not 0.0 < spent <= epsilon or low == -30.0:
+    # Totals grow with the scale, nearly in proportion: a proportional step inside a bisection's bracket.
+    low, high, spent, guess = -_SPAN, _SPAN, -math.inf, 0.0
+    for _ in range(_STEPS):
+        total = price(guess)
+        if total <= epsilon:
+            low, spent = guess, total
+        else:
+            high = guess
+        if epsilon * (1.0 - _CLOSE) <= spent or high - low < 1e-12:
+            break
+        usable = 0.0 < total < math.inf
+        step = guess + math.log(epsilon * (1.0 - 0.5 * _CLOSE) / total) if usable else math.nan
+        guess = step if low < step < high else 0.5 * (low + high)
+    if not 0.0 < spent <= epsilon or low == -_SPAN:
         least = price(high)
         raise InvalidInput(
             "epsilon", epsilon, f"{rounds} rounds cost at least {least:.4g} here, however much noise there is",

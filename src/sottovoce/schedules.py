@@ -6,6 +6,7 @@ A schedule is called with ``k = 1, 2, ...`` and returns a positive array of shap
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,7 +90,7 @@ class Schedule:
         if self.table is None:
             return bool(np.all(np.asarray(self.growth) >= 1.0))
         rows = [np.asarray(row, dtype=float) for row in self.table]
-        return all(bool(np.all(b >= a)) for a, b in zip(rows, rows[1:], strict=False))
+        return all(bool(np.all(b >= a)) for a, b in itertools.pairwise(rows))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; :meth:`from_dict` reads it back."""

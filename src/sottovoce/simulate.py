@@ -74,17 +74,17 @@ class RunConfig:
     """
 
     method: str = "mr_admm"
-    epsilon: float = 5.0
+    epsilon: float = 1.0
     delta: float | None = None
     rounds: int = 10
     graph: str = "ring"
     form: str = "corrected"
     loss: str = "logistic"
     C: float = 1.0
-    rho: float = 0.01
-    eta: float | tuple[float, ...] = 0.01
+    rho: float = 0.001
+    eta: float | tuple[float, ...] = 0.001
     eta_growth: float | tuple[float, ...] = 1.0
-    gamma: float = 0.5
+    gamma: float = 0.1
     phi: float = 0.0
     noise: float | tuple[float, ...] | None = None
     noise_growth: float = 1.0
@@ -118,8 +118,8 @@ class RunConfig:
     def from_dict(cls, plain: dict[str, Any]) -> RunConfig:
         """Inverse of :meth:`to_dict`."""
         known = {f.name for f in fields(cls)}
-        values = {k: tuple(v) if isinstance(v, list) else v for k, v in plain.items() if k in known}
-        return cls(**values | {"epsilon": float(plain["epsilon"])})
+        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in plain.items() if k in known}
+        return cls(**(values | {"epsilon": float(plain["epsilon"])}))
 
     def algorithm(self) -> Algorithm[Any]:
         """The method with these hyperparameters, its noise not yet calibrated."""
@@ -237,7 +237,9 @@ class Result:
             config, facts = RunConfig.from_dict(meta.pop("config")), Facts.from_dict(meta.pop("facts"))
             return cls(config=config, facts=facts, models=models, **meta)
         except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
-            raise CheckpointError(f"run={str(path)!r}: not a saved run; use a file written by `train --save`") from error
+            raise CheckpointError(
+                f"run={str(path)!r}: not a saved run; use a file written by `train --save`"
+            ) from error
 
 
 def privacy_statement(prepared: Prepared, ledger: Ledger, noise: Noise) -> dict[str, Any]:
@@ -308,9 +310,7 @@ def simulate(
         if path.exists():
             done, state = engine.load_checkpoint(path, key, prepared.algorithm.init(place), curator)
         watchers.append(lambda k, s: engine.save_checkpoint(path, key, k, s, curator))
-    outcome: Outcome = engine.run(
-        prepared.algorithm, place, config.rounds, observers=watchers, state=state, done=done
-    )
+    outcome: Outcome = engine.run(prepared.algorithm, place, config.rounds, observers=watchers, state=state, done=done)
     return Result(
         config=config,
         facts=facts,

@@ -16,8 +16,13 @@ from ..typing import Any, Array
 class Site(Protocol):
     """What an algorithm sees of the world: public facts, the net, one door to the rows, and zeros."""
 
-    facts: Facts
-    net: Net
+    @property
+    def facts(self) -> Facts:
+        """What is public."""
+
+    @property
+    def net(self) -> Net:
+        """Degree and neighbour sums."""
 
     def ask(self, query: Query) -> Array:
         """The released answer, charged."""
@@ -46,7 +51,7 @@ class Algorithm(ABC, Generic[StateT]):
     private: ClassVar[bool] = True
     forms: ClassVar[tuple[str, ...]] = ("corrected",)
 
-    def check(self, site: Site) -> None:  # noqa: B027 - most methods have no precondition
+    def check(self, site: Site) -> None:
         """Refuse parameters that break a precondition of the method's theorems, before anything is spent."""
 
     @abstractmethod
@@ -59,7 +64,7 @@ class Algorithm(ABC, Generic[StateT]):
 
     def model(self, state: StateT) -> Array:
         """The classifier of every node, shape (..., d)."""
-        return state.f  # type: ignore[attr-defined,no-any-return]
+        return state.f  # type: ignore[attr-defined]
 
     def with_noise(self, noise: Schedule | None) -> Self:
         """The same method with another noise schedule."""

@@ -43,7 +43,7 @@ class MRADMM(Algorithm[State]):
     form : {"corrected", "printed"}
     """
 
-    gamma: float = 0.5
+    gamma: float = 0.1
     form: str = "corrected"
 
     name: ClassVar[str] = "mr_admm"
@@ -53,7 +53,7 @@ class MRADMM(Algorithm[State]):
 
     def check(self, site: Site) -> None:
         if not (np.isfinite(self.gamma) and self.gamma >= 0):
-            raise InvalidInput("gamma", self.gamma, "must be finite and >= 0 (002, section III)", "use gamma=0.5")
+            raise InvalidInput("gamma", self.gamma, "must be finite and >= 0 (002, section III)", "use gamma=0.1")
         if not self.penalty.non_decreasing:
             raise InvalidInput("eta", self.penalty.to_dict(), "must not decrease (002, Theorem 1)", "use a growth >= 1")
         if self.form == "printed" and self.noise is not None:

@@ -63,7 +63,9 @@ class Rows:
         one_class = []
         for i, (X, y) in enumerate(parts):
             if X.ndim != 2 or X.shape[1] != d:
-                raise InvalidInput(f"site {i}", X.shape, f"rows must have shape (n, {d})", "give every site the same columns")
+                raise InvalidInput(
+                    f"site {i}", X.shape, f"rows must have shape (n, {d})", "give every site the same columns"
+                )
             if len(X) == 0:
                 raise InvalidInput(f"site {i}", 0, "has no rows", "drop the site or change the partition")
             if y.shape != (len(X),) or not np.all(np.abs(y) == 1.0):

@@ -74,7 +74,10 @@ def objective_perturbation_rate(
             beta, K, delta_gradient=delta_gradient, bend_bound=bend_bound, logistic=logistic
         )
 
-    low, high = epsilon * 1e-12, epsilon / delta_gradient * (1.0 + 1e-12)
+    low, high = epsilon * 1e-12, epsilon / delta_gradient
+    if np.all(price(high) <= epsilon):  # the log-determinant is free
+        return high
+    high = high * (1.0 + 1e-12)
     for _ in range(80):
         middle = 0.5 * (low + high)
         fits = price(middle) <= epsilon

@@ -60,7 +60,7 @@ def from_dict(plain: dict[str, Any]) -> Event:
     name = values.pop("event", None)
     if name not in _KINDS:
         raise UnknownEvent(f"event={name!r}: this version knows {sorted(_KINDS)}; use the version that wrote it")
-    arrays = {k: np.asarray(v, dtype=float) if isinstance(v, list) else v for k, v in values.items()}
+    arrays: dict[str, Any] = {k: np.asarray(v, dtype=float) if isinstance(v, list) else v for k, v in values.items()}
     return _KINDS[name](**arrays)
 
 

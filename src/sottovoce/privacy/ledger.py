@@ -28,9 +28,13 @@ def validate_target(epsilon: ArrayLike, delta: float | None) -> None:
     values = np.asarray(epsilon, dtype=float)
     if np.any(np.isnan(values)) or np.any(values <= 0):
         shown = epsilon if values.ndim == 0 else values.tolist()
-        raise InvalidInput("epsilon", shown, "must be > 0", "use e.g. epsilon=1, or epsilon=inf for a run without noise")
+        raise InvalidInput(
+            "epsilon", shown, "must be > 0", "use e.g. epsilon=1, or epsilon=inf for a run without noise"
+        )
     if delta is not None and not 0.0 < delta < 1.0:
-        raise InvalidInput("delta", delta, "must lie inside (0, 1)", "use e.g. delta=1e-5, or leave it out for pure epsilon")
+        raise InvalidInput(
+            "delta", delta, "must lie inside (0, 1)", "use e.g. delta=1e-5, or leave it out for pure epsilon"
+        )
 
 
 @dataclass

@@ -1,0 +1,217 @@
+"""Check the layers of the package: ``python scripts/check_imports.py [ROOT]``, standard library only.
+
+1. Imports inside ``src/sottovoce`` go down the table below or stay in a layer, and never run in a circle.
+   Imports inside functions and under ``if TYPE_CHECKING`` count too.  To import from a folder runs that
+   folder's ``__init__``, so that counts as an import of it.
+2. A file under ``algorithms/`` sees arrays, queries, schedules and the network, and nothing through which
+   private rows or noise could reach it.
+3. No file is longer than a reader can take in.
+
+Prints one line a violation, ``file:line: rule``, and exits with 1 if there is one.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+PACKAGE = "sottovoce"
+
+# Lowest first; an entry stands for a file, or for a folder and all that is in it.  A folder whose files lie
+# in several layers is listed file by file, its `__init__` with its lowest file, because it runs before each.
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("errors", "typing"),
+    ("losses", "graphs", "schedules", "facts", "data", "privacy.__init__", "privacy.events"),
+    ("privacy.bounds", "privacy.accountants", "privacy.ledger", "privacy.noise", "solvers", "theory"),
+    ("queries",),
+    ("curator", "net"),
+    ("algorithms",),
+    ("engine",),
+    ("planner", "simulate", "audit", "deploy"),
+    ("estimators", "training", "studies"),
+    ("cli", "__main__"),
+)
+LAYER = {entry: level for level, entries in enumerate(LAYERS) for entry in entries}
+TOP = "__init__"  # the package itself: it may import all, nothing in it may import it
+VERSION = "_version"  # may be imported by all, imports nothing of the package
+
+ALGORITHMS = "algorithms"
+ALGORITHM_MAY_IMPORT = (
+    *("__future__", "abc", "collections", "dataclasses", "enum", "functools", "itertools", "math", "typing"),
+    *(f"{PACKAGE}.{name}" for name in ("typing", "errors", "facts", "schedules", "queries", "net")),
+    f"{PACKAGE}.{ALGORITHMS}",  # under the same rule themselves
+)
+ALGORITHM_MAY_IMPORT_EXACTLY = ("numpy", "numpy.typing", "numpy.linalg")
+MAX_LINES, MAX_ALGORITHM_LINES = 600, 150
+
+
+class Import(NamedTuple):
+    line: int
+    target: str
+    """Absolute dotted name: of the module, where a `from` import names one, else of the name imported."""
+
+
+def module_name(path: Path, package: Path) -> str:
+    """``privacy/events.py`` -> ``privacy.events``; ``privacy/__init__.py`` -> ``privacy.__init__``."""
+    return ".".join(path.relative_to(package).with_suffix("").parts)
+
+
+def imports(tree: ast.AST, module: str) -> Iterator[Import]:
+    """All imports of the file, wherever they stand, with relative ones made absolute."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(node.lineno, alias.name)
+        elif isinstance(node, ast.ImportFrom):
+            here = [PACKAGE, *module.split(".")]
+            base = here[: len(here) - node.level] if node.level else []
+            base += node.module.split(".") if node.module else []
+            for alias in node.names:
+                yield Import(node.lineno, ".".join([*base, alias.name]))
+
+
+def resolve(target: str, modules: set[str]) -> str | None:
+    """The module of the package that an import of the dotted name `target` runs last; None for others."""
+    first, *parts = target.split(".")
+    if first != PACKAGE:
+        return None
+    while parts:
+        for name in (".".join(parts), ".".join([*parts, "__init__"])):
+            if name in modules:
+                return name
+        parts.pop()
+    return TOP
+
+
+def level(module: str) -> int | None:
+    """Layer of a module by the longest entry that it falls under."""
+    parts = module.split(".")
+    for end in range(len(parts), 0, -1):
+        entry = ".".join(parts[:end])
+        if entry in LAYER:
+            return LAYER[entry]
+    return None
+
+
+def runs(importer: str, target: str, modules: set[str]) -> Iterator[str]:
+    """`target` and the ``__init__`` of each folder that holds it but not the importer."""
+    yield target
+    folders = target.split(".")[:-1]
+    for end in range(1, len(folders) + 1):
+        folder = ".".join(folders[:end])
+        opened = f"{folder}.__init__"
+        if opened in modules and opened != target and not importer.startswith(f"{folder}."):
+            yield opened
+
+
+def check_layers(where: dict[str, str], found: dict[str, list[Import]]) -> Iterator[tuple[str, int, str]]:
+    """Rule 1.  `where`: module -> file as shown; `found`: module -> its imports."""
+    modules = set(where)
+    edges: dict[str, dict[str, int]] = {module: {} for module in sorted(modules)}
+    for module in sorted(modules):
+        own = level(module)
+        if own is None and module not in (TOP, VERSION):
+            yield where[module], 1, "module has no layer: add it to LAYERS in scripts/check_imports.py"
+        for line, name in found[module]:
+            target = resolve(name, modules)
+            if target is None:
+                continue
+            if target == TOP and module != TOP:
+                why = "there is no such module" if name.count(".") > 1 else "the top imports everything"
+                yield where[module], line, f"imports {name}, but {why}"
+                continue
+            for run in runs(module, target, modules):
+                edges[module].setdefault(run, line)
+                above = level(run)
+                if own is not None and above is not None and above > own:
+                    yield where[module], line, f"layer {own} imports {run}, which is in layer {above}"
+        if module == VERSION and edges[module]:
+            yield where[module], min(edges[module].values()), f"{VERSION} must import nothing of the package"
+    for circle in circles(edges):
+        names = " -> ".join([*circle, circle[0]])
+        yield where[circle[0]], edges[circle[0]][circle[1 % len(circle)]], f"circular import: {names}"
+
+
+def circles(edges: dict[str, dict[str, int]]) -> Iterator[list[str]]:
+    """One circle for each depth-first edge that closes one."""
+    done: set[str] = set()
+    path: list[str] = []
+
+    def visit(module: str) -> Iterator[list[str]]:
+        path.append(module)
+        for target in edges[module]:
+            if target in path:
+                yield path[path.index(target) :]
+            elif target not in done:
+                yield from visit(target)
+        done.add(path.pop())
+
+    for module in edges:
+        if module not in done:
+            yield from visit(module)
+
+
+def check_algorithm(tree: ast.AST, names: list[Import]) -> Iterator[tuple[int, str]]:
+    """Rule 2, for one file under ``algorithms/``."""
+    for line, name in names:
+        below = any(name == entry or name.startswith(f"{entry}.") for entry in ALGORITHM_MAY_IMPORT)
+        if not below and name not in ALGORITHM_MAY_IMPORT_EXACTLY and not public_numpy(name):
+            yield line, f"an algorithm may not import {name}: it holds the public half of a method only"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr == "random":
+            yield node.lineno, "an algorithm may not draw random numbers: noise belongs to queries"
+        elif isinstance(node, ast.Name) and node.id == "__import__":
+            yield node.lineno, "an algorithm may not call __import__: its imports must be seen"
+
+
+def public_numpy(name: str) -> bool:
+    """A name taken from one of numpy's allowed modules, other than the submodule that draws."""
+    home, _, taken = name.rpartition(".")
+    return home in ALGORITHM_MAY_IMPORT_EXACTLY and taken not in ("random", "*")
+
+
+def check(root: Path) -> Iterator[tuple[str, int, str]]:
+    """All violations under `root` as (file, line, rule)."""
+    package = root / "src" / PACKAGE
+    if not package.is_dir():
+        yield f"src/{PACKAGE}", 1, f"not found below {root}"
+        return
+    where: dict[str, str] = {}
+    found: dict[str, list[Import]] = {}
+    for path in sorted([*root.glob("src/**/*.py"), *root.glob("tests/**/*.py")]):
+        shown = path.relative_to(root).as_posix()
+        text = path.read_text(encoding="utf-8")
+        lines = len(text.splitlines())
+        if lines > MAX_LINES:
+            yield shown, lines, f"{lines} lines: split it, a file has at most {MAX_LINES}"
+        if not path.is_relative_to(package):
+            continue
+        module = module_name(path, package)
+        try:
+            tree = ast.parse(text)
+        except SyntaxError as error:
+            yield shown, error.lineno or 1, f"does not parse: {error.msg}"
+            continue
+        where[module], found[module] = shown, list(imports(tree, module))
+        if module.split(".")[0] == ALGORITHMS:
+            for line, rule in check_algorithm(tree, found[module]):
+                yield shown, line, rule
+            if lines > MAX_ALGORITHM_LINES:
+                yield shown, lines, f"{lines} lines: an algorithm has at most {MAX_ALGORITHM_LINES}"
+    yield from check_layers(where, found)
+
+
+def main(arguments: list[str]) -> int:
+    """Print the violations under the one argument, or under this repository."""
+    root = Path(arguments[0]) if arguments else Path(__file__).resolve().parents[1]
+    violations = sorted(set(check(root)))
+    for file, line, rule in violations:
+        print(f"{file}:{line}: {rule}")
+    return int(bool(violations))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

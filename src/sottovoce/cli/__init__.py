@@ -1,0 +1,102 @@
+"""The command line: ``sottovoce train | predict | methods | data | graphs``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from .. import data as datasets
+from .. import graphs
+from ..algorithms import REGISTRY
+from ..errors import BudgetExceeded, CheckpointError, InvalidInput, SottovoceError
+from .predict import predict
+from .train import train
+
+_EXAMPLES = """
+Train one linear classifier across sites that may not share their rows, with a proved privacy guarantee.
+
+\b
+  sottovoce train                                  the embedded default: Adult, five sites on a ring
+  sottovoce train --method dvp --epsilon 2         another method, another total budget
+  sottovoce train --data rows.csv --schema s.toml  your own table, with its public facts declared
+  sottovoce predict run.npz new.csv                use a saved run
+"""
+
+
+@click.group(help=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="sottovoce")
+def cli() -> None:
+    """Entry of all commands."""
+
+
+cli.add_command(train)
+cli.add_command(predict)
+
+
+@cli.command(name="methods")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list instead of a table.")
+def methods(as_json: bool) -> None:
+    """List the methods: where each comes from and whether it is private."""
+    rows = [
+        {"name": cls.name, "private": cls.private, "paper": cls.paper, "summary": cls.summary, "forms": list(cls.forms)}
+        for cls in REGISTRY.values()
+    ]
+    _list("Methods", rows, as_json)
+
+
+@cli.command(name="data")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list instead of a table.")
+def data(as_json: bool) -> None:
+    """List the data sets that come with the package."""
+    _list("Data sets", datasets.describe(), as_json)
+
+
+@cli.command(name="graphs")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list instead of a table.")
+def list_graphs(as_json: bool) -> None:
+    """List the networks that --graph understands."""
+    _list("Networks", [{"spec": spec, "about": about} for spec, about in graphs.names().items()], as_json)
+
+
+def _list(title: str, rows: Sequence[dict[str, object]], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+        return
+    table = Table(title=title, title_justify="left", header_style="bold", box=None, padding=(0, 2, 0, 0))
+    for key in rows[0]:
+        table.add_column(key)
+    for row in rows:
+        table.add_row(*(", ".join(v) if isinstance(v, list) else _word(v) for v in row.values()))
+    Console().print(table)
+
+
+def _word(value: object) -> str:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; errors are one line on standard error.
+
+    Exit codes: 0 done; 1 a run failed; 2 bad input, nothing spent and nothing written; 130 interrupted.
+    """
+    try:
+        cli.main(args=list(arguments) if arguments is not None else None, prog_name="sottovoce", standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.Abort:
+        click.echo("interrupted", err=True)
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (InvalidInput, CheckpointError, BudgetExceeded) as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(2)
+    except SottovoceError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(1)

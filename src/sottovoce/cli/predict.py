@@ -1,0 +1,64 @@
+"""``sottovoce predict``: use a saved run on new rows."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from pathlib import Path
+
+import click
+import numpy as np
+from scipy.special import expit
+
+from .. import data
+from ..errors import InvalidInput
+from ..simulate import Result
+
+
+@click.command()
+@click.argument("run", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("rows", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--replicate", type=int, default=0, show_default=True, help="Which repetition's model to use.")
+@click.option("--site", type=int, help="Use one site's own model.  [default: the average over sites]")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write here instead of to the screen.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list instead of CSV.")
+def predict(run: Path, rows: Path, replicate: int, site: int | None, out: Path | None, as_json: bool) -> None:
+    """Classify ROWS (CSV or Parquet) with the model in RUN, a file written by `train --save`.
+
+    The schema saved with the run encodes the rows; its label column may be absent.  One line a row: the class, and for
+    the logistic loss its probability.
+    """
+    result = Result.load(run)
+    plain = result.extra.get("schema")
+    if plain is None:
+        raise InvalidInput(
+            "run", str(run), "was trained without a schema, so raw rows cannot be encoded", "train on a table"
+        )
+    replicates, nodes, _ = result.models.shape
+    if not 0 <= replicate < replicates:
+        raise InvalidInput("replicate", replicate, f"the run has replicates 0 to {replicates - 1}", "use --replicate 0")
+    if site is not None and not 0 <= site < nodes:
+        raise InvalidInput("site", site, f"the run has sites 0 to {nodes - 1}", "leave --site out for the average")
+    schema = data.Schema.from_dict(plain)
+    table = data.read_parquet(rows) if rows.suffix == ".parquet" else data.read_csv(rows)
+    w = result.consensus[replicate] if site is None else result.models[replicate, site]
+    margin = schema.encode(table, labels=False).X @ w
+    label = schema.label
+    positive, negative = ("1", "-1") if label is None else (label.positive, label.negative or f"not {label.positive}")
+    answers = [{"prediction": positive if m > 0 else negative} for m in margin]
+    if result.config.loss == "logistic":
+        for answer, p in zip(answers, np.round(expit(margin), 6), strict=True):
+            answer["probability"] = f"{p:.6f}"
+    target = sys.stdout if out is None else out.open("w", newline="")
+    try:
+        if as_json:
+            json.dump(answers, target, indent=1)
+            target.write("\n")
+        else:
+            writer = csv.DictWriter(target, fieldnames=list(answers[0]) if answers else ["prediction"])
+            writer.writeheader()
+            writer.writerows(answers)
+    finally:
+        if out is not None:
+            target.close()

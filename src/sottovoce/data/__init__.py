@@ -1,0 +1,27 @@
+"""Data: tables, schemas of public facts, rows in the unit ball, built-in data sets, partitions."""
+
+from .loaders import Dataset, builtin_schema, builtin_table, describe, load
+from .papers import complete_cases, schema_from_rows
+from .partition import partition
+from .schema import Encoded, Label, Schema
+from .synthetic import Synthetic, make
+from .table import Table, read_csv, read_parquet
+
+__all__ = [
+    "Dataset",
+    "Encoded",
+    "Label",
+    "Schema",
+    "Synthetic",
+    "Table",
+    "builtin_schema",
+    "builtin_table",
+    "complete_cases",
+    "describe",
+    "load",
+    "make",
+    "partition",
+    "read_csv",
+    "read_parquet",
+    "schema_from_rows",
+]

@@ -1,0 +1,397 @@
+"""Column blocks of a schema: each maps raw columns to a few features of Euclidean norm at most 1.
+
+``Bins``, ``Category``, ``Number`` and ``Vector`` share one interface: ``sources(table columns)`` says which
+raw columns are read, ``names`` lists the features, ``encode`` gives ``(features, clipped)`` where ``clipped``
+marks the rows that did not fit the declaration and were moved into it.
+
+Norm at most 1, by kind: a one-hot row holds at most a single 1; a number is clipped before it is scaled; a
+vector is divided by its own norm or by a larger declared one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import SchemaError
+from ..typing import Array
+from .table import MISSING, Column, as_numbers, as_text, text_of
+
+Mask = NDArray[np.bool_]
+LIMIT = 1e100  # bounds beyond it would overflow when squared
+
+
+class Block(Protocol):
+    """What a schema asks of a column block."""
+
+    kind: ClassVar[str]
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def weight(self) -> float: ...
+    @property
+    def names(self) -> list[str]: ...
+    def sources(self, columns: Mapping[str, Column]) -> tuple[str, ...]: ...
+    def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]: ...
+
+
+def _numbers(field: str, values: Column, na: frozenset[str], missing: float | None) -> Array:
+    try:
+        numbers, absent = as_numbers(values, na)
+    except ValueError as error:
+        rule = f"every value must be a finite number, and some are {error}"
+        raise SchemaError(field, None, rule, "repair the rows, or list the marks of missing values in na") from None
+    if absent.any():
+        if missing is None:
+            rule = "has missing values and the schema does not say what stands for them"
+            raise SchemaError(field, None, rule, f"declare missing = VALUE under [columns.{field}]")
+        numbers = np.where(absent, missing, numbers)
+    return numbers
+
+
+def _one(name: str, columns: Mapping[str, Column]) -> Column:
+    if columns[name].ndim != 1:
+        raise SchemaError(name, None, "must hold one value a row", 'declare it with kind = "vector"')
+    return columns[name]
+
+
+def _check_bounds(field: str, lo: float, hi: float) -> None:
+    if not -LIMIT <= lo < hi <= LIMIT:
+        raise SchemaError(f"{field}.lo, hi", (lo, hi), f"must be finite with lo < hi, within {LIMIT:g}", "declare both")
+
+
+def _check_missing(field: str, missing: float | None) -> None:
+    if missing is not None and not np.isfinite(missing):
+        raise SchemaError(f"{field}.missing", missing, "must be a finite number", "declare a number")
+
+
+@dataclass(frozen=True)
+class Bins:
+    """One-hot of the interval that holds the value.
+
+    Parameters
+    ----------
+    edges : tuple of float
+        ``m + 1`` increasing public edges make ``m`` bins ``[a, b)``, the last one closed.  The outer edges
+        may be infinite; beyond finite ones a value counts as clipped and goes into the nearest bin.
+    base : int, optional
+        A bin without a feature of its own (a block of zeros): the reference level.
+    missing : float, optional
+        What stands for a missing value.
+    """
+
+    kind: ClassVar[str] = "bins"
+    name: str
+    edges: tuple[float, ...]
+    column: str | None = None
+    base: int | None = None
+    missing: float | None = None
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        edges = np.asarray(self.edges)
+        increasing = len(edges) >= 2 and bool(np.all(edges[:-1] < edges[1:]))  # False with a NaN
+        if not increasing or np.isinf(edges[1:-1]).any():
+            rule = "must be at least two increasing numbers, only the outer ones infinite"
+            raise SchemaError(f"{self.name}.edges", self.edges, rule, "declare public edges such as [0, 10, 20]")
+        if self.base is not None and not 0 <= self.base < len(edges) - 1:
+            raise SchemaError(f"{self.name}.base", self.base, f"must be from 0 to {len(edges) - 2}", "name a bin")
+        if len(self.names) == 0:
+            raise SchemaError(f"{self.name}.base", self.base, "leaves no feature", "declare more edges or no base")
+        _check_missing(self.name, self.missing)
+
+    @property
+    def names(self) -> list[str]:
+        pairs = [f"{self.name}[{a},{b})" for a, b in pairwise(map(text_of, self.edges))]
+        pairs[-1] = pairs[-1][:-1] + "]"
+        return [pair for k, pair in enumerate(pairs) if k != self.base]
+
+    def sources(self, columns: Mapping[str, Column]) -> tuple[str, ...]:
+        return (self.column or self.name,)
+
+    def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
+        source = self.column or self.name
+        x = _numbers(source, _one(source, columns), na, self.missing)
+        edges = np.asarray(self.edges)
+        bins = np.searchsorted(edges[1:-1], x, side="right")
+        return _one_hot(bins, len(edges) - 1, self.base), (x < edges[0]) | (x > edges[-1])
+
+
+@dataclass(frozen=True)
+class Category:
+    """One-hot of a listed value or of a group of listed values.
+
+    Parameters
+    ----------
+    values : tuple of (name, members)
+        Groups of public values.  In TOML a list ``["a", "b"]`` makes one group a value, a table
+        ``{low = ["a", "b"], high = ["c"]}`` names the groups.
+    other : bool
+        Adds a feature for values that are not listed, missing ones included.  Without it such a row is a
+        block of zeros and counts as clipped.
+    base : str, optional
+        A group without a feature of its own (a block of zeros): the reference level.
+    missing : str, optional
+        The listed value that stands for a missing one.
+    """
+
+    kind: ClassVar[str] = "category"
+    name: str
+    values: tuple[tuple[str, tuple[str, ...]], ...]
+    column: str | None = None
+    other: bool = False
+    base: str | None = None
+    missing: str | None = None
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        members = [value for _, group in self.values for value in group]
+        groups = [name for name, _ in self.values] + ["other"] * self.other
+        if not members or len(set(members)) != len(members) or len(set(groups)) != len(groups):
+            rule = "must list at least one value, each value and each group once"
+            raise SchemaError(f"{self.name}.values", None, rule, 'declare values = ["a", "b"]')
+        for key, value, known in (("base", self.base, groups), ("missing", self.missing, members)):
+            if value is not None and value not in known:
+                raise SchemaError(f"{self.name}.{key}", value, "must be one of the declared values", "correct it")
+        if len(self.names) == 0:
+            raise SchemaError(f"{self.name}.base", self.base, "leaves no feature", "declare more values or no base")
+
+    @property
+    def names(self) -> list[str]:
+        groups = [name for name, _ in self.values] + ["other"] * self.other
+        return [f"{self.name}={group}" for group in groups if group != self.base]
+
+    def sources(self, columns: Mapping[str, Column]) -> tuple[str, ...]:
+        return (self.column or self.name,)
+
+    def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
+        text = as_text(_one(self.column or self.name, columns))
+        if self.missing is not None:
+            text = np.where(np.isin(text, sorted(na | MISSING)), self.missing, text)
+        codes = {value: k for k, (_, group) in enumerate(self.values) for value in group}
+        levels, inverse = np.unique(text, return_inverse=True)
+        rest = len(self.values)
+        group = np.array([codes.get(level, rest) for level in levels.tolist()], dtype=np.int64)[inverse]
+        names = [name for name, _ in self.values] + ["other"]
+        features = _one_hot(group, rest + 1, None if self.base is None else names.index(self.base))
+        if self.other:
+            return features, np.zeros(len(text), dtype=bool)
+        return features[:, :-1], group == rest
+
+
+@dataclass(frozen=True)
+class Number:
+    """One feature: the value clipped to public bounds and scaled linearly.
+
+    Parameters
+    ----------
+    lo, hi : float
+        Public bounds; values beyond them are clipped and counted.
+    to : {"[-1,1]", "[0,1]"}
+        The interval that the bounds are mapped to.
+    transform : {None, "log1p"}
+        Applied to the clipped value and to the bounds.
+    missing : float, optional
+        What stands for a missing value.
+    """
+
+    kind: ClassVar[str] = "number"
+    name: str
+    lo: float
+    hi: float
+    column: str | None = None
+    to: str = "[-1,1]"
+    transform: str | None = None
+    missing: float | None = None
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_bounds(self.name, self.lo, self.hi)
+        _check_missing(self.name, self.missing)
+        if self.to not in ("[-1,1]", "[0,1]"):
+            raise SchemaError(f"{self.name}.to", self.to, "must be '[-1,1]' or '[0,1]'", "correct it")
+        if self.transform not in (None, "log1p"):
+            raise SchemaError(f"{self.name}.transform", self.transform, "must be 'log1p'", "correct it or leave it out")
+        if self.transform == "log1p" and not (self.lo > -1 and np.log1p(self.lo) < np.log1p(self.hi)):
+            raise SchemaError(f"{self.name}.lo", self.lo, "log1p needs lo > -1 and bounds apart", "raise lo")
+
+    @property
+    def names(self) -> list[str]:
+        return [self.name]
+
+    def sources(self, columns: Mapping[str, Column]) -> tuple[str, ...]:
+        return (self.column or self.name,)
+
+    def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
+        source = self.column or self.name
+        raw = _numbers(source, _one(source, columns), na, self.missing)
+        x, lo, hi = np.clip(raw, self.lo, self.hi), self.lo, self.hi
+        if self.transform == "log1p":
+            x, lo, hi = np.log1p(x), float(np.log1p(lo)), float(np.log1p(hi))
+        x = np.clip((x - lo) / (hi - lo), 0.0, 1.0)
+        return (x if self.to == "[0,1]" else 2 * x - 1)[:, None], (raw < self.lo) | (raw > self.hi)
+
+
+@dataclass(frozen=True)
+class Vector:
+    """Many numeric columns as one block, such as the pixels of an image.
+
+    The entries are clipped to public bounds; then each row is divided by its own norm (``norm = "unit"``; a
+    zero row stays zero), or by the declared norm, rows beyond which are shrunk to it and counted.
+
+    Parameters
+    ----------
+    lo, hi : float
+        Public bounds of every entry.
+    norm : "unit" or float
+        See above; a number is in the units of the entries.
+    columns : tuple of str, optional
+        The raw columns.  Without it, either one 2-D column called `name`, or ``size`` columns called
+        ``prefix`` followed by ``0, 1, ...``.
+    size : int, optional
+        Number of entries.
+    prefix : str, optional
+        Default: the name of the block.
+    missing : float, optional
+        What stands for a missing entry.
+    """
+
+    kind: ClassVar[str] = "vector"
+    name: str
+    lo: float
+    hi: float
+    norm: str | float = "unit"
+    columns: tuple[str, ...] = ()
+    size: int = 0
+    prefix: str | None = None
+    missing: float | None = None
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_bounds(self.name, self.lo, self.hi)
+        _check_missing(self.name, self.missing)
+        if isinstance(self.norm, str) and self.norm != "unit":
+            raise SchemaError(f"{self.name}.norm", self.norm, "must be 'unit' or a number", "correct it")
+        if not isinstance(self.norm, str) and not 1 / LIMIT <= self.norm <= LIMIT:
+            raise SchemaError(f"{self.name}.norm", self.norm, "must be positive and finite", "correct it")
+        if (len(self.columns) > 0) == (self.size > 0) or len(set(self.columns)) != len(self.columns):
+            rule = "must be declared by columns = [...] (each once) or by size = NUMBER, not by both"
+            raise SchemaError(self.name, None, rule, "declare one of them")
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.columns) or [f"{self.prefix or self.name}{k}" for k in range(self.size)]
+
+    def sources(self, columns: Mapping[str, Column]) -> tuple[str, ...]:
+        return (self.name,) if self._whole(columns) else tuple(self.names)
+
+    def _whole(self, columns: Mapping[str, Column]) -> bool:
+        return not self.columns and self.name in columns and columns[self.name].ndim == 2
+
+    def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
+        if self._whole(columns):
+            raw = _numbers(self.name, columns[self.name], na, self.missing)
+        else:
+            raw = np.stack([_numbers(c, _one(c, columns), na, self.missing) for c in self.sources(columns)], axis=1)
+        if raw.shape[1] != len(self.names):
+            raise SchemaError(f"{self.name}.size", self.size, "must be the width of the column", "correct the size")
+        x = np.clip(raw, self.lo, self.hi)
+        clipped = np.any(x != raw, axis=1)
+        norms = row_norms(x)
+        if isinstance(self.norm, str):
+            return x / np.where(norms > 0, norms, 1.0)[:, None], clipped
+        return x / np.maximum(norms, self.norm)[:, None], clipped | (norms > self.norm)
+
+
+def row_norms(x: Array) -> Array:
+    """Euclidean norm of each row, without under- or overflow of the squares."""
+    top = np.max(np.abs(x), axis=1, initial=0.0)
+    safe = np.where(top > 0, top, 1.0)
+    norms: Array = top * np.sqrt(np.sum((x / safe[:, None]) ** 2, axis=1))
+    return norms
+
+
+def _one_hot(index: NDArray[np.int64], width: int, base: int | None) -> Array:
+    features = np.zeros((len(index), width))
+    features[np.arange(len(index)), index] = 1.0
+    return features if base is None else np.delete(features, base, axis=1)
+
+
+def block_from_dict(name: str, given: Mapping[str, Any]) -> Block:
+    """Build the block ``[columns.NAME]`` of a schema file."""
+    entries = dict(given)
+    kind = entries.pop("kind", None)
+    if kind not in KINDS:
+        raise SchemaError(f"{name}.kind", kind, f"must be one of {', '.join(KINDS)}", "declare the kind of the column")
+    cls = KINDS[kind]
+    known = [field for field in cls.__dataclass_fields__ if field not in ("name", "kind")]
+    for key in entries:
+        if key not in known:
+            raise SchemaError(f"{name}.{key}", None, f"is unknown; {kind} knows {', '.join(known)}", "remove it")
+    try:
+        for key, convert in _CONVERT.items():
+            if key in entries:
+                entries[key] = convert(entries[key])
+        if kind == "category":
+            entries["values"] = _groups(entries["values"])
+            entries |= {key: text_of(entries[key]) for key in ("base", "missing") if entries.get(key) is not None}
+        elif entries.get("missing") is not None:
+            entries["missing"] = float(entries["missing"])
+        block: Block = cls(name=name, **entries)
+    except SchemaError:
+        raise
+    except (TypeError, ValueError, KeyError, AttributeError):
+        required = {
+            "bins": "edges",
+            "category": "values",
+            "number": "lo and hi",
+            "vector": "lo, hi and size",
+        }[kind]
+        rule = f"kind {kind!r} needs {required}, and every entry of its right type"
+        raise SchemaError(f"[columns.{name}]", None, rule, "correct the declaration") from None
+    return block
+
+
+def block_to_dict(block: Block) -> dict[str, Any]:
+    """The inverse of `block_from_dict`, of JSON types only; entries left at their default are left out."""
+    entries: dict[str, Any] = {"kind": block.kind}
+    for key, field in type(block).__dataclass_fields__.items():  # type: ignore[attr-defined]
+        value = getattr(block, key)
+        if key != "name" and value != field.default:
+            entries[key] = value
+    if isinstance(block, Bins):
+        entries["edges"] = [edge if np.isfinite(edge) else str(edge) for edge in block.edges]
+    if isinstance(block, Category):
+        entries["values"] = {name: list(members) for name, members in block.values}
+    if "columns" in entries:
+        entries["columns"] = list(entries["columns"])
+    return entries
+
+
+def _groups(values: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    if isinstance(values, Mapping):
+        return tuple((str(name), tuple(text_of(v) for v in _listed(group))) for name, group in values.items())
+    return tuple((text_of(value), (text_of(value),)) for value in _listed(values))
+
+
+def _listed(values: object) -> list[Any]:
+    if not isinstance(values, list | tuple):
+        raise TypeError("a list is needed")
+    return list(values)
+
+
+KINDS: dict[str, Any] = {cls.kind: cls for cls in (Bins, Category, Number, Vector)}
+_CONVERT: dict[str, Any] = {
+    "edges": lambda values: tuple(float(value) for value in _listed(values)),
+    "columns": lambda values: tuple(str(value) for value in _listed(values)),
+    "lo": float,
+    "hi": float,
+    "weight": float,
+    "norm": lambda value: value if isinstance(value, str) else float(value),
+}

@@ -1,0 +1,282 @@
+"""From a name or a path to encoded rows: the built-in data sets, and the user's own tables."""
+
+from __future__ import annotations
+
+import lzma
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import InvalidInput
+from ..typing import Array, IntArray
+from . import synthetic
+from .papers import adult_002
+from .schema import EXAMPLE, Schema
+from .table import Column, Table, parse_csv, read_csv, read_parquet
+
+__all__ = [
+    "Dataset",
+    "Table",
+    "builtin_schema",
+    "builtin_table",
+    "describe",
+    "load",
+    "read_csv",
+    "read_parquet",
+]
+
+SPLIT_SEED = 0  # of the published splits of Adult: part of the data set, not of a run
+MNIST37_TRAIN = 12_396
+SYNTHETIC: dict[str, Callable[[str], Any]] = {
+    "n": int,
+    "d": int,
+    "seed": int,
+    "margin": float,
+    "flip": float,
+    "sites": int,
+    "shift": float,
+}
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Encoded rows, ready to be given to nodes.
+
+    Parameters
+    ----------
+    name : str
+        As it was asked for.
+    X_train, X_test : ndarray of shape (n, d)
+        Rows in the unit ball.
+    y_train, y_test : ndarray of shape (n,)
+        Labels -1.0 and 1.0.
+    schema : Schema or None
+        How rows are encoded; ``None`` for synthetic rows.
+    clipped : dict of str to int
+        See `Encoded`; over train and test rows.  For the holder of the data only.
+    train_columns : dict of str to ndarray
+        Raw columns of the training rows, for partitions by column or site.
+    description : str
+        One line.
+    notes : tuple of str
+        What a reader of results must know, such as facts computed from the rows.
+    """
+
+    name: str
+    X_train: Array
+    y_train: Array
+    X_test: Array
+    y_test: Array
+    schema: Schema | None
+    clipped: dict[str, int]
+    train_columns: dict[str, Column]
+    description: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def n_features(self) -> int:
+        """Number of features d."""
+        return int(self.X_train.shape[1])
+
+
+_ABOUT: tuple[dict[str, Any], ...] = (
+    {
+        "name": "adult",
+        "rows": 48_842,
+        "licence": "CC BY 4.0",
+        "about": "Census income above 50,000 dollars; encoded by public bins, 40,000 train / 8,842 test",
+    },
+    {
+        "name": "adult-002",
+        "rows": 45_222,
+        "features": 105,
+        "licence": "CC BY 4.0",
+        "about": "Adult as paper 002 encodes it (data-dependent), 40,000 train / 5,222 test",
+    },
+    {
+        "name": "mnist37",
+        "rows": 14_434,
+        "licence": "CC BY-SA 3.0",
+        "about": "MNIST digits 3 and 7, rows of norm 1, 12,396 train / 2,038 test",
+    },
+    {
+        "name": "synthetic:n=40000,d=50,seed=0",
+        "rows": "any",
+        "features": "any",
+        "licence": "none needed",
+        "about": "Logistic model; also margin, flip (label noise), sites and shift (heterogeneity)",
+    },
+)
+
+
+def describe() -> list[dict[str, Any]]:
+    """The built-in data sets: name, rows, features, licence, and what each is."""
+    return [
+        {**entry, "features": entry.get("features") or builtin_schema(entry["name"]).n_features} for entry in _ABOUT
+    ]
+
+
+def builtin_schema(name: str) -> Schema:
+    """The shipped public schema of ``adult`` or ``mnist37``."""
+    with resources.as_file(_folder("schemas") / f"{name}.toml") as path:
+        return Schema.from_toml(path)
+
+
+def builtin_table(name: str) -> Table:
+    """The shipped raw table of ``adult`` or ``mnist37``."""
+    if name == "adult":
+        with (_folder("tables") / "adult.csv.xz").open("rb") as packed, lzma.open(packed) as file:
+            return parse_csv(file, "adult")
+    with (_folder("tables") / "mnist37.npz").open("rb") as file, np.load(file) as arrays:
+        return Table("mnist37", dict(arrays))
+
+
+def _folder(name: str) -> Any:
+    return resources.files("sottovoce.data") / name
+
+
+def load(
+    name_or_path: str | Path,
+    *,
+    schema: str | Path | Mapping[str, Any] | Schema | None = None,
+    test_share: float | None = 0.2,
+    rng_seed: int = 0,
+) -> Dataset:
+    """Load a built-in data set or a table of the user's.
+
+    Parameters
+    ----------
+    name_or_path : str or Path
+        ``adult``, ``adult-002``, ``mnist37``, ``synthetic:n=...,d=...,seed=...`` (n training rows), or a path
+        that ends in ``.csv``, ``.csv.gz``, ``.csv.xz`` or ``.parquet``.
+    schema : path, mapping or Schema, optional
+        Needed for a path; replaces the shipped schema of a built-in table.
+    test_share : float or None
+        Share of test rows of a path or of synthetic data; ``None`` makes all of them training rows.  The
+        built-in tables have one fixed public split, which no parameter changes.
+    rng_seed : int
+        Seed of the random split of a path.
+
+    Returns
+    -------
+    Dataset
+    """
+    if test_share is not None and not 0 < test_share < 1:
+        raise InvalidInput("test_share", test_share, "must be above 0 and below 1", "use None for no test rows")
+    name = str(name_or_path)
+    if name.partition(":")[0] == "synthetic":
+        if schema is not None:
+            raise InvalidInput("schema", None, "synthetic rows are encoded already", "leave schema out")
+        return _synthetic(name, test_share)
+    if name in _BUILTIN:
+        table, used, train, test = _BUILTIN[name](None if schema is None else _schema(schema))
+        about = next(entry["about"] for entry in _ABOUT if entry["name"] == name)
+        return _encode(name, table, used, train, test, about)
+    table = _read(name)
+    if schema is None:
+        rule, remedy = (
+            "a table needs a schema of public facts",
+            f"write one and give schema='my.toml': {EXAMPLE}",
+        )
+        raise InvalidInput("schema", None, rule, remedy)
+    order = np.random.default_rng(rng_seed).permutation(table.n_rows)
+    n_test = 0 if test_share is None else round(table.n_rows * test_share)
+    if n_test == table.n_rows:
+        raise InvalidInput("test_share", test_share, "leaves no training row", "lower it or use None")
+    return _encode(name, table, _schema(schema), np.sort(order[n_test:]), np.sort(order[:n_test]), Path(name).name)
+
+
+def _read(name: str) -> Table:
+    lower = name.lower()
+    if not lower.endswith((".csv", ".csv.gz", ".csv.xz", ".parquet")):
+        known = ", ".join(entry["name"] for entry in _ABOUT)
+        rule = f"must be one of {known}, or a path ending in .csv, .csv.gz, .csv.xz or .parquet"
+        raise InvalidInput("data", name, rule, "correct it")
+    return read_parquet(name) if lower.endswith(".parquet") else read_csv(name)
+
+
+def _schema(given: str | Path | Mapping[str, Any] | Schema) -> Schema:
+    if isinstance(given, Schema):
+        return given
+    return Schema.from_dict(given) if isinstance(given, Mapping) else Schema.from_toml(given)
+
+
+def _encode(name: str, table: Table, schema: Schema, train: IntArray, test: IntArray, about: str) -> Dataset:
+    rows = schema.encode(table)
+    assert rows.y is not None
+    kept = {column: values[train] for column, values in table.columns.items()}
+    notes = []
+    if schema.data_dependent:
+        notes.append("The encoding was computed from the rows: no privacy guarantee covers it.")
+    return Dataset(
+        name,
+        rows.X[train],
+        rows.y[train],
+        rows.X[test],
+        rows.y[test],
+        schema,
+        rows.clipped,
+        kept,
+        about,
+        tuple(notes),
+    )
+
+
+_Parts = tuple[Table, Schema, IntArray, IntArray]
+
+
+def _random_split(n: int, n_train: int) -> tuple[IntArray, IntArray]:
+    order = np.random.default_rng(SPLIT_SEED).permutation(n)
+    return np.sort(order[:n_train]), np.sort(order[n_train:])
+
+
+def _adult(schema: Schema | None) -> _Parts:
+    table = builtin_table("adult")
+    return table, schema or builtin_schema("adult"), *_random_split(table.n_rows, 40_000)
+
+
+def _adult_002(schema: Schema | None) -> _Parts:
+    table, found = adult_002(builtin_table("adult"))
+    return table, schema or found, *_random_split(table.n_rows, 40_000)
+
+
+def _mnist37(schema: Schema | None) -> _Parts:
+    rows = np.arange(14_434, dtype=np.int64)
+    table = builtin_table("mnist37")
+    return table, schema or builtin_schema("mnist37"), rows[:MNIST37_TRAIN], rows[MNIST37_TRAIN:]
+
+
+_BUILTIN: dict[str, Callable[[Schema | None], _Parts]] = {
+    "adult": _adult,
+    "adult-002": _adult_002,
+    "mnist37": _mnist37,
+}
+
+
+def _synthetic(name: str, test_share: float | None) -> Dataset:
+    given: dict[str, Any] = {"n": 40_000, "d": 50}
+    for part in filter(None, name.partition(":")[2].split(",")):
+        key, _, value = part.partition("=")
+        try:
+            given[key.strip()] = SYNTHETIC[key.strip()](value)
+        except (KeyError, ValueError):
+            rule = f"must be NAME=NUMBER with a name of {', '.join(SYNTHETIC)}"
+            raise InvalidInput("synthetic", part, rule, "for example synthetic:n=40000,d=50,seed=0") from None
+    n = given["n"]
+    n_test = 0 if test_share is None else round(n * test_share / (1 - test_share))
+    rows = synthetic.make(**(given | {"n": n + n_test}))
+    return Dataset(
+        name,
+        rows.X[:n],
+        rows.y[:n],
+        rows.X[n:],
+        rows.y[n:],
+        None,
+        {},
+        {"site": rows.site[:n]} if given.get("sites", 1) > 1 else {},
+        "rows of a logistic model",
+    )

@@ -1,0 +1,305 @@
+"""The schema: public facts about the columns, and the map from raw records into the unit ball.
+
+Nothing in a schema may be computed from the private rows.  What it declares (edges, bounds, categories) is
+published with the model, and every site must use the same one; `Schema.fingerprint` lets sites compare.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import InvalidInput, SchemaError
+from ..typing import Array
+from .blocks import Block, block_from_dict, block_to_dict, row_norms
+from .table import MISSING, Column, Table, as_table, as_text, text_of
+
+EXAMPLE = (
+    'label = {column = "income", positive = ">50K"} and, on a second line, '
+    'columns = {age = {kind = "bins", edges = [17, 30, 45, 60, 90]}, '
+    'sex = {kind = "category", values = ["Female", "Male"]}}'
+)
+ROW = "(row)"  # key of `Encoded.clipped` for rows beyond the declared scale
+
+
+@dataclass(frozen=True)
+class Label:
+    """The column to predict.  Without `negative` the column must hold at most one other value."""
+
+    column: str
+    positive: str
+    negative: str | None = None
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Encoded rows.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d)
+        Rows of Euclidean norm at most 1.
+    y : ndarray of shape (n,), optional
+        Labels -1.0 and 1.0; ``None`` if they were not asked for.
+    clipped : dict of str to int
+        For each block that had some, the number of rows that did not fit the declaration.  These counts are
+        computed from the rows: they are for the holder of the data, and are not private.
+    """
+
+    X: Array
+    y: Array | None
+    clipped: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Declared public facts, and the encoding that follows from them.
+
+    The features of a row are the concatenated blocks, each times its weight, and a constant `intercept`; a
+    block has norm at most its weight, so the row, divided by ``sqrt(intercept^2 + sum of weight^2)``, has
+    norm at most 1 whatever the raw values are.
+
+    Parameters
+    ----------
+    name : str
+        For messages and records.
+    blocks : tuple of Block
+        `Bins`, `Category`, `Number`, `Vector`; features come in this order.
+    label : Label, optional
+        Needed to encode labels only.
+    intercept : float
+        Value of the constant last feature before the division; 0 for none.
+    ignore : tuple of str
+        Columns that a table may have and the schema does not read; ``"*"`` stands for all others.
+    site : str, optional
+        The column that says which site holds a row; never a feature.
+    na : tuple of str
+        Texts that mean "missing" besides the empty field.
+    scale : float, optional
+        A smaller divisor than the one above; rows whose norm passes it are shrunk to norm 1 and counted under
+        ``"(row)"``.
+    data_dependent : bool
+        True says that some of the facts were computed from the rows, which no privacy guarantee covers.
+    note : str
+        One line for reports.
+
+    Guarantee
+    ---------
+    Every row that `encode` returns has Euclidean norm at most 1, for every table, in floating point too.
+    """
+
+    name: str
+    blocks: tuple[Block, ...]
+    label: Label | None = None
+    intercept: float = 0.0
+    ignore: tuple[str, ...] = ()
+    site: str | None = None
+    na: tuple[str, ...] = ()
+    scale: float | None = None
+    data_dependent: bool = False
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.blocks:
+            raise SchemaError("columns", None, "must declare at least one column", f"for example: {EXAMPLE}")
+        if len({block.name for block in self.blocks}) != len(self.blocks):
+            raise SchemaError("columns", None, "every block must have its own name", "rename one")
+        for block in self.blocks:
+            if not 1e-6 <= block.weight <= 1e6:
+                raise SchemaError(f"{block.name}.weight", block.weight, "must be from 1e-6 to 1e6", "correct it")
+        if self.intercept != 0 and not 1e-6 <= self.intercept <= 1e6:
+            raise SchemaError("intercept", self.intercept, "must be 0 or from 1e-6 to 1e6", "use true or false")
+        if self.scale is not None and not 1e-6 <= self.scale <= self.bound:
+            rule = f"must be positive and at most {self.bound:.6g}, the bound by construction"
+            raise SchemaError("scale", self.scale, rule, "leave it out to use the bound")
+        reserved = {self.site: "site"} | ({self.label.column: "label"} if self.label else {})
+        for block in self.blocks:
+            for source in block.sources({}):
+                if source in reserved:
+                    rule = f"is the {reserved[source]} column and cannot be a feature"
+                    raise SchemaError(source, None, rule, "remove it from one of the two")
+
+    @property
+    def bound(self) -> float:
+        """Largest norm that a row can have before the division, by construction."""
+        return math.sqrt(self.intercept**2 + sum(block.weight**2 for block in self.blocks))
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Names of the features, in order."""
+        return [name for block in self.blocks for name in block.names] + ["intercept"] * (self.intercept > 0)
+
+    @property
+    def n_features(self) -> int:
+        """Number of features d."""
+        return len(self.feature_names)
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the canonical JSON form: equal for equal encodings."""
+        facts = {key: value for key, value in self.to_dict().items() if key not in ("name", "note")}
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+    def encode(self, table: Table | Mapping[str, Any], *, labels: bool = True) -> Encoded:
+        """Map raw rows into the unit ball.
+
+        Parameters
+        ----------
+        table : Table or mapping of str to array
+            The raw columns.
+        labels : bool
+            With False (for prediction) the label and site columns may be absent and are not read.
+
+        Returns
+        -------
+        Encoded
+
+        Raises
+        ------
+        SchemaError
+            Columns or values do not fit the declarations.  No data value is shown.
+        """
+        table = as_table(table)
+        self._check_columns(table.columns, labels)
+        na = frozenset(self.na)
+        X = np.empty((table.n_rows, self.n_features))
+        start, clipped = 0, {}
+        for block in self.blocks:
+            features, outside = block.encode(table.columns, na)
+            X[:, start : start + features.shape[1]] = block.weight * features
+            start += features.shape[1]
+            if outside.any():
+                clipped[block.name] = int(outside.sum())
+        X[:, start:] = self.intercept
+        # The slack covers the rounding of norms, divisions and sums over d entries, so that no test for
+        # norm <= 1 in double precision can fail.
+        slack = 1 + max(1e-12, 4 * self.n_features * np.finfo(float).eps)
+        if self.scale is None:
+            X /= self.bound * slack
+        else:
+            norms = row_norms(X)
+            if (beyond := int(np.sum(norms > self.scale * slack))) > 0:
+                clipped[ROW] = beyond
+            X /= np.maximum(norms, self.scale)[:, None] * slack
+        return Encoded(X, self._labels(table.columns) if labels else None, clipped)
+
+    def _check_columns(self, columns: Mapping[str, Column], labels: bool) -> None:
+        sources = {source for block in self.blocks for source in block.sources(columns)}
+        mine = [self.label.column] if self.label else []
+        mine += [self.site] if self.site else []
+        # Declared columns first: when all of them are there, the names in the table are names and not the
+        # first row of a file without a header, so only then may an unknown one be shown.
+        for name in sorted(sources) + (mine if labels else []):
+            if name not in columns:
+                rule = f"the schema {self.name!r} declares this column and the table does not have it"
+                remedy = "add the column, or remove its declaration; a CSV file needs a header row"
+                raise SchemaError(name, None, rule, remedy)
+        known = sources | set(mine) | set(self.ignore)
+        for name in columns:
+            if name not in known and "*" not in self.ignore:
+                rule = f"the schema {self.name!r} does not declare this column of the table"
+                remedy = f'declare it under [columns.{name}], or write ignore = ["{name}"], or ["*"] for all'
+                raise SchemaError(name, None, rule, remedy)
+
+    def _labels(self, columns: Mapping[str, Column]) -> Array:
+        if self.label is None:
+            remedy = 'add label = {column = "NAME", positive = "VALUE"}'
+            raise SchemaError("label", None, f"the schema {self.name!r} declares no label", remedy)
+        if columns[self.label.column].ndim != 1:
+            raise InvalidInput(self.label.column, None, "must be one value a row", "give a 1-D label column")
+        text = as_text(columns[self.label.column])
+        positive = text == self.label.positive
+        rest = set(np.unique(text[~positive]).tolist())
+        if rest & (MISSING | set(self.na)):
+            raise InvalidInput(self.label.column, None, "the label is missing in some rows", "remove those rows")
+        if self.label.negative is not None and not rest <= {self.label.negative}:
+            rule = f"labels must be {self.label.positive!r} or {self.label.negative!r}, and some are neither"
+            raise InvalidInput(self.label.column, None, rule, "remove those rows or correct the declaration")
+        if len(rest) > 1:
+            rule = f"labels must be {self.label.positive!r} or one other value, and there are more"
+            raise InvalidInput(self.label.column, None, rule, "keep the rows of two classes, or declare negative")
+        return np.where(positive, 1.0, -1.0)
+
+    def with_scale(self, scale: float) -> Schema:
+        """The same schema with another divisor."""
+        return dataclasses.replace(self, scale=scale)
+
+    @classmethod
+    def from_toml(cls, path: str | Path) -> Schema:
+        """Read a schema file."""
+        path = Path(path)
+        try:
+            given = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise InvalidInput("schema", str(path), f"cannot be read: {error.strerror}", "check the path") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise SchemaError("schema", str(path), f"must be TOML: {error}", f"for example: {EXAMPLE}") from None
+        return cls.from_dict({"name": path.stem} | given)
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Schema:
+        """Build a schema from the entries of a schema file; the inverse of `to_dict`."""
+        entries = dict(given)
+        columns, label = entries.pop("columns", {}), entries.pop("label", None)
+        known = [field.name for field in dataclasses.fields(cls) if field.name not in ("blocks", "label")]
+        for key in entries:
+            if key not in known:
+                rule = f"is unknown; a schema knows columns, label, {', '.join(known)}"
+                raise SchemaError(key, None, rule, "remove it")
+        for key, kinds, what in _TYPES:
+            if key in entries and not isinstance(entries[key], kinds):
+                raise SchemaError(key, None, f"must be {what}", "correct the declaration")
+        if not isinstance(columns, Mapping) or not all(isinstance(block, Mapping) for block in columns.values()):
+            raise SchemaError("columns", None, "must be tables [columns.NAME]", f"for example: {EXAMPLE}")
+        for key in ("ignore", "na"):
+            entries[key] = tuple(str(value) for value in entries.get(key, ()))
+        entries["intercept"] = float(entries.get("intercept", 0.0))
+        blocks = tuple(block_from_dict(str(name), block) for name, block in columns.items())
+        return cls(**({"name": "schema"} | entries), blocks=blocks, label=_label(label))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data of JSON and TOML types; `from_dict` gives the schema back."""
+        entries: dict[str, Any] = {"name": self.name, "intercept": self.intercept}
+        for key in ("ignore", "na"):
+            if values := getattr(self, key):
+                entries[key] = list(values)
+        for key in ("site", "scale", "data_dependent", "note"):
+            if value := getattr(self, key):
+                entries[key] = value
+        if self.label is not None:
+            entries["label"] = {k: v for k, v in dataclasses.asdict(self.label).items() if v is not None}
+        return entries | {"columns": {block.name: block_to_dict(block) for block in self.blocks}}
+
+
+_TYPES: tuple[tuple[str, Any, str], ...] = (
+    ("name", str, "text"),
+    ("note", str, "text"),
+    ("site", str | None, "the name of a column"),
+    ("intercept", bool | int | float, "true, false or a number"),
+    ("scale", int | float | None, "a number"),
+    ("data_dependent", bool, "true or false"),
+    ("ignore", list | tuple, "a list of column names"),
+    ("na", list | tuple, "a list of texts"),
+)
+
+
+def _label(given: object) -> Label | None:
+    if given is None:
+        return None
+    required, known = {"column", "positive"}, {"column", "positive", "negative"}
+    if not isinstance(given, Mapping) or not required <= set(given) <= known:
+        remedy = 'write label = {column = "NAME", positive = "VALUE"}'
+        raise SchemaError("label", None, "must have column and positive, and may have negative", remedy)
+    entries = {key: text_of(value) for key, value in given.items()}
+    if entries["positive"] == entries.get("negative"):
+        raise SchemaError("label", None, "positive and negative must differ", "correct the declaration")
+    return Label(**entries)

@@ -1,0 +1,85 @@
+"""Rows from a logistic model, of any size, in the unit ball by construction.
+
+``w`` is uniform on the unit sphere; ``x`` has a uniform direction and norm ``sqrt(u)``, ``u`` uniform on
+[0, 1] (2/3 on average); ``P(y = 1 | x) = 1 / (1 + exp(-margin sqrt(d) w.x))``, so that the difficulty does
+not depend on d.  Then a share `flip` of the labels is turned over.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import expit
+
+from ..errors import InvalidInput
+from ..typing import Array, IntArray
+
+
+class Synthetic(NamedTuple):
+    """Rows, labels, the true direction, and the site of each row."""
+
+    X: Array
+    y: Array
+    w: Array
+    site: IntArray
+
+
+def make(
+    n: int,
+    d: int,
+    seed: int = 0,
+    *,
+    margin: float = 6.0,
+    flip: float = 0.0,
+    sites: int = 1,
+    shift: float = 0.0,
+) -> Synthetic:
+    """Draw a synthetic data set.
+
+    Parameters
+    ----------
+    n, d : int
+        Rows and features.
+    seed : int
+        The same arguments always give the same rows.
+    margin : float
+        Slope of the true model; 0 makes the labels coin flips.
+    flip : float
+        Share of labels turned over, in [0, 0.5].
+    sites : int
+        Number of sites; row k belongs to site ``k % sites``.
+    shift : float
+        Heterogeneity in [0, 1): every site moves its rows towards a direction of its own,
+        ``x -> (1 - shift) x + shift u_site`` with ``|u_site| = 1``, which keeps them in the ball.  Labels
+        follow the one common model.
+
+    Returns
+    -------
+    Synthetic
+    """
+    for field, value, good, rule in (
+        ("n", n, n >= 1, "must be at least 1"),
+        ("d", d, d >= 1, "must be at least 1"),
+        ("margin", margin, 0 <= margin < np.inf, "must be finite and not negative"),
+        ("flip", flip, 0 <= flip <= 0.5, "must be from 0 to 0.5"),
+        ("sites", sites, 1 <= sites <= n, "must be from 1 to n"),
+        ("shift", shift, 0 <= shift < 1, "must be at least 0 and below 1"),
+    ):
+        if not good:
+            raise InvalidInput(field, value, rule, "change the parameter of the synthetic data")
+    rng = np.random.default_rng(seed)
+    w = _directions(rng, 1, d)[0]
+    # 1e-12 more than the division needs: rounding cannot carry a row out of the ball.
+    X = _directions(rng, n, d) * (np.sqrt(rng.uniform(size=(n, 1))) / (1 + 1e-12))
+    site = np.arange(n, dtype=np.int64) % sites
+    X = (1 - shift) * X + (shift / (1 + 1e-12)) * _directions(rng, sites, d)[site]
+    positive = rng.uniform(size=n) < expit(margin * np.sqrt(d) * (X @ w))
+    turned = rng.uniform(size=n) < flip
+    return Synthetic(X, np.where(positive ^ turned, 1.0, -1.0), w, site)
+
+
+def _directions(rng: np.random.Generator, n: int, d: int) -> Array:
+    z = rng.normal(size=(n, d))
+    directions: Array = z / np.linalg.norm(z, axis=1, keepdims=True)
+    return directions

@@ -1,0 +1,171 @@
+"""Raw tables: named columns exactly as the file holds them, before any schema has looked at them.
+
+Text stays text: whether ``"01"`` is a number or a category is the schema's decision.  A missing value is
+``""`` or ``None``; a NaN is never a missing value, it is an error that the schema reports.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import lzma
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InvalidInput
+from ..typing import Array, IntArray
+
+Column = NDArray[Any]
+MISSING = frozenset({""})
+
+
+@dataclass(frozen=True)
+class Table:
+    """Raw columns of equal length.
+
+    Parameters
+    ----------
+    name : str
+        What the table is called in messages.
+    columns : dict of str to ndarray
+        One array a column, of shape ``(n_rows,)``; a block such as an image is ``(n_rows, width)``.
+    """
+
+    name: str
+    columns: Mapping[str, Column]
+
+    def __post_init__(self) -> None:
+        columns = {name: np.asarray(values) for name, values in self.columns.items()}
+        if not columns:
+            raise InvalidInput(self.name, None, "must have at least one column", "give a table with named columns")
+        if any(values.ndim not in (1, 2) for values in columns.values()):
+            raise InvalidInput(self.name, None, "every column must be 1-D or 2-D", "flatten the other axes")
+        if len({len(values) for values in columns.values()}) != 1:
+            raise InvalidInput(self.name, None, "all columns must have the same length", "repair the table")
+        object.__setattr__(self, "columns", columns)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(next(iter(self.columns.values())))
+
+    def take(self, rows: IntArray | NDArray[np.bool_]) -> Table:
+        """The given rows, in the given order."""
+        return Table(self.name, {name: values[rows] for name, values in self.columns.items()})
+
+
+def as_table(table: Table | Mapping[str, Any]) -> Table:
+    """A `Table` from a table or from a plain mapping of names to columns."""
+    return table if isinstance(table, Table) else Table("table", table)
+
+
+def as_text(values: Column) -> Column:
+    """Every value as text, so that ``1``, ``1.0`` and ``"1"`` are one category; missing becomes ``""``."""
+    if values.dtype.kind == "U":
+        return np.char.strip(values)
+    if values.dtype.kind in "iu":
+        return values.astype(np.str_)
+    return np.array([text_of(value) for value in values.tolist()], dtype=np.str_)
+
+
+def text_of(value: object) -> str:
+    """One value as text; see `as_text`."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return value.decode("utf-8", "replace").strip() if isinstance(value, bytes) else str(value).strip()
+
+
+def as_numbers(values: Column, na: frozenset[str] = MISSING) -> tuple[Array, NDArray[np.bool_]]:
+    """Values as float64, and a mask of the missing ones (set to 0).
+
+    Raises
+    ------
+    ValueError
+        A value that is not missing is no finite number.  The message does not show it.
+    """
+    if values.dtype.kind in "biuf":
+        numbers, missing = values.astype(np.float64), np.zeros(values.shape, dtype=bool)
+    else:
+        text = as_text(values.ravel())
+        missing = np.isin(text, sorted(na | MISSING))
+        try:
+            numbers = np.where(missing, "0", text).astype(np.float64).reshape(values.shape)
+        except ValueError:
+            raise ValueError("not a number") from None
+        missing = missing.reshape(values.shape)
+    if not np.all(np.isfinite(numbers)):
+        raise ValueError("not finite")
+    return numbers, missing
+
+
+def read_csv(path: str | Path) -> Table:
+    """Read a CSV file with a header row; ``.gz`` and ``.xz`` are unpacked on the way.
+
+    All columns are text; an empty field is a missing value.
+    """
+    path = Path(path)
+    openers: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
+    try:
+        with openers.get(path.suffix.lower(), open)(path, "rb") as file:
+            return parse_csv(file, path.name)
+    except (OSError, EOFError, lzma.LZMAError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or "not a file of this format"
+        raise InvalidInput("path", str(path), f"cannot be read: {reason}", "check the path and the file") from None
+
+
+def parse_csv(file: IO[bytes], name: str) -> Table:
+    """Read the CSV text of an open binary file, and close it; see `read_csv`."""
+    try:
+        with io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
+            rows = [row for row in csv.reader(text, strict=True) if row]
+    except (UnicodeDecodeError, csv.Error):
+        raise InvalidInput(name, None, "must be CSV text in UTF-8", "convert the file") from None
+    if len(rows) < 2:
+        raise InvalidInput(name, None, "must hold a header row and at least one row", "check the file")
+    header = [field.strip() for field in rows[0]]
+    if len(set(header)) != len(header) or "" in header:
+        # The header is not shown: in a file without one it is a row of data.
+        raise InvalidInput(name, None, "the first row must name every column once", "add or repair the header row")
+    if any(len(row) != len(header) for row in rows):
+        raise InvalidInput(name, None, "every row must have as many fields as the header", "repair the file")
+    return Table(
+        name,
+        {field: np.array(values, dtype=object) for field, *values in zip(header, *rows[1:], strict=True)},
+    )
+
+
+def read_parquet(path: str | Path) -> Table:
+    """Read a Parquet file (needs the extra ``sottovoce[parquet]``); nulls are missing values."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        rule, remedy = "reading Parquet needs pyarrow", "run: pip install 'sottovoce[parquet]'"
+        raise InvalidInput("path", str(path), rule, remedy) from None
+    try:
+        frame = pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        reason = "no such file" if isinstance(error, FileNotFoundError) else "not a Parquet file"
+        raise InvalidInput("path", str(path), f"cannot be read: {reason}", "check the path and the file") from None
+    columns = {}
+    for name, column in zip(frame.column_names, frame.columns, strict=True):
+        plain = column.null_count == 0 and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type))
+        # A typed array would turn a null into NaN, and a missing value could no longer be told from a NaN.
+        columns[name] = column.to_numpy() if plain else _objects(column.to_pylist())
+    return Table(Path(path).name, columns)
+
+
+def _objects(values: list[object]) -> Column:
+    column = np.empty(len(values), dtype=object)
+    column[:] = values
+    return column

@@ -1,0 +1,286 @@
+"""Networks of sites: undirected, connected, nodes numbered 0 .. N-1.
+
+A :class:`Graph` is connected by construction: every convergence proof of the papers needs it (002, section
+II-A), and a site that nobody talks to would otherwise train alone without a word.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from operator import index
+from pathlib import Path
+from typing import TypeAlias
+
+import networkx as nx
+import numpy as np
+from scipy import sparse
+
+from .errors import GraphError, InvalidInput
+from .typing import Any, Array
+
+Edges: TypeAlias = Iterable[tuple[int, int]]
+Builder: TypeAlias = Callable[[int, str, int, str], Edges]
+"""From N, the text after the colon, a seed, and the whole specification for messages."""
+
+TRIES = 1000
+"""Random graphs drawn before a specification is given up as one that hardly ever connects."""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A connected undirected graph without loops.
+
+    Parameters
+    ----------
+    name : str
+        What it was built from, for messages and records.
+    n_nodes : int
+        N.
+    edges : sequence of pairs of ints
+        Kept as sorted pairs (i, j) with i < j; direction and repetition do not matter.
+
+    Raises
+    ------
+    GraphError
+        If an edge leaves 0 .. N-1 or is a loop, or if the graph is not connected.
+    """
+
+    name: str
+    n_nodes: int
+    edges: tuple[tuple[int, int], ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n_nodes", _count(self.n_nodes))
+        object.__setattr__(self, "edges", tuple(sorted({self._edge(edge) for edge in self.edges})))
+        parts = sorted(sorted(part) for part in nx.connected_components(self._nx))
+        if len(parts) > 1:
+            rule = f"must be connected, but has {len(parts)} components: {_shorten(parts)}"
+            raise GraphError("graph", self.name, rule, "add edges or leave out the isolated sites")
+
+    def _edge(self, edge: Sequence[int]) -> tuple[int, int]:
+        try:
+            i, j = sorted(index(node) for node in edge)
+        except (TypeError, ValueError):
+            raise GraphError("edge", edge, "must be two node numbers", "give pairs of integers") from None
+        if i == j:
+            raise GraphError("edge", (i, j), "joins a node to itself", "leave it out")
+        if i < 0 or j >= self.n_nodes:
+            rule = f"leaves the nodes 0 .. {self.n_nodes - 1}"
+            raise GraphError("edge", (i, j), rule, "count nodes from 0, or raise the number of nodes")
+        return i, j
+
+    @cached_property
+    def _nx(self) -> Any:
+        graph = nx.empty_graph(self.n_nodes)
+        graph.add_edges_from(self.edges)
+        return graph
+
+    @cached_property
+    def adjacency(self) -> Array:
+        """A of shape (N, N) with entries 0 and 1; read-only."""
+        return _frozen(np.asarray(self.sparse().toarray(), dtype=float))
+
+    def sparse(self) -> sparse.csr_array:
+        """The same matrix, for graphs that are large and thin."""
+        return nx.to_scipy_sparse_array(self._nx, nodelist=range(self.n_nodes), dtype=float, format="csr")
+
+    @cached_property
+    def degree(self) -> Array:
+        """V_i, the number of neighbours, of shape (N, 1); read-only."""
+        return _frozen(np.array([[self._nx.degree[i]] for i in range(self.n_nodes)], dtype=float))
+
+    def neighbours(self, i: int) -> tuple[int, ...]:
+        """Neighbours of node `i` in rising order, without `i`."""
+        if not 0 <= i < self.n_nodes:
+            raise InvalidInput("node", i, f"must be one of 0 .. {self.n_nodes - 1}", "count nodes from 0")
+        return tuple(sorted(self._nx[i]))
+
+    @property
+    def bipartite(self) -> bool:
+        """Whether two colours suffice: exactly then is the signless Laplacian D + A singular."""
+        return bool(nx.is_bipartite(self._nx))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; :meth:`from_dict` reads it back."""
+        return {"name": self.name, "n_nodes": self.n_nodes, "edges": [list(edge) for edge in self.edges]}
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Graph:
+        """Inverse of :meth:`to_dict`; checks everything again."""
+        return cls(plain["name"], plain["n_nodes"], plain["edges"])
+
+
+def from_edges(edges: Iterable[Sequence[int]], n_nodes: int, name: str = "edges") -> Graph:
+    """A graph from pairs of node numbers, in any order and direction."""
+    return Graph(name, n_nodes, tuple((*edge,) for edge in edges))  # type: ignore[misc]  # Graph checks the pairs
+
+
+def make(spec: str, n_nodes: int, seed: int = 0) -> Graph:
+    """Build a graph from its specification; :func:`names` lists them, and ``_`` is read as ``-``.
+
+    Parameters
+    ----------
+    spec : str
+        ``ring``, ``path``, ``star`` (node 0 in the middle), ``complete``; ``grid`` (rows times columns,
+        as square as N allows: a path if N is prime) or ``grid:RxC``; ``erdos-renyi[:p=0.4]``;
+        ``watts-strogatz[:k=4,p=0.1]``; or ``edges:FILE``, two node numbers a line and comments after ``#``.
+    n_nodes : int
+        N.  One node has no edges, and a ring of two is a single edge.
+    seed : int
+        For the two random kinds.  Both draw again until the graph is connected, `TRIES` times at most:
+        Erdős-Rényi with ``seed``, ``seed + 1``, ..., so that the result is one of G(N, p) *given* that it is
+        connected.
+
+    Raises
+    ------
+    InvalidInput
+        If the specification cannot be read.
+    GraphError
+        If it does not fit `n_nodes` or the graph is not connected.
+    """
+    n = _count(n_nodes)
+    kind, _, text = spec.strip().partition(":")
+    kind, text = kind.strip().lower().replace("_", "-"), text.strip()
+    if kind not in _KINDS:
+        raise InvalidInput("graph", spec, f"must be one of {', '.join(names())}", "use graph='ring'")
+    build = _KINDS[kind][2]
+    return Graph(f"{kind}:{text}" if text else kind, n, tuple(build(n, text, seed, spec)))
+
+
+def names() -> dict[str, str]:
+    """Specification -> one line on it, for help texts."""
+    return {form: line for form, line, _ in _KINDS.values()}
+
+
+def _fixed(build: Callable[[int], Any]) -> Builder:
+    def edges(n: int, text: str, seed: int, spec: str) -> Edges:
+        if text:
+            raise InvalidInput("graph", spec, "takes no parameters", f"use graph={spec.partition(':')[0]!r}")
+        return list(build(n).edges)
+
+    return edges
+
+
+def _grid(n: int, text: str, seed: int, spec: str) -> Edges:
+    rows = max(r for r in range(1, math.isqrt(n) + 1) if n % r == 0)
+    columns = n // rows
+    if text:
+        left, _, right = text.lower().partition("x")
+        if not (left.strip().isdecimal() and right.strip().isdecimal()):
+            raise InvalidInput("graph", spec, "must be grid or grid:RxC", "use for example graph='grid:2x5'")
+        rows, columns = int(left), int(right)
+        if rows * columns != n:
+            rule = f"has {rows * columns} nodes, but there are {n}"
+            raise GraphError("graph", spec, rule, "use graph='grid' or a product that fits")
+    return [(a * columns + b, c * columns + d) for (a, b), (c, d) in nx.grid_2d_graph(rows, columns).edges]
+
+
+def _erdos_renyi(n: int, text: str, seed: int, spec: str) -> Edges:
+    p = _parameters(text, spec, {"p": 0.4})["p"]
+    if not 0 < p <= 1:
+        raise InvalidInput("graph", spec, "the probability p of an edge must be in (0, 1]", "use p=0.4")
+    for attempt in range(TRIES):
+        graph = nx.gnp_random_graph(n, p, seed=seed + attempt)
+        if nx.is_connected(graph):
+            return list(graph.edges)
+    rule = f"none of {TRIES} draws with {n} nodes was connected"
+    raise GraphError("graph", spec, rule, f"use p >= log(N)/N = {math.log(n) / n:.2g}")
+
+
+def _small_world(n: int, text: str, seed: int, spec: str) -> Edges:
+    given = _parameters(text, spec, {"k": 4.0, "p": 0.1})
+    k, p = given["k"], given["p"]
+    if k % 2 or k < 2:
+        raise InvalidInput("graph", spec, "k neighbours on the ring must be even and >= 2", "use k=2 or k=4")
+    if not 0 <= p <= 1:
+        raise InvalidInput("graph", spec, "the probability p to rewire must be in [0, 1]", "use p=0.1")
+    if k >= n:
+        raise GraphError("graph", spec, f"needs k={k:g} < N={n}", "use a smaller k, or graph='complete'")
+    try:
+        return list(nx.connected_watts_strogatz_graph(n, int(k), p, tries=TRIES, seed=seed).edges)
+    except nx.NetworkXError:
+        rule = f"none of {TRIES} draws with {n} nodes was connected"
+        raise GraphError("graph", spec, rule, "use a larger k or a smaller p") from None
+
+
+def _file(n: int, text: str, seed: int, spec: str) -> Edges:
+    if not text:
+        raise InvalidInput("graph", spec, "needs the path of an edge list", "use graph='edges:FILE'")
+    try:
+        lines = Path(text).expanduser().read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not a text file"
+        raise InvalidInput("graph", spec, f"cannot be read: {reason}", "check the path") from None
+    edges = []
+    for number, line in enumerate(lines, start=1):
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        if len(words) != 2 or not all(word.isdecimal() for word in words):
+            rule = f"line {number} must hold two node numbers from 0 .. {n - 1}"
+            raise InvalidInput("graph", spec, rule, "separate them by a space; comments start with #")
+        edges.append((int(words[0]), int(words[1])))
+    return edges
+
+
+def _ring(n: int) -> Any:
+    return nx.cycle_graph(n) if n > 1 else nx.empty_graph(n)  # cycle_graph(1) is a loop
+
+
+def _star(n: int) -> Any:
+    return nx.star_graph(n - 1)  # it counts the leaves
+
+
+# kind -> (how to write it, one line on it, builder)
+_KINDS: dict[str, tuple[str, str, Builder]] = {
+    "ring": ("ring", "a circle: two neighbours each", _fixed(_ring)),
+    "path": ("path", "a line: two ends with one neighbour", _fixed(nx.path_graph)),
+    "star": ("star", "node 0 talks to all, the others to node 0 only", _fixed(_star)),
+    "complete": ("complete", "everyone talks to everyone", _fixed(nx.complete_graph)),
+    "grid": ("grid[:RxC]", "R rows and C columns, as square as possible if not given", _grid),
+    "erdos-renyi": ("erdos-renyi[:p=0.4]", "each edge with probability p, until connected", _erdos_renyi),
+    "watts-strogatz": ("watts-strogatz[:k=4,p=0.1]", "k nearest on a ring, some edges rewired", _small_world),
+    "edges": ("edges:FILE", "two node numbers a line, from 0; comments after #", _file),
+}  # fmt: skip
+
+
+def _parameters(text: str, spec: str, defaults: dict[str, float]) -> dict[str, float]:
+    """``"k=4,p=0.1"`` over `defaults`."""
+    values = dict(defaults)
+    for item in filter(None, text.split(",")):
+        key, _, value = (part.strip() for part in item.partition("="))
+        try:
+            values[key] = float(value) if key in defaults else math.nan
+        except ValueError:
+            values[key] = math.nan
+        if not math.isfinite(values[key]):
+            known = ",".join(f"{name}={default:g}" for name, default in defaults.items())
+            rule = f"{item.strip()!r} is not one of its parameters with a finite number"
+            raise InvalidInput("graph", spec, rule, f"write them as in {known}")
+    return values
+
+
+def _count(n_nodes: object) -> int:
+    try:
+        n = index(n_nodes)  # type: ignore[arg-type]
+    except TypeError:
+        n = 0
+    if n < 1:
+        raise InvalidInput("n_nodes", n_nodes, "must be an integer >= 1", "give the number of sites")
+    return n
+
+
+def _shorten(parts: list[list[int]], most_parts: int = 4, most_nodes: int = 6) -> str:
+    shown = [
+        "{" + ", ".join([*map(str, part[:most_nodes]), *(["..."] if len(part) > most_nodes else [])]) + "}"
+        for part in parts[:most_parts]
+    ]
+    return ", ".join([*shown, *(["..."] if len(parts) > most_parts else [])])
+
+
+def _frozen(array: Array) -> Array:
+    array.flags.writeable = False
+    return array

@@ -1,0 +1,175 @@
+"""The main job: load data, deal rows to nodes, train, and score on held-out rows.
+
+Scores read rows without noise: test rows are taken as public, and the non-private yardsticks read the training rows.
+They belong to whoever holds the data in one place, as in a simulation; real sites have no way to ask for them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from . import data
+from .data.rows import Rows
+from .engine import Observer
+from .graphs import make as make_graph
+from .simulate import Result, RunConfig, pooled_minimiser, simulate
+from .typing import Any, Array, IntArray
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """A run and the data it is made on.
+
+    Parameters
+    ----------
+    run : RunConfig
+    data : str
+        A built-in data set or a path, see :func:`sottovoce.data.load`.
+    schema : str, optional
+        Path of the TOML file that declares the public facts of a user's table.
+    nodes : int, optional
+        Number of sites; None for 5, or as many as a ``site:NAME`` partition finds.
+    partition : str
+        See :func:`sottovoce.data.partition`.
+    strength : float
+        Of the ``label`` partition.
+    sizes : tuple of float, optional
+        Relative sizes of the nodes.
+    test_share : float, optional
+        Share of test rows of a user's table.
+    """
+
+    run: RunConfig = field(default_factory=RunConfig)
+    data: str = "adult"
+    schema: str | None = None
+    nodes: int | None = None
+    partition: str = "iid"
+    strength: float = 1.0
+    sizes: tuple[float, ...] | None = None
+    test_share: float | None = 0.2
+
+
+@dataclass(frozen=True)
+class Report:
+    """A result with its scores on held-out rows.
+
+    Attributes
+    ----------
+    test_errors : array (R,)
+        Misclassified share of the average classifier, per replicate (empty without test rows).
+    site_test_errors : array (R, N)
+        The same for every node's own classifier.
+    nonprivate_test_error, majority_test_error : float or None
+        Pooled logistic regression without noise; always predicting the commoner class.
+    positives : array (N,)
+        Share of positive training labels per node.  For the holder of the data only.
+    """
+
+    config: TrainConfig
+    dataset: data.Dataset
+    result: Result
+    test_errors: Array
+    site_test_errors: Array
+    nonprivate_test_error: float | None
+    majority_test_error: float | None
+    positives: Array
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """One JSON object; an infinite epsilon is the text ``inf``."""
+        run, result = self.config.run, self.result
+        errors = self.test_errors
+        spread = float(errors.std(ddof=1)) if errors.size > 1 else 0.0
+        return {
+            "method": run.method, "data": self.config.data, "nodes": result.facts.n_nodes, "graph": run.graph,
+            "partition": self.config.partition, "rounds": result.rounds, "rounds_asked": run.rounds,
+            "stopped": result.stopped, "replicates": run.replicates, "seed": run.seed,
+            "test_error": float(errors.mean()) if errors.size else None,
+            "test_error_sd": spread if errors.size else None,
+            "site_test_error": self.site_test_errors.mean(axis=0).tolist() if errors.size else None,
+            "nonprivate_test_error": self.nonprivate_test_error, "majority_test_error": self.majority_test_error,
+            "n_train": result.facts.n[:, 0].astype(int).tolist(), "n_test": len(self.dataset.y_test),
+            "features": result.facts.d, "privacy": jsonable(result.privacy), "seconds": result.seconds,
+            "notes": list(self.notes), "config": run.to_dict(),
+        }  # fmt: skip
+
+
+def jsonable(value: Any) -> Any:
+    """Plain data in which infinities are the texts ``inf`` and ``-inf``, since JSON has none."""
+    if isinstance(value, dict):
+        return {k: jsonable(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [jsonable(v) for v in value]
+    return str(value) if isinstance(value, float) and math.isinf(value) else value
+
+
+def error_rates(X: Array, y: Array, W: Array) -> Array:
+    """Share of rows whose sign is wrong, for classifiers of shape (..., d); a margin of zero is wrong."""
+    margins = (X @ W.reshape(-1, W.shape[-1]).T) * y[:, None]
+    return np.asarray((margins <= 0).mean(axis=0)).reshape(W.shape[:-1])
+
+
+def deal(config: TrainConfig, dataset: data.Dataset) -> list[IntArray]:
+    """Which training rows each node holds."""
+    nodes = config.nodes
+    if nodes is None and not config.partition.startswith("site:"):
+        nodes = len(config.sizes) if config.sizes is not None else 5
+    return data.partition(
+        config.partition, dataset.y_train, nodes, config.run.seed or 0, dataset.train_columns,
+        strength=config.strength, sizes=config.sizes,
+    )  # fmt: skip
+
+
+def train(config: TrainConfig, *, observers: Sequence[Observer] = (), checkpoint: str | Path | None = None) -> Report:
+    """Load, deal, train and score.
+
+    Parameters
+    ----------
+    config : TrainConfig
+    observers : sequence of callables ``(k, state)``
+        Called after every round.
+    checkpoint : path, optional
+        See :func:`sottovoce.simulate.simulate`.
+
+    Returns
+    -------
+    Report
+
+    Raises
+    ------
+    InvalidInput
+        Before anything is spent, on anything that breaks a rule.
+    """
+    if config.nodes is not None:  # a bad graph or budget should not have to wait for the data
+        make_graph(config.run.graph, config.nodes, config.run.seed or 0)
+    dataset = data.load(config.data, schema=config.schema, test_share=config.test_share)
+    parts = deal(config, dataset)
+    rows = Rows.build([(dataset.X_train[part], dataset.y_train[part]) for part in parts])
+    label = f"{config.data} {config.schema} {config.partition} {config.strength} {config.sizes} {config.test_share}"
+    result = simulate(config.run, rows, observers=observers, checkpoint=checkpoint, label=label)
+    schema = None if dataset.schema is None else dataset.schema.to_dict()
+    result = replace(result, extra={"data": config.data, "schema": schema})
+    notes = list(dataset.notes)
+    if rows.one_class:
+        notes.append(f"sites with one class only: {', '.join(map(str, rows.one_class))}")
+    if clipped := sum(dataset.clipped.values()):
+        notes.append(f"{clipped} values or rows outside the declared bounds were clipped (for the data's holder only)")
+    X, y = dataset.X_test, dataset.y_test
+    scored = len(y) > 0
+    majority = 1.0 if dataset.y_train.mean() >= 0 else -1.0
+    return Report(
+        config=config,
+        dataset=dataset,
+        result=result,
+        test_errors=error_rates(X, y, result.consensus) if scored else np.empty(0),
+        site_test_errors=error_rates(X, y, result.models) if scored else np.empty((0, result.facts.n_nodes)),
+        nonprivate_test_error=float(error_rates(X, y, pooled_minimiser(rows, config.run))) if scored else None,
+        majority_test_error=float(np.mean(y != majority)) if scored else None,
+        positives=np.array([np.mean(dataset.y_train[part] > 0) for part in parts]),
+        notes=tuple(notes),
+    )

@@ -1,0 +1,148 @@
+"""The checker of layers accepts this tree and names the file of every planted violation."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+SOUND = {
+    "__init__.py": "from .estimators import Classifier\n",
+    "_version.py": "",
+    "errors.py": "",
+    "typing.py": "",
+    "facts.py": "from .privacy import events\nfrom .errors import InvalidInput\n",
+    "privacy/__init__.py": "",
+    "privacy/events.py": "from ..errors import InvalidInput\n",
+    "privacy/noise.py": "import numpy.random\n",
+    "queries/__init__.py": "from .output import Output\n",
+    "queries/output.py": "from ..privacy.noise import Noise\n",
+    "curator.py": "from sottovoce import facts\n",
+    "net.py": "",
+    "algorithms/__init__.py": "from . import average\nfrom .average import Average\n",
+    "algorithms/base.py": "",
+    "algorithms/average.py": (
+        "from __future__ import annotations\n"
+        "import math\nfrom collections.abc import Callable\nfrom dataclasses import dataclass\n"
+        "import numpy as np\nfrom numpy import exp\nfrom numpy.typing import ArrayLike\n"
+        "from ..queries import Output\nfrom .base import Algorithm\n"
+    ),
+    "estimators.py": "from ._version import __version__\nfrom .algorithms.average import Average\n",
+    "cli/__init__.py": "from .run import main\n",
+    "cli/run.py": "from ..estimators import Classifier\n",
+}
+
+Tree = Callable[[dict[str, str]], Path]
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    """Plants the sound tree with the given files on top."""
+
+    def plant(files: dict[str, str]) -> Path:
+        for name, text in (SOUND | files).items():
+            path = tmp_path / "src" / "sottovoce" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        return tmp_path
+
+    return plant
+
+
+def run(*arguments: object) -> tuple[int, list[str]]:
+    """Exit status and printed lines of the checker."""
+    command = [sys.executable, str(ROOT / "scripts" / "check_imports.py"), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    return done.returncode, done.stdout.splitlines()
+
+
+def test_this_tree_keeps_its_layers() -> None:
+    assert run() == (0, [])
+
+
+def test_a_sound_tree_passes(tree: Tree) -> None:
+    assert run(tree({})) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "line", "rule"),
+    [
+        ("facts.py", "\nfrom .curator import Curator\n", 2, "layer 1 imports curator, which is in layer 4"),
+        ("facts.py", "from sottovoce.curator import Curator\n", 1, "layer 1 imports curator"),
+        ("facts.py", "def f():\n    import sottovoce.curator\n", 2, "layer 1 imports curator"),
+        (
+            "losses.py",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .net import Net\n",
+            3,
+            "layer 1 imports net",
+        ),
+        # to import events runs the folder's __init__, and through it a higher layer
+        ("privacy/__init__.py", "from .noise import Noise\n", 1, "layer 1 imports privacy.noise"),
+        ("queries/output.py", "from ..algorithms import base\n", 1, "layer 3 imports algorithms.base"),
+        ("net.py", "from . import __version__\n", 1, "the top imports everything"),
+        ("_version.py", "from .errors import InvalidInput\n", 1, "must import nothing"),
+        ("helpers.py", "", 1, "add it to LAYERS"),
+        ("privacy/helpers.py", "", 1, "add it to LAYERS"),
+        ("net.py", "def f(:\n", 1, "does not parse"),
+        ("net.py", "#\n" * 601, 601, "601 lines"),
+        ("algorithms/base.py", "#\n" * 151, 151, "151 lines"),
+        ("algorithms/base.py", "import numpy.random\n", 1, "may not import numpy.random"),
+        ("algorithms/base.py", "from numpy import random\n", 1, "may not import numpy.random"),
+        ("algorithms/base.py", "from numpy.random import default_rng\n", 1, "may not import numpy.random"),
+        ("algorithms/base.py", "import numpy as np\nx = np.random.rand()\n", 2, "may not draw"),
+        ("algorithms/base.py", "import random\n", 1, "may not import random"),
+        ("algorithms/base.py", "import importlib\n", 1, "may not import importlib"),
+        ("algorithms/base.py", "__import__('os')\n", 1, "may not call __import__"),
+        ("algorithms/base.py", "from ..curator import Curator\n", 1, "may not import sottovoce.curator"),
+        ("algorithms/base.py", "from .. import curator\n", 1, "may not import sottovoce.curator"),
+        ("algorithms/base.py", "from ..privacy.noise import Noise\n", 1, "may not import sottovoce.privacy"),
+        ("algorithms/base.py", "from ..privacy import noise\n", 1, "may not import sottovoce.privacy"),
+        ("net.py", "from .absent import name\n", 1, "no such module"),
+    ],
+)
+def test_a_planted_violation_is_named(tree: Tree, file: str, text: str, line: int, rule: str) -> None:
+    status, printed = run(tree({file: text}))
+    assert status == 1
+    assert any(at.startswith(f"src/sottovoce/{file}:{line}: ") and rule in at for at in printed), printed
+
+
+def test_a_circle_in_one_layer_is_named(tree: Tree) -> None:
+    status, printed = run(tree({"curator.py": "from .net import Net\n", "net.py": "from . import curator\n"}))
+    assert (status, printed) == (
+        1,
+        ["src/sottovoce/curator.py:1: circular import: curator -> net -> curator"],
+    )
+
+
+def test_a_circle_through_a_folder_is_named(tree: Tree) -> None:
+    # output needs a name that its own folder's __init__ takes from it
+    status, printed = run(tree({"queries/output.py": "from . import Output\n"}))
+    assert (status, printed) == (
+        1,
+        [
+            "src/sottovoce/queries/__init__.py:1: "
+            "circular import: queries.__init__ -> queries.output -> queries.__init__"
+        ],
+    )
+
+
+def test_a_long_test_file_is_named(tree: Tree) -> None:
+    root = tree({})
+    (root / "tests").mkdir()
+    (root / "tests" / "test_long.py").write_text("#\n" * 601, encoding="utf-8")
+    (root / "tests" / "test_fits.py").write_text("#\n" * 600, encoding="utf-8")
+    status, printed = run(root)
+    assert status == 1
+    assert [at.split(":")[:2] for at in printed] == [["tests/test_long.py", "601"]]
+
+
+def test_a_root_without_the_package_is_refused(tmp_path: Path) -> None:
+    status, printed = run(tmp_path)
+    assert status == 1
+    assert "not found" in printed[0]
