@@ -15,12 +15,12 @@ Four things that the paper does not say
   vector v of entries +1 and -1; ``x = W(t+1)^-1 v`` gives ``x'W(t+1)(D+A) = 0``, which leaves ``0 > c x'D_M x``.
   No gamma helps, although the paper says that a large one always does.  The conditions are sufficient only: on
   quadratic objectives the method converges on such graphs too, in every case tried.
-* *Penalties that differ a lot between nodes* make the symmetric part of W(t+1)(D+A) indefinite on any graph.
-  Then no large gamma satisfies (ii), because all else in it vanishes; a middling one still may.  So acceptance
-  is *not* monotone in gamma in general.
-* It *is* monotone if the graph is regular and all penalties and all M_i are equal: multiplied by s, (i) and (ii)
-  are then affine in gamma with non-negative slope, for every L and mu.  Where W(D+A) is positive definite, no
-  exception was found on random graphs, and a large gamma does suffice.
+* *Penalties that differ a lot between nodes* can do the same on any graph.  For large gamma, with 2/L = c gamma,
+  all that is left of (ii) is ``P > c P^2`` with P = W(t+1)(D+A), which needs the symmetric part of ``P - c P^2``
+  to be positive definite for one c >= 0 in all rounds.  Where it is, a large gamma does suffice.
+* *Monotone in gamma?*  Yes if the graph is regular and all penalties and all M_i are equal: multiplied by s, (i)
+  and (ii) are then affine in gamma with non-negative slope, for every L and mu.  In general there is no proof
+  here; on random graphs with random penalties no exception was found.
 * *Penalties that differ at all between nodes* move the limit.  (15) adds ``eta_i/2 sum_j (f_i - f_j)`` to the
   dual of node i, so that with constant penalties it is ``sum_i lambda_i / eta_i`` that stays 0: the nodes agree
   on the minimiser of ``sum_i O_i / eta_i``, not of (1), even where (i) and (ii) hold.  See ``optimal``.
@@ -179,12 +179,17 @@ class _Conditions:
     def obstacle(self) -> str:
         if self.graph.bipartite:
             return "no gamma satisfies (ii) on a bipartite graph: D + A is singular"
-        lowest = np.linalg.eigvalsh(_symmetric(self.P))[:, 0]
-        if np.min(lowest) <= _rounding(self.P):
-            step = int(self.steps[np.argmin(lowest)]) + 1
-            why = f"at step {step} the penalties differ so much between nodes that W(D + A) is not positive definite"
-            return f"no large gamma satisfies (ii): {why}"
-        return ""
+        square = self.P @ self.P
+        low, high = 0.0, float(np.min(_trace(self.P) / _trace(square)))  # as in `_constants`
+        for _ in range(40):  # the smallest eigenvalue is concave in c: bisect on a supergradient
+            c = (low + high) / 2
+            values, vectors = np.linalg.eigh(_symmetric(self.P - c * square))
+            step = int(np.argmin(values[:, 0]))
+            if values[step, 0] > _rounding(self.P):
+                return ""
+            x = vectors[step, :, 0]
+            low, high = (c, high) if x @ square[step] @ x < 0 else (low, c)
+        return "no large gamma satisfies (ii): the penalties differ too much between nodes"
 
     def at(self, gamma: float, decide: bool = False) -> ConvergenceReport:
         """The report; with `decide`, ``holds`` only is exact, because the search ends once that is known."""
@@ -222,7 +227,7 @@ class _Conditions:
         if self.graph.bipartite:  # (ii) fails for every L, whatever rounding says
             return PAPER, PAPER
         # The smallest eigenvalue is at most the mean one: beta <= 0 beyond `high`.  F has a positive diagonal.
-        high = float(np.min(np.trace(E, axis1=1, axis2=2) / np.trace(F, axis1=1, axis2=2)))
+        high = float(np.min(_trace(E) / _trace(F)))
         if high <= 0:
             return PAPER, PAPER
         low, best = 0.0, (-math.inf, PAPER, PAPER)
@@ -260,6 +265,10 @@ class _Conditions:
 
 def _symmetric(X: Array) -> Array:
     return (X + np.swapaxes(X, -1, -2)) / 2
+
+
+def _trace(X: Array) -> Array:
+    return np.trace(X, axis1=-2, axis2=-1)
 
 
 def _rounding(X: Array) -> float:

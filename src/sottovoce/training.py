@@ -154,6 +154,8 @@ def train(config: TrainConfig, *, observers: Sequence[Observer] = (), checkpoint
     result = simulate(config.run, rows, observers=observers, checkpoint=checkpoint, label=label)
     schema = None if dataset.schema is None else dataset.schema.to_dict()
     result = replace(result, extra={"data": config.data, "schema": schema})
+    if dataset.schema is not None and dataset.schema.data_dependent:
+        result.privacy["caveat"] = "the encoding was computed from the rows, and epsilon does not cover that"
     notes = list(dataset.notes)
     if rows.one_class:
         notes.append(f"sites with one class only: {', '.join(map(str, rows.one_class))}")

@@ -36,10 +36,13 @@ def privacy_words(privacy: dict[str, Any]) -> str:
         f"Protects {privacy['unit']} ({privacy['relation']}): whoever {privacy['adversary']} finds no outcome more "
         f"than {factor} times as likely with the row as {other}."
     )
+    if "caveat" in privacy:
+        words += f"\n[bold yellow]Not covered[/]: {privacy['caveat']}."
     if "printed_claim" in privacy:
         claim = privacy["printed_claim"]
         verdict = "is not proved" if claim < epsilon * (1 - 1e-9) else "holds, and is loose"
-        words += f"\n[bold]As printed[/]: the paper claims {ceil_text(claim)}, which {verdict}. Assumes {privacy['assumes']}."
+        words += f"\n[bold]As printed[/]: the paper claims {ceil_text(claim)}, which {verdict}."
+        words += f" Assumes {privacy['assumes']}."
     return words
 
 
@@ -57,7 +60,7 @@ def render(report: Report, console: Console, saved: Path | None) -> None:
     )
     words = privacy_words(result.privacy)
     if not result.privacy["release"] and math.isfinite(result.privacy["epsilon"]):
-        words += "\n[dim]Simulation: the noise is keyed by --seed, and whoever knows the seed can remove it. Not a release.[/]"
+        words += "\n[dim]Simulation: whoever knows --seed can remove the noise. Not a release.[/]"
     console.print(Panel(words, title="Privacy", title_align="left"))
     if report.test_errors.size:
         console.print(_accuracy(report))

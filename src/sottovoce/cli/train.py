@@ -25,7 +25,7 @@ _RUN = RunConfig()
 _DEFAULT_ROWS = TrainConfig()
 
 
-class Numbers(click.ParamType):
+class Numbers(click.ParamType):  # type: ignore[type-arg]
     """A number, or one a node, separated by commas."""
 
     name = "number[,number...]"
@@ -40,41 +40,49 @@ class Numbers(click.ParamType):
         return numbers[0] if len(numbers) == 1 else numbers
 
 
+def _say(flag: str, about: str, *, name: str | None = None, **more: Any) -> Callable[[Any], Any]:
+    return click.option(flag, *([name] if name else []), help=about, show_default="default" in more, **more)
+
+
 def _options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options, grouped as they are declared: what, privacy, where, knobs, output."""
-    number = Numbers()
+    """The options in the order of ``--help``: data, privacy, sites, knobs, output."""
+    number, file, say = Numbers(), click.Path(dir_okay=False, path_type=Path), _say
     options = [
-        click.option("--data", default=_DEFAULT_ROWS.data, show_default=True, help="A name of `sottovoce data`, or a CSV or Parquet file."),
-        click.option("--schema", type=click.Path(), help="TOML file declaring the public facts of your table."),
-        click.option("--method", default=_RUN.method, show_default=True, help=f"One of: {', '.join(REGISTRY)}."),
-        click.option("--rounds", type=int, default=_RUN.rounds, show_default=True, help="Exchanges with the neighbours."),
-        click.option("--epsilon", type=float, help="Total privacy budget of the run; inf for no noise.  [default: 1, inf for methods without noise]"),
-        click.option("--delta", type=float, help="Probability left out of the guarantee.  [default: none, pure epsilon]"),
-        click.option("--form", default=_RUN.form, show_default=True, help="corrected, or printed: a paper's algorithm to the letter."),
-        click.option("--relation", default=_RUN.relation, show_default=True, help="Neighbouring data: replace-one or zero-out."),
-        click.option("--noise", type=number, help="The method's own noise parameter alpha; --epsilon is then a budget to stop at."),
-        click.option("--noise-growth", type=float, default=_RUN.noise_growth, show_default=True, help="Factor of alpha per release."),
-        click.option("--nodes", type=int, help="Number of sites.  [default: 5, or as many as site:NAME finds]"),
-        click.option("--graph", default=_RUN.graph, show_default=True, help=f"One of: {', '.join(graphs.names())}."),
-        click.option("--partition", default=_DEFAULT_ROWS.partition, show_default=True, help="iid, label, dirichlet:ALPHA, column:NAME or site:NAME."),
-        click.option("--strength", type=float, default=_DEFAULT_ROWS.strength, show_default=True, help="Skew of the label partition."),
-        click.option("--sizes", type=number, help="Relative sizes of the sites, separated by commas."),
-        click.option("--test-share", type=float, default=_DEFAULT_ROWS.test_share, show_default=True, help="Held-out share of your table."),
-        click.option("--loss", default=_RUN.loss, show_default=True, help="logistic, or huber:H."),
-        click.option("--C", "C", type=float, default=_RUN.C, show_default=True, help="Weight of the data."),
-        click.option("--rho", type=float, default=_RUN.rho, show_default=True, help="Weight of the regulariser."),
-        click.option("--eta", type=number, default=_RUN.eta, show_default=True, help="Penalty, or one a node."),
-        click.option("--eta-growth", type=number, default=_RUN.eta_growth, show_default=True, help="Factor of the penalty per release."),
-        click.option("--gamma", type=float, default=_RUN.gamma, show_default=True, help="Proximal weight of even rounds, (M)R-ADMM."),
-        click.option("--phi", type=float, default=_RUN.phi, show_default=True, help="Extra curvature, DVP."),
-        click.option("--tol", type=float, default=_RUN.tol, show_default=True, help="Certificate of the local solves."),
-        click.option("--seed", type=int, default=_RUN.seed, show_default=True, help="Keys noise and partition: a simulation."),
-        click.option("--system-noise", is_flag=True, help="Draw noise from the operating system: cannot be repeated."),
-        click.option("--replicates", type=int, default=_RUN.replicates, show_default=True, help="Independent repetitions of the noise."),
-        click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Write models, ledger and configuration (.npz)."),
-        click.option("--checkpoint", type=click.Path(dir_okay=False, path_type=Path), help="Save every round here; go on from it if it exists."),
-        click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else."),
-    ]  # fmt: skip
+        say("--data", "A name of `sottovoce data`, or a CSV or Parquet file.", default=_DEFAULT_ROWS.data),
+        say("--schema", "TOML file declaring the public facts of your table.", type=click.Path()),
+        say("--method", f"One of: {', '.join(REGISTRY)}.", default=_RUN.method),
+        say("--rounds", "Exchanges with the neighbours.", type=int, default=_RUN.rounds),
+        say(
+            "--epsilon",
+            "Total budget of the run; inf for no noise.  [default: 1, or inf where a method has no noise]",
+            type=float,
+        ),
+        say("--delta", "Probability left out of the guarantee.  [default: none, pure epsilon]", type=float),
+        say("--form", "corrected, or printed: a paper's algorithm to the letter.", default=_RUN.form),
+        say("--relation", "Neighbouring data: replace-one or zero-out.", default=_RUN.relation),
+        say("--noise", "The method's own noise parameter alpha; --epsilon is then a budget to stop at.", type=number),
+        say("--noise-growth", "Factor of alpha per release.", type=float, default=_RUN.noise_growth),
+        say("--nodes", "Number of sites.  [default: 5, or as many as site:NAME finds]", type=int),
+        say("--graph", f"One of: {', '.join(graphs.names())}.", default=_RUN.graph),
+        say("--partition", "iid, label, dirichlet:ALPHA, column:NAME or site:NAME.", default=_DEFAULT_ROWS.partition),
+        say("--strength", "Skew of the label partition.", type=float, default=_DEFAULT_ROWS.strength),
+        say("--sizes", "Relative sizes of the sites, separated by commas.", type=number),
+        say("--test-share", "Held-out share of your table.", type=float, default=_DEFAULT_ROWS.test_share),
+        say("--loss", "logistic, or huber:H.", default=_RUN.loss),
+        say("--C", "Weight of the data.", name="C", type=float, default=_RUN.C),
+        say("--rho", "Weight of the regulariser.", type=float, default=_RUN.rho),
+        say("--eta", "Penalty, or one a node.", type=number, default=_RUN.eta),
+        say("--eta-growth", "Factor of the penalty per release.", type=number, default=_RUN.eta_growth),
+        say("--gamma", "Proximal weight of even rounds, (M)R-ADMM.", type=float, default=_RUN.gamma),
+        say("--phi", "Extra curvature, DVP.", type=float, default=_RUN.phi),
+        say("--tol", "Certificate of the local solves.", type=float, default=_RUN.tol),
+        say("--seed", "Keys noise and partition: a simulation.", type=int, default=_RUN.seed),
+        say("--system-noise", "Draw noise from the operating system: cannot be repeated.", is_flag=True),
+        say("--replicates", "Independent repetitions of the noise.", type=int, default=_RUN.replicates),
+        say("--save", "Write models, ledger and configuration (.npz).", type=file),
+        say("--checkpoint", "Save every round here; go on from it if it exists.", type=file),
+        say("--json", "Print one JSON object and nothing else.", name="as_json", is_flag=True),
+    ]
     for option in reversed(options):
         command = option(command)
     return command

@@ -115,9 +115,9 @@ _ABOUT: tuple[dict[str, Any], ...] = (
 
 def describe() -> list[dict[str, Any]]:
     """The built-in data sets: name, rows, features, licence, and what each is."""
-    return [
-        {**entry, "features": entry.get("features") or builtin_schema(entry["name"]).n_features} for entry in _ABOUT
-    ]
+    keys = ("name", "rows", "features", "licence", "about")
+    known = [{"features": None} | entry for entry in _ABOUT]
+    return [{key: entry[key] or builtin_schema(entry["name"]).n_features for key in keys} for entry in known]
 
 
 def builtin_schema(name: str) -> Schema:
@@ -209,9 +209,9 @@ def _encode(name: str, table: Table, schema: Schema, train: IntArray, test: IntA
     rows = schema.encode(table)
     assert rows.y is not None
     kept = {column: values[train] for column, values in table.columns.items()}
-    notes = []
-    if schema.data_dependent:
-        notes.append("The encoding was computed from the rows: no privacy guarantee covers it.")
+    notes = (
+        ["The encoding was computed from the rows: no privacy guarantee covers it."] if schema.data_dependent else []
+    )
     return Dataset(
         name,
         rows.X[train],
