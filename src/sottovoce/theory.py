@@ -268,7 +268,8 @@ def _symmetric(X: Array) -> Array:
 
 
 def _trace(X: Array) -> Array:
-    return np.trace(X, axis1=-2, axis2=-1)
+    traces: Array = np.einsum("...ii->...", X)
+    return traces
 
 
 def _rounding(X: Array) -> float:

@@ -92,8 +92,8 @@ class SphericalObjectivePerturbation(Event):
     beta_release : array (N,)
         Rate of the spherical noise added to the answer; 0 where none is added (printed forms), and then the price
         holds for exact minimisation only.
-    claimed : array (N,)
-        What the paper claims for this release, in pure epsilon; NaN where it says nothing.
+    claimed : array (N,), optional
+        What the paper claims for this release, in pure epsilon.
     """
 
     beta: Array
@@ -104,4 +104,4 @@ class SphericalObjectivePerturbation(Event):
     dimension: int
     error: Array
     beta_release: Array
-    claimed: Array
+    claimed: Array | None = None

@@ -98,8 +98,9 @@ class Ledger:
 
     def claimed(self) -> float | None:
         """What the paper claims for the same run, or None where it claims nothing."""
-        claims = [np.asarray(getattr(event, "claimed", np.nan)) for event in self._rows]
-        return float(np.max(np.sum(claims, axis=0))) if claims and not np.any(np.isnan(claims)) else None
+        claims = [getattr(event, "claimed", None) for event in self._rows]
+        known = [claim for claim in claims if claim is not None]
+        return float(np.max(np.sum(known, axis=0))) if known and len(known) == len(claims) else None
 
     def to_list(self) -> list[dict[str, Any]]:
         """Rows as plain data."""

@@ -110,7 +110,7 @@ class PerturbedObjective(Query):
             dimension=facts.d,
             error=self._error(facts),
             beta_release=self._release_rate(facts, law),
-            claimed=self._per_node(np.nan if law.claimed is None else law.claimed, facts),
+            claimed=None if law.claimed is None else self._per_node(law.claimed, facts),
             **_loss_terms(facts),  # type: ignore[arg-type]
         )
 

@@ -1,0 +1,10 @@
+"""r_admm: the contract of every method."""
+
+from __future__ import annotations
+
+from conformance import AlgorithmContract
+
+
+class TestRADMM(AlgorithmContract):
+    method = "r_admm"
+    releases_in_ten = 5

@@ -1,0 +1,226 @@
+"""002, Theorem 1: closed forms on regular graphs, an independent grid, and the recurrence itself."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from sottovoce.errors import InvalidInput
+from sottovoce.graphs import Graph, make
+from sottovoce.theory import check_convergence, obstacle, smoothness, sufficient_gamma
+from sottovoce.typing import Array
+
+BIPARTITE = [("ring", 6), ("path", 5), ("star", 5), ("grid", 9), ("ring", 2)]
+
+
+def gaps(graph: Graph, eta: Array, gamma: float, M: Array, L: float, mu: float) -> Array:
+    """Theorem 1 as printed: smallest eigenvalues of (i) and (ii), a row a step."""
+    D, A = np.diagflat(graph.degree), graph.adjacency
+    rows = []
+    for t in range(len(eta)):
+        W, W1 = np.diag(eta[t]), np.diag(eta[min(t + 1, len(eta) - 1)])
+        spread = 2 * W @ D + gamma * np.eye(len(D))
+        inverse, s, D_M = np.linalg.inv(spread), spread.diagonal().min(), np.diag(M**2)
+        Q = W1 @ (D + A)
+        i = np.eye(len(D)) + Q @ inverse - L * mu / (2 * s) * np.linalg.pinv(W1 @ (D - A)) @ D_M
+        ii = Q - Q @ inverse @ (W @ (D - A) + 2 / L * Q) - L * mu / (2 * s * (mu - 1)) * D_M
+        rows.append([np.linalg.eigvalsh((X + X.T) / 2)[0] for X in (i, ii)])
+    return np.array(rows)
+
+
+def recurrence(graph: Graph, eta: Array, gamma: float, a: Array, b: Array, rounds: int) -> Array:
+    """f(2k-1) of 002, (14)-(17) for O_i(f) = a_i (f - b_i)^2 / 2."""
+    V, A = graph.degree[:, 0], graph.adjacency
+    f, lam, odd = np.zeros(len(a)), np.zeros(len(a)), np.zeros(len(a))
+    for k in range(rounds):
+        e = eta[min(k, len(eta) - 1)]
+        odd = (a * b - 2 * lam + e * (V * f + A @ f)) / (a + 2 * e * V)  # (14)
+        lam = lam + e / 2 * (V * odd - A @ odd)  # (15)
+        f = odd - (a * (odd - b) + 2 * lam + e * (V * odd - A @ odd)) / (2 * e * V + gamma)  # (16)
+    return odd
+
+
+def test_smoothness() -> None:
+    assert smoothness(2.0, 0.25, 1.0, 10) == pytest.approx(0.6)
+    with pytest.raises(InvalidInput, match=r"rho=0: must be finite and > 0"):
+        smoothness(2.0, 0.25, 0, 10)
+
+
+@pytest.mark.parametrize(("spec", "n"), [("ring", 5), ("ring", 7), ("complete", 4), ("watts-strogatz:p=0", 8)])
+@pytest.mark.parametrize(("eta", "M"), [(1.0, 0.25), (0.7, 1.0), (1.0, 10.0)])
+def test_reduced_form_in_closed_form(spec: str, n: int, eta: float, M: float) -> None:
+    graph = make(spec, n)
+    V = graph.degree[0, 0]
+    q = np.linalg.eigvalsh(np.diagflat(graph.degree) + graph.adjacency)
+    rest = q[:-1]  # the last is 2V, with the constant vector, where the pseudo-inverse vanishes
+    third = np.max(2 * M**2 / (eta * (2 * V - rest)) - 2 * eta * V - eta * rest)  # (iii) times s = 2 eta V + gamma
+    fourth = 2 * M**2 / (eta * q[0])  # (iv) times s: eta gamma q > 2 M^2
+    assert sufficient_gamma(graph, eta, M, reduced=True) == pytest.approx(max(third, fourth, 0.0), rel=2e-6)
+    # L and mu free can only help.
+    assert sufficient_gamma(graph, eta, M) <= sufficient_gamma(graph, eta, M, reduced=True)
+
+
+@pytest.mark.parametrize(("n", "M"), [(5, 1.0), (5, 10.0), (7, 2.0)])
+def test_search_on_odd_rings_against_scalars(n: int, M: float) -> None:
+    graph = make("ring", n)
+    q = np.linalg.eigvalsh(np.diagflat(graph.degree) + graph.adjacency)
+    L = np.geomspace(1e-3, 1e2, 1000)[:, None, None]
+    mu = 1 + np.geomspace(1e-2, 1e2, 1000)[None, :, None]
+    first = L * mu * M**2 / (2 * (4 - q[:-1])) - 4 - q[:-1]  # (i) times s, solved for gamma
+    second = L * mu * M**2 / (2 * (mu - 1)) / q - (1 - 2 / L) * q  # (ii) times s, solved for gamma
+    needed = np.maximum(first.max(axis=2), second.max(axis=2)).min()
+    assert needed * 0.98 <= sufficient_gamma(graph, 1.0, M) <= needed * (1 + 2e-6)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_search_against_a_grid_of_constants(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    graph = make("erdos-renyi:p=0.9", 5, seed)
+    assert not graph.bipartite
+    eta = np.cumsum(rng.uniform(0.5, 1.0, (2, 1)) * rng.uniform(0.8, 1.2, (2, 5)), axis=0)
+    M = rng.uniform(1.0, 3.0, 5)
+    gamma = sufficient_gamma(graph, eta, M)
+    assert 0 < gamma < math.inf
+    for factor, expected in ((0.97, False), (1.0, True), (1.05, True), (30.0, True)):
+        report = check_convergence(graph, eta, factor * gamma, M)
+        assert report.holds is expected
+        own = gaps(graph, eta, factor * gamma, M, report.L, report.mu).min(axis=0)
+        np.testing.assert_allclose([report.gap_i, report.gap_ii], own, rtol=1e-6, atol=1e-12)
+        assert (min(report.gap_i, report.gap_ii) > 0) is expected
+    constants = [(L, mu) for L in np.geomspace(0.05, 50, 25) for mu in 1 + np.geomspace(0.05, 20, 25)]
+    assert not any(gaps(graph, eta, 0.97 * gamma, M, L, mu).min() > 0 for L, mu in constants)
+
+
+@pytest.mark.parametrize("growth", [1.0, 1.02])
+def test_accepted_gamma_converges_to_the_optimum(growth: float) -> None:
+    rng = np.random.default_rng(0)
+    graph, a, b = make("ring", 5), rng.uniform(0.5, 2.0, 5), rng.normal(size=5)
+    eta = np.repeat(growth ** np.arange(30)[:, None], 5, axis=1)
+    gamma = sufficient_gamma(graph, eta, a)
+    assert 0 < gamma < math.inf
+    report = check_convergence(graph, eta, gamma, a)
+    assert report.holds
+    assert report.optimal
+    assert report.fails == ()
+    assert "satisfies 002, Theorem 1 with L=" in str(report)
+    smaller = check_convergence(graph, eta, 0.99 * gamma, a)
+    assert not smaller.holds
+    assert smaller.fails[0][1] == 1
+    np.testing.assert_allclose(recurrence(graph, eta, gamma, a, b, 2000), np.sum(a * b) / np.sum(a), atol=1e-10)
+
+
+def test_large_penalties_need_no_gamma() -> None:
+    assert sufficient_gamma(make("complete", 4), 1.0, 0.25) == 0.0
+    assert check_convergence(make("complete", 4), 1.0, 0.0, 0.25).holds
+
+
+@pytest.mark.parametrize(("spec", "n"), BIPARTITE)
+@pytest.mark.parametrize("alike", [True, False])
+def test_bipartite_graphs_never_satisfy_ii(spec: str, n: int, alike: bool) -> None:
+    rng = np.random.default_rng(1)
+    graph, a, b = make(spec, n), rng.uniform(0.5, 2.0, n), rng.normal(size=n)
+    eta = np.ones((2, n)) if alike else np.cumsum(rng.uniform(0.5, 1.5, (2, n)), axis=0)
+    assert sufficient_gamma(graph, eta, a) == math.inf
+    assert obstacle(graph) == "no gamma satisfies (ii) on a bipartite graph: D + A is singular"
+    for gamma in (0.0, 0.5, 1e3, 1e6):
+        report = check_convergence(graph, eta, gamma, a)
+        assert not report.holds
+        assert "(ii)" in [condition for condition, _ in report.fails]
+        assert "D + A is singular; this is no sign of divergence" in report.reason
+        # x = W(t+1)^-1 v with v = +-1 by colour refutes (ii) for every L and mu.
+        colour = np.sign(np.linalg.eigh(np.diagflat(graph.degree) + graph.adjacency)[1][:, 0])
+        x = colour / eta[-1]
+        assert np.abs(x @ np.diag(eta[-1]) @ (np.diagflat(graph.degree) + graph.adjacency)).max() < 1e-12
+        for L, mu in ((0.1, 1.5), (2.0, 2.0), (50.0, 10.0)):
+            assert gaps(graph, eta, gamma, a, L, mu)[:, 1].max() <= 1e-9
+    if alike:  # sufficient, not necessary
+        found = recurrence(graph, eta, 0.5, a, b, 3000)
+        np.testing.assert_allclose(found, np.sum(a * b) / np.sum(a), atol=1e-9)
+
+
+def test_one_node() -> None:
+    assert sufficient_gamma(make("path", 1), 1.0, 1.0) == math.inf
+    assert not check_convergence(make("path", 1), 1.0, 1.0, 1.0).holds
+    with pytest.raises(InvalidInput, match="D~ = gamma for a single node"):
+        check_convergence(make("path", 1), 1.0, 0.0, 1.0)
+
+
+def test_penalties_that_differ_move_the_limit() -> None:
+    """The conditions hold and the nodes agree, but on the minimiser of sum O_i / eta_i: Theorem 1 fails there."""
+    rng = np.random.default_rng(2)
+    graph, a, b = make("complete", 4), rng.uniform(0.5, 2.0, 4), rng.normal(size=4)
+    eta = np.array([1.0, 1.3, 0.8, 1.1])
+    gamma = sufficient_gamma(graph, eta, a)
+    report = check_convergence(graph, eta, gamma, a)
+    assert report.holds
+    assert not report.optimal
+    assert "move the limit off the optimum" in report.reason
+    found = recurrence(graph, eta[None], gamma, a, b, 3000)
+    np.testing.assert_allclose(found, np.sum(a * b / eta) / np.sum(a / eta), atol=1e-10)
+    assert abs(found[0] - np.sum(a * b) / np.sum(a)) > 1e-3
+
+
+def test_penalties_that_differ_much() -> None:
+    # W(D+A) is not positive definite here, but W(D+A) - c (W(D+A))^2 is for some c: a large gamma does.
+    graph = Graph("g", 5, ((0, 1), (0, 2), (0, 3), (2, 3), (3, 4)))
+    eta = np.array([0.57, 0.28, 0.84, 0.88, 0.077])
+    P = eta[:, None] * (np.diagflat(graph.degree) + graph.adjacency)
+    assert np.linalg.eigvalsh(P + P.T)[0] < 0
+    assert obstacle(graph, eta) == ""
+    gamma = sufficient_gamma(graph, eta, 0.187)
+    assert gamma > 1
+    assert [check_convergence(graph, eta, x * gamma, 0.187).holds for x in (0.99, 1, 10, 1e4)] == [False] + [True] * 3
+    # And here no c does.
+    graph = make("complete", 3)
+    assert obstacle(graph, [1.0, 1.1, 1.0]) == ""
+    why = "no large gamma satisfies (ii): the penalties differ too much between nodes"
+    assert obstacle(graph, [0.01, 1.0, 100.0]) == why
+    assert sufficient_gamma(graph, [0.01, 1.0, 100.0], 1e-3) == math.inf
+
+
+def test_step_of_failure() -> None:
+    graph, M = make("complete", 3), np.full(3, 0.1)
+    eta = np.array([[1.0, 1.0, 1.0], [1.0, 1.0, 1.0], [1.0, 1.0, 1.0], [1.0, 100.0, 1e4]])
+    report = check_convergence(graph, eta, 1.0, M)
+    rows = gaps(graph, eta, 1.0, M, report.L, report.mu)
+    bad = [c for c in (0, 1) if rows[:, c].min() <= 0]
+    assert report.fails == tuple((("(i)", "(ii)")[c], int(np.argmin(rows[:, c])) + 1) for c in bad)
+    assert all(step >= 3 for _, step in report.fails)
+    assert "(ii)" in dict(report.fails)
+
+
+def test_shapes_of_penalties_and_the_reduced_form() -> None:
+    graph = make("ring", 5)
+    same = [
+        check_convergence(graph, eta, 3.0, M)
+        for eta, M in ((1.0, 1.0), (np.ones(5), np.ones(5)), (np.ones((7, 1)), 1.0), (np.ones((7, 5)), [1.0]))
+    ]
+    assert all(report == same[0] for report in same)
+    assert check_convergence(graph, 1.0, 5.3, 1.0, reduced=True).L == 2.0
+    assert check_convergence(graph, 1.0, 5.2, 1.0, reduced=True).fails == (("(iv)", 1),)
+
+
+@pytest.mark.parametrize(
+    ("eta", "gamma", "M", "text"),
+    [
+        ([[1.0] * 5, [2.0] * 5, [2.0, 2.0, 1.5, 2.0, 2.0]], 1.0, 1.0, "eta: falls from 2 to 1.5 at step 2 (node 2)"),
+        (0.0, 1.0, 1.0, "every penalty must be finite and > 0"),
+        ([1.0, 2.0], 1.0, 1.0, "eta=(2,): must be a number or of shape (5,), (T, 1) or (T, 5)"),
+        (1.0, -1.0, 1.0, "gamma=-1.0: must be finite and >= 0"),
+        (1.0, math.inf, 1.0, "gamma=inf: must be finite"),
+        (1.0, 1.0, 0.0, "M=0.0: must be finite and > 0"),
+        (1.0, 1.0, [1.0, 2.0], "M=(2,): must be a number or have shape (5,)"),
+    ],
+)
+def test_bad_values(eta: float, gamma: float, M: float, text: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        check_convergence(make("ring", 5), eta, gamma, M)
+    assert text in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_reduced_form_needs_one_penalty() -> None:
+    with pytest.raises(InvalidInput, match="R-ADMM has one constant penalty"):
+        check_convergence(make("ring", 3), [[1.0], [2.0]], 1.0, 1.0, reduced=True)
