@@ -95,8 +95,8 @@ def test_logistic_bound_in_two_dimensions() -> None:
 
 def test_logistic_maximum_is_the_maximum_over_a_grid() -> None:
     a = np.linspace(0, 1, 200001)
-    for beta in (1e-6, 0.01, 0.3, 1.0, 5.0):
-        for K in (1e-3, 0.1, 1.0, 10.0, 1e4):
+    for beta in (0.0, 1e-300, 1e-18, 1e-9, 1e-6, 0.01, 0.3, 1.0, 5.0):
+        for K in (1e-3, 0.1, 1.0, 10.0, 1e4, 1e9):
             grid = beta + np.max(beta * a + np.log1p(a * (1 - a) / K))
             assert bound(Logistic(), beta, K) == pytest.approx(grid, rel=1e-8)
     assert bound(Logistic(), 0.5, 2.0) == 1.0  # beta K >= 1: the log-determinant is free

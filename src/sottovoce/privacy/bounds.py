@@ -52,9 +52,8 @@ def objective_perturbation_epsilon(
     beta, K = np.asarray(beta, dtype=float), np.asarray(K, dtype=float)
     if not logistic:
         return delta_gradient * beta + np.log1p(bend_bound / K)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        root = (beta - 2.0 + np.sqrt(beta**2 + 4.0 + 4.0 * beta**2 * K)) / (2.0 * beta)
-    root = np.where(beta > 0, root, 0.5)
+    # The form of the quadratic's root without cancellation: the other one loses all digits at small beta.
+    root = 2.0 * (beta * K + 1.0) / (2.0 - beta + np.sqrt(beta**2 + 4.0 + 4.0 * beta**2 * K))
     a = np.where(beta * K >= 1.0, 1.0, np.clip(root, 0.0, 1.0))
     return (delta_gradient - 1.0) * beta + beta * a + np.log1p(a * (1.0 - a) / K)
 
