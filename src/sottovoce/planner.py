@@ -85,9 +85,9 @@ def calibrate(
         total = ledger.claimed() if claimed else ledger.total()
         return math.inf if total is None else total
 
-    # Totals grow with the scale, nearly in proportion: a proportional step inside a bisection's bracket.
+    # Totals grow with the scale, nearly in proportion: proportional steps, every other one a bisection.
     low, high, spent, guess = -_SPAN, _SPAN, -math.inf, 0.0
-    for _ in range(_STEPS):
+    for trial in range(_STEPS):
         total = price(guess)
         if total <= epsilon:
             low, spent = guess, total
@@ -95,7 +95,7 @@ def calibrate(
             high = guess
         if epsilon * (1.0 - _CLOSE) <= spent or high - low < 1e-12:
             break
-        usable = 0.0 < total < math.inf
+        usable = trial % 2 == 0 and 0.0 < total < math.inf
         step = guess + math.log(epsilon * (1.0 - 0.5 * _CLOSE) / total) if usable else math.nan
         guess = step if low < step < high else 0.5 * (low + high)
     if not 0.0 < spent <= epsilon or low == -_SPAN:
