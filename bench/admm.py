@@ -43,9 +43,7 @@ def scipy_loop(rows: Rows, rounds: int) -> tuple[Array, float]:
             V = graph.degree[i, 0]
             linear, q = 2 * lam[i] - ETA * (V * f[i] + S[i]), RHO / NODES + 2 * ETA * V
 
-            def objective(
-                w: Array, a: Array = a, linear: Array = linear, q: float = q
-            ) -> tuple[float, Array]:
+            def objective(w: Array, a: Array = a, linear: Array = linear, q: float = q) -> tuple[float, Array]:
                 z = a @ w
                 value = C / len(a) * float(loss.value(z).sum()) + float(linear @ w) + q / 2 * float(w @ w)
                 return value, C / len(a) * (loss.slope(z) @ a) + linear + q * w

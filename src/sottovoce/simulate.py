@@ -52,8 +52,10 @@ class RunConfig:
     loss : str
     C, rho : float
         See :mod:`sottovoce.facts`.
-    eta, eta_growth : float or tuple of N floats
-        Penalty of the first round, and its factor from one release to the next.
+    eta : float or tuple of N floats, optional
+        Penalty of the first round; None for :func:`default_penalty`.
+    eta_growth : float or tuple of N floats
+        Its factor from one release to the next.
     gamma : float
         Proximal weight of the even rounds of (M)R-ADMM.
     phi : float
@@ -82,7 +84,7 @@ class RunConfig:
     loss: str = "logistic"
     C: float = 1.0
     rho: float = 0.001
-    eta: float | tuple[float, ...] = 0.001
+    eta: float | tuple[float, ...] | None = None
     eta_growth: float | tuple[float, ...] = 1.0
     gamma: float = 0.1
     phi: float = 0.0
@@ -121,14 +123,26 @@ class RunConfig:
         values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in plain.items() if k in known}
         return cls(**(values | {"epsilon": float(plain["epsilon"])}))
 
-    def algorithm(self) -> Algorithm[Any]:
+    def algorithm(self, facts: Facts, graph: Graph) -> Algorithm[Any]:
         """The method with these hyperparameters, its noise not yet calibrated."""
         cls = REGISTRY[self.method]
-        penalty = Schedule(self.eta, self.eta_growth)
+        penalty = Schedule(default_penalty(self, facts, graph) if self.eta is None else self.eta, self.eta_growth)
         noisy = cls.private and (self.noise is not None or math.isfinite(self.epsilon))
         noise = Schedule(1.0 if self.noise is None else self.noise, self.noise_growth) if noisy else None
         extra = {k: getattr(self, k) for k in ("gamma", "phi", "form") if k in {f.name for f in fields(cls)}}
         return cls(penalty=penalty, noise=noise, **extra)
+
+
+def default_penalty(config: RunConfig, facts: Facts, graph: Graph) -> float:
+    """A penalty from public facts: as small as the curvature of the loss wants, as large as the budget needs.
+
+    Per release of rate ``beta`` the logistic log-determinant is free if ``beta K >= 1`` (U1), that is, if
+    ``K >= 2 T / epsilon`` for T equal releases under replace-one; ``K`` is ``(n/C)(rho/N + 2 eta V)``.
+    """
+    least = 0.001 * config.C  # the mean loss's curvature along most directions, measured on Adult and MNIST
+    if math.isinf(config.epsilon):
+        return least
+    return max(least, config.C * config.rounds / config.epsilon / float(np.min(facts.n * np.maximum(graph.degree, 1))))
 
 
 @dataclass(frozen=True)
@@ -161,7 +175,7 @@ def prepare(config: RunConfig, n: Array, d: int) -> Prepared:
         make_loss(config.loss), n, d, config.C, config.rho, len(n), config.relation, config.tol
     )  # fmt: skip
     graph = make_graph(config.graph, len(n), 0 if config.seed is None else config.seed)
-    algorithm, accountant = config.algorithm(), accountants.make(config.accountant)
+    algorithm, accountant = config.algorithm(facts, graph), accountants.make(config.accountant)
     delta, budget = config.delta or 0.0, config.epsilon
     if algorithm.noise is not None and config.noise is None:
         claimed = config.form == "printed"
@@ -183,6 +197,8 @@ class Result:
 
     Attributes
     ----------
+    algorithm : dict
+        The method with its schedules as they ran, noise calibrated.
     models : array (R, N, d)
         The classifier of every node, per replicate.
     rounds : int
@@ -199,6 +215,7 @@ class Result:
 
     config: RunConfig
     facts: Facts
+    algorithm: dict[str, Any]
     models: Array
     rounds: int
     stopped: str
@@ -215,7 +232,7 @@ class Result:
     def save(self, path: str | Path) -> None:
         """Write models and everything else to an ``.npz`` file without pickled objects."""
         meta = {
-            "config": self.config.to_dict(), "facts": self.facts.to_dict(), "rounds": self.rounds,
+            "config": self.config.to_dict(), "facts": self.facts.to_dict(), "algorithm": self.algorithm, "rounds": self.rounds,
             "stopped": self.stopped, "ledger": self.ledger, "privacy": self.privacy, "seconds": self.seconds,
             "extra": self.extra,
         }  # fmt: skip
@@ -314,6 +331,7 @@ def simulate(
     return Result(
         config=config,
         facts=facts,
+        algorithm=prepared.algorithm.to_dict(),
         models=np.array(np.broadcast_to(prepared.algorithm.model(outcome.state), (*lead, rows.d))),
         rounds=outcome.rounds,
         stopped=outcome.stopped,

@@ -95,7 +95,7 @@ class Report:
             "nonprivate_test_error": self.nonprivate_test_error, "majority_test_error": self.majority_test_error,
             "n_train": result.facts.n[:, 0].astype(int).tolist(), "n_test": len(self.dataset.y_test),
             "features": result.facts.d, "privacy": jsonable(result.privacy), "seconds": result.seconds,
-            "notes": list(self.notes), "config": run.to_dict(),
+            "notes": list(self.notes), "config": run.to_dict(), "algorithm": result.algorithm,
         }  # fmt: skip
 
 

@@ -14,6 +14,8 @@ from sottovoce.curator import Curator
 from sottovoce.data.rows import Rows
 from sottovoce.deploy import run_sites
 from sottovoce.engine import Place, run
+from sottovoce.facts import Facts
+from sottovoce.losses import make as make_loss
 from sottovoce.net import DenseNet
 from sottovoce.planner import plan
 from sottovoce.privacy.accountants import PureAccountant
@@ -194,7 +196,9 @@ class AlgorithmContract:
         assert np.array_equal(part.models, whole.models)
 
     def test_hyperparameters_are_plain_data(self) -> None:
-        algorithm = self.make().algorithm()
+        config = self.make()
+        facts = Facts(make_loss("logistic"), np.full((5, 1), 50.0), 4, 1.0, 0.1, 5)
+        algorithm = config.algorithm(facts, graphs.make("ring", 5))
         plain = algorithm.to_dict()
         assert plain["name"] == self.method
         assert algorithm.with_noise(None).noise is None

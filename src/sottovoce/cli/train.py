@@ -71,7 +71,7 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
         say("--loss", "logistic, or huber:H.", default=_RUN.loss),
         say("--C", "Weight of the data.", name="C", type=float, default=_RUN.C),
         say("--rho", "Weight of the regulariser.", type=float, default=_RUN.rho),
-        say("--eta", "Penalty, or one a node.", type=number, default=_RUN.eta),
+        say("--eta", "Penalty, or one a node.  [default: from sizes, graph and budget]", type=number),
         say("--eta-growth", "Factor of the penalty per release.", type=number, default=_RUN.eta_growth),
         say("--gamma", "Proximal weight of even rounds, (M)R-ADMM.", type=float, default=_RUN.gamma),
         say("--phi", "Extra curvature, DVP.", type=float, default=_RUN.phi),

@@ -1,0 +1,71 @@
+"""The README's commands, run as they stand there (installation aside), on a table of the shape it describes."""
+
+from __future__ import annotations
+
+import csv
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sottovoce.algorithms import REGISTRY
+from sottovoce.cli import main
+
+README = (Path(__file__).parent.parent / "README.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.S)
+
+
+def run(command: str, capsys: pytest.CaptureFixture[str]) -> str:
+    try:
+        main(shlex.split(command)[1:])
+    except SystemExit as stop:
+        assert not stop.code, capsys.readouterr().err
+    return capsys.readouterr().out
+
+
+def test_first_command_ends_with_the_main_job(capsys: pytest.CaptureFixture[str]) -> None:
+    install, _, train = blocks("sh")[0].strip().rpartition("&& ")
+    assert "pip install" in install
+    assert train == ".venv/bin/sottovoce train"
+    out = run(train, capsys)
+    printed = " ".join(line.strip("│ ") for line in out.splitlines())
+    shown = " ".join(line.strip("│ ") for line in blocks("text")[0].splitlines() if "──" not in line)
+    for sentence in shown.split(". "):
+        assert sentence.split(";")[0].strip(". ") in printed
+
+
+def test_own_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    age, balance = rng.integers(18, 90, 800), rng.exponential(4000, 800).round(2)
+    default = rng.random(800) < 1 / (1 + np.exp((age - 40) / 10 + balance / 3000))
+    for name in ("bank.csv", "new.csv"):
+        with Path(name).open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["branch", "age", "balance", "default"])
+            for i in range(800):
+                writer.writerow([f"branch {i % 4}", age[i], balance[i], "yes" if default[i] else "no"])
+    (schema,) = blocks("toml")
+    Path("bank.toml").write_text(schema)
+    train, predict = blocks("sh")[2].strip().splitlines()
+    assert "4 sites" in run(train, capsys)
+    answers = run(predict, capsys).splitlines()
+    assert len(answers) == 801
+    assert set(line.split(",")[0] for line in answers[1:]) <= {"yes", "no"}
+
+
+def test_method_table_is_the_registry() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (yes|no) \|.*\| ([^|]+) \|$", README, flags=re.M)
+    assert [(name, private == "yes", paper) for name, private, paper in rows] == [
+        (cls.name, cls.private, cls.paper) for cls in REGISTRY.values()
+    ]
+
+
+def test_linked_files_exist() -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        assert target.startswith("http") or (Path(__file__).parent.parent / target).exists(), target
