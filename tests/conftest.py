@@ -1,23 +1,11 @@
-"""Shared problems: small, seeded, with rows in the unit ball."""
+"""Fixtures for all tests."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
+from problems import make_rows
 
 from sottovoce.data.rows import Rows
-
-
-def make_rows(sizes: list[int], d: int, seed: int = 0) -> Rows:
-    rng = np.random.default_rng(seed)
-    truth = 4 * rng.standard_normal(d)
-    parts = []
-    for n in sizes:
-        X = rng.standard_normal((n, d))
-        X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True))
-        y = np.where(X @ truth + rng.logistic(size=n) > 0, 1.0, -1.0)
-        parts.append((X, y))
-    return Rows.build(parts)
 
 
 @pytest.fixture

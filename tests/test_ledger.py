@@ -103,13 +103,13 @@ def test_claims_stand_beside_the_price() -> None:
 
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, [1.0, 0.0]])
 def test_targets_that_are_none(epsilon: float) -> None:
-    with pytest.raises(InvalidInput, match="^epsilon="):
+    with pytest.raises(InvalidInput, match=r"^epsilon="):
         validate_target(epsilon, None)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, 1.5, -1e-5, math.nan])
 def test_deltas_that_are_none(delta: float) -> None:
-    with pytest.raises(InvalidInput, match="^delta="):
+    with pytest.raises(InvalidInput, match=r"^delta="):
         validate_target(1.0, delta)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import make_rows
+from problems import make_rows
 from scipy.optimize import minimize
 
 from sottovoce.errors import SolverError

@@ -3,11 +3,19 @@
 from importlib.metadata import version as _version
 
 from .errors import SottovoceError
-
-# ESTIMATOR
+from .estimators import ConsensusClassifier
 from .simulate import Result, RunConfig
 from .training import Report, TrainConfig, train
 
 __version__ = _version("sottovoce")
 
-__all__ = ["Report", "Result", "RunConfig", "SottovoceError", "TrainConfig", "__version__", "train"]
+__all__ = [
+    "ConsensusClassifier",
+    "Report",
+    "Result",
+    "RunConfig",
+    "SottovoceError",
+    "TrainConfig",
+    "__version__",
+    "train",
+]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,8 @@ Observer = Callable[[int, Any], None]
 
 FINISHED, BUDGET, NEIGHBOUR = "finished", "budget spent", "a neighbour left"
 _VERSION = 1
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile)
+"""What reading a damaged or foreign ``.npz`` file can raise."""
 
 
 @dataclass(frozen=True)
@@ -131,10 +134,10 @@ def load_checkpoint(path: Path, key: str, blank: Any, curator: Curator) -> tuple
         If the file is unreadable or belongs to another configuration.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
-            meta = json.loads(str(file["meta"]))
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+            meta = dict(json.loads(str(file["meta"])))
             arrays = {name: file[name] for name in file.files if name != "meta"}
-    except (OSError, ValueError, KeyError, EOFError) as error:
+    except UNREADABLE as error:
         raise CheckpointError(
             f"checkpoint={str(path)!r}: not a readable checkpoint; remove it to start over"
         ) from error

@@ -16,7 +16,7 @@ from . import engine
 from .algorithms import REGISTRY, Algorithm
 from .curator import Curator
 from .data.rows import Rows
-from .engine import Observer, Outcome, Place
+from .engine import UNREADABLE, Observer, Outcome, Place
 from .errors import CheckpointError, InvalidInput
 from .facts import Facts
 from .graphs import Graph
@@ -103,6 +103,14 @@ class RunConfig:
         cls = REGISTRY[self.method]
         if self.form not in cls.forms:
             raise InvalidInput("form", self.form, f"{self.method} has {', '.join(cls.forms)}", f"use {cls.forms[0]!r}")
+        for name in ("eta", "eta_growth", "gamma", "phi", "noise", "noise_growth"):  # Facts checks the others
+            value = getattr(self, name)
+            if value is not None and not np.all(np.isfinite(np.asarray(value, dtype=float))):
+                raise InvalidInput(name, value, "must be finite", f"use the default, {getattr(type(self), name)}")
+        if self.seed is not None and self.seed < 0:
+            raise InvalidInput("seed", self.seed, "must be >= 0", "use seed=0")
+        if self.noise is not None and not cls.private:
+            raise InvalidInput("noise", self.noise, f"{self.method} draws no noise", "leave it out, or use 'dvp'")
         for name in ("rounds", "replicates"):
             if getattr(self, name) < 1:
                 raise InvalidInput(name, getattr(self, name), "must be at least 1", f"use {name}=1 or more")
@@ -175,6 +183,10 @@ def prepare(config: RunConfig, n: Array, d: int) -> Prepared:
         make_loss(config.loss), n, d, config.C, config.rho, len(n), config.relation, config.tol
     )  # fmt: skip
     graph = make_graph(config.graph, len(n), 0 if config.seed is None else config.seed)
+    for name in ("eta", "eta_growth", "noise"):
+        value = getattr(config, name)
+        if isinstance(value, tuple) and len(value) != len(n):
+            raise InvalidInput(name, value, f"must be one number, or one for each of the {len(n)} nodes", "correct it")
     algorithm, accountant = config.algorithm(facts, graph), accountants.make(config.accountant)
     delta, budget = config.delta or 0.0, config.epsilon
     if algorithm.noise is not None and config.noise is None:
@@ -232,7 +244,8 @@ class Result:
     def save(self, path: str | Path) -> None:
         """Write models and everything else to an ``.npz`` file without pickled objects."""
         meta = {
-            "config": self.config.to_dict(), "facts": self.facts.to_dict(), "algorithm": self.algorithm, "rounds": self.rounds,
+            "config": self.config.to_dict(), "facts": self.facts.to_dict(), "algorithm": self.algorithm,
+            "rounds": self.rounds,
             "stopped": self.stopped, "ledger": self.ledger, "privacy": self.privacy, "seconds": self.seconds,
             "extra": self.extra,
         }  # fmt: skip
@@ -249,11 +262,11 @@ class Result:
             If the file is not a saved run.
         """
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with Path(path).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 meta, models = json.loads(str(file["meta"])), file["models"]
             config, facts = RunConfig.from_dict(meta.pop("config")), Facts.from_dict(meta.pop("facts"))
             return cls(config=config, facts=facts, models=models, **meta)
-        except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
+        except UNREADABLE as error:
             raise CheckpointError(
                 f"run={str(path)!r}: not a saved run; use a file written by `train --save`"
             ) from error

@@ -85,7 +85,7 @@ class Report:
         run, result = self.config.run, self.result
         errors = self.test_errors
         spread = float(errors.std(ddof=1)) if errors.size > 1 else 0.0
-        return {
+        report = {
             "method": run.method, "data": self.config.data, "nodes": result.facts.n_nodes, "graph": run.graph,
             "partition": self.config.partition, "rounds": result.rounds, "rounds_asked": run.rounds,
             "stopped": result.stopped, "replicates": run.replicates, "seed": run.seed,
@@ -94,9 +94,10 @@ class Report:
             "site_test_error": self.site_test_errors.mean(axis=0).tolist() if errors.size else None,
             "nonprivate_test_error": self.nonprivate_test_error, "majority_test_error": self.majority_test_error,
             "n_train": result.facts.n[:, 0].astype(int).tolist(), "n_test": len(self.dataset.y_test),
-            "features": result.facts.d, "privacy": jsonable(result.privacy), "seconds": result.seconds,
+            "features": result.facts.d, "privacy": result.privacy, "seconds": result.seconds,
             "notes": list(self.notes), "config": run.to_dict(), "algorithm": result.algorithm,
         }  # fmt: skip
+        return {key: jsonable(value) for key, value in report.items()}
 
 
 def jsonable(value: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from ..errors import InvalidInput
 from ..queries import PerturbedObjective, SphericalLaw, rate_for_epsilon
 from ..typing import Array
 from .admm import ADMM, State
@@ -39,6 +40,12 @@ class DVP(ADMM):
     summary: ClassVar[str] = "ADMM with noise in the dual variable, one release a round"
     private: ClassVar[bool] = True
     forms: ClassVar[tuple[str, ...]] = ("corrected", "printed")
+
+    def check(self, site: Site) -> None:
+        if not (np.isfinite(self.phi) and self.phi >= 0):
+            raise InvalidInput(
+                "phi", self.phi, "must be finite and >= 0: a curvature is added, never taken", "use phi=0"
+            )
 
     def round(self, k: int, state: State, site: Site) -> State:
         f, S, lam = state

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from .. import data as datasets
@@ -68,10 +69,10 @@ def _list(title: str, rows: Sequence[dict[str, object]], as_json: bool) -> None:
         click.echo(json.dumps(rows, indent=2))
         return
     table = Table(title=title, title_justify="left", header_style="bold", box=None, padding=(0, 2, 0, 0))
-    for key in rows[0]:
-        table.add_column(key)
+    for i, key in enumerate(rows[0]):
+        table.add_column(key, overflow="fold", no_wrap=i == 0)
     for row in rows:
-        table.add_row(*(", ".join(v) if isinstance(v, list) else _word(v) for v in row.values()))
+        table.add_row(*(escape(", ".join(v) if isinstance(v, list) else _word(v)) for v in row.values()))
     Console().print(table)
 
 

@@ -14,6 +14,7 @@ from scipy.special import expit
 from .. import data
 from ..errors import InvalidInput
 from ..simulate import Result
+from .files import check_folder
 
 
 @click.command()
@@ -29,6 +30,8 @@ def predict(run: Path, rows: Path, replicate: int, site: int | None, out: Path |
     The schema saved with the run encodes the rows; its label column may be absent.  One line a row: the class, and for
     the logistic loss its probability.
     """
+    if out is not None:
+        check_folder("out", out)
     result = Result.load(run)
     plain = result.extra.get("schema")
     if plain is None:
@@ -46,10 +49,10 @@ def predict(run: Path, rows: Path, replicate: int, site: int | None, out: Path |
     margin = schema.encode(table, labels=False).X @ w
     label = schema.label
     positive, negative = ("1", "-1") if label is None else (label.positive, label.negative or f"not {label.positive}")
-    answers = [{"prediction": positive if m > 0 else negative} for m in margin]
+    answers: list[dict[str, str | float]] = [{"prediction": positive if m > 0 else negative} for m in margin]
     if result.config.loss == "logistic":
         for answer, p in zip(answers, np.round(expit(margin), 6), strict=True):
-            answer["probability"] = f"{p:.6f}"
+            answer["probability"] = float(p)
     target = sys.stdout if out is None else out.open("w", newline="")
     try:
         if as_json:

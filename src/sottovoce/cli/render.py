@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
@@ -21,20 +22,28 @@ def ceil_text(epsilon: float, digits: int = 3) -> str:
     return f"{math.ceil(epsilon * scale - 1e-6) / scale:.{digits}f}"
 
 
+def factor_text(epsilon: float) -> str:
+    """``exp(epsilon)`` in text, rounded up to three digits."""
+    power = math.floor(epsilon / math.log(10.0))
+    if power > 6:
+        return f"10^{power + 1}"
+    step = 10.0 ** (power - 2)
+    return f"{math.ceil(math.exp(epsilon) / step * (1.0 - 1e-12)) * step:.{max(0, 2 - power)}f}"
+
+
 def privacy_words(privacy: dict[str, Any]) -> str:
     """The statement in sentences."""
     epsilon = privacy["epsilon"]
     if math.isinf(epsilon):
         reason = "the run drew no noise" if privacy["form"] == "corrected" else "nothing can be proved for this form"
         return f"[bold red]No privacy guarantee[/]: {reason} (epsilon = inf)."
-    factor = f"{math.exp(epsilon):.3g}" if epsilon < 50 else "10^21"
     delta = "delta = 0 (pure)" if privacy["delta"] == 0 else f"delta = {privacy['delta']:g}"
     other = "with another in its place" if privacy["relation"] == "replace-one" else "with an empty one in its place"
     words = (
         f"[bold green]epsilon = {ceil_text(epsilon)}[/], {delta}, proved; accountant: {privacy['accountant']}, "
         f"{privacy['releases']} releases a site.\n"
         f"Protects {privacy['unit']} ({privacy['relation']}): whoever {privacy['adversary']} finds no outcome more "
-        f"than {factor} times as likely with the row as {other}."
+        f"than {factor_text(epsilon)} times as likely with the row as {other}."
     )
     if "caveat" in privacy:
         words += f"\n[bold yellow]Not covered[/]: {privacy['caveat']}."
@@ -52,8 +61,9 @@ def render(report: Report, console: Console, saved: Path | None) -> None:
     sizes = facts.n[:, 0].astype(int)
     size = f"{sizes.min():,}" if sizes.min() == sizes.max() else f"{sizes.min():,} to {sizes.max():,}"
     console.print(
-        f"[bold]{config.method}[/] ({config.form}) on [bold]{report.config.data}[/]: {facts.n_nodes} sites of {size} "
-        f"rows, {report.config.partition} partition, {config.graph} graph, {facts.d} features, "
+        f"[bold]{config.method}[/] ({config.form}) on [bold]{escape(report.config.data)}[/]: "
+        f"{facts.n_nodes} sites of {size} rows, {escape(report.config.partition)} partition, "
+        f"{escape(config.graph)} graph, {facts.d} features, "
         f"{result.rounds} of {config.rounds} rounds"
         + ("" if config.replicates == 1 else f", {config.replicates} replicates")
         + ("" if result.stopped == "finished" else f" [bold yellow](stopped: {result.stopped})[/]")
@@ -63,18 +73,18 @@ def render(report: Report, console: Console, saved: Path | None) -> None:
         words += "\n[dim]Simulation: whoever knows --seed can remove the noise. Not a release.[/]"
     console.print(Panel(words, title="Privacy", title_align="left"))
     if report.test_errors.size:
-        console.print(_accuracy(report))
+        console.print(_accuracy(report, max(8, min(40, console.width - 34))))
     console.print(_sites(report))
     for note in report.notes:
-        console.print(f"[yellow]note[/] {note}")
+        console.print(f"[yellow]note[/] {escape(note)}")
     if saved is not None:
-        console.print(f"saved to {saved}", highlight=False)
+        console.print(f"saved to {escape(str(saved))}", highlight=False)
     console.print(
         f"[dim]{result.seconds:.1f} s of training; {len(report.dataset.y_test):,} test rows, taken as public[/]"
     )
 
 
-def _accuracy(report: Report) -> Table:
+def _accuracy(report: Report, bar: int) -> Table:
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     for name, justify in (("test accuracy", "left"), ("%", "right"), ("", "left")):
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
@@ -86,7 +96,7 @@ def _accuracy(report: Report) -> Table:
             lines.append((name, error, "", "blue"))
     for name, error, extra, colour in lines:
         accuracy = 1 - error
-        table.add_row(name, f"{100 * accuracy:.2f}{extra}", f"[{colour}]{'█' * round(40 * accuracy)}[/]")
+        table.add_row(name, f"{100 * accuracy:.2f}{extra}", f"[{colour}]{'█' * round(bar * accuracy)}[/]")
     return table
 
 

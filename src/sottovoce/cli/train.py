@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from .. import graphs
 from ..algorithms import REGISTRY
-from ..errors import InvalidInput
 from ..simulate import RunConfig
 from ..training import TrainConfig
 from ..training import train as train_on
+from .files import check_folder
 from .render import render
 
 _RUN = RunConfig()
@@ -101,8 +100,8 @@ def train(
     All sites run in this process; their noise is keyed by --seed, so the run can be repeated, and is a simulation.
     """
     for name, path in (("save", save), ("checkpoint", checkpoint)):
-        if path is not None and not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
-            raise InvalidInput(name, str(path), "its folder must exist and be writable", "make it first")
+        if path is not None:
+            check_folder(name, path)
     if epsilon is None:
         known = REGISTRY.get(knobs["method"])
         epsilon = _RUN.epsilon if known is None or known.private else math.inf
@@ -121,6 +120,6 @@ def train(
     if save is not None:
         report.result.save(save)
     if as_json:
-        click.echo(json.dumps(report.to_dict()))
+        click.echo(json.dumps(report.to_dict(), allow_nan=False))
     else:
         render(report, Console(), save)

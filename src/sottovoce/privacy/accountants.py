@@ -75,6 +75,8 @@ class PureAccountant(Accountant[Array]):
             case Unprotected():
                 return np.full(event.rows.shape, np.inf)
             case SphericalObjectivePerturbation():
+                if not (np.all(event.K > 0) and np.all(event.beta >= 0) and np.all(event.beta_release >= 0)):
+                    raise UnknownEvent("K, beta, beta_release: must be > 0 for the proof to hold; nothing was drawn")
                 exact = objective_perturbation_epsilon(
                     event.beta, event.K, delta_gradient=event.delta_gradient,
                     bend_bound=event.bend_bound, logistic=event.logistic,

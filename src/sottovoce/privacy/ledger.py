@@ -76,7 +76,7 @@ class Ledger:
         """
         after = self.accountant.add(self._spent, event)
         total = np.atleast_1d(self.accountant.epsilon(after, self.delta))
-        over = np.flatnonzero(total > np.asarray(self.epsilon, dtype=float))
+        over = np.flatnonzero(~(total <= np.asarray(self.epsilon, dtype=float)))  # NaN is refused too
         if over.size:
             node = int(over[0])
             budget = float(np.broadcast_to(np.asarray(self.epsilon, dtype=float), total.shape)[node])

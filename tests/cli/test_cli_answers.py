@@ -1,0 +1,442 @@
+"""The command line for scripts: lists, help, training, partitions, prediction."""
+
+from __future__ import annotations
+
+import csv
+import gc
+import io
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import numpy as np
+import pytest
+from command_line import (
+    HEADER,
+    METHODS,
+    PRIVATE,
+    REQUIRED,
+    SCHEMA,
+    SMALL,
+    Call,
+    Clinic,
+    Table,
+    epsilon_for,
+    make_table,
+    numbers,
+    write_csv,
+)
+
+from sottovoce import data
+from sottovoce.algorithms import REGISTRY
+from sottovoce.cli import cli as commands
+from sottovoce.simulate import Result, RunConfig
+from sottovoce.training import TrainConfig
+
+# Lists and help
+
+
+def test_methods(ok: Call) -> None:
+    listed = ok("methods", "--json").json
+    assert [entry["name"] for entry in listed] == METHODS
+    for entry in listed:
+        assert entry["private"] is REGISTRY[entry["name"]].private
+        assert all(isinstance(entry[key], str) and entry[key] for key in ("paper", "summary"))
+    shown = ok("methods").out
+    for name in METHODS:
+        line = next(line for line in shown.splitlines() if line.startswith(f"{name} "))
+        assert ("yes" if REGISTRY[name].private else "no") in line.split()
+
+
+def test_data_sets(ok: Call) -> None:
+    listed = ok("data", "--json").json
+    assert {"adult", "adult-002", "mnist37"} <= {entry["name"] for entry in listed}
+    assert all({"name", "rows", "features", "licence", "about"} <= set(entry) for entry in listed)
+    assert {entry["name"]: entry["rows"] for entry in listed}["adult"] == 48_842
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_data_sets_are_shown_by_their_whole_names(ok: Call, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    shown = ok("data").out
+    assert max(map(len, shown.splitlines())) <= columns
+    for entry in data.describe():
+        assert entry["name"] in shown
+
+
+def test_graphs_that_are_listed_can_be_used(ok: Call) -> None:
+    listed = ok("graphs", "--json").json
+    assert {"ring", "star", "complete"} <= {entry["spec"] for entry in listed}
+    assert all(set(entry) == {"spec", "about"} and entry["about"] for entry in listed)
+    for entry in listed:
+        if entry["spec"] == "edges:FILE":
+            continue
+        spec = entry["spec"].partition("[")[0]
+        report = ok("train", *SMALL, "--rounds", 1, "--nodes", 6, "--epsilon", 5, "--graph", spec, "--json").json
+        assert (report["graph"], report["nodes"]) == (spec, 6)
+    assert all(entry["spec"] in ok("graphs").out for entry in listed)
+
+
+def test_an_edge_list_is_a_graph(ok: Call, tmp_path: Path) -> None:
+    (tmp_path / "net.txt").write_text("# three sites in a row\n0 1\n1 2\n")
+    small = ("train", *SMALL, "--nodes", 3, "--epsilon", 5, "--json")
+    listed, named = (ok(*small, "--graph", graph).json for graph in ("edges:net.txt", "path"))
+    assert listed["site_test_error"] == named["site_test_error"]
+    assert listed["site_test_error"] != ok(*small, "--graph", "complete").json["site_test_error"]
+
+
+def test_help_has_examples(ok: Call) -> None:
+    shown = ok("--help").out
+    examples = [line.split() for line in shown.splitlines() if line.strip().startswith("sottovoce ")]
+    assert {words[1] for words in examples} == {"train", "predict"}
+    train = commands.commands["train"]
+    for words in examples:  # options that examples use exist
+        assert {w for w in words if w.startswith("--")} <= {o for p in train.params for o in p.opts}
+    assert ok("-h").out == shown
+    for name in commands.commands:
+        assert name in shown
+
+
+@pytest.mark.parametrize("name", sorted(commands.commands))
+def test_help_explains_every_option_and_says_its_default(ok: Call, name: str) -> None:
+    command = commands.commands[name]
+    shown = " ".join(ok(name, "--help").out.split())
+    assert command.help is not None and " ".join(command.help.split("\n")[0].split()) in shown
+    configs = (RunConfig(), TrainConfig()) if name == "train" else ()
+    for option in (p for p in command.params if isinstance(p, click.Option)):
+        assert option.help, option.name
+        text = f"{shown} --".partition(f" {option.opts[0]} ")[2].partition(" --")[0]
+        for default in (getattr(config, str(option.name)) for config in configs if hasattr(config, str(option.name))):
+            # None is "not given" or is said in words, and so is epsilon's, which depends on the method.
+            if default is not None and option.name != "epsilon":
+                assert option.default == default and f"[default: {default}]" in text, option.name
+    if name == "train":
+        assert "[default: 1, or inf where a method has no noise]" in shown
+        assert "[default: 5, or as many as site:NAME finds]" in shown
+
+
+def test_without_a_command_the_help_is_shown(run: Call) -> None:
+    ran = run()
+    assert ran.code == 2 and "Usage: sottovoce" in ran.out + ran.err
+
+
+# Training, for machines
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_train_json(ok: Call, method: str) -> None:
+    report = ok("train", *SMALL, *epsilon_for(method), "--json").json
+    assert set(report) >= REQUIRED
+    assert (report["method"], report["nodes"], report["rounds"], report["replicates"]) == (method, 5, 6, 1)
+    privacy = report["privacy"]
+    assert set(privacy) >= {"epsilon", "delta", "relation", "accountant", "per_node"}
+    assert (privacy["relation"], privacy["accountant"], privacy["delta"]) == ("replace-one", "pure", 0)
+    if REGISTRY[method].private:
+        assert 5 * 0.999 <= privacy["epsilon"] <= 5
+        assert len(privacy["per_node"]) == 5 and max(privacy["per_node"]) == privacy["epsilon"]
+    else:
+        assert privacy["epsilon"] == "inf" and privacy["per_node"] == ["inf"] * 5
+    assert 0 <= report["nonprivate_test_error"] < report["majority_test_error"] < 1
+    assert 0 <= report["test_error"] < 1 and report["test_error_sd"] == 0
+    assert len(report["site_test_error"]) == 5
+    assert report["seconds"] > 0
+    assert RunConfig.from_dict(report["config"]).method == method
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_seed_decides(ok: Call, method: str) -> None:
+    first, again, other = (
+        ok("train", *SMALL, *epsilon_for(method), "--seed", seed, "--json").json for seed in (7, 7, 8)
+    )
+    assert numbers(first) == numbers(again)
+    assert first["site_test_error"] != other["site_test_error"]
+
+
+def test_system_noise_is_not_repeated(ok: Call, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        report = ok("train", *SMALL, "--epsilon", 5, "--system-noise", "--save", name, "--json").json
+        assert report["seed"] is None and report["privacy"]["release"] is True
+        assert report["privacy"]["epsilon"] <= 5
+    one, two = (Result.load(tmp_path / name).models for name in ("one", "two"))
+    assert np.min(np.abs(one - two)) > 0
+    assert ok("train", *SMALL, "--epsilon", 5, "--json").json["privacy"]["release"] is False
+
+
+def test_replicates(ok: Call, tmp_path: Path) -> None:
+    report = ok("train", *SMALL, "--epsilon", 5, "--replicates", 4, "--save", "run.npz", "--json").json
+    assert report["replicates"] == 4
+    models = Result.load(tmp_path / "run.npz").models
+    assert models.shape == (4, 5, 5)
+    set_ = data.load("synthetic:n=600,d=5,seed=1")
+    errors = [np.mean(np.sign(set_.X_test @ models[r].mean(axis=0)) != set_.y_test) for r in range(4)]
+    assert report["test_error"] == pytest.approx(np.mean(errors), abs=1e-12)
+    assert report["test_error_sd"] == pytest.approx(np.std(errors, ddof=1), abs=1e-12) and len(set(errors)) > 1
+    # The first repetition is the single run: repetitions do not change each other, nor what is spent.
+    single = ok("train", *SMALL, "--epsilon", 5, "--save", "single.npz", "--json").json
+    assert np.allclose(Result.load(tmp_path / "single.npz").models[0], models[0], atol=1e-6, rtol=0)
+    assert single["privacy"] == report["privacy"]
+
+
+def test_save_leaves_exactly_the_file_asked_for(ok: Call, tmp_path: Path) -> None:
+    report = ok("train", *SMALL, "--epsilon", 5, "--save", "kept.run", "--json").json
+    assert [path.name for path in tmp_path.iterdir()] == ["kept.run"]
+    result = Result.load(tmp_path / "kept.run")
+    assert result.config.to_dict() == RunConfig.from_dict(report["config"]).to_dict()
+    assert result.privacy["epsilon"] == report["privacy"]["epsilon"]
+    assert len(result.ledger) == report["privacy"]["releases"] == 3
+
+
+@pytest.mark.parametrize("method", PRIVATE)
+def test_the_printed_form_is_asked_for_by_its_claim(ok: Call, method: str) -> None:
+    privacy = ok("train", *SMALL, "--method", method, "--epsilon", 5, "--form", "printed", "--json").json["privacy"]
+    assert privacy["form"] == "printed"
+    assert 5 * 0.999 <= privacy["printed_claim"] <= 5
+    assert "exact minimisation" in privacy["assumes"]
+    if method == "dvp":
+        assert (
+            privacy["epsilon"] > 1.5 * privacy["printed_claim"]
+        )  # the listing's noise is half of what its proof needs
+    else:
+        assert privacy["epsilon"] < privacy["printed_claim"]
+
+
+def test_a_run_that_stops_at_its_budget_says_so(ok: Call) -> None:
+    small = ("train", *SMALL, "--method", "dvp", "--noise", 1)
+    report = ok(*small, "--epsilon", 2.5, "--json").json
+    assert (report["stopped"], report["rounds"], report["rounds_asked"]) == ("budget spent", 2, 6)
+    assert 1.9 < report["privacy"]["epsilon"] <= 2.5 and report["privacy"]["releases"] == 2
+    shown = " ".join(ok(*small, "--epsilon", 2.5).out.split())
+    assert "2 of 6 rounds (stopped: budget spent)" in shown
+
+
+def test_without_test_rows_there_are_no_scores(ok: Call, clinic: Clinic) -> None:
+    arguments = (*clinic.train, "--test-share", 0.001)
+    report = ok(*arguments, "--json").json
+    assert report["n_test"] == 0 and sum(report["n_train"]) == len(clinic.table)
+    for key in ("test_error", "test_error_sd", "nonprivate_test_error", "majority_test_error", "site_test_error"):
+        assert report[key] is None
+    shown = ok(*arguments).out
+    assert "accuracy" not in shown and "epsilon spent" in shown
+
+
+# Who holds which rows
+
+
+def test_sizes(ok: Call) -> None:
+    report = ok("train", *SMALL, "--epsilon", 5, "--sizes", "1,2,3", "--json").json
+    assert report["n_train"] == [100, 200, 300] and report["nodes"] == 3
+
+
+def test_label_partition(ok: Call) -> None:
+    shown = ok("train", *SMALL, "--epsilon", 5, "--partition", "label").out
+    shares = [float(line.split()[2]) for line in shown.splitlines() if re.match(r"\s+\d\s", line)]
+    assert len(shares) == 5 and shares == sorted(shares) and shares[4] - shares[0] > 50
+    even = ok("train", *SMALL, "--epsilon", 5, "--partition", "label", "--strength", 0).out
+    shares = [float(line.split()[2]) for line in even.splitlines() if re.match(r"\s+\d\s", line)]
+    assert len(shares) == 5 and max(shares) - min(shares) < 2
+
+
+def test_dirichlet_partition(ok: Call) -> None:
+    report = ok(
+        "train", *SMALL, "--rho", 0.5, "--eta", 0.5, "--epsilon", 5, "--partition", "dirichlet:0.5", "--json"
+    ).json
+    assert sum(report["n_train"]) == 600 and len(report["n_train"]) == 5
+    assert max(report["n_train"]) > 1.5 * min(report["n_train"])
+
+
+def test_column_partition(ok: Call, clinic: Clinic) -> None:
+    report = ok(*clinic.train, "--partition", "column:age", "--json").json
+    assert sum(report["n_train"]) == 320 and max(report["n_train"]) - min(report["n_train"]) <= 1
+    # The old are the sick here, so sites cut by age differ in their share of the sick.
+    shown = ok(*clinic.train, "--partition", "column:age").out
+    shares = [float(line.split()[2]) for line in shown.splitlines() if re.match(r"\s+\d\s", line)]
+    assert len(shares) == 3 and shares[2] - shares[0] > 25
+
+
+def test_site_partition(ok: Call, clinic: Clinic) -> None:
+    arguments = [argument for argument in clinic.train if argument not in ("--nodes", "3")]
+    report = ok(*arguments, "--partition", "site:hospital", "--json").json
+    held = {id(row) for row in clinic.test_rows}
+    kept = [row[3] for row in clinic.table if id(row) not in held]
+    assert report["n_train"] == [kept.count(name) for name in sorted(set(kept))]
+    assert report["nodes"] == 4
+
+
+def test_a_site_with_one_class_is_allowed_and_said(ok: Call, clinic: Clinic) -> None:
+    table = [[*row[:4], "well" if row[3] == "tannfels" else row[4]] for row in clinic.table]
+    write_csv(clinic.csv, table)
+    arguments = [argument for argument in clinic.train if argument not in ("--nodes", "3")]
+    report = ok(*arguments, "--partition", "site:hospital", "--json").json
+    assert "sites with one class only: 1" in report["notes"]  # in sorted order: quarzberg 0, tannfels 1
+    assert "sites with one class only: 1" in ok(*arguments, "--partition", "site:hospital").out
+    assert not any("one class" in note for note in ok(*clinic.train, "--json").json["notes"])
+
+
+def test_values_beyond_the_declared_bounds_are_clipped_and_said(ok: Call, clinic: Clinic) -> None:
+    assert ok(*clinic.train, "--json").json["notes"] == []
+    table = [["93.77001", *row[1:]] if k < 7 else row for k, row in enumerate(clinic.table)]
+    write_csv(clinic.csv, table)
+    (note,) = ok(*clinic.train, "--json").json["notes"]
+    assert note.startswith("7 values or rows outside the declared bounds")
+
+
+# Prediction
+
+
+def accuracy(rows: Table, predictions: list[str]) -> float:
+    assert len(rows) == len(predictions)
+    return float(np.mean([row[4] == prediction for row, prediction in zip(rows, predictions, strict=True)]))
+
+
+def read(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_predict_repeats_the_test_error(ok: Call, clinic: Clinic, tmp_path: Path) -> None:
+    report = ok(*clinic.train, "--save", "run.npz", "--json").json
+    rows = clinic.test_rows
+    write_csv(tmp_path / "new.csv", rows)
+    answers = read(ok("predict", "run.npz", "new.csv").out)
+    assert {answer["prediction"] for answer in answers} == {"sick", "well"}
+    right = accuracy(rows, [answer["prediction"] for answer in answers])
+    assert right == pytest.approx(1 - report["test_error"], abs=1e-12)
+    assert right > 0.6
+    for answer in answers:
+        assert (float(answer["probability"]) > 0.5) == (answer["prediction"] == "sick")
+    for i in range(3):
+        own = read(ok("predict", "run.npz", "new.csv", "--site", i).out)
+        share = accuracy(rows, [answer["prediction"] for answer in own])
+        assert share == pytest.approx(1 - report["site_test_error"][i], abs=1e-12)
+        assert own != answers
+
+
+def test_predict_from_every_replicate(ok: Call, clinic: Clinic, tmp_path: Path) -> None:
+    report = ok(*clinic.train, "--save", "run.npz", "--replicates", 3, "--json").json
+    rows = clinic.test_rows
+    write_csv(tmp_path / "new.csv", rows)
+    answers = [read(ok("predict", "run.npz", "new.csv", "--replicate", r).out) for r in range(3)]
+    assert answers[0] != answers[1] != answers[2] != answers[0]
+    assert answers[0] == read(ok("predict", "run.npz", "new.csv").out)
+    shares = [accuracy(rows, [answer["prediction"] for answer in one]) for one in answers]
+    assert np.mean(shares) == pytest.approx(1 - report["test_error"], abs=1e-12)
+    assert np.std(shares, ddof=1) == pytest.approx(report["test_error_sd"], abs=1e-12)
+
+
+def test_predict_in_every_form(ok: Call, clinic: Clinic, tmp_path: Path) -> None:
+    ok(*clinic.train, "--save", "run.npz")
+    rows = make_table(50, seed=9)
+    write_csv(tmp_path / "new.csv", rows)
+    expected = ok("predict", "run.npz", "new.csv").out
+    assert len(read(expected)) == 50
+    # Neither the label nor the site is needed, nor read.
+    write_csv(tmp_path / "bare.csv", [row[:3] for row in rows], HEADER[:3])
+    assert ok("predict", "run.npz", "bare.csv").out == expected
+    write_csv(tmp_path / "other.csv", [[*row[:4], "unheard-of"] for row in rows])
+    assert ok("predict", "run.npz", "other.csv").out == expected
+    # To a file, and as JSON.
+    assert ok("predict", "run.npz", "bare.csv", "--out", "answers.csv").out == ""
+    assert read((tmp_path / "answers.csv").read_text()) == read(expected)
+    listed = ok("predict", "run.npz", "bare.csv", "--json").json
+    assert [answer["prediction"] for answer in listed] == [answer["prediction"] for answer in read(expected)]
+    assert [float(answer["probability"]) for answer in listed] == [float(a["probability"]) for a in read(expected)]
+    assert ok("predict", "run.npz", "bare.csv", "--json", "--out", "answers.json").out == ""
+    assert json.loads((tmp_path / "answers.json").read_text()) == listed
+
+
+@pytest.mark.parametrize("typed", [True, False], ids=["numbers", "text"])
+def test_parquet_is_read_like_csv(ok: Call, clinic: Clinic, tmp_path: Path, typed: bool) -> None:
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+
+    def write(name: str, rows: Table, header: list[str]) -> None:
+        columns = dict(zip(header, map(list, zip(*rows, strict=True)), strict=True))
+        as_typed = {k: [float(x) for x in v] if typed and k in ("age", "dose") else v for k, v in columns.items()}
+        parquet.write_table(pa.table(as_typed), tmp_path / name)
+
+    write("rows.parquet", clinic.table, HEADER)
+    from_csv = ok(*clinic.train, "--save", "csv.npz", "--json").json
+    from_parquet = ok(*clinic.train, "--data", "rows.parquet", "--save", "parquet.npz", "--json").json
+    assert from_parquet["data"] == "rows.parquet"
+    assert from_parquet["site_test_error"] == from_csv["site_test_error"]
+    one, two = (Result.load(tmp_path / name).models for name in ("csv.npz", "parquet.npz"))
+    assert np.array_equal(one, two)
+    new = make_table(40, seed=3)
+    write_csv(tmp_path / "new.csv", new)
+    write("new.parquet", [row[:3] for row in new], HEADER[:3])
+    assert ok("predict", "csv.npz", "new.parquet").out == ok("predict", "csv.npz", "new.csv").out
+
+
+def test_predict_without_a_logistic_loss_gives_no_probability(ok: Call, clinic: Clinic) -> None:
+    ok(*clinic.train, "--loss", "huber:0.5", "--save", "run.npz")
+    assert set(read(ok("predict", "run.npz", "rows.csv").out)[0]) == {"prediction"}
+
+
+def test_the_other_class_has_a_name_even_if_undeclared(ok: Call, clinic: Clinic) -> None:
+    clinic.schema.write_text(SCHEMA.replace(', negative = "well"', ""))
+    ok(*clinic.train, "--save", "run.npz")
+    answers = {answer["prediction"] for answer in read(ok("predict", "run.npz", "rows.csv").out)}
+    assert answers == {"sick", "not sick"}
+
+
+def test_predict_refuses_what_is_no_run(refused: Callable[..., str], ok: Call, clinic: Clinic, tmp_path: Path) -> None:
+    ok(*clinic.train, "--save", "run.npz", "--checkpoint", "half.npz")
+    whole = (tmp_path / "run.npz").read_bytes()
+    (tmp_path / "text.npz").write_text("not a run")
+    (tmp_path / "empty.npz").touch()
+    np.save(tmp_path / "array.npy", np.zeros(3))
+    np.savez(tmp_path / "other.npz", models=np.zeros((1, 1, 3)))
+    np.savez(tmp_path / "meta.npz", models=np.zeros((1, 1, 3)), meta=np.array(json.dumps({"config": [], "facts": 1})))
+    assert len(whole) > 1000
+    for name in ("text.npz", "empty.npz", "array.npy", "other.npz", "half.npz", "missing.npz", "rows.csv"):
+        message = refused("predict", name, "rows.csv", "--out", "out.csv")
+        assert f"run='{name}'" in message and "train --save" in message
+        clinic.says_nothing_private(message)
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "foreign"])
+@pytest.mark.parametrize("kind", ["run", "checkpoint"])
+def test_a_damaged_file_is_refused(
+    refused: Callable[..., str], ok: Call, clinic: Clinic, tmp_path: Path, kind: str, damage: str
+) -> None:
+    ok(*clinic.train, "--save", "run", "--checkpoint", "checkpoint")
+    path = tmp_path / kind
+    whole = bytearray(path.read_bytes())
+    if damage == "cut":
+        whole = whole[: len(whole) // 2]
+    elif damage == "flipped":
+        whole[len(whole) // 2] ^= 0xFF
+    path.write_bytes(whole)
+    if damage == "foreign":  # right names, wrong contents
+        with path.open("wb") as file:
+            np.savez(file, models=np.zeros((1, 1, 3)), meta=np.array(json.dumps({"config": [], "facts": {}})))
+    arguments = ("predict", "run", "rows.csv") if kind == "run" else (*clinic.train, "--checkpoint", "checkpoint")
+    message = refused(*arguments)
+    gc.collect()  # a file that was left open warns now, and warnings are errors
+    assert f"{kind}='{kind}'" in message
+
+
+def test_predict_refusals(refused: Callable[..., str], ok: Call, clinic: Clinic, tmp_path: Path) -> None:
+    ok(*clinic.train, "--save", "run.npz")
+    ok("train", *SMALL, "--epsilon", 5, "--save", "raw.npz")
+    write_csv(tmp_path / "short.csv", [[row[0], row[2]] for row in clinic.table], ["age", "colour"])
+    write_csv(tmp_path / "nan.csv", [["nan", *row[1:]] for row in clinic.table])
+    for arguments, words in (
+        (("run.npz", "rows.csv", "--site", 3), ("site=3", "0 to 2")),
+        (("run.npz", "rows.csv", "--site", -1), ("site=-1", "0 to 2")),
+        (("run.npz", "rows.csv", "--replicate", 1), ("replicate=1", "0 to 0")),
+        (("run.npz", "none.csv"), ("none.csv", "cannot be read")),
+        (("run.npz", "none.parquet"), ("none.parquet", "cannot be read")),
+        (("run.npz", "short.csv"), ("dose", "does not have it")),
+        (("run.npz", "nan.csv"), ("age", "finite")),
+        (("raw.npz", "rows.csv"), ("run='raw.npz'", "without a schema")),
+    ):
+        message = refused("predict", *arguments, "--out", "answers.csv")
+        assert all(word in message for word in words), message
+        clinic.says_nothing_private(message)
+
+
+def test_predict_into_a_folder_that_does_not_exist(refused: Callable[..., str], ok: Call, clinic: Clinic) -> None:
+    ok(*clinic.train, "--save", "run.npz")
+    assert "out" in refused("predict", "run.npz", "rows.csv", "--out", "nowhere/answers.csv")
