@@ -21,6 +21,7 @@ from sottovoce.privacy import events
 from sottovoce.privacy.accountants import PureAccountant
 from sottovoce.privacy.events import SphericalObjectivePerturbation
 from sottovoce.queries.objective import POLISH
+from sottovoce.schedules import Schedule
 from sottovoce.simulate import Result, RunConfig, prepare, simulate
 from sottovoce.training import TrainConfig, error_rates, train
 
@@ -35,6 +36,12 @@ def config_of(method: str, **changes: Any) -> RunConfig:
 
 
 # Scores
+
+
+def test_a_schedule_of_penalties_survives_the_configuration() -> None:
+    table = Schedule(table=((0.1, 0.2), (0.2, 0.2)))
+    config = RunConfig(eta=table, noise=Schedule(3.0, 1.1))
+    assert RunConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
 
 
 def test_error_rates_are_exact_and_a_margin_of_zero_is_wrong() -> None:

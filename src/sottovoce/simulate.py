@@ -52,15 +52,15 @@ class RunConfig:
     loss : str
     C, rho : float
         See :mod:`sottovoce.facts`.
-    eta : float or tuple of N floats, optional
-        Penalty of the first round; None for :func:`default_penalty`.
+    eta : float, tuple of N floats or Schedule, optional
+        Penalty of the first round, or a whole schedule; None for :func:`default_penalty`.
     eta_growth : float or tuple of N floats
         Its factor from one release to the next.
     gamma : float
         Proximal weight of the even rounds of (M)R-ADMM.
     phi : float
         Extra curvature of DVP.
-    noise : float or tuple of N floats, optional
+    noise : float, tuple of N floats or Schedule, optional
         The method's own noise parameter alpha.  None calibrates it so that the run costs `epsilon`; given, `epsilon`
         is a budget at which the run stops.
     noise_growth : float
@@ -84,11 +84,11 @@ class RunConfig:
     loss: str = "logistic"
     C: float = 1.0
     rho: float = 0.001
-    eta: float | tuple[float, ...] | None = None
+    eta: float | tuple[float, ...] | Schedule | None = None
     eta_growth: float | tuple[float, ...] = 1.0
     gamma: float = 0.1
     phi: float = 0.0
-    noise: float | tuple[float, ...] | None = None
+    noise: float | tuple[float, ...] | Schedule | None = None
     noise_growth: float = 1.0
     relation: str = "replace-one"
     accountant: str = "pure"
@@ -105,7 +105,7 @@ class RunConfig:
             raise InvalidInput("form", self.form, f"{self.method} has {', '.join(cls.forms)}", f"use {cls.forms[0]!r}")
         for name in ("eta", "eta_growth", "gamma", "phi", "noise", "noise_growth"):  # Facts checks the others
             value = getattr(self, name)
-            if value is not None and not np.all(np.isfinite(np.asarray(value, dtype=float))):
+            if not isinstance(value, Schedule | None) and not np.all(np.isfinite(np.asarray(value, dtype=float))):
                 raise InvalidInput(name, value, "must be finite", f"use the default, {getattr(type(self), name)}")
         if self.seed is not None and self.seed < 0:
             raise InvalidInput("seed", self.seed, "must be >= 0", "use seed=0")
@@ -128,15 +128,19 @@ class RunConfig:
     def from_dict(cls, plain: dict[str, Any]) -> RunConfig:
         """Inverse of :meth:`to_dict`."""
         known = {f.name for f in fields(cls)}
-        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in plain.items() if k in known}
+        read: dict[type, Any] = {list: tuple, dict: Schedule.from_dict}
+        values = {k: read[type(v)](v) if type(v) in read else v for k, v in plain.items() if k in known}
         return cls(**(values | {"epsilon": float(plain["epsilon"])}))
 
     def algorithm(self, facts: Facts, graph: Graph) -> Algorithm[Any]:
         """The method with these hyperparameters, its noise not yet calibrated."""
         cls = REGISTRY[self.method]
-        penalty = Schedule(default_penalty(self, facts, graph) if self.eta is None else self.eta, self.eta_growth)
+        eta = default_penalty(self, facts, graph) if self.eta is None else self.eta
+        penalty = eta if isinstance(eta, Schedule) else Schedule(eta, self.eta_growth)
         noisy = cls.private and (self.noise is not None or math.isfinite(self.epsilon))
-        noise = Schedule(1.0 if self.noise is None else self.noise, self.noise_growth) if noisy else None
+        alpha = 1.0 if self.noise is None else self.noise
+        schedule = alpha if isinstance(alpha, Schedule) else Schedule(alpha, self.noise_growth)
+        noise = schedule if noisy else None
         extra = {k: getattr(self, k) for k in ("gamma", "phi", "form") if k in {f.name for f in fields(cls)}}
         return cls(penalty=penalty, noise=noise, **extra)
 
