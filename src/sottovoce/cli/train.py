@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from .. import graphs
 from ..algorithms import REGISTRY
+from ..engine import Observer
 from ..simulate import RunConfig
 from ..training import TrainConfig
 from ..training import train as train_on
@@ -110,13 +112,13 @@ def train(
     config = TrainConfig(run, data, schema, nodes, partition, strength, relative, test_share)
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=as_json or not console.is_terminal) as progress:
-        task = progress.add_task("loading", total=run.rounds)
-        report = train_on(
-            config,
-            observers=[lambda k, state: progress.update(task, completed=k, description=f"{run.method} round")],
-            checkpoint=checkpoint,
-        )
+    bar: Any = Progress(*columns, console=console, transient=True)
+    with bar if console.is_terminal and not as_json else nullcontext() as progress:
+        observers: list[Observer] = []
+        if progress is not None:
+            task = progress.add_task(f"{run.method} round", total=run.rounds)
+            observers.append(lambda k, state: progress.update(task, completed=k))
+        report = train_on(config, observers=observers, checkpoint=checkpoint)
     if save is not None:
         report.result.save(save)
     if as_json:
