@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 
 from sottovoce.errors import SolverError
 from sottovoce.losses import HuberSVM, Logistic, Loss
-from sottovoce.solvers import Solver, certified_error
+from sottovoce.solvers import Solver, certified_error, gradient_rounding
 
 SIZES = [60, 7, 33]
 
@@ -66,7 +66,7 @@ def test_certificate_bounds_the_distance() -> None:
     loose = Solver(rows, Logistic(), 1.0).minimise(linear, q, np.zeros((3, 5)), 1e-2)
     distance = np.linalg.norm(loose.w - exact, axis=1, keepdims=True)
     assert np.all(distance <= loose.gradient_norm / q)
-    assert np.all(distance <= certified_error(1.0, 1e-2, rows.n, 5, q))
+    assert np.all(distance <= certified_error(1.0, 1e-2, q))
 
 
 def test_restored_solver_repeats_every_bit() -> None:
@@ -93,3 +93,19 @@ def test_an_impossible_certificate_raises_without_a_data_value() -> None:
     rows = make_rows(SIZES, 5)
     with pytest.raises(SolverError, match="certificate"):
         Solver(rows, Logistic(), 1.0).minimise(np.ones((3, 5)), np.full((3, 1), 0.1), np.zeros((3, 5)), 1e-30)
+
+
+def test_rounding_bound_holds_against_exact_arithmetic() -> None:
+    """The gradient in doubles against the same sums in 80-bit extended precision."""
+    rows = make_rows([400, 300, 50], 5)
+    rng = np.random.default_rng(8)
+    for size in (0.1, 30.0, 1e3):
+        w, linear, q = size * rng.standard_normal((3, 1, 5)), rng.standard_normal((3, 1, 5)), np.full((3, 1, 1), 0.3)
+        computed = Solver(rows, Logistic(), 2.0)._gradient(w, linear, q)
+        bound = gradient_rounding(2.0, rows.n[:, :, None], 0.25, w, linear, q)
+        for i in range(3):
+            a = rows.signed[i, : int(rows.n[i, 0])].astype(np.longdouble)
+            x = w[i, 0].astype(np.longdouble)
+            slope = -1 / (1 + np.exp(a @ x))
+            exact = 2 / np.longdouble(len(a)) * (a.T @ slope) + linear[i, 0] + np.longdouble(q[i, 0, 0]) * x
+            assert np.linalg.norm((computed[i, 0] - exact).astype(float)) <= bound[i, 0, 0]
