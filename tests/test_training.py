@@ -38,6 +38,13 @@ def config_of(method: str, **changes: Any) -> RunConfig:
 # Scores
 
 
+@pytest.mark.parametrize("change", [{"replicates": 2}, {"form": "printed"}])
+def test_what_a_real_release_may_not_be(change: dict[str, Any]) -> None:
+    RunConfig(seed=None)
+    with pytest.raises(InvalidInput, match=next(iter(change))):
+        RunConfig(seed=None, **change)
+
+
 def test_a_schedule_of_penalties_survives_the_configuration() -> None:
     table = Schedule(table=((0.1, 0.2), (0.2, 0.2)))
     config = RunConfig(eta=table, noise=Schedule(3.0, 1.1))

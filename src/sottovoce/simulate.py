@@ -114,6 +114,12 @@ class RunConfig:
         for name in ("rounds", "replicates"):
             if getattr(self, name) < 1:
                 raise InvalidInput(name, getattr(self, name), "must be at least 1", f"use {name}=1 or more")
+        if self.seed is None and self.replicates > 1:
+            rule = "with noise of the operating system every replicate is a release of its own, and they add up"
+            raise InvalidInput("replicates", self.replicates, rule, "use one, or a seed for a simulation")
+        if self.seed is None and self.form == "printed":
+            rule = "is for simulation only: it adds no noise to the solver's answer, so real releases have no proof"
+            raise InvalidInput("form", self.form, rule, "use 'corrected', or give a seed")
         if math.isfinite(self.epsilon) and not cls.private:
             raise InvalidInput(
                 "epsilon", self.epsilon, f"{self.method} releases exact minimisers, so no finite epsilon can be proved",
