@@ -101,7 +101,7 @@ def test_claims_stand_beside_the_price() -> None:
     assert ledger.claimed() is None
 
 
-@pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, [1.0, 0.0]])
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, [1.0, 0.0], "1"])
 def test_targets_that_are_none(epsilon: float) -> None:
     with pytest.raises(InvalidInput, match=r"^epsilon="):
         validate_target(epsilon, None)

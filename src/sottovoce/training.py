@@ -158,6 +158,9 @@ def train(config: TrainConfig, *, observers: Sequence[Observer] = (), checkpoint
     if dataset.schema is not None and dataset.schema.data_dependent:
         result.privacy["caveat"] = "the encoding was computed from the rows, and epsilon does not cover that"
     notes = list(dataset.notes)
+    if dataset.schema is not None and dataset.schema.site and not config.partition.startswith("site:"):
+        column = dataset.schema.site
+        notes.append(f"the schema names {column!r} as the site, but rows were dealt by {config.partition!r}")
     if rows.one_class:
         notes.append(f"sites with one class only: {', '.join(map(str, rows.one_class))}")
     if clipped := sum(dataset.clipped.values()):

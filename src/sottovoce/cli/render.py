@@ -80,7 +80,8 @@ def render(report: Report, console: Console, saved: Path | None) -> None:
     if saved is not None:
         console.print(f"saved to {escape(str(saved))}", highlight=False)
     console.print(
-        f"[dim]{result.seconds:.1f} s of training; {len(report.dataset.y_test):,} test rows, taken as public[/]"
+        f"[dim]{result.seconds:.1f} s of training; {len(report.dataset.y_test):,} test rows, taken as public\n"
+        "accuracies and 'positive %' read rows without noise: for the data's holder only[/]"
     )
 
 

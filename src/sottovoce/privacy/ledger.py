@@ -25,7 +25,10 @@ def validate_target(epsilon: ArrayLike, delta: float | None) -> None:
     InvalidInput
         If any epsilon is not > 0 (infinity is allowed), or delta is given and not inside (0, 1).
     """
-    values = np.asarray(epsilon, dtype=float)
+    try:
+        values = np.asarray(epsilon).astype(float, casting="same_kind")
+    except (TypeError, ValueError):
+        raise InvalidInput("epsilon", epsilon, "must be a number", "use e.g. epsilon=1") from None
     if np.any(np.isnan(values)) or np.any(values <= 0):
         shown = epsilon if values.ndim == 0 else values.tolist()
         raise InvalidInput(
