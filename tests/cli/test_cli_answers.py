@@ -279,7 +279,7 @@ def test_values_beyond_the_declared_bounds_are_clipped_and_said(ok: Call, clinic
     assert dealt == "the schema names 'hospital' as the site, but rows were dealt by 'iid'"
     table = [["93.77001", *row[1:]] if k < 7 else row for k, row in enumerate(clinic.table)]
     write_csv(clinic.csv, table)
-    (note,) = ok(*clinic.train, "--json").json["notes"]
+    (_, note) = ok(*clinic.train, "--json").json["notes"]
     assert note.startswith("7 values or rows outside the declared bounds")
 
 
