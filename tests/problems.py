@@ -13,7 +13,7 @@ def make_rows(sizes: list[int], d: int, seed: int = 0) -> Rows:
     parts = []
     for n in sizes:
         X = rng.standard_normal((n, d))
-        X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True))
+        X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True)) * (1 + 1e-12)
         y = np.where(X @ truth + rng.logistic(size=n) > 0, 1.0, -1.0)
         parts.append((X, y))
     return Rows.build(parts)

@@ -75,8 +75,8 @@ def test_a_checkpoint_of_another_run_is_refused(rows: Rows, tmp_path: Path, chan
 
 
 def test_system_noise_cannot_be_checkpointed(rows: Rows, tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="repeat its noise"):
-        simulate(config("dvp", seed=None), rows, checkpoint=tmp_path / "run.npz")
+    with pytest.raises(InvalidInput, match="repeat this noise"):
+        simulate(config("dvp", seed=None, replicates=1), rows, checkpoint=tmp_path / "run.npz")
 
 
 def test_the_row_is_written_before_noise_is_drawn(rows: Rows) -> None:

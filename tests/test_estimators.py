@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -18,7 +20,10 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import sottovoce
 from sottovoce import ConsensusClassifier
+from sottovoce.curator import Curator
 from sottovoce.errors import InvalidInput
+from sottovoce.facts import Facts
+from sottovoce.losses import make
 from sottovoce.simulate import RunConfig
 
 NOISE_FREE = {"epsilon": math.inf, "method": "admm", "n_sites": 2, "rounds": 60, "eta": 0.01, "rho": 1e-4}
@@ -53,9 +58,10 @@ def test_scikit_learns_checks(estimator: ConsensusClassifier, expected: dict[str
 
 def test_defaults_are_those_of_a_run() -> None:
     run, ours = RunConfig(), ConsensusClassifier().get_params()
-    for name, value in ours.items():
-        if hasattr(run, name) and name != "eta_growth":
-            assert value == getattr(run, name), name
+    shared = [name for name in ours if hasattr(run, name)]
+    assert len(shared) == len(ours) - 4  # n_sites, data_norm, fit_intercept, random_state
+    for name in shared:
+        assert ours[name] == getattr(run, name), name
 
 
 def test_coefficients_are_in_the_units_of_x() -> None:
@@ -80,15 +86,42 @@ def test_rows_beyond_the_declared_norm_are_shortened() -> None:
     assert np.linalg.norm(encoded, axis=1).max() <= 1.0
 
 
-def test_without_noise_it_is_logistic_regression_at_the_mapped_c() -> None:
+@pytest.mark.parametrize("data_norm", [1e-300, 1.0, 1e150])
+@pytest.mark.parametrize("size", [1e-200, 1.0, 1e200, 1e307])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_no_row_is_too_large_to_be_shortened(data_norm: float, size: float, intercept: bool) -> None:
+    """Nothing overflows, directions are kept, and no norm passes one."""
+    X = size * problem(50)[0] / 5.0
+    encoded = ConsensusClassifier(data_norm=data_norm, fit_intercept=intercept)._encode(X)
+    assert np.linalg.norm(encoded, axis=1).max() <= 1.0
+    features = encoded[:, :3] * math.sqrt(2.0) if intercept else encoded
+    length = np.minimum(1.0, size / data_norm * np.linalg.norm(X / size, axis=1, keepdims=True))
+    direction = X / size / np.linalg.norm(X / size, axis=1, keepdims=True)
+    np.testing.assert_allclose(features, length * direction, rtol=1e-9, atol=1e-300)
+
+
+def test_prediction_is_linear_beyond_the_declared_norm() -> None:
     X, y = problem()
+    model = ConsensusClassifier(data_norm=1.0, random_state=0).fit(X, y)
+    np.testing.assert_allclose(model.decision_function(9 * X), 9 * X @ model.coef_[0] + model.intercept_[0])
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_without_noise_it_is_logistic_regression_at_the_mapped_weights(intercept: bool) -> None:
+    """Sites of unequal size, so that the weights of their rows differ."""
+    X, y = problem()
+    site = np.repeat(np.arange(4), [40, 80, 120, 160])
     model = ConsensusClassifier(
-        method="admm", epsilon=math.inf, n_sites=4, rounds=400, data_norm=30.0, rho=0.1, eta=0.02, tol=1e-10
-    ).fit(X, y)
-    reference = LogisticRegression(C=1.0 / (100 * 0.1), fit_intercept=False, tol=1e-10, solver="newton-cholesky")
-    reference.fit(model._encode(X), y)
-    w = np.append(model.coef_[0] * 30.0, model.intercept_[0]) * math.sqrt(2.0)
+        method="admm", epsilon=math.inf, rounds=400, data_norm=30.0, rho=0.1, eta=0.02, tol=1e-10,
+        fit_intercept=intercept,
+    ).fit(X, y, groups=site)  # fmt: skip
+    n = np.bincount(site)[:, None].astype(float)
+    weights = Facts(make("logistic"), n, 3 + intercept, C=1.0, rho=0.1, n_nodes=4).sklearn_weights()[site, 0]
+    reference = LogisticRegression(C=1.0, fit_intercept=False, tol=1e-10, solver="newton-cholesky")
+    reference.fit(model._encode(X), y, sample_weight=weights)
+    w = np.append(model.coef_[0] * 30.0, model.intercept_[0]) * math.sqrt(2.0) if intercept else model.coef_[0] * 30.0
     np.testing.assert_allclose(w, reference.coef_[0], atol=1e-5)
+    np.testing.assert_allclose(model.site_coef_, np.tile(model.coef_, (4, 1)), atol=1e-5)  # every site agrees
     assert math.isinf(model.privacy_spent_["epsilon"])
 
 
@@ -101,8 +134,11 @@ def test_groups_are_the_sites() -> None:
     assert len(spent) == 3
     assert max(spent) == model.privacy_spent_["epsilon"]
     assert spent[2] > spent[0]  # fewer rows, more spent
-    with pytest.raises(InvalidInput, match="groups: must name a site"):
+    with pytest.raises(InvalidInput, match=r"^groups: must name a site"):
         ConsensusClassifier().fit(X, y, groups=groups[:-1])
+    for missing in ([None] * 200 + ["north"] * 200, [math.nan] * 200 + [1.0] * 200):
+        with pytest.raises(InvalidInput, match=r"^groups: has rows without a site"):
+            ConsensusClassifier().fit(X, y, groups=missing)
 
 
 @pytest.mark.parametrize("method", ["dvp", "r_admm", "mr_admm"])
@@ -123,8 +159,30 @@ def test_noise_is_the_systems_unless_keyed() -> None:
     assert np.array_equal(keyed[0].coef_, keyed[1].coef_)
     assert free[0].privacy_spent_["release"]
     assert not keyed[0].privacy_spent_["release"]
-    legacy = ConsensusClassifier(random_state=np.random.RandomState(3)).fit(X, y)
-    assert not legacy.privacy_spent_["release"]
+    for source in (np.random.RandomState, np.random.default_rng):
+        drawn = [ConsensusClassifier(random_state=source(3)).fit(X, y) for _ in range(2)]
+        assert np.array_equal(drawn[0].coef_, drawn[1].coef_)
+        assert not drawn[0].privacy_spent_["release"]
+
+
+def test_rows_are_dealt_at_random() -> None:
+    """One round without noise: only the deal can make two fits differ."""
+    X, y = problem()
+    once = NOISE_FREE | {"rounds": 1}
+    free = [ConsensusClassifier(**once).fit(X, y) for _ in range(2)]
+    keyed = [ConsensusClassifier(random_state=5, **once).fit(X, y) for _ in range(2)]
+    assert not np.array_equal(free[0].site_coef_, free[1].site_coef_)
+    assert np.array_equal(keyed[0].site_coef_, keyed[1].site_coef_)
+
+
+@pytest.fixture
+def unspent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No question may reach the rows."""
+
+    def asked(*_: object) -> None:
+        raise AssertionError("a query was answered")
+
+    monkeypatch.setattr(Curator, "ask", asked)
 
 
 @pytest.mark.parametrize(
@@ -136,16 +194,37 @@ def test_noise_is_the_systems_unless_keyed() -> None:
         ({"data_norm": 0.0}, "^data_norm=0.0"),
         ({"method": "nope"}, "^method='nope'"),
         ({"method": "admm"}, "no finite epsilon"),
-        ({"n_sites": 1000}, "^nodes=1000"),
+        ({"n_sites": 61}, "^n_sites=61: must be a whole number from 1 to the number of rows, 60"),
+        ({"n_sites": 0}, "^n_sites=0"),
+        ({"n_sites": 2.5}, "^n_sites=2.5"),
+        ({"random_state": -1}, "^random_state=-1"),
         ({"graph": "blob"}, "^graph='blob'"),
         ({"rounds": 0}, "^rounds=0"),
     ],
 )
-def test_bad_parameters_are_one_line(parameters: dict[str, Any], message: str) -> None:
+def test_bad_parameters_are_one_line(unspent: None, parameters: dict[str, Any], message: str) -> None:
     X, y = problem(60)
+    model = ConsensusClassifier(**parameters)
     with pytest.raises(InvalidInput, match=message) as refusal:
-        ConsensusClassifier(**parameters).fit(X, y)
+        model.fit(X, y)
     assert "\n" not in str(refusal.value)
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+
+
+def test_rows_and_labels_are_checked_as_scikit_learn_does(unspent: None) -> None:
+    X, y = problem(60)
+    holed = np.where(np.arange(60)[:, None] == 7, math.nan, X)
+    for features, target, message in (
+        (holed, y, "Input X contains NaN"),
+        (X, y[:-1], "inconsistent numbers of samples"),
+        (X, np.arange(60) % 3, "Only binary classification is supported"),
+        (X, np.zeros(60, dtype=int), "only one class"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ConsensusClassifier().fit(features, target)
+    with pytest.raises(TypeError, match="dense data is required"):
+        ConsensusClassifier().fit(csr_array(X), y)
 
 
 def test_plays_with_the_rest_of_scikit_learn() -> None:

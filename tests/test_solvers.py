@@ -91,7 +91,7 @@ def test_restored_solver_repeats_every_bit() -> None:
 
 def test_an_impossible_certificate_raises_without_a_data_value() -> None:
     rows = make_rows(SIZES, 5)
-    with pytest.raises(SolverError, match="certificate"):
+    with pytest.raises(SolverError, match="cannot certify"):
         Solver(rows, Logistic(), 1.0).minimise(np.ones((3, 5)), np.full((3, 1), 0.1), np.zeros((3, 5)), 1e-30)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -9,11 +10,32 @@ import numpy as np
 
 from .data.rows import Rows
 from .facts import Facts
+from .privacy.events import Event
 from .privacy.ledger import Ledger
 from .privacy.noise import Noise
 from .queries import Query, Vault
 from .solvers import Solver
-from .typing import Array
+from .typing import Any, Array
+
+
+class Book(Protocol):
+    """What a curator needs of a ledger: in memory, or one run of a durable one."""
+
+    @property
+    def rows(self) -> tuple[Event, ...]:
+        """Events of this run so far."""
+
+    def charge(self, event: Event) -> None:
+        """Write an event down, or refuse it."""
+
+    def once(self, event: Event, draw: Callable[[], bytes]) -> bytes:
+        """Charge, then draw; or return what an interrupted run drew and stored for the same row."""
+
+    def to_list(self) -> list[dict[str, Any]]:
+        """Rows as plain data."""
+
+    def restore(self, rows: list[dict[str, Any]]) -> None:
+        """Go on behind the rows of a checkpoint."""
 
 
 class Asked(Protocol):
@@ -34,13 +56,13 @@ class Curator:
     rows : Rows
     facts : Facts
     noise : Noise
-    ledger : Ledger
+    ledger : Ledger or Run
     """
 
     rows: Rows
     facts: Facts
     noise: Noise
-    ledger: Ledger
+    ledger: Book
 
     def __post_init__(self) -> None:
         solver = Solver(self.rows, self.facts.loss, self.facts.C)
@@ -57,9 +79,19 @@ class Curator:
         SolverError
             If the answer misses its certificate.  The charge stands: noise was drawn.
         """
-        self.ledger.charge(query.event(self.facts))
+        drawn = False
+
+        def draw() -> bytes:
+            nonlocal drawn
+            drawn = True
+            return np.ascontiguousarray(query.answer(self._vault, self.facts, self._releases), dtype="<f8").tobytes()
+
+        event = query.event(self.facts)
         self._releases += 1
-        return query.answer(self._vault, self.facts, self._releases)
+        released = self.ledger.once(event, draw)
+        if not drawn:
+            query.replay(self._vault)
+        return np.frombuffer(released, dtype="<f8").reshape(query.blank(self.facts).shape).astype(float)
 
     def state(self) -> dict[str, Array]:
         """What a checkpoint needs beside the ledger: counters and public reference points, no rows."""

@@ -9,6 +9,10 @@
     ├── BudgetExceeded                   the next release would pass the budget; nothing was drawn
     ├── UnknownEvent                     an accountant was asked for a price that it cannot prove
     ├── SolverError                      a local solve did not reach its certificate
+    ├── LedgerError                      a durable ledger cannot be used so
+    │   ├── LedgerCorrupt                damaged, edited, or older than something made from it
+    │   ├── LedgerMismatch               of another data set, or another plan
+    │   └── LedgerVersion                written with another schema
     ├── CheckpointError                  a saved run does not belong to this configuration
     └── NetClosed                        a neighbour left before the round was over
 
@@ -64,6 +68,22 @@ class UnknownEvent(SottovoceError):
 
 class SolverError(SottovoceError):
     """A local solve did not reach the gradient norm that its guarantee needs."""
+
+
+class LedgerError(SottovoceError):
+    """A durable ledger cannot be read or written, or is asked for something that its rows do not allow."""
+
+
+class LedgerCorrupt(LedgerError):
+    """A ledger's file is damaged, was edited, or is older than something that was made from it."""
+
+
+class LedgerMismatch(LedgerError):
+    """A ledger is used with another data set, or a run with another plan, than the one that was written down."""
+
+
+class LedgerVersion(LedgerError):
+    """A ledger was written with another version of the schema."""
 
 
 class CheckpointError(SottovoceError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 from dataclasses import fields
 from typing import Self
 
@@ -17,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .data import partition
 from .data.rows import Rows
 from .errors import InvalidInput
+from .schedules import Schedule
 from .simulate import RunConfig, simulate
 from .typing import Any, Array, ArrayLike, IntArray
 
@@ -44,7 +46,8 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
     graph : str, default="ring"
         The network, see :func:`sottovoce.graphs.make`.
     n_sites : int, default=5
-        Sites to which :meth:`fit` deals rows at random if it is given no groups.
+        Sites to which :meth:`fit` deals rows at random, in parts of equal size up to one row, if it is given no
+        groups.
     rounds : int, default=10
         Exchanges with the neighbours.
     data_norm : float, default=1.0
@@ -53,16 +56,16 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
     fit_intercept : bool, default=True
         Append a constant to every row, inside the unit ball.
     C, rho, eta, eta_growth, gamma, phi, noise_growth : float
-        See :class:`sottovoce.simulate.RunConfig`; :meth:`sottovoce.facts.Facts.sklearn_weights` maps C and rho to
-        scikit-learn's C.
+        See :class:`sottovoce.simulate.RunConfig`, also for the other forms of `eta` and `eta_growth`;
+        :meth:`sottovoce.facts.Facts.sklearn_weights` maps C and rho to scikit-learn's C.
     form : {"corrected", "printed"}, default="corrected"
     relation : {"replace-one", "zero-out"}, default="replace-one"
     accountant : str, default="pure"
     tol : float, default=1e-8
         Certificate of the local solves.
-    random_state : int, RandomState instance or None, default=None
-        None draws noise from the operating system.  Anything else keys it: the fit can be repeated, by whoever knows
-        the key, and is a simulation rather than a release.
+    random_state : int, RandomState or Generator instance, or None, default=None
+        None draws noise, and the deal of rows to sites, from the operating system.  Anything else keys them: the fit
+        can be repeated, by whoever knows the key, and is a simulation rather than a release.
 
     Attributes
     ----------
@@ -85,14 +88,18 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
 
     Guarantee
     ---------
-    The fitted attributes are epsilon-differentially private for one row of one site, against whoever sees every
-    message of every round, with the epsilon in ``privacy_spent_``.  Every fit is a release of its own: fits add up.
-    Row counts, labels' names and sites' names are not protected, and neither is what :meth:`fit` never reads.
+    The fitted attributes are differentially private for one row of one site, against whoever sees every message of
+    every round, with the epsilon and delta in ``privacy_spent_``.  Every fit is a release of its own: fits add up.
+    Row counts, labels' names and sites' names are not protected, and neither is the fact that :meth:`fit` refused
+    rows (NaN, one class).
 
     Raises
     ------
     InvalidInput
         From :meth:`fit`, before anything is spent, on a parameter that breaks a rule.
+    ValueError
+        From :meth:`fit`, before anything is spent, on X and y that scikit-learn would refuse, or that do not have
+        two classes.
 
     Examples
     --------
@@ -120,8 +127,8 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         fit_intercept: bool = True,
         C: float = _DEFAULT.C,
         rho: float = _DEFAULT.rho,
-        eta: float | None = None,
-        eta_growth: float = 1.0,
+        eta: float | tuple[float, ...] | Schedule | None = _DEFAULT.eta,
+        eta_growth: float | tuple[float, ...] = _DEFAULT.eta_growth,
         gamma: float = _DEFAULT.gamma,
         phi: float = _DEFAULT.phi,
         noise_growth: float = _DEFAULT.noise_growth,
@@ -175,12 +182,12 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         """
         features, target = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(target)
-        self.classes_, label = np.unique(target, return_inverse=True)
-        if len(self.classes_) > 2:
+        classes, label = np.unique(target, return_inverse=True)
+        if len(classes) > 2:
             raise ValueError(
                 f"Only binary classification is supported. The type of the target is {type_of_target(target)}."
             )
-        if len(self.classes_) < 2:
+        if len(classes) < 2:
             raise ValueError(
                 f"{type(self).__name__} needs samples of two classes, but the data contains only one class"
             )
@@ -188,39 +195,52 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
             rule = "must be finite and > 0, because rows are divided by it"
             raise InvalidInput("data_norm", self.data_norm, rule, "declare a public bound on the norm of a row")
         seed = self._seed()
-        parts = self._sites(groups, len(target), seed)
+        sites, parts = self._sites(groups, len(target), seed)
         encoded, signs = self._encode(features), np.where(label == 1, 1.0, -1.0)
         rows = Rows.build([(encoded[part], signs[part]) for part in parts])
         shared = {f.name for f in fields(RunConfig)} & set(self.get_params(deep=False))
         result = simulate(RunConfig(seed=seed, **{name: getattr(self, name) for name in shared}), rows)
         self.coef_, self.intercept_ = self._decode(result.consensus)
         self.site_coef_, self.site_intercept_ = self._decode(result.models[0])
+        self.classes_, self.sites_ = classes, sites
         self.privacy_spent_, self.n_iter_, self.stopped_ = result.privacy, result.rounds, result.stopped
         return self
 
     def _seed(self) -> int | None:
-        if self.random_state is None:
-            return None
-        if isinstance(self.random_state, int | np.integer):
-            return int(self.random_state)
-        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        state = self.random_state
+        if isinstance(state, np.random.Generator):
+            return int(state.integers(np.iinfo(np.int32).max))
+        if state is not None and not isinstance(state, int | np.integer):
+            return int(check_random_state(state).randint(np.iinfo(np.int32).max))
+        if state is not None and state < 0:
+            raise InvalidInput("random_state", state, "must be >= 0", "use random_state=0, or None for a release")
+        return None if state is None else int(state)
 
-    def _sites(self, groups: ArrayLike | None, n: int, seed: int | None) -> list[IntArray]:
+    def _sites(self, groups: ArrayLike | None, n: int, seed: int | None) -> tuple[Any, list[IntArray]]:
+        """Identifiers of the sites, and the rows of each."""
         if groups is None:
-            parts = partition("iid", np.ones(n), self.n_sites, seed or 0)
-            self.sites_ = np.arange(len(parts))
-            return parts
-        sites = column_or_1d(groups)
-        if len(sites) != n:
+            if not (isinstance(self.n_sites, int | np.integer) and 1 <= self.n_sites <= n):
+                rule = f"must be a whole number from 1 to the number of rows, {n}"
+                raise InvalidInput("n_sites", self.n_sites, rule, "use fewer sites or more rows")
+            deal = secrets.randbits(64) if seed is None else seed
+            return np.arange(self.n_sites), partition("iid", np.ones(n), self.n_sites, deal)
+        names = column_or_1d(groups)
+        if len(names) != n:
             raise InvalidInput("groups", None, f"must name a site for each of the {n} rows", "give one value a row")
-        self.sites_, index = np.unique(sites, return_inverse=True)
-        return [np.flatnonzero(index == i) for i in range(len(self.sites_))]
+        try:
+            sites, index = np.unique(names, return_inverse=True)
+        except TypeError:  # None, or names of several types
+            sites = np.array([np.nan])
+        if np.any(sites != sites):
+            raise InvalidInput("groups", None, "has rows without a site, or names of several types", "correct them")
+        return sites, [np.flatnonzero(index == i) for i in range(len(sites))]
 
     def _encode(self, X: Array) -> Array:
         """Rows into the unit ball: ``(x / R, 1) / sqrt 2``, where ``x`` is shortened to norm R if it is longer."""
-        scaled = X / self.data_norm
-        scaled /= np.maximum(1.0, np.linalg.norm(scaled, axis=1, keepdims=True)) * _SLACK
-        return np.hstack([scaled, np.ones((len(X), 1))]) / (math.sqrt(2.0) * _SLACK) if self.fit_intercept else scaled
+        peak = np.maximum(np.abs(X).max(axis=1, keepdims=True), self.data_norm)  # no square can overflow below it
+        unit = X / peak
+        unit /= np.maximum(1.0, np.linalg.norm(unit, axis=1, keepdims=True)) * _SLACK
+        return np.hstack([unit, np.ones((len(X), 1))]) / (math.sqrt(2.0) * _SLACK) if self.fit_intercept else unit
 
     def _decode(self, W: Array) -> tuple[Array, Array]:
         """Coefficients and intercepts in the units of X, with which rows within `data_norm` have the same margins."""
@@ -231,7 +251,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
 
     def decision_function(self, X: ArrayLike) -> Array:
         """``X @ coef_.T + intercept_``, shape (n_samples,): a linear form, rows beyond `data_norm` included."""
-        check_is_fitted(self)
+        check_is_fitted(self, "coef_")
         X = validate_data(self, X, dtype=np.float64, reset=False)
         return np.asarray(X @ self.coef_[0] + self.intercept_[0])
 

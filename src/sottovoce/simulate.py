@@ -17,7 +17,7 @@ from .algorithms import REGISTRY, Algorithm
 from .curator import Curator
 from .data.rows import Rows
 from .engine import UNREADABLE, Observer, Outcome, Place
-from .errors import CheckpointError, InvalidInput
+from .errors import BudgetExceeded, CheckpointError, InvalidInput
 from .facts import Facts
 from .graphs import Graph
 from .graphs import make as make_graph
@@ -25,6 +25,7 @@ from .losses import make as make_loss
 from .net import DenseNet
 from .planner import calibrate, plan
 from .privacy import accountants
+from .privacy.durable import DurableLedger, Run, rows_digest
 from .privacy.ledger import Ledger, validate_target
 from .privacy.noise import KeyedNoise, Noise, SystemNoise
 from .schedules import Schedule
@@ -112,8 +113,10 @@ class RunConfig:
         if self.noise is not None and not cls.private:
             raise InvalidInput("noise", self.noise, f"{self.method} draws no noise", "leave it out, or use 'dvp'")
         for name in ("rounds", "replicates"):
-            if getattr(self, name) < 1:
-                raise InvalidInput(name, getattr(self, name), "must be at least 1", f"use {name}=1 or more")
+            if not isinstance(getattr(self, name), int | np.integer) or getattr(self, name) < 1:
+                raise InvalidInput(
+                    name, getattr(self, name), "must be a whole number, at least 1", f"use {name}=1 or more"
+                )
         if self.seed is None and self.replicates > 1:
             rule = "with noise of the operating system every replicate is a release of its own, and they add up"
             raise InvalidInput("replicates", self.replicates, rule, "use one, or a seed for a simulation")
@@ -282,7 +285,7 @@ class Result:
             ) from error
 
 
-def privacy_statement(prepared: Prepared, ledger: Ledger, noise: Noise) -> dict[str, Any]:
+def privacy_statement(prepared: Prepared, ledger: Ledger | Run, noise: Noise) -> dict[str, Any]:
     """The guarantee of a run in numbers and words; every number is the ledger's."""
     facts, total = prepared.facts, ledger.total()
     per_node = np.broadcast_to(ledger.per_node(), (facts.n_nodes,))
@@ -313,6 +316,8 @@ def simulate(
     observers: Sequence[Observer] = (),
     checkpoint: str | Path | None = None,
     label: str = "",
+    ledger: DurableLedger | None = None,
+    run_name: str | None = None,
 ) -> Result:
     """Run all nodes and replicates at once.
 
@@ -327,6 +332,11 @@ def simulate(
         bit as if it had never stopped.
     label : str
         Names the data in the checkpoint's key.
+    ledger : DurableLedger, optional
+        The data set's ledger on disk: the run is reserved in it before the first round, every release is stored in it
+        before it is used, and the same call resumes or replays the run.
+    run_name : str, optional
+        Of the run in that ledger; None for a digest of the configuration.
 
     Returns
     -------
@@ -334,23 +344,31 @@ def simulate(
     """
     started = time.perf_counter()
     prepared = prepare(config, rows.n, rows.d)
-    facts, ledger = prepared.facts, prepared.ledger
+    facts, key = prepared.facts, _key(config, prepared.facts, label)
+    book: Ledger | Run = prepared.ledger
+    if ledger is not None:
+        ledger.bind(rows_digest(rows.signed, rows.n))
+        book = _reserve(prepared, ledger, run_name or key, key)
     nodes = facts.n_nodes
     lead = (config.replicates, nodes)
     noise: Noise = (
         SystemNoise(lead) if config.seed is None else KeyedNoise(config.seed, range(config.replicates), range(nodes))
     )
-    curator = Curator(rows, facts, noise, ledger)
+    curator = Curator(rows, facts, noise, book)
     place = Place(facts, DenseNet(prepared.graph), curator, lead, rows.d)
     done, state, watchers = 0, None, list(observers)
     if checkpoint is not None:
-        if noise.simulated is False:
-            raise InvalidInput("seed", None, "a checkpointed run must be able to repeat its noise", "give a seed")
-        path, key = Path(checkpoint), _key(config, facts, label)
+        if not noise.simulated and ledger is None:
+            raise InvalidInput("seed", None, "a checkpoint alone cannot repeat this noise", "give a seed or a ledger")
+        path = Path(checkpoint)
         if path.exists():
             done, state = engine.load_checkpoint(path, key, prepared.algorithm.init(place), curator)
         watchers.append(lambda k, s: engine.save_checkpoint(path, key, k, s, curator))
     outcome: Outcome = engine.run(prepared.algorithm, place, config.rounds, observers=watchers, state=state, done=done)
+    statement = privacy_statement(prepared, book, noise)
+    if isinstance(book, Run) and ledger is not None:
+        book.close()
+        statement["ledger"] = {"run": book.name, "spent": ledger.total(), "budget": ledger.epsilon.tolist()}
     return Result(
         config=config,
         facts=facts,
@@ -358,10 +376,36 @@ def simulate(
         models=np.array(np.broadcast_to(prepared.algorithm.model(outcome.state), (*lead, rows.d))),
         rounds=outcome.rounds,
         stopped=outcome.stopped,
-        ledger=ledger.to_list(),
-        privacy=privacy_statement(prepared, ledger, noise),
+        ledger=book.to_list(),
+        privacy=statement,
         seconds=time.perf_counter() - started,
     )
+
+
+def _reserve(prepared: Prepared, ledger: DurableLedger, name: str, key: str) -> Run:
+    """Reserve the releases that the run's own budget allows, or find the run as it was left."""
+    config = prepared.config
+    if config.replicates != 1:
+        rule = "every replicate is a release of its own, and a durable ledger counts one"
+        raise InvalidInput("replicates", config.replicates, rule, "use replicates=1 with a ledger")
+    if (ledger.accountant.name, ledger.delta) != (config.accountant, config.delta or 0.0):
+        stated = f"{ledger.accountant.name}, delta={ledger.delta:g}"
+        raise InvalidInput("accountant", config.accountant, f"the ledger counts by {stated}", "use the ledger's")
+    if len(ledger.epsilon) != prepared.facts.n_nodes:
+        rule = f"the ledger holds {len(ledger.epsilon)} nodes"
+        raise InvalidInput("nodes", prepared.facts.n_nodes, rule, "use the ledger made for this partition")
+    whole = plan(
+        prepared.algorithm, prepared.facts, prepared.graph, config.rounds, prepared.ledger.accountant, ledger.delta
+    )
+    allowed = Ledger(prepared.ledger.accountant, prepared.ledger.epsilon, prepared.ledger.delta)
+    for event in whole.rows:
+        try:
+            allowed.charge(event)
+        except BudgetExceeded:
+            break
+    if name in ledger.runs:
+        return ledger.resume(name, key)
+    return ledger.reserve(name, key, allowed.rows)
 
 
 def _key(config: RunConfig, facts: Facts, label: str) -> str:

@@ -95,6 +95,20 @@ class Solver:
         self._solves = int(state["solves"])
         self._factorise(np.asarray(state["reference"], dtype=float))
 
+    def skip(self, start: Array) -> None:
+        """Take note of a solve whose answer is known already, so that later solves repeat every bit."""
+        self._count(self._stack(start, start.shape[:-1]))
+
+    def _stack(self, x: Array, lead: tuple[int, ...]) -> Array:
+        """(..., width) -> (N, R, width)."""
+        x = np.broadcast_to(x, (*lead, x.shape[-1]))
+        return np.ascontiguousarray(x.reshape(-1, len(self._reference), x.shape[-1]).transpose(1, 0, 2))
+
+    def _count(self, start: Array) -> None:
+        self._solves += 1
+        if self._basis is None or self._solves & (self._solves - 1) == 0:
+            self._factorise(start.mean(axis=1))
+
     def _factorise(self, reference: Array) -> None:
         self._reference = reference
         margins = np.einsum("bnd,bd->bn", self._a, reference)
@@ -120,18 +134,10 @@ class Solver:
         SolverError
             If the certificate is not reached, or rounding alone could hide that it was missed.
         """
-        nodes, d = self._reference.shape
         lead = np.broadcast_shapes(linear.shape[:-1], start.shape[:-1])
-
-        def stack(x: Array, width: int) -> Array:  # (..., width) -> (N, R, width)
-            x = np.broadcast_to(x, (*lead, width)).reshape(-1, nodes, width)
-            return np.ascontiguousarray(x.transpose(1, 0, 2))
-
-        w0, c = stack(start, d), stack(linear, d)
-        curvature = stack(np.broadcast_to(q, (*lead, 1)), 1)
-        self._solves += 1
-        if self._basis is None or self._solves & (self._solves - 1) == 0:
-            self._factorise(w0.mean(axis=1))
+        w0, c = self._stack(start, lead), self._stack(linear, lead)
+        curvature = self._stack(np.broadcast_to(q, (*lead, 1)), lead)
+        self._count(w0)
         goal = tol * self._C
         w, iterations = self._lbfgs(w0, c, curvature, 0.9 * goal)
         norms = np.linalg.norm(self._gradient(w, c, curvature), axis=-1, keepdims=True)  # margins afresh

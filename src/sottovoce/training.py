@@ -17,6 +17,7 @@ from . import data
 from .data.rows import Rows
 from .engine import Observer
 from .graphs import make as make_graph
+from .privacy.durable import DurableLedger
 from .simulate import Result, RunConfig, pooled_minimiser, simulate
 from .typing import Any, Array, IntArray
 
@@ -126,7 +127,14 @@ def deal(config: TrainConfig, dataset: data.Dataset) -> list[IntArray]:
     )  # fmt: skip
 
 
-def train(config: TrainConfig, *, observers: Sequence[Observer] = (), checkpoint: str | Path | None = None) -> Report:
+def train(
+    config: TrainConfig,
+    *,
+    observers: Sequence[Observer] = (),
+    checkpoint: str | Path | None = None,
+    ledger: DurableLedger | None = None,
+    run_name: str | None = None,
+) -> Report:
     """Load, deal, train and score.
 
     Parameters
@@ -134,7 +142,7 @@ def train(config: TrainConfig, *, observers: Sequence[Observer] = (), checkpoint
     config : TrainConfig
     observers : sequence of callables ``(k, state)``
         Called after every round.
-    checkpoint : path, optional
+    checkpoint, ledger, run_name : optional
         See :func:`sottovoce.simulate.simulate`.
 
     Returns
@@ -152,7 +160,9 @@ def train(config: TrainConfig, *, observers: Sequence[Observer] = (), checkpoint
     parts = deal(config, dataset)
     rows = Rows.build([(dataset.X_train[part], dataset.y_train[part]) for part in parts])
     label = f"{config.data} {config.schema} {config.partition} {config.strength} {config.sizes} {config.test_share}"
-    result = simulate(config.run, rows, observers=observers, checkpoint=checkpoint, label=label)
+    result = simulate(
+        config.run, rows, observers=observers, checkpoint=checkpoint, label=label, ledger=ledger, run_name=run_name
+    )
     schema = None if dataset.schema is None else dataset.schema.to_dict()
     result = replace(result, extra={"data": config.data, "schema": schema})
     if dataset.schema is not None and dataset.schema.data_dependent:

@@ -74,8 +74,8 @@ def test_an_interruption_is_told_apart_and_can_be_gone_on_from(
         if k == 4:
             raise KeyboardInterrupt
 
-    def interrupted(config: TrainConfig, *, observers: list[Any], checkpoint: Path) -> Any:
-        return train_on(config, observers=[*observers, interrupt], checkpoint=checkpoint)
+    def interrupted(config: TrainConfig, *, observers: list[Any], **more: Any) -> Any:
+        return train_on(config, observers=[*observers, interrupt], **more)
 
     arguments = ("train", *SMALL, "--epsilon", 5, "--json", "--save", "run.npz", "--checkpoint", "half.npz")
     with monkeypatch.context() as patch:

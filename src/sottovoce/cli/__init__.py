@@ -14,7 +14,8 @@ from rich.table import Table
 from .. import data as datasets
 from .. import graphs
 from ..algorithms import REGISTRY
-from ..errors import BudgetExceeded, CheckpointError, InvalidInput, SottovoceError
+from ..errors import BudgetExceeded, CheckpointError, InvalidInput, LedgerError, SottovoceError
+from .ledger import ledger
 from .predict import predict
 from .train import train
 
@@ -26,6 +27,7 @@ Train one linear classifier across sites that may not share their rows, with a p
   sottovoce train --method dvp --epsilon 2         another method, another total budget
   sottovoce train --data rows.csv --schema s.toml  your own table, with its public facts declared
   sottovoce predict run.npz new.csv                use a saved run
+  sottovoce ledger init my.ledger --epsilon 3      a lifetime budget that survives runs and crashes
 """
 
 
@@ -37,6 +39,7 @@ def cli() -> None:
 
 cli.add_command(train)
 cli.add_command(predict)
+cli.add_command(ledger)
 
 
 @cli.command(name="methods")
@@ -95,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except (InvalidInput, CheckpointError, BudgetExceeded) as error:
+    except (InvalidInput, CheckpointError, BudgetExceeded, LedgerError) as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(2)
     except SottovoceError as error:

@@ -71,6 +71,10 @@ def render(report: Report, console: Console, saved: Path | None) -> None:
     words = privacy_words(result.privacy)
     if not result.privacy["release"] and math.isfinite(result.privacy["epsilon"]):
         words += "\n[dim]Simulation: whoever knows --seed can remove the noise. Not a release.[/]"
+    if "ledger" in result.privacy:
+        book = result.privacy["ledger"]
+        words += f"\nLedger: run {escape(book['run'])}; "
+        words += f"{ceil_text(book['spent'])} spent of {min(book['budget']):g} for life."
     console.print(Panel(words, title="Privacy", title_align="left"))
     if report.test_errors.size:
         console.print(_accuracy(report, max(8, min(40, console.width - 34))))

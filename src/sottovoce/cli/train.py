@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from .. import graphs
 from ..algorithms import REGISTRY
 from ..engine import Observer
+from ..privacy.durable import DurableLedger
 from ..simulate import RunConfig
 from ..training import TrainConfig
 from ..training import train as train_on
@@ -90,6 +91,8 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
         say("--replicates", "Independent repetitions of the noise.", type=int, default=_RUN.replicates),
         say("--save", "Write models, ledger and configuration (.npz).", type=file),
         say("--checkpoint", "Save every round here; go on from it if it exists.", type=file),
+        say("--ledger", "The data set's ledger on disk, made by `sottovoce ledger init`.", type=file),
+        say("--run", "Name of this run in the ledger.  [default: from the configuration]", name="run_name"),
         say("--json", "Print one JSON object and nothing else.", name="as_json", is_flag=True),
     ]
     for option in reversed(options):
@@ -101,8 +104,8 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
 @_options
 def train(
     data: str, schema: str | None, nodes: int | None, partition: str, strength: float, sizes: Any, test_share: float,
-    epsilon: float | None, seed: int, system_noise: bool, save: Path | None, checkpoint: Path | None, as_json: bool,
-    **knobs: Any,
+    epsilon: float | None, seed: int, system_noise: bool, save: Path | None, checkpoint: Path | None,
+    ledger: Path | None, run_name: str | None, as_json: bool, **knobs: Any,
 ) -> None:  # fmt: skip
     """Train across sites, print the privacy statement and the accuracy.
 
@@ -115,18 +118,19 @@ def train(
     if epsilon is None:
         known = REGISTRY.get(knobs["method"])
         epsilon = _RUN.epsilon if known is None or known.private else math.inf
-    run = RunConfig(epsilon=epsilon, seed=None if system_noise else seed, **knobs)
+    settings = RunConfig(epsilon=epsilon, seed=None if system_noise else seed, **knobs)
     relative = (sizes,) if isinstance(sizes, float) else sizes
-    config = TrainConfig(run, data, schema, nodes, partition, strength, relative, test_share)
+    config = TrainConfig(settings, data, schema, nodes, partition, strength, relative, test_share)
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     bar: Any = Progress(*columns, console=console, transient=True)
     with bar if console.is_terminal and not as_json else nullcontext() as progress:
         observers: list[Observer] = []
         if progress is not None:
-            task = progress.add_task(f"{run.method} round", total=run.rounds)
+            task = progress.add_task(f"{settings.method} round", total=settings.rounds)
             observers.append(lambda k, state: progress.update(task, completed=k))
-        report = train_on(config, observers=observers, checkpoint=checkpoint)
+        with nullcontext() if ledger is None else DurableLedger.open(ledger) as book:
+            report = train_on(config, observers=observers, checkpoint=checkpoint, ledger=book, run_name=run_name)
     if save is not None:
         report.result.save(save)
     if as_json:

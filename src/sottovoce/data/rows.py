@@ -10,8 +10,6 @@ import numpy as np
 from ..errors import InvalidInput
 from ..typing import Array
 
-_SLACK = 1e-9
-
 
 @dataclass(frozen=True)
 class Rows:
@@ -73,7 +71,7 @@ class Rows:
             norms = np.einsum("nd,nd->n", X, X)
             if not np.all(np.isfinite(norms)):
                 raise InvalidInput(f"site {i}", None, "rows hold NaN or infinite values", "impute or drop those rows")
-            if norms.size and norms.max() > 1.0 + _SLACK:
+            if norms.size and norms.max() > 1.0:
                 raise InvalidInput(
                     f"site {i}", None, "a row lies outside the unit ball", "encode rows with a schema or a data_norm"
                 )

@@ -6,6 +6,7 @@ under-count.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -90,6 +91,11 @@ class Ledger:
             )
         self._rows.append(event)
         self._spent = after
+
+    def once(self, event: Event, draw: Callable[[], bytes]) -> bytes:
+        """Charge `event`, and only then draw the release that it describes."""
+        self.charge(event)
+        return draw()
 
     def per_node(self) -> Array:
         """Epsilon spent by each node, shape (N,); shape () before the first event."""

@@ -41,6 +41,9 @@ class Query(ABC):
             Running number of the release, which keys the noise.
         """
 
+    def replay(self, vault: Vault) -> None:  # noqa: B027 - most queries leave nothing behind
+        """Take note that the answer was found in the ledger: leave the vault as :meth:`answer` would."""
+
     @abstractmethod
     def blank(self, facts: Facts) -> Array:
         """A stand-in of the same shape for planning, made without data."""

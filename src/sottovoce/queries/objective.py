@@ -125,5 +125,8 @@ class PerturbedObjective(Query):
             return solution.w
         return solution.w + vault.noise.spherical(facts.d, release, use=1) / self._release_rate(facts, law)
 
+    def replay(self, vault: Vault) -> None:
+        vault.solver.skip(self.start)
+
     def blank(self, facts: Facts) -> Array:
         return np.zeros_like(self.start)

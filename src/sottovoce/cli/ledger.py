@@ -1,0 +1,99 @@
+"""``sottovoce ledger``: the data set's lifetime budget on disk."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from ..privacy.durable import DurableLedger
+from .files import check_folder
+from .train import Numbers
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.group()
+def ledger() -> None:
+    """Keep a data set's lifetime budget: one file beside the rows, which outlives runs and crashes.
+
+    \b
+      sottovoce ledger init adult.ledger --epsilon 3 --nodes 5
+      sottovoce train --ledger adult.ledger --system-noise --epsilon 1
+      sottovoce ledger show adult.ledger
+    """
+
+
+@ledger.command()
+@click.argument("file", type=_FILE)
+@click.option("--epsilon", type=Numbers(), required=True, help="Lifetime budget of every node, or one a node.")
+@click.option("--delta", type=float, help="Probability left out of the guarantee.  [default: none, pure epsilon]")
+@click.option("--accountant", default="pure", show_default=True, help="What prices the rows, for life.")
+@click.option("--nodes", type=int, default=1, show_default=True, help="Nodes whose rows the data set holds.")
+def init(file: Path, epsilon: float | tuple[float, ...], delta: float | None, accountant: str, nodes: int) -> None:
+    """Make the ledger FILE.  It is tied to the rows of its first run; its budget never changes."""
+    check_folder("file", file)
+    DurableLedger.create(file, epsilon=epsilon, delta=delta or 0.0, accountant=accountant, n_nodes=nodes).close()
+    click.echo(f"made {file}; keep it where the rows are, and never restore it from a backup")
+
+
+@ledger.command()
+@click.argument("file", type=_FILE)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def show(file: Path, as_json: bool) -> None:
+    """Budget, spending and runs of FILE."""
+    with DurableLedger.open(file) as book:
+        shown = book.show()
+    if as_json:
+        click.echo(json.dumps(shown, allow_nan=False))
+        return
+    console = Console()
+    console.print(
+        f"[bold]{escape(str(file))}[/]: {shown['accountant']} accountant, delta = {shown['delta']:g}, "
+        f"{shown['releases']} releases, " + ("tied to its rows" if shown["bound"] else "not tied to any rows yet")
+    )
+    nodes = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    for name in ("node", "budget", "spent", "spent or held"):
+        nodes.add_column(name, justify="right")
+    for i, values in enumerate(zip(shown["epsilon"], shown["spent"], shown["committed"], strict=True)):
+        nodes.add_row(str(i), *(f"{v:.6g}" if isinstance(v, float) else str(v) for v in values))
+    console.print(nodes)
+    for run in shown["runs"]:
+        console.print(
+            f"run {escape(run['run'])}: {run['state']}, {run['charged']} of {run['planned']} releases, "
+            f"{run['held']} held, since {run['since']}"
+        )
+    console.print(f"[dim]head {shown['head']} (note it elsewhere: it detects a restored backup)[/]", soft_wrap=True)
+
+
+@ledger.command()
+@click.argument("file", type=_FILE)
+@click.option("--head", help="A head noted earlier, which the file must go through.")
+def verify(file: Path, head: str | None) -> None:
+    """Check every record and every stored release of FILE."""
+    with DurableLedger.open(file, expected_head=head) as book:
+        click.echo(f"sound; head {book.verify(head)}")
+
+
+@ledger.command()
+@click.argument("file", type=_FILE)
+@click.argument("out", type=_FILE)
+def export(file: Path, out: Path) -> None:
+    """Write all records of FILE to OUT as JSON lines: no keys, no releases, no data."""
+    check_folder("out", out)
+    with DurableLedger.open(file) as book:
+        book.export(out)
+
+
+@ledger.command()
+@click.argument("file", type=_FILE)
+@click.argument("run")
+def close(file: Path, run: str) -> None:
+    """Give up the open RUN of FILE: its releases stay spent, what has no row goes back to the budget."""
+    with DurableLedger.open(file) as book:
+        book.close_run(run, reclaim=True)
+    click.echo(f"closed {run}")

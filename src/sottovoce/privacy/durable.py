@@ -1,0 +1,600 @@
+"""The durable ledger: one file a data set, which outlives runs, processes and crashes.
+
+The file is a :class:`sottovoce.privacy.chain.ChainFile`; this module says what its records mean.
+
+*Budget.*  A run reserves all its events before its first round, and is refused if rows, open reservations and the new
+events together would pass the lifetime budget.  Decision and record are one transaction, so of two processes that race
+for the last of a budget one wins.  A later charge is one of the reserved events: it can pass nothing.
+
+*One draw a row.*  A release is charged (row committed), drawn, stored (payload committed), handed out, in this order:
+
+- no row: nothing was drawn, so a closed run may give the event back even while its process lives: that process is
+  refused at its next charge, before it draws;
+- a row and no payload: what was drawn, if anything, was in the memory of a process that had not handed it out yet.
+  Nobody has seen it, and the new draw under the same row is the first that anybody sees;
+- a row and a payload: these bytes are the release, whoever asks and how often.  If two processes drew for one row, the
+  first commit wins and the other's draw is dropped unseen;
+- a row whose draw raised, or whose caller did not promise to store before handing out: something may have been seen.
+  It stays spent and is never drawn again.
+
+A crash can over-count, never under-count.  What this rests on, and what no file can detect: ``docs/ledger.md``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import math
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from ..errors import BudgetExceeded, InvalidInput, LedgerCorrupt, LedgerError, LedgerMismatch
+from ..typing import Any, Array, ArrayLike
+from . import accountants
+from .accountants import Accountant
+from .chain import ChainFile, canonical, keyed_hash
+from .events import Event
+from .history import History, Readings, RunHistory
+from .ledger import validate_target
+
+__all__ = ["DurableLedger", "Run", "rows_digest"]
+
+
+def rows_digest(*arrays: Array) -> bytes:
+    """Digest of arrays of rows, for :meth:`DurableLedger.bind`.  It has no key, so it is a secret: never store it."""
+    digest = hashlib.blake2b(digest_size=32)
+    for array in arrays:
+        values = np.ascontiguousarray(array, dtype="<f8")
+        digest.update(repr(values.shape).encode())
+        digest.update(values.tobytes())
+    return digest.digest()
+
+
+def _text(value: float) -> float | str:
+    """JSON has no infinity."""
+    return "inf" if math.isinf(value) else float(value)
+
+
+def _now() -> str:
+    # Runs and files are dated, rows are not: the time between two rows is the time of a solve, which depends on data.
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+class DurableLedger(Readings):
+    """A ledger on disk with a lifetime budget; a context manager, which closes the file.
+
+    It reads like :class:`sottovoce.privacy.ledger.Ledger`.  Safe from several processes and threads, forked ones too.
+    """
+
+    def __init__(self, file: ChainFile[History]) -> None:
+        self._file, self._shown = file, False
+
+    @classmethod
+    def create(
+        cls,
+        path: str | Path,
+        *,
+        epsilon: ArrayLike,
+        delta: float = 0.0,
+        accountant: str = "pure",
+        n_nodes: int = 1,
+        fingerprint: bytes | None = None,
+    ) -> Self:
+        """Make the ledger of a data set, readable by this user only.  Its budget never changes.
+
+        Parameters
+        ----------
+        path : path
+            On a local disk: SQLite's write-ahead log does not work over network file systems.
+        epsilon : float or array (N,)
+            Lifetime budget of every node; infinity records without limiting.
+        delta : float
+            0 for pure epsilon.
+        accountant : str
+            Must be valid for events that are chosen as one goes (a privacy filter), as the sum of pure epsilons is.
+        n_nodes : int
+            Nodes whose rows the data set holds; 1 at a real site.
+        fingerprint : bytes, optional
+            See :meth:`bind`.
+
+        Raises
+        ------
+        LedgerError
+            If the file exists.
+        """
+        validate_target(epsilon, delta or None)
+        name = accountants.make(accountant).name
+        if n_nodes < 1 or np.size(epsilon) not in (1, n_nodes):
+            raise InvalidInput("n_nodes", n_nodes, "must fit the values of epsilon", "give one value, or one a node")
+        budget = [_text(e) for e in np.broadcast_to(np.ravel(np.asarray(epsilon, dtype=float)), (n_nodes,))]
+
+        def first(secret: bytes) -> dict[str, Any]:
+            key = keyed_hash(secret).hex()  # vouches for the key that vouches for the data set
+            return {
+                "kind": "create", "accountant": name, "epsilon": budget, "delta": float(delta), "key": key, "at": _now()
+            }  # fmt: skip
+
+        ChainFile.create(path, first)
+        return cls.open(path, fingerprint=fingerprint)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        fingerprint: bytes | None = None,
+        expected_head: str | None = None,
+        timeout: float = 30.0,
+    ) -> Self:
+        """Open a ledger and verify its chain.
+
+        Parameters
+        ----------
+        fingerprint : bytes, optional
+            See :meth:`bind`.  Without it a bound ledger can be read and its runs closed, but nothing can be spent.
+        expected_head : str, optional
+            See :meth:`verify`.
+        timeout : float
+            Seconds to wait for other processes.
+
+        Raises
+        ------
+        LedgerError
+            Missing, damaged, edited, of another version or of another data set.
+        """
+        ledger = cls(ChainFile(path, History, timeout))
+        try:
+            if expected_head is not None:
+                ledger._file.expect(expected_head)
+            if fingerprint is not None:
+                ledger.bind(fingerprint)
+        except BaseException:
+            ledger.close()
+            raise
+        return ledger
+
+    def close(self) -> None:
+        """Close the file, not its runs."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def bind(self, digest: bytes) -> None:
+        """Tie the ledger to the rows of this digest (:func:`rows_digest`), or check that it is tied to them.
+
+        What is kept is a hash of it under a random key that never leaves the file, so an export says nothing about the
+        rows.  Whoever holds the file can test a guess of *all* rows: keep it where the rows are kept.
+
+        Raises
+        ------
+        LedgerMismatch
+            If it belongs to another data set, or was used before it belonged to any.
+        """
+        if len(digest) < 16:
+            raise InvalidInput("fingerprint", None, "must be a digest of 16 bytes or more", "use rows_digest(...)")
+        tag = keyed_hash(digest, key=self._file.secret).hex()
+        with self._file.transaction():
+            state = self._file.state
+            if state.tag is None and state.used:
+                raise LedgerMismatch(
+                    f"{self._file.name}: was used before it was bound to rows; bind a new ledger before its first use"
+                )
+            if state.tag is None:
+                self._file.append({"kind": "bind", "tag": tag})
+            elif not hmac.compare_digest(tag, state.tag):
+                raise LedgerMismatch(
+                    f"{self._file.name}: belongs to other rows; open the ledger of these, or give those unchanged"
+                )
+        self._shown = True
+
+    # Readings; what follows from them is in the base class
+
+    @property
+    def accountant(self) -> Accountant[Any]:
+        """What prices the events."""
+        return self._file.state.accountant
+
+    @property
+    def epsilon(self) -> Array:
+        """Lifetime budget per node, shape (N,)."""
+        return self._file.state.epsilon
+
+    @property
+    def delta(self) -> float:
+        """0 for pure epsilon."""
+        return self._file.state.delta
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """Names of all runs, open or closed."""
+        return tuple(self._file.state.runs)
+
+    @property
+    def rows(self) -> tuple[Event, ...]:
+        """All events so far, of all runs, in the order of their charges."""
+        return tuple(self._file.read().rows)
+
+    def per_node(self) -> Array:
+        """Epsilon spent by each node, shape (N,); shape () before the first event.  Reservations are not in it."""
+        return self._file.read().price()
+
+    def committed(self) -> Array:
+        """Epsilon per node that is spent or held by open runs: what a new reservation comes on top of."""
+        state = self._file.read()
+        return state.price(state.held())
+
+    # Spending
+
+    def charge(self, event: Event) -> None:
+        """Write down a release outside any run, durably, or refuse it.  Such a row can have no payload.
+
+        Raises
+        ------
+        BudgetExceeded
+            If spent, held and this would pass a node's budget.  The ledger is unchanged.
+        UnknownEvent
+            If the accountant cannot price it.
+        """
+        with self._file.transaction():
+            self._afford([event], f"release {len(self._file.state.rows) + 1}", "drawn")
+            self._file.append({"kind": "charge", "run": None, "release": None, "event": event.to_dict()})
+
+    def reserve(self, run: str, plan: str, events: Sequence[Event]) -> Run:
+        """Reserve the price of a whole run before its first round; an open run with the same plan is resumed.
+
+        Parameters
+        ----------
+        run : str
+            A name that this ledger has not seen, or that of the run to resume.
+        plan : str
+            Digest of everything that the run depends on.
+        events : sequence of Event
+            All that it will charge, in order.
+
+        Raises
+        ------
+        BudgetExceeded
+            If spent, held and these would pass a node's budget.  Nothing is reserved then.
+        LedgerMismatch
+            If the run has another plan or other events, or is closed.
+        """
+        if not run or not plan or not events:
+            raise InvalidInput("run", run, "needs a name, a plan and at least one event", "give all three")
+        plain = [event.to_dict() for event in events]
+        with self._file.transaction():
+            known = self._file.state.runs.get(run)
+            if known is None:
+                self._afford(events, f"run {run!r} of {len(events)} releases", "reserved")
+                self._file.append({"kind": "reserve", "run": run, "plan": plan, "events": plain, "at": _now()})
+            elif not known.open:
+                raise LedgerMismatch(f"run={run!r}: is closed; choose a new name, or replay it with resume")
+            elif known.plan != plan or known.texts != [canonical(event) for event in plain]:
+                raise LedgerMismatch(f"run={run!r}: was reserved with another plan; resume it as it was, or rename")
+        return Run(self, run)
+
+    def resume(self, run: str, plan: str) -> Run:
+        """The run from its first row on: rows are replayed, never charged twice.  A closed run can only be replayed.
+
+        Raises
+        ------
+        LedgerError
+            If there is no such run, or it has another plan.
+        """
+        self._file.read()
+        if self._run(run).plan != plan:
+            raise LedgerMismatch(f"run={run!r}: was reserved with another plan; resume it with the arguments it had")
+        return Run(self, run)
+
+    def charge_release(self, run: str, release: int, event: Event, *, kept: bool) -> None:
+        """Write down release number `release` of a run, durably, or find it written.
+
+        Parameters
+        ----------
+        kept : bool
+            The caller's promise to hand out nothing before it is stored.  Only such a row can be drawn again.
+
+        Raises
+        ------
+        LedgerMismatch
+            If it is not the event that was reserved, or its row is not the next.
+        LedgerError
+            If the run is closed, or the row was written without that promise.
+        """
+        plain = event.to_dict()
+        with self._file.transaction():
+            known = self._run(run)
+            self._spendable()
+            if not 1 <= release <= min(known.charged + 1, len(known.planned)):
+                raise LedgerMismatch(
+                    f"run={run!r}: release {release} is not the next of {known.charged} charged and "
+                    f"{len(known.planned)} reserved; plan every release before the first round"
+                )
+            if canonical(plain) != known.texts[release - 1]:
+                reserved = known.planned[release - 1].to_dict()
+                names = sorted(k for k in plain.keys() | reserved.keys() if plain.get(k) != reserved.get(k))
+                raise LedgerMismatch(
+                    f"run={run!r}: release {release} differs in {', '.join(names)} from what was reserved; nothing was "
+                    "drawn; run what was planned"
+                )
+            if release > known.charged:
+                if not known.open:
+                    raise LedgerError(f"run={run!r}: is closed; nothing was drawn; reserve a new run")
+                record = {"kind": "charge", "run": run, "release": release, "event": plain, "kept": kept}
+                self._file.append(record)
+            elif release in known.loose:
+                raise LedgerError(
+                    f"run={run!r}: release {release} was charged before and its bytes were not kept, so they may have "
+                    "been seen; nothing was drawn; close the run and plan another"
+                )
+
+    def close_run(self, run: str, *, reclaim: bool = False) -> None:
+        """Close a run for good; with `reclaim`, give back its reserved events that have no row.
+
+        A row precedes its draw, so what has no row was never drawn.  If the run's process still lives, it is refused
+        at its next charge.  A crashed run keeps its reservation until it is resumed or closed here.
+
+        Raises
+        ------
+        LedgerError
+            If events are left and `reclaim` is false.
+        """
+        with self._file.transaction():
+            known = self._run(run)
+            if known.open and known.left and not reclaim:
+                raise LedgerError(
+                    f"run={run!r}: {known.left} of {len(known.planned)} reserved releases have no row; resume the run, "
+                    "or close it with reclaim=True to give them back"
+                )
+            if known.open:
+                self._file.append({"kind": "close", "run": run, "returned": known.left})
+
+    def payload(self, run: str, release: int) -> bytes | None:
+        """The bytes stored with a row; None if nobody has seen any.
+
+        Raises
+        ------
+        LedgerError
+            If the row's draw failed: there will never be any.
+        """
+        with self._file.transaction("DEFERRED"):
+            return self._stored(run, release)
+
+    def store(self, run: str, release: int, payload: bytes) -> None:
+        """Keep the bytes of a release with its row, durably.  Hand out nothing before this has returned.
+
+        Raises
+        ------
+        LedgerMismatch
+            If the row has other bytes already: they are the release.
+        """
+        if self.keep(run, release, payload) != payload:
+            raise LedgerMismatch(f"run={run!r}: release {release} has other bytes already; hand out those of payload()")
+
+    def keep(self, run: str, release: int, payload: bytes) -> bytes:
+        """As :meth:`store`, but returns the bytes to hand out: `payload`, or those that were committed before it."""
+        with self._file.transaction():
+            found = self._stored(run, release)
+            if found is None:
+                digest = keyed_hash(payload).hex()
+                self._file.append({"kind": "store", "run": run, "release": release, "digest": digest}, payload)
+        return payload if found is None else found
+
+    def fail(self, run: str, release: int) -> bytes | None:
+        """Say that the draw of a row raised: it stays spent and is never drawn again.
+
+        Returns bytes if another process has stored some meanwhile: then those are the release, and the failure is to
+        be kept quiet, for it would be a second one.
+        """
+        with self._file.transaction():
+            found = None if release in self._run(run).failed else self._stored(run, release)
+            if found is None and release not in self._run(run).failed:
+                self._file.append({"kind": "fail", "run": run, "release": release})
+        return found
+
+    # Trust
+
+    def head(self) -> str:
+        """Count and hash of the last record, ``"12:9f..."``.  Kept elsewhere, it tells an older copy."""
+        return self._file.head()
+
+    def verify(self, expected_head: str | None = None) -> str:
+        """Verify the whole file from its first record, payloads included; returns its head.
+
+        Parameters
+        ----------
+        expected_head : str, optional
+            A head of an earlier time, through which the log must go.
+
+        Raises
+        ------
+        LedgerCorrupt
+            If anything was edited, removed, added or moved, or the log does not go through `expected_head`.
+        """
+        self._file.verify()
+        if expected_head is not None:
+            self._file.expect(expected_head)
+        return self._file.head()
+
+    def export(self, path: str | Path) -> None:
+        """Write all records as JSON lines with their hashes: no data, no key and no payload."""
+        self._file.export(path)
+
+    def show(self) -> dict[str, Any]:
+        """A summary as plain data; an infinite epsilon is the text ``inf``."""
+        head, state = self._file.head(), self._file.state
+        runs = [
+            {
+                "run": name, "plan": run.plan, "state": "open" if run.open else "closed", "since": run.since,
+                "planned": len(run.planned), "charged": run.charged, "released": len(run.stored),
+                "failed": len(run.failed), "held": run.left if run.open else 0,
+            }
+            for name, run in state.runs.items()
+        ]  # fmt: skip
+        prices = {"epsilon": state.epsilon, "spent": state.price(), "committed": state.price(state.held())}
+        shown = {k: [_text(e) for e in np.broadcast_to(v, state.epsilon.shape)] for k, v in prices.items()}
+        return shown | {
+            "path": str(self._file.path), "accountant": state.accountant.name, "delta": state.delta,
+            "n_nodes": state.epsilon.size, "releases": len(state.rows), "bound": state.tag is not None,
+            "since": state.since, "runs": runs, "head": head,
+        }  # fmt: skip
+
+    # Inside a transaction
+
+    def _run(self, run: str) -> RunHistory:
+        if run not in self._file.state.runs:
+            raise LedgerError(f"run={run!r}: is not in this ledger; see show() for its runs")
+        return self._file.state.runs[run]
+
+    def _stored(self, run: str, release: int) -> bytes | None:
+        known = self._run(run)
+        if not 1 <= release <= known.charged:
+            raise LedgerError(f"run={run!r}: release {release} has no row; charge it before it is drawn")
+        if release in known.failed:
+            raise LedgerError(f"run={run!r}: the draw of release {release} failed in view; close the run, plan another")
+        if release in known.loose:
+            raise LedgerError(f"run={run!r}: release {release} was charged without kept=True; its bytes are unknown")
+        return self._file.payload(*known.stored[release]) if release in known.stored else None
+
+    def _spendable(self) -> None:
+        if self._file.state.tag is not None and not self._shown:
+            raise LedgerMismatch(f"{self._file.name}: is bound to rows that were not shown; open with fingerprint=...")
+
+    def _afford(self, events: Sequence[Event], what: str, undone: str) -> None:
+        self._spendable()
+        state = self._file.state
+        for event in events:
+            shape = state.accountant.total([event], state.delta).shape
+            if shape not in ((), (1,), state.epsilon.shape):
+                raise InvalidInput("event", shape, f"must price {state.epsilon.size} nodes", "use the ledger's n_nodes")
+        held = state.held()
+        after, spent, committed = (
+            np.broadcast_to(price, state.epsilon.shape)
+            for price in (state.price(held, events), state.price(), state.price(held))
+        )
+        over = np.flatnonzero(~(after <= state.epsilon))  # NaN is over, too
+        if over.size:
+            node = int(over[0])
+            raise BudgetExceeded(
+                f"epsilon={state.epsilon[node]:g}: {what} would bring node {node} from {committed[node]:.6g} to "
+                f"{after[node]:.6g} ({spent[node]:.6g} spent, the rest held by open runs); nothing was {undone}; spend "
+                "less, or close abandoned runs"
+            )
+
+
+class Run(Readings):
+    """One run's view of a ledger, with the interface of :class:`sottovoce.privacy.ledger.Ledger`.
+
+    It walks through the run from its first release.  Rows that exist are replayed: the same events are expected, and
+    nothing is charged.  A context manager: left normally, it closes the run and gives back what has no row; left by an
+    exception, the run stays open, to be resumed or closed.
+    """
+
+    def __init__(self, ledger: DurableLedger, name: str) -> None:
+        self._ledger, self.name, self._release = ledger, name, 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.close()
+
+    @property
+    def release(self) -> int:
+        """Number of the release that was charged or replayed last; 0 before the first."""
+        return self._release
+
+    @property
+    def accountant(self) -> Accountant[Any]:
+        """What prices the events."""
+        return self._ledger.accountant
+
+    @property
+    def epsilon(self) -> Array:
+        """Lifetime budget of the data set, shape (N,)."""
+        return self._ledger.epsilon
+
+    @property
+    def delta(self) -> float:
+        """0 for pure epsilon."""
+        return self._ledger.delta
+
+    @property
+    def rows(self) -> tuple[Event, ...]:
+        """Events of this run up to :attr:`release`: what an in-memory ledger would hold at this point."""
+        return tuple(self._state().planned[: self._release])
+
+    def charge(self, event: Event, *, kept: bool = False) -> None:
+        """Write down the next release, durably, or find it written; see :meth:`DurableLedger.charge_release`."""
+        if self._release >= len(self._state().planned):
+            what = f"all {self._release} reserved releases are made; nothing was drawn; reserve a new run"
+            raise BudgetExceeded(f"run={self.name!r}: {what}")
+        self._ledger.charge_release(self.name, self._release + 1, event, kept=kept)
+        self._release += 1
+
+    def once(self, event: Event, draw: Callable[[], bytes]) -> bytes:
+        """The next release: charged, drawn and stored if it never was; else its stored bytes, without a draw.
+
+        Raises
+        ------
+        LedgerError
+            If this row's draw failed before.
+        Exception
+            Whatever `draw` raises; the row is marked as failed.
+        """
+        self.charge(event, kept=True)
+        found = self.payload()
+        if found is not None:
+            return found
+        try:
+            drawn = draw()
+        except Exception:
+            found = self._ledger.fail(self.name, self._release)
+            if found is None:
+                raise
+            return found
+        return self._ledger.keep(self.name, self._release, drawn)
+
+    def payload(self) -> bytes | None:
+        """The stored bytes of the current release; None if nobody has seen any."""
+        return self._ledger.payload(self.name, self._release)
+
+    def store(self, payload: bytes) -> None:
+        """Keep the bytes of the current release before they are handed out."""
+        self._ledger.store(self.name, self._release, payload)
+
+    def per_node(self) -> Array:
+        """Epsilon of this run per node, of all its rows, replayed or not: never less than what was written."""
+        state = self._state()
+        return self.accountant.total(state.planned[: state.charged], self.delta)
+
+    def restore(self, rows: list[dict[str, Any]]) -> None:
+        """Go on behind `rows`, which a checkpoint of this run holds.
+
+        Raises
+        ------
+        LedgerCorrupt
+            If they are not the first rows of this run: the ledger is older than the checkpoint, or another's.
+        """
+        state = self._state()
+        if len(rows) > state.charged or [canonical(row) for row in rows] != state.texts[: len(rows)]:
+            raise LedgerCorrupt(
+                f"run={self.name!r}: the ledger lacks rows of this checkpoint; find the ledger that was used with it"
+            )
+        self._release = len(rows)
+
+    def close(self) -> None:
+        """End the run; what has no row is given back."""
+        self._ledger.close_run(self.name, reclaim=True)
+
+    def _state(self) -> RunHistory:
+        self._ledger._file.read()
+        return self._ledger._run(self.name)

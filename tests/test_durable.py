@@ -1,0 +1,354 @@
+"""The contract of every ledger; one budget for all runs, and one draw a row, of the durable one."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pytest
+from ledgers import DATA, again, price, release
+
+from sottovoce.curator import Curator
+from sottovoce.engine import Place, run
+from sottovoce.errors import BudgetExceeded, InvalidInput, LedgerCorrupt, LedgerError, LedgerMismatch, UnknownEvent
+from sottovoce.net import DenseNet
+from sottovoce.planner import plan
+from sottovoce.privacy.accountants import PureAccountant
+from sottovoce.privacy.durable import DurableLedger
+from sottovoce.privacy.events import Event, Unprotected
+from sottovoce.privacy.ledger import Ledger
+from sottovoce.privacy.noise import KeyedNoise, SystemNoise
+from sottovoce.simulate import RunConfig, prepare, simulate
+
+
+class AnyLedger(Protocol):
+    @property
+    def rows(self) -> tuple[Event, ...]: ...
+    def charge(self, event: Event) -> None: ...
+    def per_node(self) -> np.ndarray: ...
+    def total(self) -> float: ...
+    def claimed(self) -> float | None: ...
+    def to_list(self) -> list[dict[str, Any]]: ...
+
+
+class LedgerContract(ABC):
+    """What every ledger of two nodes keeps."""
+
+    @abstractmethod
+    @pytest.fixture
+    def make(self, tmp_path: Path) -> Iterator[Callable[..., AnyLedger]]:
+        """From an epsilon to a new ledger."""
+
+    def test_total_is_the_accountants(self, make: Callable[..., AnyLedger]) -> None:
+        ledger, events = make(), [release(beta) for beta in (0.5, 0.25, 1.0)]
+        assert ledger.rows == () and ledger.total() == 0.0
+        for event in events:
+            ledger.charge(event)
+        np.testing.assert_array_equal(ledger.per_node(), PureAccountant().total(events))
+        assert ledger.total() == ledger.per_node()[0] > ledger.per_node()[1]
+        assert ledger.to_list() == [event.to_dict() for event in events] == [row.to_dict() for row in ledger.rows]
+
+    def test_without_noise_epsilon_is_infinite(self, make: Callable[..., AnyLedger]) -> None:
+        event, ledger = Unprotected(source="test", rows=np.array([[5.0], [6.0]])), make()
+        ledger.charge(event)
+        assert math.isinf(ledger.total())
+        with pytest.raises(BudgetExceeded):
+            make(1e9).charge(event)
+
+    def test_a_refusal_changes_nothing(self, make: Callable[..., AnyLedger]) -> None:
+        ledger = make(1.5 * price())
+        ledger.charge(release())
+        before = ledger.per_node()
+        with pytest.raises(BudgetExceeded, match=r"^epsilon=.*nothing was drawn") as refusal:
+            ledger.charge(release())
+        assert "\n" not in str(refusal.value)
+        np.testing.assert_array_equal(ledger.per_node(), before)
+        ledger.charge(release(0.01))  # a smaller one still fits
+        assert len(ledger.rows) == 2
+
+    def test_a_budget_can_be_spent_to_its_last_digit(self, make: Callable[..., AnyLedger]) -> None:
+        total = PureAccountant().total([release(0.1)] * 10)[0]
+        exact, short = make(total), make(np.nextafter(total, 0.0))
+        for ledger in (exact, short):
+            for _ in range(9):
+                ledger.charge(release(0.1))
+        exact.charge(release(0.1))
+        with pytest.raises(BudgetExceeded):
+            short.charge(release(0.1))
+
+    def test_budget_is_per_node(self, make: Callable[..., AnyLedger]) -> None:
+        with pytest.raises(BudgetExceeded, match="node 1"):
+            make(np.array([10.0, 0.5])).charge(release())
+
+    def test_claims_stand_beside_the_price(self, make: Callable[..., AnyLedger]) -> None:
+        ledger = make()
+        assert ledger.claimed() is None
+        ledger.charge(release(claimed=0.3))
+        ledger.charge(release(claimed=0.4))
+        assert ledger.claimed() == pytest.approx(0.7)
+        ledger.charge(release())
+        assert ledger.claimed() is None
+
+    def test_unpriceable_events_are_refused(self, make: Callable[..., AnyLedger]) -> None:
+        class Novel(Event):
+            pass
+
+        ledger = make()
+        with pytest.raises(UnknownEvent, match="Novel"):
+            ledger.charge(Novel(source="test"))
+        assert ledger.rows == ()
+
+    @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan])
+    def test_budgets_that_are_none(self, make: Callable[..., AnyLedger], epsilon: float) -> None:
+        with pytest.raises(InvalidInput, match=r"^epsilon="):
+            make(epsilon)
+
+
+class TestInMemory(LedgerContract):
+    @pytest.fixture
+    def make(self) -> Callable[..., AnyLedger]:
+        return lambda epsilon=np.inf: Ledger(epsilon=epsilon)
+
+
+class TestDurable(LedgerContract):
+    @pytest.fixture
+    def make(self, tmp_path: Path) -> Iterator[Callable[..., AnyLedger]]:
+        made: list[DurableLedger] = []
+
+        def new(epsilon: Any = np.inf) -> DurableLedger:
+            made.append(DurableLedger.create(tmp_path / f"{len(made)}.ledger", epsilon=epsilon, n_nodes=2))
+            return made[-1]
+
+        yield new
+        for ledger in made:
+            ledger.close()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "sub" / "data.ledger"
+
+
+@pytest.fixture
+def ledger(path: Path) -> Iterator[DurableLedger]:
+    with DurableLedger.create(path, epsilon=3.2 * price(), n_nodes=2, fingerprint=DATA) as opened:
+        yield opened
+
+
+# One budget for all runs
+
+
+def test_a_reservation_holds_what_it_may_spend(ledger: DurableLedger, path: Path) -> None:
+    first = ledger.reserve("first", "p1", [release()] * 2)
+    assert ledger.total() == 0.0 and ledger.committed()[0] == 2 * price()
+    with again(path) as other, pytest.raises(BudgetExceeded, match=r"^epsilon=.*nothing was reserved") as refusal:
+        other.reserve("second", "p2", [release()] * 2)
+    assert "\n" not in str(refusal.value)
+    with pytest.raises(BudgetExceeded, match="held by open runs"):
+        ledger.charge(release(1.0))
+    first.charge(release())
+    first.close()  # gives one back
+    assert ledger.committed()[0] == ledger.total() == price()
+    ledger.reserve("second", "p2", [release()] * 2)
+    assert [r["held"] for r in ledger.show()["runs"]] == [0, 2]
+
+
+def test_a_run_reads_like_a_ledger_in_memory(ledger: DurableLedger) -> None:
+    events, memory = [release(0.5, claimed=0.1), release(0.2, claimed=0.1)], Ledger()
+    ledger.charge(release(0.1))
+    reserved = ledger.reserve("run", "plan", events)
+    for event in events:
+        reserved.charge(event)
+        memory.charge(event)
+    assert reserved.to_list() == memory.to_list() and reserved.claimed() == memory.claimed()
+    np.testing.assert_array_equal(reserved.per_node(), memory.per_node())
+    assert reserved.total() == memory.total() < ledger.total()
+    assert (reserved.release, reserved.delta, reserved.accountant.name) == (2, 0.0, "pure")
+
+
+def test_only_what_was_planned_is_charged(ledger: DurableLedger) -> None:
+    reserved = ledger.reserve("run", "plan", [release(0.5), release(0.2)])
+    with pytest.raises(LedgerMismatch, match="differs in beta from what was reserved"):
+        reserved.charge(release(0.2))
+    reserved.charge(release(0.5))
+    with pytest.raises(LedgerMismatch, match="release 3 is not the next"):
+        ledger.charge_release("run", 3, release(0.2), kept=True)
+    reserved.charge(release(0.2))
+    with pytest.raises(BudgetExceeded, match="all 2 reserved releases are made"):
+        reserved.charge(release(0.2))
+    assert len(ledger.rows) == 2
+
+
+def test_a_run_belongs_to_its_plan(ledger: DurableLedger) -> None:
+    ledger.reserve("run", "plan", [release()])
+    for plan_digest, events in (("other", [release()]), ("plan", [release(0.2)])):
+        with pytest.raises(LedgerMismatch, match="another plan"):
+            ledger.reserve("run", plan_digest, events)
+    with pytest.raises(LedgerMismatch, match="another plan"):
+        ledger.resume("run", "other")
+    with pytest.raises(LedgerError, match="not in this ledger"):
+        ledger.resume("runs", "plan")
+    with pytest.raises(InvalidInput, match="at least one event"):
+        ledger.reserve("empty", "plan", [])
+    with pytest.raises(InvalidInput, match="must price 2 nodes"):
+        ledger.reserve("wide", "plan", [Unprotected(source="t", rows=np.ones(3))])
+
+
+def test_an_abandoned_run_holds_its_budget_until_somebody_closes_it(path: Path, ledger: DurableLedger) -> None:
+    living = ledger.reserve("run", "plan", [release()] * 3)
+    living.charge(release(), kept=True)
+    with again(path) as other:
+        with pytest.raises(LedgerError, match=r"2 of 3 reserved .* reclaim=True"):
+            other.close_run("run")
+        other.close_run("run", reclaim=True)
+        assert other.committed()[0] == price()
+    with pytest.raises(LedgerError, match="is closed; nothing was drawn"):  # it lives, and cannot pass the budget
+        living.charge(release())
+    living.store(b"was being drawn")  # its row is spent, so what it drew may still be kept
+    with pytest.raises(LedgerMismatch, match="is closed"):
+        ledger.reserve("run", "plan", [release()] * 3)
+    assert ledger.resume("run", "plan").once(release(), pytest.fail) == b"was being drawn"
+
+
+def test_leaving_a_run_by_an_exception_keeps_it_open(ledger: DurableLedger) -> None:
+    with pytest.raises(KeyboardInterrupt), ledger.reserve("run", "plan", [release()] * 2):
+        raise KeyboardInterrupt
+    assert ledger.show()["runs"][0]["state"] == "open"
+    with ledger.resume("run", "plan"):
+        pass
+    assert ledger.show()["runs"][0]["state"] == "closed"
+
+
+def test_a_price_that_is_no_number_is_refused(ledger: DurableLedger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PureAccountant, "price", lambda self, event: np.full(2, np.nan))
+    with pytest.raises(BudgetExceeded):
+        ledger.charge(release())
+
+
+def test_threads_share_a_ledger(path: Path) -> None:
+    with DurableLedger.create(path, epsilon=20.5 * price(0.1), n_nodes=2) as shared:
+        refused: list[BudgetExceeded] = []
+
+        def spend() -> None:
+            for _ in range(6):
+                try:
+                    shared.charge(release(0.1))
+                except BudgetExceeded as error:
+                    refused.append(error)
+
+        threads = [threading.Thread(target=spend) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert (len(shared.rows), len(refused)) == (20, 4)
+        shared.verify()
+
+
+# One draw a row
+
+
+def test_a_release_is_drawn_once_and_handed_out_as_often_as_asked(ledger: DurableLedger, path: Path) -> None:
+    first = ledger.reserve("run", "plan", [release(0.1)] * 3)
+    drawn = [first.once(release(0.1), lambda: os.urandom(8)) for _ in range(2)]
+    with again(path) as other:
+        resumed = other.reserve("run", "plan", [release(0.1)] * 3)
+        assert [resumed.once(release(0.1), pytest.fail) for _ in range(2)] == drawn
+        assert resumed.once(release(0.1), lambda: b"third") == b"third"
+        assert len(other.rows) == 3
+    assert first.once(release(0.1), pytest.fail) == b"third"
+
+
+def test_the_first_commit_wins(ledger: DurableLedger) -> None:
+    slow, fast = (ledger.reserve("run", "plan", [release()]) for _ in range(2))
+    assert slow.once(release(), lambda: (fast.once(release(), lambda: b"fast"), b"slow")[1]) == b"fast"
+    with pytest.raises(LedgerMismatch, match="has other bytes already"):
+        slow.store(b"slow")
+    slow.store(b"fast")
+    assert len(ledger.rows) == 1
+
+
+def test_a_draw_that_failed_in_view_is_never_repeated(ledger: DurableLedger, path: Path) -> None:
+    def fails() -> bytes:
+        raise ZeroDivisionError
+
+    first = ledger.reserve("run", "plan", [release()] * 2)
+    with pytest.raises(ZeroDivisionError):
+        first.once(release(), fails)
+    with again(path) as other, pytest.raises(LedgerError, match="failed in view"):
+        other.resume("run", "plan").once(release(), pytest.fail)
+    assert ledger.total() == price() and ledger.show()["runs"][0]["failed"] == 1
+
+
+def test_a_failure_beside_a_release_of_the_same_row_is_kept_quiet(ledger: DurableLedger) -> None:
+    slow, fast = (ledger.reserve("run", "plan", [release()] * 2) for _ in range(2))
+
+    def fails() -> bytes:
+        fast.once(release(), lambda: b"fast")
+        raise ZeroDivisionError
+
+    assert slow.once(release(), fails) == b"fast"  # the error would have been a second release of the row
+    assert ledger.show()["runs"][0]["failed"] == 0
+
+    def fails_first() -> bytes:
+        with pytest.raises(ZeroDivisionError):
+            slow.once(release(), lambda: bytes(1 // 0))
+        return b"too late"
+
+    with pytest.raises(LedgerError, match="failed in view"):
+        fast.once(release(), fails_first)
+
+
+def test_what_was_not_kept_cannot_be_drawn_again(ledger: DurableLedger) -> None:
+    ledger.reserve("run", "plan", [release(0.1)] * 2).charge(release(0.1))
+    resumed = ledger.resume("run", "plan")
+    for attempt in (lambda: resumed.charge(release(0.1)), lambda: resumed.once(release(0.1), pytest.fail)):
+        with pytest.raises(LedgerError, match="may have been seen"):
+            attempt()
+    with pytest.raises(LedgerError, match="bytes are unknown"):
+        ledger.store("run", 1, b"x")
+    with pytest.raises(LedgerError, match="release 2 has no row"):
+        ledger.payload("run", 2)
+    resumed.restore([release(0.1).to_dict()])  # a checkpoint behind that row
+    resumed.charge(release(0.1))
+    with pytest.raises(LedgerCorrupt, match="lacks rows of this checkpoint"):
+        resumed.restore([release(0.1).to_dict()] * 3)
+
+
+def test_a_run_of_the_engine_spends_its_plan(rows: Any, path: Path) -> None:
+    """Both ways to use it: the curator of today, and one that keeps what it hands out."""
+    config = RunConfig(rounds=4, epsilon=2.0, seed=3)
+    prepared = prepare(config, rows.n, rows.d)
+    facts, nodes = prepared.facts, prepared.facts.n_nodes
+    events = plan(prepared.algorithm, facts, prepared.graph, 4, prepared.ledger.accountant).rows
+
+    class Keeping(Curator):
+        def ask(self, query: Any) -> np.ndarray:
+            def draw() -> bytes:
+                return np.asarray(query.answer(self._vault, self.facts, kept.release), "<f8").tobytes()
+
+            return np.frombuffer(kept.once(query.event(self.facts), draw), "<f8").reshape(1, nodes, rows.d)
+
+    def models(curator: Curator) -> np.ndarray:
+        place = Place(facts, DenseNet(prepared.graph), curator, (1, nodes), rows.d)
+        outcome = run(prepared.algorithm, place, config.rounds)
+        assert outcome.rounds == 4
+        return prepared.algorithm.model(outcome.state)
+
+    expected = simulate(config, rows)
+    with DurableLedger.create(path, epsilon=4.0, n_nodes=nodes) as ledger:
+        with ledger.reserve("plain", "digest", events) as plain:
+            got = models(Curator(rows, facts, KeyedNoise(3, range(1), range(nodes)), plain))
+        np.testing.assert_array_equal(got, expected.models)
+        assert plain.to_list() == expected.ledger and plain.total() == expected.privacy["epsilon"]
+        kept = ledger.reserve("kept", "digest", events)
+        first = models(Keeping(rows, facts, SystemNoise((1, nodes)), kept))
+        kept = ledger.resume("kept", "digest")
+        np.testing.assert_array_equal(models(Keeping(rows, facts, SystemNoise((1, nodes)), kept)), first)
+        assert len(ledger.rows) == 2 * len(events) and 3.99 < ledger.total() <= 4.0
