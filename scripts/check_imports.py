@@ -25,7 +25,17 @@ PACKAGE = "sottovoce"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "typing"),
     ("losses", "graphs", "schedules", "facts", "data", "privacy.__init__", "privacy.events"),
-    ("privacy.bounds", "privacy.accountants", "privacy.ledger", "privacy.chain", "privacy.history", "privacy.durable", "privacy.noise", "solvers", "theory"),
+    (
+        "privacy.bounds",
+        "privacy.accountants",
+        "privacy.ledger",
+        "privacy.chain",
+        "privacy.history",
+        "privacy.durable",
+        "privacy.noise",
+        "solvers",
+        "theory",
+    ),
     ("queries",),
     ("curator", "net"),
     ("algorithms",),
