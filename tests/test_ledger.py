@@ -1,4 +1,4 @@
-"""Events, the pure accountant and the ledger: exact sums, refusals that change nothing, round trips."""
+"""Events, the pure accountant and targets: exact sums and round trips.  What every ledger does is in test_durable."""
 
 from __future__ import annotations
 
@@ -8,20 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from ledgers import release
 
-from sottovoce.errors import BudgetExceeded, InvalidInput, UnknownEvent
+from sottovoce.errors import InvalidInput, UnknownEvent
 from sottovoce.privacy import accountants, events
 from sottovoce.privacy.accountants import PureAccountant
-from sottovoce.privacy.events import Event, SphericalObjectivePerturbation, Unprotected
+from sottovoce.privacy.events import Event, Unprotected
 from sottovoce.privacy.ledger import Ledger, validate_target
-
-
-def release(beta: float = 0.5, claimed: float | None = None, nodes: int = 2) -> SphericalObjectivePerturbation:
-    return SphericalObjectivePerturbation(
-        source="test", beta=np.full(nodes, beta), K=np.array([10.0, 40.0])[:nodes], bend_bound=0.25, logistic=False,
-        delta_gradient=2.0, dimension=3, error=np.full(nodes, 1e-6), beta_release=np.full(nodes, 100.0),
-        claimed=None if claimed is None else np.full(nodes, claimed),
-    )  # fmt: skip
 
 
 def price(beta: float = 0.5) -> np.ndarray:
@@ -36,32 +29,6 @@ def test_total_is_the_sum_and_the_network_is_the_worst_node() -> None:
     np.testing.assert_allclose(ledger.per_node(), expected, rtol=1e-14)
     assert ledger.total() == ledger.per_node()[0] > ledger.per_node()[1]
     np.testing.assert_array_equal(PureAccountant().total(ledger.rows), ledger.per_node())
-
-
-def test_without_noise_epsilon_is_infinite() -> None:
-    ledger = Ledger()
-    ledger.charge(Unprotected(source="test", rows=np.array([[5.0], [6.0]])))
-    assert math.isinf(ledger.total())
-    with pytest.raises(BudgetExceeded):
-        Ledger(epsilon=1e9).charge(Unprotected(source="test", rows=np.array([5.0])))
-
-
-def test_a_refusal_changes_nothing() -> None:
-    ledger = Ledger(epsilon=1.5 * float(price().max()))
-    ledger.charge(release())
-    before = ledger.per_node()
-    with pytest.raises(BudgetExceeded, match=r"^epsilon=.*nothing was drawn") as refusal:
-        ledger.charge(release())
-    assert "\n" not in str(refusal.value)
-    assert len(ledger.rows) == 1
-    np.testing.assert_array_equal(ledger.per_node(), before)
-    ledger.charge(release(0.01))  # a smaller one still fits
-
-
-def test_budget_is_per_node() -> None:
-    ledger = Ledger(epsilon=np.array([10.0, 0.9 * float(price()[1])]))
-    with pytest.raises(BudgetExceeded, match="node 1"):
-        ledger.charge(release())
 
 
 def test_events_survive_json_and_are_frozen() -> None:
@@ -89,16 +56,6 @@ def test_restored_ledger_goes_on_with_the_same_total() -> None:
     one.charge(release(0.2))
     two.restore(one.to_list())
     np.testing.assert_array_equal(one.per_node(), two.per_node())
-
-
-def test_claims_stand_beside_the_price() -> None:
-    ledger = Ledger()
-    assert ledger.claimed() is None
-    ledger.charge(release(claimed=0.3))
-    ledger.charge(release(claimed=0.4))
-    assert ledger.claimed() == pytest.approx(0.7)
-    ledger.charge(release())
-    assert ledger.claimed() is None
 
 
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, [1.0, 0.0], "1"])
