@@ -21,9 +21,13 @@ from sklearn.utils.estimator_checks import check_estimator
 import sottovoce
 from sottovoce import ConsensusClassifier
 from sottovoce.curator import Curator
-from sottovoce.errors import InvalidInput
+from sottovoce.errors import BudgetExceeded, InvalidInput
 from sottovoce.facts import Facts
 from sottovoce.losses import make
+from sottovoce.privacy.accountants import for_life
+from sottovoce.privacy.accountants import make as make_accountant
+from sottovoce.privacy.durable import DurableLedger
+from sottovoce.privacy.ledger import Ledger
 from sottovoce.simulate import RunConfig
 
 NOISE_FREE = {"epsilon": math.inf, "method": "admm", "n_sites": 2, "rounds": 60, "eta": 0.01, "rho": 1e-4}
@@ -133,7 +137,7 @@ def test_groups_are_the_sites() -> None:
     spent = model.privacy_spent_["per_node"]
     assert len(spent) == 3
     assert max(spent) == model.privacy_spent_["epsilon"]
-    assert spent[2] > spent[0]  # fewer rows, more spent
+    assert all(2.999 < each <= 3.0 for each in spent)  # every site has its own noise for its own size
     with pytest.raises(InvalidInput, match=r"^groups: must name a site"):
         ConsensusClassifier().fit(X, y, groups=groups[:-1])
     for missing in ([None] * 200 + ["north"] * 200, [math.nan] * 200 + [1.0] * 200):
@@ -244,3 +248,56 @@ def test_public_names() -> None:
         "ConsensusClassifier", "Report", "Result", "RunConfig", "SottovoceError", "TrainConfig", "__version__", "train",
     ]  # fmt: skip
     assert all(hasattr(sottovoce, name) for name in sottovoce.__all__)
+
+
+# Budgets that several fits share
+
+
+def fit_with(accountant: Any, **knobs: Any) -> ConsensusClassifier:
+    X, y = problem()
+    settings = {"n_sites": 2, "rounds": 4, "epsilon": 1.0, "data_norm": 10.0, "random_state": 0} | knobs
+    groups = np.arange(len(y)) % 2 if isinstance(accountant, DurableLedger) else None
+    return ConsensusClassifier(accountant=accountant, **settings).fit(X, y, groups)
+
+
+def test_privacy_spent_explains_itself() -> None:
+    spent = fit_with("best", delta=1e-5).privacy_spent_
+    assert spent["epsilon"] == min(spent["accountants"].values())
+    assert spent["accountants"][spent["accountant"]] == spent["epsilon"]
+    for phrase in ("delta = 1e-05", "one row of one site", "not a release", "zCDP"):
+        assert phrase in spent["says"]
+
+
+def test_fits_on_one_ledger_share_its_budget() -> None:
+    ledger = Ledger(for_life("rdp", np.array(2.0), 1e-5), 2.0, 1e-5)
+    model = fit_with(ledger, delta=1e-5, random_state=1)
+    first = ledger.total()
+    assert model.privacy_spent_["ledger"]["spent"] == first > 0
+    for seed in range(50):
+        before = len(ledger.rows)
+        try:
+            fit_with(ledger, delta=1e-5, random_state=seed)
+        except BudgetExceeded:
+            break
+    rows = len(ledger.rows)
+    assert rows == before
+    assert rows % 2 == 0 and 2 < rows < 100  # whole fits only: the last was refused before its first round
+    assert first < ledger.total() <= 2.0
+
+
+def test_a_ledger_in_memory_must_be_a_filter() -> None:
+    with pytest.raises(InvalidInput, match="chosen as one goes"):
+        fit_with(Ledger(make_accountant("best"), 2.0, 1e-5), delta=1e-5)
+    with pytest.raises(InvalidInput, match="pure"):
+        fit_with(Ledger(), delta=1e-5)
+
+
+def test_a_fit_on_a_durable_ledger_is_paid_once(tmp_path: Any) -> None:
+    with DurableLedger.create(tmp_path / "rows.ledger", epsilon=1.5, n_nodes=2) as ledger:
+        one, two = (fit_with(ledger) for _ in range(2))
+        assert np.array_equal(one.coef_, two.coef_)
+        assert ledger.total() == pytest.approx(1.0)
+        with pytest.raises(BudgetExceeded):
+            fit_with(ledger, random_state=3)
+        with pytest.raises(InvalidInput, match=r"^groups"):
+            ConsensusClassifier(accountant=ledger).fit(*problem())

@@ -92,7 +92,7 @@ def test_other_rows_other_ledger(rows: Rows, ledger: DurableLedger) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [({"replicates": 2}, "^replicates=2"), ({"delta": 1e-5}, "^accountant='pure': the ledger counts by pure, delta=0")],
+    [({"replicates": 2}, "^replicates=2"), ({"delta": 1e-5}, "^delta=1e-05: the ledger counts pure epsilon")],
 )
 def test_what_a_ledger_cannot_count(rows: Rows, ledger: DurableLedger, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):

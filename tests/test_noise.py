@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from sottovoce.errors import InvalidInput
 from sottovoce.privacy.noise import KeyedNoise, Noise, SystemNoise
 
 D, SAMPLES = 7, 4000
@@ -59,3 +60,81 @@ def test_system_noise_never_repeats() -> None:
     both = np.concatenate([source.spherical(D, 1), source.spherical(D, 1)])
     assert len(np.unique(both[:, 0])) == 100
     assert SystemNoise().spherical(D, 1).shape == (D,)
+
+
+# Gaussian noise, and noise on an answer
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=IDS)
+def test_normals_are_normal_and_of_no_other_scale(source: Noise) -> None:
+    x = source.gaussian(D, 3).ravel()
+    assert stats.kstest(x, "norm").pvalue > 1e-6
+    for wrong in (2 / 3, 3 / 2):
+        assert stats.kstest(x * wrong, "norm").pvalue < 1e-6
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=IDS)
+def test_noise_on_an_answer_has_its_scale_and_no_other(source: Noise) -> None:
+    """A release's pure noise is Laplace in each coordinate: rate ||shift|| bounds what a shift does to its density."""
+    w, fine = np.full((SAMPLES, 1, D), 5.0), np.full((SAMPLES, 1, 1), 1e-6)
+    gaussian = (source.add_gaussian(w, np.full((SAMPLES, 1, 1), 0.3), fine, 4) - w).ravel() / 0.3
+    assert stats.kstest(gaussian, "norm").pvalue > 1e-6
+    assert stats.kstest(gaussian * 1.5, "norm").pvalue < 1e-6
+    pure = source.add_pure(w, np.full((SAMPLES, 1, 1), 4.0), fine, 5) - w
+    if source.simulated:
+        assert stats.kstest(4.0 * np.linalg.norm(pure, axis=-1).ravel(), stats.gamma(D).cdf).pvalue > 1e-6
+    else:
+        law = stats.laplace(scale=np.sqrt(D) / 4.0)
+        assert stats.kstest(pure.ravel(), law.cdf).pvalue > 1e-6
+        assert stats.kstest(pure.ravel() * 1.5, law.cdf).pvalue < 1e-6
+
+
+def test_a_release_lies_on_its_grid() -> None:
+    w = np.random.default_rng(0).normal(size=(5, D))
+    sigma = np.array([[0.1], [1.0], [3.0], [1e-3], [50.0]])
+    out = SystemNoise((5,)).add_gaussian(w, sigma, np.full((5, 1), 1e-7), 0)
+    steps = 2.0 ** np.floor(np.log2(np.minimum(1e-7, sigma * 2.0**-40)))
+    assert np.array_equal(out, np.rint(out / steps) * steps)
+    assert np.all(np.abs(out - w) < 8 * sigma)
+
+
+def test_grid_noise_is_exact_where_it_can_be_counted() -> None:
+    """Chi-square against the probabilities of the discrete laws at scales near one step, level 1e-6."""
+    from sottovoce.privacy.noise import _discrete_gaussian, _discrete_laplace
+
+    k = np.arange(-60, 61)
+    for draw, weights in (
+        (_discrete_gaussian, np.exp(-0.5 * (k / 1.7) ** 2)),
+        (_discrete_laplace, np.exp(-np.abs(k) / 1.7)),
+    ):
+        drawn = np.array(draw([3] * 20000, 1.7)) - 3
+        expected = weights / weights.sum() * len(drawn)
+        keep = expected > 20
+        observed = np.array([np.sum(drawn == value) for value in k])
+        statistic = np.sum((observed[keep] - expected[keep]) ** 2 / expected[keep])
+        assert statistic < stats.chi2(keep.sum()).isf(1e-6)
+        wrong = weights**1.5 / np.sum(weights**1.5) * len(drawn)
+        assert np.sum((observed[keep] - wrong[keep]) ** 2 / wrong[keep]) > stats.chi2(keep.sum()).isf(1e-6)
+
+
+def test_uniforms_reach_far_below_two_to_the_minus_53() -> None:
+    """With most words zero, the binade keeps falling; with bits, it is geometric."""
+
+    class Zeros(SystemNoise):
+        calls = 0
+
+        @classmethod
+        def _words(cls, shape: tuple[int, ...]) -> np.ndarray:
+            cls.calls += 1
+            return np.zeros(shape, dtype=np.uint64) if cls.calls <= 3 else np.full(shape, 2**63, dtype=np.uint64)
+
+    assert 2.0**-193 <= Zeros._uniform((1,))[0] < 2.0**-192
+    u = SystemNoise._uniform((200000,))
+    assert stats.kstest(u, "uniform").pvalue > 1e-6
+    assert u.min() > 0.0 and u.max() < 1.0
+
+
+def test_without_opendp_there_is_no_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sottovoce.privacy.noise.find_spec", lambda name: None)
+    with pytest.raises(InvalidInput, match="opendp"):
+        SystemNoise()

@@ -41,6 +41,9 @@ class InvalidInput(SottovoceError, ValueError):
         What to do about it.
     """
 
+    nodes: object = None
+    """Mask of the nodes concerned, where that is known and not all of them are."""
+
     def __init__(self, field: str, value: object, rule: str, remedy: str) -> None:
         shown = field if value is None else f"{field}={value!r}"
         super().__init__(f"{shown}: {rule}; {remedy}")

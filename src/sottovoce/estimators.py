@@ -18,6 +18,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .data import partition
 from .data.rows import Rows
 from .errors import InvalidInput
+from .privacy.durable import DurableLedger
+from .privacy.ledger import Ledger
 from .schedules import Schedule
 from .simulate import RunConfig, simulate
 from .typing import Any, Array, ArrayLike, IntArray
@@ -39,10 +41,10 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         A name of ``sottovoce methods``.
     loss : str, default="logistic"
         ``"logistic"``, or ``"huber:H"`` for the Huberised hinge of half-width H.
-    epsilon : float, default=1.0
+    epsilon : float or tuple of n_sites floats, default=1.0
         Privacy budget of the whole fit, per row of one site, under `relation`.  ``inf`` fits without noise.
     delta : float or None, default=None
-        Probability left out of the guarantee; None for pure epsilon.
+        Probability left out of the guarantee of the whole fit; None for pure epsilon.
     graph : str, default="ring"
         The network, see :func:`sottovoce.graphs.make`.
     n_sites : int, default=5
@@ -60,7 +62,14 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         :meth:`sottovoce.facts.Facts.sklearn_weights` maps C and rho to scikit-learn's C.
     form : {"corrected", "printed"}, default="corrected"
     relation : {"replace-one", "zero-out"}, default="replace-one"
-    accountant : str, default="pure"
+    accountant : str, Ledger, DurableLedger or None, default=None
+        How releases add up: "pure", "zcdp", "rdp", "pld" or "best"; None is "pure" without a delta, else "best".
+        A ledger does that and holds a budget for several fits, which each fit is charged to before it draws: a
+        :class:`sottovoce.privacy.ledger.Ledger` for the life of this process, or a
+        :class:`sottovoce.privacy.durable.DurableLedger` for that of the data set; a fit that the latter has made
+        before is read from it and costs nothing.
+    sites_per_row : int, default=1
+        At how many sites a person may have a row.
     tol : float, default=1e-8
         Certificate of the local solves.
     random_state : int, RandomState or Generator instance, or None, default=None
@@ -76,7 +85,8 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         The two labels, taken as public.
     n_features_in_ : int
     privacy_spent_ : dict
-        Epsilon, delta, relation, accountant, spend per site, and what they mean.
+        Epsilon, delta, relation, accountant, what every accountant gives, spend per site, and what they mean; under
+        ``"says"`` in words.
     sites_ : ndarray of shape (n_sites,)
         Site identifiers, taken as public.
     site_coef_ : ndarray of shape (n_sites, n_features)
@@ -118,7 +128,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         method: str = _DEFAULT.method,
         *,
         loss: str = _DEFAULT.loss,
-        epsilon: float = _DEFAULT.epsilon,
+        epsilon: float | tuple[float, ...] = _DEFAULT.epsilon,
         delta: float | None = _DEFAULT.delta,
         graph: str = _DEFAULT.graph,
         n_sites: int = 5,
@@ -134,7 +144,8 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         noise_growth: float = _DEFAULT.noise_growth,
         form: str = _DEFAULT.form,
         relation: str = _DEFAULT.relation,
-        accountant: str = _DEFAULT.accountant,
+        accountant: str | Ledger | DurableLedger | None = _DEFAULT.accountant,
+        sites_per_row: int = _DEFAULT.sites_per_row,
         tol: float = _DEFAULT.tol,
         random_state: Any = None,
     ) -> None:
@@ -157,6 +168,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         self.form = form
         self.relation = relation
         self.accountant = accountant
+        self.sites_per_row = sites_per_row
         self.tol = tol
         self.random_state = random_state
 
@@ -194,12 +206,19 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         if not (math.isfinite(self.data_norm) and self.data_norm > 0):
             rule = "must be finite and > 0, because rows are divided by it"
             raise InvalidInput("data_norm", self.data_norm, rule, "declare a public bound on the norm of a row")
+        if isinstance(self.accountant, DurableLedger) and groups is None:
+            rule = "a ledger on disk belongs to sites that stay the same"
+            raise InvalidInput("groups", None, rule, "give the site of every row to fit")
         seed = self._seed()
         sites, parts = self._sites(groups, len(target), seed)
         encoded, signs = self._encode(features), np.where(label == 1, 1.0, -1.0)
         rows = Rows.build([(encoded[part], signs[part]) for part in parts])
         shared = {f.name for f in fields(RunConfig)} & set(self.get_params(deep=False))
-        result = simulate(RunConfig(seed=seed, **{name: getattr(self, name) for name in shared}), rows)
+        knobs = {name: getattr(self, name) for name in shared}
+        ledger = self.accountant if isinstance(self.accountant, Ledger | DurableLedger) else None
+        if ledger is not None:
+            knobs["accountant"] = None
+        result = simulate(RunConfig(seed=seed, **knobs), rows, ledger=ledger)
         self.coef_, self.intercept_ = self._decode(result.consensus)
         self.site_coef_, self.site_intercept_ = self._decode(result.models[0])
         self.classes_, self.sites_ = classes, sites

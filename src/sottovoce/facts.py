@@ -14,16 +14,14 @@ unequal sites.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from .errors import InvalidInput
 from .losses import Loss, make
+from .privacy.events import RELATIONS
 from .typing import Any, Array, ArrayLike
-
-RELATIONS = {"replace-one": 2.0, "zero-out": 1.0}
-"""Neighbouring relation -> how many gradients of one row change (their norms add up to the sensitivity)."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +42,8 @@ class Facts:
     relation : {"replace-one", "zero-out"}
     tol : float
         Local solves stop at a gradient norm of ``tol * C`` (the data term's gradient is at most ``C``).
+    pure : bool
+        Whether every release must have a pure price, so that noise on answers is not Gaussian.
     """
 
     loss: Loss
@@ -54,6 +54,7 @@ class Facts:
     n_nodes: int
     relation: str = "replace-one"
     tol: float = 1e-8
+    pure: bool = True
 
     def __post_init__(self) -> None:
         n = np.asarray(self.n, dtype=float)
@@ -95,7 +96,7 @@ class Facts:
         n = self.n.ravel()
         return {
             "loss": self.loss.spec, "n": n.astype(int).tolist(), "d": self.d, "C": self.C, "rho": self.rho,
-            "n_nodes": self.n_nodes, "relation": self.relation, "tol": self.tol,
+            "n_nodes": self.n_nodes, "relation": self.relation, "tol": self.tol, "pure": self.pure,
         }  # fmt: skip
 
     @classmethod
@@ -106,4 +107,4 @@ class Facts:
 
     def node(self, i: int) -> Facts:
         """The same facts as node `i` sees them."""
-        return Facts(self.loss, self.n[i], self.d, self.C, self.rho, self.n_nodes, self.relation, self.tol)
+        return replace(self, n=self.n[i])

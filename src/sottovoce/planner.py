@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from typing import TypeVar
 
+import numpy as np
+
 from .algorithms import Algorithm
 from .curator import Planner
 from .engine import Place, run
@@ -17,17 +19,25 @@ from .graphs import Graph
 from .net import DenseNet
 from .privacy.accountants import Accountant
 from .privacy.ledger import Ledger, validate_target
-from .typing import Any
+from .typing import Any, Array, ArrayLike
 
 A = TypeVar("A", bound=Algorithm[Any])
 
 _SPAN = 40.0  # of the logarithm of the scale
+_REACH = 4.0  # while nothing is known on one side
 _STEPS = 200
 _CLOSE = 1e-9
+_CLOSE_TIGHT = 1e-4  # an evaluation convolves distributions
 
 
 def plan(
-    algorithm: Algorithm[Any], facts: Facts, graph: Graph, rounds: int, accountant: Accountant[Any], delta: float = 0.0
+    algorithm: Algorithm[Any],
+    facts: Facts,
+    graph: Graph,
+    rounds: int,
+    accountant: Accountant[Any],
+    delta: float = 0.0,
+    sites_per_row: int = 1,
 ) -> Ledger:
     """The ledger that `rounds` rounds will leave behind.
 
@@ -36,7 +46,7 @@ def plan(
     InvalidInput
         If a precondition of the method fails.
     """
-    ledger = Ledger(accountant, math.inf, delta)
+    ledger = Ledger(accountant, math.inf, delta, sites_per_row)
     # Prices depend on public curvatures only, never on vectors: one column stands for all features.
     run(algorithm, Place(facts, DenseNet(graph), Planner(facts, ledger), (graph.n_nodes,), 1), rounds)
     return ledger
@@ -47,18 +57,23 @@ def calibrate(
     facts: Facts,
     graph: Graph,
     rounds: int,
-    epsilon: float,
+    epsilon: ArrayLike,
     accountant: Accountant[Any],
     delta: float = 0.0,
     *,
+    sites_per_row: int = 1,
     claimed: bool = False,
 ) -> A:
-    """The same algorithm, its noise scaled so that the whole run costs at most `epsilon`, and not much less.
+    """The same algorithm, its noise scaled so that every node's run costs at most `epsilon`, and not much less.
 
     Parameters
     ----------
     algorithm : Algorithm
-        Its ``noise`` gives the shape over rounds and nodes.
+        Its ``noise`` gives the shape over rounds.
+    epsilon : float or array (N,)
+        For all nodes, or for each.
+    sites_per_row : int
+        If more than one, all nodes share one scale, at which the worst set of so many nodes meets the target.
     claimed : bool
         Meet the target by the paper's own claim instead of the proved price (printed forms).
 
@@ -71,37 +86,65 @@ def calibrate(
     shape = algorithm.noise
     if shape is None:
         raise InvalidInput("noise", None, "there is no noise to scale", "give the method a noise schedule")
+    nodes = facts.n_nodes
+    target = np.broadcast_to(np.asarray(epsilon, dtype=float), (nodes,))
+    close = _CLOSE if accountant.name == "pure" or claimed else _CLOSE_TIGHT
 
-    def price(log_scale: float) -> float:
-        """Total at this scale; -inf where the noise would have to be infinite."""
+    def price(log_scale: Array) -> Array:
+        """Totals per node at these scales; -inf where the noise would have to be infinite, NaN where that is unseen."""
+        scaled = algorithm.with_noise(shape.scaled(_scale(np.exp(log_scale))))
         try:
-            ledger = plan(
-                algorithm.with_noise(shape.scaled(math.exp(log_scale))), facts, graph, rounds, accountant, delta
-            )
+            ledger = plan(scaled, facts, graph, rounds, accountant, delta, sites_per_row)
         except InvalidInput as error:
-            if error.field == "alpha":
-                return -math.inf
+            if error.field == "alpha" and error.nodes is not None:
+                return np.where(np.broadcast_to(np.asarray(error.nodes), (nodes,)), -np.inf, np.nan)
             raise
-        total = ledger.claimed() if claimed else ledger.total()
-        return math.inf if total is None else total
+        if claimed:
+            claims = ledger.claims()
+            return np.broadcast_to(np.inf if claims is None else claims, (nodes,))
+        totals = ledger.per_node() if sites_per_row == 1 else np.array(ledger.total())
+        return np.broadcast_to(totals, (nodes,))
 
-    # Totals grow with the scale, nearly in proportion: proportional steps, every other one a bisection.
-    low, high, spent, guess = -_SPAN, _SPAN, -math.inf, 0.0
+    # Totals grow with the scale, nearly as a power of it: secant steps in logarithms, every third one a bisection.
+    low, high = np.full(nodes, -_SPAN), np.full(nodes, _SPAN)
+    spent, over = np.full(nodes, -np.inf), np.full(nodes, np.inf)
+    guess = np.zeros(nodes)
     for trial in range(_STEPS):
         total = price(guess)
-        if total <= epsilon:
-            low, spent = guess, total
-        else:
-            high = guess
-        if epsilon * (1.0 - _CLOSE) <= spent or high - low < 1e-12:
+        fits, fails = total <= target, total > target
+        low, spent = np.where(fits, guess, low), np.where(fits, total, spent)
+        high, over = np.where(fails, guess, high), np.where(fails, total, over)
+        done = (target * (1.0 - close) <= spent) | (high - low < 1e-12)
+        if np.all(done):
             break
-        usable = trial % 2 == 0 and 0.0 < total < math.inf
-        step = guess + math.log(epsilon * (1.0 - 0.5 * _CLOSE) / total) if usable else math.nan
-        guess = step if low < step < high else 0.5 * (low + high)
-    if not 0.0 < spent <= epsilon or low == -_SPAN:
+        guess = np.where(done, low, _next(low, high, spent, over, target * (1.0 - 0.5 * close), trial % 3 == 2))
+    if not np.all((spent > 0.0) & (spent <= target) & (low > -_SPAN)):
         least = price(high)
+        least_text = f"{float(np.nanmax(np.where(np.isfinite(least), least, np.nan))):.4g}" if np.any(
+            np.isfinite(least)
+        ) else "more than this"  # fmt: skip
+        shown = float(target[0]) if np.all(target == target[0]) else target.tolist()
         raise InvalidInput(
-            "epsilon", epsilon, f"{rounds} rounds cost at least {least:.4g} here, however much noise there is",
+            "epsilon", shown, f"{rounds} rounds cost at least {least_text} here, however much noise there is",
             "use a larger epsilon, fewer rounds, or larger eta or rho",
         )  # fmt: skip
-    return algorithm.with_noise(shape.scaled(math.exp(low)))
+    return algorithm.with_noise(shape.scaled(_scale(np.exp(low))))
+
+
+def _scale(values: Array) -> Array:
+    """One number where all nodes have the same."""
+    return values[0] if np.all(values == values[0]) else values
+
+
+def _next(low: Array, high: Array, spent: Array, over: Array, aim: Array, halve: bool) -> Array:
+    """Where to look next, in logarithms of the scale."""
+    middle = np.where(high >= _SPAN, np.minimum(low + _REACH, 0.5 * (low + high)), 0.5 * (low + high))
+    middle = np.where((low <= -_SPAN) & (high < _SPAN), np.maximum(high - _REACH, 0.5 * (low + high)), middle)
+    if halve:
+        return middle
+    with np.errstate(invalid="ignore", divide="ignore"):
+        below, above, goal = np.log(spent), np.log(over), np.log(aim)
+        both = low + (goal - below) * (high - low) / (above - below)
+        one = np.where(np.isfinite(below), low + goal - below, high + goal - above)
+        step = np.where(np.isfinite(below) & np.isfinite(above), both, one)
+    return np.where((low < step) & (step < high), step, middle)

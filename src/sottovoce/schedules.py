@@ -33,12 +33,14 @@ class Schedule:
         Factor from one round to the next (002, Fig. 4 uses ``eta_i(2k-1) = q^k``).
     table : tuple of rows, each a float or a tuple of N floats, optional
         Explicit values per round; excludes `growth`.
+    factor : float or tuple of N floats
+        Of every value; what a calibration sets.
     """
 
     start: float | tuple[float, ...] = 1.0
     growth: float | tuple[float, ...] = 1.0
     table: tuple[float | tuple[float, ...], ...] | None = None
-    factor: float = 1.0
+    factor: float | tuple[float, ...] = 1.0
 
     def __post_init__(self) -> None:
         for name in ("start", "growth", "factor"):
@@ -61,12 +63,13 @@ class Schedule:
             value = np.asarray(self.table[min(k, len(self.table)) - 1], dtype=float)
         else:
             value = np.asarray(self.start, dtype=float) * np.asarray(self.growth, dtype=float) ** (k - 1)
-        value = value * self.factor
+        value = value * np.asarray(self.factor, dtype=float)
         return value if value.ndim == 0 else value[:, None]
 
-    def scaled(self, factor: float) -> Schedule:
-        """The same shape over rounds and nodes, `factor` times as large."""
-        return Schedule(self.start, self.growth, self.table, self.factor * factor)
+    def scaled(self, factor: ArrayLike) -> Schedule:
+        """The same shape over rounds, `factor` times as large: one number, or one a node."""
+        product = np.asarray(self.factor, dtype=float) * np.asarray(factor, dtype=float)
+        return Schedule(self.start, self.growth, self.table, product.item() if product.ndim == 0 else tuple(product))
 
     def node(self, i: int) -> Schedule:
         """What node `i` alone needs of this schedule."""
@@ -75,14 +78,19 @@ class Schedule:
             return x[i] if isinstance(x, tuple) else x
 
         table = None if self.table is None else tuple(pick(row) for row in self.table)
-        return Schedule(pick(self.start), pick(self.growth), table, self.factor)
+        return Schedule(pick(self.start), pick(self.growth), table, pick(self.factor))
 
     @property
     def constant(self) -> bool:
         """Whether all nodes have one value in all rounds."""
         rows = [np.asarray(r, dtype=float) for r in self.table or (self.start,)]
         flat = np.concatenate([np.atleast_1d(r) for r in rows])
-        return bool(np.all(flat == flat[0]) and (self.table is not None or np.all(np.asarray(self.growth) == 1.0)))
+        factor = np.atleast_1d(np.asarray(self.factor, dtype=float))
+        return bool(
+            np.all(flat == flat[0])
+            and np.all(factor == factor[0])
+            and (self.table is not None or np.all(np.asarray(self.growth) == 1.0))
+        )
 
     @property
     def non_decreasing(self) -> bool:

@@ -18,6 +18,7 @@ from .data.rows import Rows
 from .engine import Observer
 from .graphs import make as make_graph
 from .privacy.durable import DurableLedger
+from .privacy.words import plain_words
 from .simulate import Result, RunConfig, pooled_minimiser, simulate
 from .typing import Any, Array, IntArray
 
@@ -167,6 +168,7 @@ def train(
     result = replace(result, extra={"data": config.data, "schema": schema})
     if dataset.schema is not None and dataset.schema.data_dependent:
         result.privacy["caveat"] = "the encoding was computed from the rows, and epsilon does not cover that"
+        result.privacy["says"] = plain_words(result.privacy)
     notes = list(dataset.notes)
     if dataset.schema is not None and dataset.schema.site and not config.partition.startswith("site:"):
         column = dataset.schema.site

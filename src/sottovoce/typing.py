@@ -14,5 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
 
-__all__ = ["Any", "Array", "ArrayLike", "IntArray"]
+__all__ = ["Any", "Array", "ArrayLike", "BoolArray", "IntArray"]

@@ -187,12 +187,11 @@ class AlgorithmContract:
             return
         full = prepare(self.make(), rows.n, rows.d).algorithm.noise
         assert full is not None
-        alpha = float(full(1))
-        part = simulate(self.make(epsilon=1.0, noise=alpha), rows)  # a third of what ten rounds cost
+        part = simulate(self.make(epsilon=1.0, noise=full), rows)  # a third of what ten rounds cost
         assert part.stopped == "budget spent"
         assert 0 < part.rounds < 10
         assert part.privacy["epsilon"] <= 1.0
-        whole = simulate(self.make(epsilon=3.1, noise=alpha, rounds=part.rounds), rows)
+        whole = simulate(self.make(epsilon=3.1, noise=full, rounds=part.rounds), rows)
         assert np.array_equal(part.models, whole.models)
 
     def test_hyperparameters_are_plain_data(self) -> None:

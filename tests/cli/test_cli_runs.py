@@ -103,11 +103,11 @@ def test_the_words_of_a_private_run(ok: Call, epsilon: float) -> None:
     shown, report = ok(*small).out, ok(*small, "--json").json
     words = squeeze(shown)
     spent = report["privacy"]["epsilon"]
-    stated = re.search(r"epsilon = (\d+\.\d{3}), delta = 0 \(pure\), proved; accountant: pure", words)
+    stated = re.search(r"epsilon = (\d+\.\d{3}), delta = 0 \(pure\), proved; by sum of pure epsilons, ", words)
     assert stated is not None
     assert spent <= float(stated[1]) < spent + 0.001 + 1e-9
     assert f"{report['privacy']['releases']} releases a site" in words
-    for phrase in ("Protects one row of one site", "replace-one", "sees every message of every round", "Not a release"):
+    for phrase in ("Protects one row of one site", "replace-one", "sees every message of every round", "not a release"):
         assert phrase in words
     assert "mr_admm (corrected) on synthetic:n=600,d=5,seed=1: 5 sites of 120 rows" in words
     assert "6 of 6 rounds, 2 replicates" in words

@@ -1,4 +1,4 @@
-"""The command line: ``sottovoce train | predict | methods | data | graphs``."""
+"""The command line: ``sottovoce train | plan | predict | ledger | claims | methods | data | graphs``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from .. import data as datasets
 from .. import graphs
 from ..algorithms import REGISTRY
 from ..errors import BudgetExceeded, CheckpointError, InvalidInput, LedgerError, SottovoceError
+from .claims import claims
 from .ledger import ledger
+from .plan import plan
 from .predict import predict
 from .train import train
 
@@ -26,8 +28,10 @@ Train one linear classifier across sites that may not share their rows, with a p
   sottovoce train                                  the embedded default: Adult, five sites on a ring
   sottovoce train --method dvp --epsilon 2         another method, another total budget
   sottovoce train --data rows.csv --schema s.toml  your own table, with its public facts declared
+  sottovoce plan --rounds 30 --epsilon 1 --delta 1e-5   what noise that means, before there are data
   sottovoce predict run.npz new.csv                use a saved run
   sottovoce ledger init my.ledger --epsilon 3      a lifetime budget that survives runs and crashes
+  sottovoce claims                                 what the papers claim, and what holds
 """
 
 
@@ -38,6 +42,8 @@ def cli() -> None:
 
 
 cli.add_command(train)
+cli.add_command(plan)
+cli.add_command(claims)
 cli.add_command(predict)
 cli.add_command(ledger)
 

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from ..privacy.durable import DurableLedger
 from .files import check_folder
-from .train import Numbers
+from .options import NUMBER
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -30,14 +30,17 @@ def ledger() -> None:
 
 @ledger.command()
 @click.argument("file", type=_FILE)
-@click.option("--epsilon", type=Numbers(), required=True, help="Lifetime budget of every node, or one a node.")
+@click.option("--epsilon", type=NUMBER, required=True, help="Lifetime budget of every node, or one a node.")
 @click.option("--delta", type=float, help="Probability left out of the guarantee.  [default: none, pure epsilon]")
-@click.option("--accountant", default="pure", show_default=True, help="What prices the rows, for life.")
+@click.option("--accountant", help="pure, zcdp or rdp, for life.  [default: pure without a delta, else rdp]")
 @click.option("--nodes", type=int, default=1, show_default=True, help="Nodes whose rows the data set holds.")
-def init(file: Path, epsilon: float | tuple[float, ...], delta: float | None, accountant: str, nodes: int) -> None:
+def init(
+    file: Path, epsilon: float | tuple[float, ...], delta: float | None, accountant: str | None, nodes: int
+) -> None:
     """Make the ledger FILE.  It is tied to the rows of its first run; its budget never changes."""
     check_folder("file", file)
-    DurableLedger.create(file, epsilon=epsilon, delta=delta or 0.0, accountant=accountant, n_nodes=nodes).close()
+    kind = accountant or ("pure" if delta is None else "rdp")
+    DurableLedger.create(file, epsilon=epsilon, delta=delta or 0.0, accountant=kind, n_nodes=nodes).close()
     click.echo(f"made {file}; keep it where the rows are, and never restore it from a backup")
 
 

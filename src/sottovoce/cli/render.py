@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -11,48 +10,19 @@ from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
+from ..privacy.words import ceil_text, privacy_words
 from ..training import Report
 
-
-def ceil_text(epsilon: float, digits: int = 3) -> str:
-    """Epsilon in text, rounded up: a guarantee is never printed smaller than it is."""
-    if math.isinf(epsilon):
-        return "inf"
-    scale = 10**digits
-    return f"{math.ceil(epsilon * scale - 1e-6) / scale:.{digits}f}"
+_STYLES = {"No privacy guarantee": "bold red", "Not covered": "bold yellow", "As printed": "bold"}
 
 
-def factor_text(epsilon: float) -> str:
-    """``exp(epsilon)`` in text, rounded up to three digits."""
-    power = math.floor(epsilon / math.log(10.0))
-    if power > 6:
-        return f"10^{power + 1}"
-    step = 10.0 ** (power - 2)
-    return f"{math.ceil(math.exp(epsilon) / step * (1.0 - 1e-12)) * step:.{max(0, 2 - power)}f}"
-
-
-def privacy_words(privacy: dict[str, Any]) -> str:
-    """The statement in sentences."""
-    epsilon = privacy["epsilon"]
-    if math.isinf(epsilon):
-        reason = "the run drew no noise" if privacy["form"] == "corrected" else "nothing can be proved for this form"
-        return f"[bold red]No privacy guarantee[/]: {reason} (epsilon = inf)."
-    delta = "delta = 0 (pure)" if privacy["delta"] == 0 else f"delta = {privacy['delta']:g}"
-    other = "with another in its place" if privacy["relation"] == "replace-one" else "with an empty one in its place"
-    words = (
-        f"[bold green]epsilon = {ceil_text(epsilon)}[/], {delta}, proved; accountant: {privacy['accountant']}, "
-        f"{privacy['releases']} releases a site.\n"
-        f"Protects {privacy['unit']} ({privacy['relation']}): whoever {privacy['adversary']} finds no outcome more "
-        f"than {factor_text(epsilon)} times as likely with the row as {other}."
-    )
-    if "caveat" in privacy:
-        words += f"\n[bold yellow]Not covered[/]: {privacy['caveat']}."
-    if "printed_claim" in privacy:
-        claim = privacy["printed_claim"]
-        verdict = "is not proved" if claim < epsilon * (1 - 1e-9) else "holds, and is loose"
-        words += f"\n[bold]As printed[/]: the paper claims {ceil_text(claim)}, which {verdict}."
-        words += f" Assumes {privacy['assumes']}."
-    return words
+def marked_words(privacy: dict[str, Any]) -> str:
+    """The privacy statement with its headlines marked."""
+    lines = []
+    for head, rest in privacy_words(privacy):
+        style = _STYLES.get(head, "dim" if head.startswith("Simulation") else "bold green")
+        lines.append((f"[{style}]{escape(head)}[/]" if head else "") + escape(rest))
+    return "\n".join(lines)
 
 
 def render(report: Report, console: Console, saved: Path | None) -> None:
@@ -68,9 +38,7 @@ def render(report: Report, console: Console, saved: Path | None) -> None:
         + ("" if config.replicates == 1 else f", {config.replicates} replicates")
         + ("" if result.stopped == "finished" else f" [bold yellow](stopped: {result.stopped})[/]")
     )
-    words = privacy_words(result.privacy)
-    if not result.privacy["release"] and math.isfinite(result.privacy["epsilon"]):
-        words += "\n[dim]Simulation: whoever knows --seed can remove the noise. Not a release.[/]"
+    words = marked_words(result.privacy)
     if "ledger" in result.privacy:
         book = result.privacy["ledger"]
         words += f"\nLedger: run {escape(book['run'])}; "

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
+
 from .. import engine
 from ..curator import Curator
 from ..data.rows import Rows
 from ..engine import Outcome, Place
 from ..net import QueueNet
+from ..privacy.accountants import make as make_accountant
 from ..privacy.ledger import Ledger
 from ..privacy.noise import KeyedNoise, Noise, SystemNoise
 from ..simulate import RunConfig, prepare
@@ -40,7 +43,8 @@ def run_sites(config: RunConfig, rows: Rows, replicate: int = 0) -> list[tuple[O
     def site(i: int) -> tuple[Outcome, Ledger]:
         facts = prepared.facts.node(i)
         noise: Noise = SystemNoise() if config.seed is None else KeyedNoise(config.seed, [replicate], [i], lead=())
-        ledger = Ledger(prepared.ledger.accountant, prepared.ledger.epsilon, prepared.ledger.delta)
+        budget = np.broadcast_to(prepared.ledger.epsilon, (prepared.facts.n_nodes,))[i]
+        ledger = Ledger(make_accountant(config.notion), budget, prepared.ledger.delta)
         place = Place(facts, nets[i], Curator(rows.node(i), facts, noise, ledger), (), rows.d)
         return engine.run(prepared.algorithm.at(i), place, config.rounds), ledger
 

@@ -2,32 +2,47 @@
 
 An accountant is a set of pure functions over an immutable *spent* value, so that a ledger can ask what a release
 would bring the total to before it allows it.  The ledger holds one spent value for all nodes.
+
+Composition is adaptive over rounds: parameters are fixed beforehand, messages may depend on all earlier messages.  The
+network's loss is the worst node's (parallel composition): one row lives at one site, so neighbours differ in one node's
+events only, under an adversary who sees every message.  Where a person may have rows at m sites, it is the composition
+of the worst m nodes.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable
+from itertools import combinations
+from math import comb
 from typing import ClassVar, Generic, TypeVar
 
 import numpy as np
 
 from ..errors import InvalidInput, UnknownEvent
-from ..typing import Array
-from .bounds import approximate_release_epsilon, objective_perturbation_epsilon
-from .events import Event, SphericalObjectivePerturbation, Unprotected
+from ..typing import Any, Array, BoolArray
+from . import pld, prices
+from .events import Event
+from .gaussian import gaussian_epsilon
+from .prices import Bill, Orders
+from .spherical import ORDERS, Within, epsilon_from_rdp, objective_surplus
 
 Spent = TypeVar("Spent")
 
 
 class Accountant(ABC, Generic[Spent]):
-    """How events add up.  Adaptive composition over rounds, per node; the network's loss is the worst node's.
-
-    The last step is parallel composition: one row lives at one site, so a neighbouring dataset changes one node's
-    events only, under an adversary who sees every message.  It fails if a person has rows at two sites.
-    """
+    """How events add up, per node and over the network."""
 
     name: ClassVar[str]
+    is_filter: ClassVar[bool] = False
+    """Whether its total stays valid when later events are *chosen* in view of earlier releases, as in a ledger that
+    outlives runs (Feldman and Zrnic 2021): sums of pure epsilon, of zCDP, and of Renyi divergence at one order do."""
+
+    @property
+    def label(self) -> str:
+        """The text from which :func:`make` builds this accountant again."""
+        return self.name
 
     @abstractmethod
     def nothing(self) -> Spent:
@@ -47,6 +62,18 @@ class Accountant(ABC, Generic[Spent]):
     def epsilon(self, spent: Spent, delta: float) -> Array:
         """Epsilon at `delta` per node, shape (N,); shape () before the first event."""
 
+    @abstractmethod
+    def network(self, spent: Spent, delta: float, sites_per_row: int = 1) -> float:
+        """Epsilon at `delta` of a person who may have a row at each of `sites_per_row` sites."""
+
+    def within(self, spent: Spent, delta: float, budget: Array) -> BoolArray:
+        """Whether each node keeps its `budget`; an accountant may know that without knowing epsilon."""
+        return np.asarray(self.epsilon(spent, delta) <= budget)
+
+    def report(self, spent: Spent, delta: float, sites_per_row: int = 1) -> dict[str, float]:
+        """What each notion in use gives for the network; infinite where it proves nothing."""
+        return {self.name: self.network(spent, delta, sites_per_row)}
+
     def total(self, events: Iterable[Event], delta: float = 0.0) -> Array:
         """Epsilon per node of a whole run."""
         spent = self.nothing()
@@ -55,10 +82,16 @@ class Accountant(ABC, Generic[Spent]):
         return self.epsilon(spent, delta)
 
 
+def _largest_sum(values: Array, m: int) -> Array:
+    """The sum of the `m` largest along the first axis: no set of m nodes has more."""
+    return np.asarray(np.sort(np.atleast_1d(values), axis=0)[-m:].sum(axis=0))
+
+
 class PureAccountant(Accountant[Array]):
     """Basic composition of pure epsilons: valid for every delta, exact for the sum of worst cases."""
 
     name: ClassVar[str] = "pure"
+    is_filter: ClassVar[bool] = True
 
     def nothing(self) -> Array:
         return np.zeros(())
@@ -69,36 +102,276 @@ class PureAccountant(Accountant[Array]):
     def epsilon(self, spent: Array, delta: float) -> Array:
         return spent
 
+    def network(self, spent: Array, delta: float, sites_per_row: int = 1) -> float:
+        return float(_largest_sum(spent, sites_per_row))
+
     def price(self, event: Event) -> Array:
         """Pure epsilon of one event, per node."""
-        match event:
-            case Unprotected():
-                return np.full(event.rows.shape, np.inf)
-            case SphericalObjectivePerturbation():
-                if not (np.all(event.K > 0) and np.all(event.beta >= 0) and np.all(event.beta_release >= 0)):
-                    raise UnknownEvent("K, beta, beta_release: must be > 0 for the proof to hold; nothing was drawn")
-                exact = objective_perturbation_epsilon(
-                    event.beta, event.K, delta_gradient=event.delta_gradient,
-                    bend_bound=event.bend_bound, logistic=event.logistic,
-                )  # fmt: skip
-                return exact + approximate_release_epsilon(event.beta_release, event.error)
-            case _:
-                raise UnknownEvent(
-                    f"event={type(event).__name__}: the pure accountant has no proof for it; choose another accountant"
-                )
+        return prices.pure(event)
 
 
-ACCOUNTANTS: dict[str, type[Accountant[Array]]] = {PureAccountant.name: PureAccountant}
+class ZCDPAccountant(Accountant[Array]):
+    """Sums of ``rho``; epsilon by the best Renyi order for ``rho alpha``."""
+
+    name: ClassVar[str] = "zcdp"
+    is_filter: ClassVar[bool] = True
+
+    def nothing(self) -> Array:
+        return np.zeros(())
+
+    def add(self, spent: Array, event: Event) -> Array:
+        return spent + prices.zcdp(event)
+
+    def epsilon(self, spent: Array, delta: float) -> Array:
+        return _vector(lambda rho: epsilon_from_rdp(ORDERS, rho * ORDERS, delta) if rho > 0 else 0.0, spent)
+
+    def network(self, spent: Array, delta: float, sites_per_row: int = 1) -> float:
+        return float(self.epsilon(_largest_sum(spent, sites_per_row), delta))
 
 
-def make(name: str) -> Accountant[Array]:
-    """An accountant by name.
+class RDPAccountant(Accountant[Array]):
+    """Sums of Renyi curves, shape (directions, nodes, orders).
+
+    Parameters
+    ----------
+    order : float, optional
+        One order > 1 only: what a ledger that outlives runs needs.  None keeps all of
+        :data:`sottovoce.privacy.spherical.ORDERS` and takes the best.
+    """
+
+    name: ClassVar[str] = "rdp"
+
+    def __init__(self, order: float | None = None) -> None:
+        if order is not None and not (np.isfinite(order) and order > 1.0):
+            raise InvalidInput("accountant", f"rdp:{order}", "an order must be finite and > 1", "use 'rdp'")
+        self.is_filter = order is not None  # type: ignore[misc]
+        self._orders: Orders = tuple(ORDERS.tolist()) if order is None else (order,)
+
+    @property
+    def label(self) -> str:
+        return f"rdp:{self._orders[0]!r}" if self.is_filter else self.name
+
+    def nothing(self) -> Array:
+        return np.zeros(())
+
+    def add(self, spent: Array, event: Event) -> Array:
+        return spent + prices.renyi(event, self._orders)
+
+    def epsilon(self, spent: Array, delta: float) -> Array:
+        if spent.ndim == 0:
+            return np.zeros(())
+        nodes = np.array([[self._one(curve, delta) for curve in side] for side in spent])
+        return np.asarray(nodes.max(axis=0))
+
+    def network(self, spent: Array, delta: float, sites_per_row: int = 1) -> float:
+        if spent.ndim == 0:
+            return 0.0
+        return max(self._one(_largest_sum(side, sites_per_row), delta) for side in spent)
+
+    def _one(self, curve: Array, delta: float) -> float:
+        return epsilon_from_rdp(self._orders, curve, delta) if np.any(curve > 0) else 0.0
+
+
+Prices = tuple[tuple[tuple[Bill, ...], ...], ...]
+_SUBSETS = 200
+_REST = 0.01  # share of delta that pays for the random slack of noise inside objectives
+_LATTICE = 2.0**-82  # of delta, a coordinate: see docs/privacy/tight.md, "Noise on a grid"
+
+
+class PLDAccountant(Accountant[Prices]):
+    """Composition of dominating pairs: Gaussian parts exactly, all others by convolution on a grid.
+
+    Noise inside an objective is dominated by the same noise on an answer plus terms that vanish with
+    ``kappa = c1 / K``; see ``docs/privacy/tight.md``.
+    """
+
+    name: ClassVar[str] = "pld"
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[frozenset[tuple[Bill, int]], float], float] = {}
+
+    def nothing(self) -> Prices:
+        return ()
+
+    def add(self, spent: Prices, event: Event) -> Prices:
+        return (*spent, prices.dominating(event))
+
+    def epsilon(self, spent: Prices, delta: float) -> Array:
+        if not spent:
+            return np.zeros(())
+        nodes = range(len(spent[0][0]))
+        return np.array([self._of(spent, (i,), delta) for i in nodes])
+
+    def network(self, spent: Prices, delta: float, sites_per_row: int = 1) -> float:
+        if not spent:
+            return 0.0
+        nodes = len(spent[0][0])
+        if comb(nodes, sites_per_row) > _SUBSETS * (1 if sites_per_row > 1 else nodes):
+            return float(np.inf)  # too many sets of nodes to convolve each
+        return max(self._of(spent, some, delta) for some in combinations(range(nodes), min(sites_per_row, nodes)))
+
+    def _of(self, spent: Prices, nodes: tuple[int, ...], delta: float) -> float:
+        sides = range(max(len(event) for event in spent))
+        return max(self._cached(Counter(e[side % len(e)][i] for e in spent for i in nodes), delta) for side in sides)
+
+    def _cached(self, bills: Counter[Bill], delta: float) -> float:
+        key = frozenset(bills.items()), delta
+        if key not in self._known:
+            self._known[key] = composed_epsilon(bills, delta)
+        return self._known[key]
+
+
+def composed_epsilon(bills: Counter[Bill], delta: float) -> float:
+    """Epsilon at `delta` of a composition of releases with these dominating pairs."""
+    if not 0.0 < delta < 1.0 or any(np.isinf(bill.epsilon) for bill in bills):
+        return float(np.inf)
+    slack = [(Within(0.0, bill.fixed, bill.slack, bill.degrees), count) for bill, count in bills.items()]
+    rest = _REST * delta if any(within.slack > 0 for within, _ in slack) else 0.0
+    extra = objective_surplus(slack, rest)
+    exchange = sum(bill.exchange * count for bill, count in bills.items())
+    if not np.isfinite(extra) or exchange > 50.0:
+        return float(np.inf)
+    coordinates = sum(bill.lattice * count for bill, count in bills.items())
+
+    def at(left: float) -> float:
+        if left <= 0.0:
+            return float(np.inf)
+        return _convolved(bills, left * float(np.exp(-exchange))) + extra + 2.0 * exchange
+
+    if not coordinates:
+        return at(delta - rest)
+    cap = at(delta - rest) * 1.01 + 0.01
+    with np.errstate(over="ignore"):
+        value = at(delta - rest - coordinates * _LATTICE * float(1.0 + np.exp(cap)))
+    return value if value <= cap else float(np.inf)
+
+
+def _convolved(bills: Counter[Bill], delta: float) -> float:
+    """The same for the parts of which the exact loss distribution is known."""
+    mu = float(np.sqrt(sum(bill.mu**2 * count for bill, count in bills.items())))
+    balls: Counter[tuple[int, float]] = Counter()
+    pure: Counter[float] = Counter()
+    for bill, count in bills.items():
+        if bill.ball is not None and bill.ball[1] > 0:
+            balls[bill.ball] += count
+        if bill.epsilon > 0:
+            pure[bill.epsilon] += count
+    if not balls and not pure:
+        return gaussian_epsilon(delta, mu)
+    largest = mu * mu / 2.0 + sum(s * n for (_, s), n in balls.items()) + sum(e * n for e, n in pure.items())
+    if largest > 500.0:
+        return float(np.inf)  # exponentials would overflow; other notions price what is that large
+    parts = sum(balls.values()) + sum(pure.values()) + 1
+    variance = mu**2 + sum(min(s, s * s) / d * n for (d, s), n in balls.items())
+    variance += sum(min(e * e, e) * n for e, n in pure.items())
+    step = 0.02 * float(np.sqrt(variance / parts))  # the spread that the grid adds is at most 1e-4 of it
+    widths = sum(2.0 * s * min(1.0, 11.0 / np.sqrt(d)) * n for (d, s), n in balls.items())
+    widths += sum(2.0 * e * n for e, n in pure.items()) + 26.0 * mu
+    step = min(max(step, widths / 2.0**22), widths / 2.0**13)
+    exact = [(pld.shifted_ball(d, s, step), n) for (d, s), n in balls.items()]
+    exact += [(pld.pure(e, step), n) for e, n in pure.items()]
+    exact += [(pld.gaussian(mu, step), 1)] if mu > 0 else []
+    return pld.compose(exact).epsilon(delta)
+
+
+_LEAST: tuple[Accountant[Any], ...] = (PureAccountant(), ZCDPAccountant(), RDPAccountant(), PLDAccountant())
+
+
+class BestAccountant(Accountant[tuple[Any, ...]]):
+    """All of them side by side: the least is a bound because each is; which one it is depends on public facts only."""
+
+    name: ClassVar[str] = "best"
+
+    def __init__(self) -> None:
+        self._parts: tuple[Accountant[Any], ...] = tuple(type(part)() for part in _LEAST)
+
+    def nothing(self) -> tuple[Any, ...]:
+        return tuple(part.nothing() for part in self._parts)
+
+    def add(self, spent: tuple[Any, ...], event: Event) -> tuple[Any, ...]:
+        after: list[Any] = []
+        for part, before in zip(self._parts, spent, strict=True):
+            try:
+                after.append(None if before is None else part.add(before, event))
+            except UnknownEvent:
+                after.append(None)
+        if all(value is None for value in after):
+            raise UnknownEvent(f"event={type(event).__name__}: no accountant has a proof for it and what came before")
+        return tuple(after)
+
+    def _each(self, spent: tuple[Any, ...]) -> list[tuple[Accountant[Any], Any]]:
+        return [(part, value) for part, value in zip(self._parts, spent, strict=True) if value is not None]
+
+    def epsilon(self, spent: tuple[Any, ...], delta: float) -> Array:
+        return np.asarray(np.min([part.epsilon(value, delta) for part, value in self._each(spent)], axis=0))
+
+    def within(self, spent: tuple[Any, ...], delta: float, budget: Array) -> BoolArray:
+        fits: BoolArray = np.zeros((), dtype=bool)
+        for part, value in self._each(spent):  # the dear one is last
+            fits = fits | part.within(value, delta, budget)
+            if np.all(fits):
+                break
+        return fits
+
+    def network(self, spent: tuple[Any, ...], delta: float, sites_per_row: int = 1) -> float:
+        return min(self.report(spent, delta, sites_per_row).values())
+
+    def report(self, spent: tuple[Any, ...], delta: float, sites_per_row: int = 1) -> dict[str, float]:
+        known = {part.name: part.network(value, delta, sites_per_row) for part, value in self._each(spent)}
+        return {part.name: known.get(part.name, float(np.inf)) for part in self._parts}
+
+
+def _vector(function: Any, values: Array) -> Array:
+    return np.array([function(float(v)) for v in np.ravel(values)]).reshape(np.shape(values))
+
+
+ACCOUNTANTS: dict[str, type[Accountant[Any]]] = {
+    cls.name: cls for cls in (PureAccountant, ZCDPAccountant, RDPAccountant, PLDAccountant, BestAccountant)
+}
+
+
+def make(name: str) -> Accountant[Any]:
+    """An accountant by name; ``"rdp:ORDER"`` keeps one Renyi order only.
 
     Raises
     ------
     InvalidInput
         If there is none of that name.
     """
+    kind, _, order = name.partition(":")
+    if kind == RDPAccountant.name and order:
+        try:
+            return RDPAccountant(float(order))
+        except ValueError:
+            raise InvalidInput("accountant", name, "an order must be a number > 1", "use e.g. 'rdp:20'") from None
     if name not in ACCOUNTANTS:
-        raise InvalidInput("accountant", name, f"must be one of {sorted(ACCOUNTANTS)}", "use accountant='pure'")
+        raise InvalidInput("accountant", name, f"must be one of {sorted(ACCOUNTANTS)}", "use accountant='best'")
     return ACCOUNTANTS[name]()
+
+
+def best_order(epsilon: float, delta: float) -> float:
+    """The Renyi order at which a Gaussian that spends (`epsilon`, `delta`) is priced best."""
+    constant = np.log1p(-1.0 / ORDERS) - (np.log(delta) + np.log(ORDERS)) / (ORDERS - 1.0)
+    return float(ORDERS[np.argmax((epsilon - constant) / ORDERS)])
+
+
+def for_life(name: str, epsilon: Array, delta: float) -> Accountant[Any]:
+    """The accountant of a ledger that outlives runs, whose later runs may be chosen in view of earlier releases.
+
+    ``"rdp"`` becomes the one Renyi order that is best for the smallest budget.
+
+    Raises
+    ------
+    InvalidInput
+        If the named accountant's totals are not valid for such choices, or it needs a delta and has none.
+    """
+    chosen = make(name)
+    if name != PureAccountant.name and not delta > 0.0:
+        raise InvalidInput("delta", delta, f"the {chosen.name} accountant needs one inside (0, 1)", "use delta=1e-5")
+    if name == RDPAccountant.name:
+        least = float(np.min(epsilon))
+        chosen = RDPAccountant(best_order(least, delta) if np.isfinite(least) else 32.0)
+    if not chosen.is_filter:
+        rule = "its totals are not proved for runs that are chosen as one goes"
+        raise InvalidInput("accountant", name, rule, "use 'pure', 'zcdp' or 'rdp' for a ledger on disk")
+    return chosen

@@ -37,7 +37,7 @@ from ..typing import Any, Array, ArrayLike
 from . import accountants
 from .accountants import Accountant
 from .chain import ChainFile, canonical, keyed_hash
-from .events import Event
+from .events import Event, same_relation
 from .history import History, Readings, RunHistory
 from .ledger import validate_target
 
@@ -94,8 +94,8 @@ class DurableLedger(Readings):
             Lifetime budget of every node; infinity records without limiting.
         delta : float
             0 for pure epsilon.
-        accountant : str
-            Must be valid for events that are chosen as one goes (a privacy filter), as the sum of pure epsilons is.
+        accountant : {"pure", "zcdp", "rdp"}
+            See :func:`sottovoce.privacy.accountants.for_life`.
         n_nodes : int
             Nodes whose rows the data set holds; 1 at a real site.
         fingerprint : bytes, optional
@@ -107,7 +107,7 @@ class DurableLedger(Readings):
             If the file exists.
         """
         validate_target(epsilon, delta or None)
-        name = accountants.make(accountant).name
+        name = accountants.for_life(accountant, np.asarray(epsilon, dtype=float), delta).label
         if n_nodes < 1 or np.size(epsilon) not in (1, n_nodes):
             raise InvalidInput("n_nodes", n_nodes, "must fit the values of epsilon", "give one value, or one a node")
         budget = [_text(e) for e in np.broadcast_to(np.ravel(np.asarray(epsilon, dtype=float)), (n_nodes,))]
@@ -373,7 +373,7 @@ class DurableLedger(Readings):
         Raises
         ------
         LedgerMismatch
-            If the row has other bytes already: they are the release.
+            If the row has other bytes already.
         """
         if self.keep(run, release, payload) != payload:
             raise LedgerMismatch(f"run={run!r}: release {release} has other bytes already; hand out those of payload()")
@@ -390,8 +390,7 @@ class DurableLedger(Readings):
     def fail(self, run: str, release: int) -> bytes | None:
         """Say that the draw of a row raised: it stays spent and is never drawn again.
 
-        Returns bytes if another process has stored some meanwhile: then those are the release, and the failure is to
-        be kept quiet, for it would be a second one.
+        Returns bytes if another process has stored some meanwhile: those are the release, and the failure is none.
         """
         with self._file.transaction():
             found = None if release in self._run(run).failed else self._stored(run, release)
@@ -439,9 +438,8 @@ class DurableLedger(Readings):
             for name, run in state.runs.items()
         ]  # fmt: skip
         prices = {"epsilon": state.epsilon, "spent": state.price(), "committed": state.price(state.held())}
-        shown = {k: [_text(e) for e in np.broadcast_to(v, state.epsilon.shape)] for k, v in prices.items()}
-        return shown | {
-            "path": str(self._file.path), "accountant": state.accountant.name, "delta": state.delta,
+        return {k: [_text(e) for e in np.broadcast_to(v, state.epsilon.shape)] for k, v in prices.items()} | {
+            "path": str(self._file.path), "accountant": state.accountant.label, "delta": state.delta,
             "n_nodes": state.epsilon.size, "releases": len(state.rows), "bound": state.tag is not None,
             "since": state.since, "runs": runs, "head": head,
         }  # fmt: skip
@@ -470,7 +468,9 @@ class DurableLedger(Readings):
     def _afford(self, events: Sequence[Event], what: str, undone: str) -> None:
         self._spendable()
         state = self._file.state
+        relation = state.relation
         for event in events:
+            relation = same_relation(relation, event)
             shape = state.accountant.total([event], state.delta).shape
             if shape not in ((), (1,), state.epsilon.shape):
                 raise InvalidInput("event", shape, f"must price {state.epsilon.size} nodes", "use the ledger's n_nodes")

@@ -3,6 +3,10 @@
 An event holds, for every node it concerns, the parameters that are necessary and sufficient to price one release.
 Arrays are flat, one entry a node (a real site has one).  Published events never change their meaning: a new mechanism
 is a new class.  ``source`` says where the mechanism and its proof are.
+
+``relation`` says which two data sets are neighbours: "replace-one" (one row of one site has other values) or
+"zero-out" (one row becomes a row that adds nothing; equivalent to adding or removing it, as row counts are public).
+Sensitivities in an event are under its relation, and a ledger holds events of one relation only.
 """
 
 from __future__ import annotations
@@ -13,8 +17,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..errors import UnknownEvent
+from ..errors import InvalidInput, UnknownEvent
 from ..typing import Any, Array
+
+RELATIONS = {"replace-one": 2.0, "zero-out": 1.0}
+"""Neighbouring relation -> how many gradients of one row change (their norms add up to the sensitivity)."""
 
 _KINDS: dict[str, type[Event]] = {}
 
@@ -38,6 +45,16 @@ class Event(ABC):
                 flat = np.array(value, dtype=float).ravel()
                 flat.setflags(write=False)
                 object.__setattr__(self, field.name, flat)
+                if field.name != "claimed" and not np.all(flat >= 0):
+                    rule = "an event's parameters are >= 0 and never NaN"
+                    raise InvalidInput(field.name, flat.tolist(), rule, "correct the query that states it")
+        relation = getattr(self, "relation", "replace-one")
+        if relation not in RELATIONS:
+            raise InvalidInput("relation", relation, f"must be one of {sorted(RELATIONS)}", "use 'replace-one'")
+
+    def spread(self) -> Array:
+        """Standard deviation, per node, that the noise gives a coordinate of what leaves: at most, and 0 for none."""
+        return np.zeros(1)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON, with the class name under ``event``."""
@@ -46,6 +63,21 @@ class Event(ABC):
             value = getattr(self, field.name)
             plain[field.name] = value.tolist() if isinstance(value, np.ndarray) else value
         return plain
+
+
+def same_relation(known: str | None, event: Event) -> str | None:
+    """The relation of a ledger that takes in `event`; `known` is its relation so far, None before the first.
+
+    Raises
+    ------
+    InvalidInput
+        If the event was priced under another relation: such prices do not add up to anything.
+    """
+    relation = getattr(event, "relation", None)
+    if known is None or relation is None or relation == known:
+        return known or relation
+    rule = f"the ledger's releases so far are under {known!r}, and prices under two relations do not add up"
+    raise InvalidInput("relation", relation, rule, f"use relation={known!r}, or another ledger")
 
 
 def from_dict(plain: dict[str, Any]) -> Event:
@@ -75,8 +107,13 @@ class Unprotected(Event):
 class SphericalObjectivePerturbation(Event):
     """Minimiser of a local objective with a random linear term of density ``exp(-beta ||b||)`` in sum scale.
 
+    The loss has a slope in [-1, 0] and rows lie in the unit ball.  What leaves the node is the solver's answer plus
+    noise for its inexactness: spherical (``beta_release``), or Gaussian (``sigma_release``).  Without either (printed
+    forms) the price holds for exact minimisation only.
+
     Attributes
     ----------
+    relation : {"replace-one", "zero-out"}
     beta : array (N,)
         Rate of the noise in the objective, sum scale.
     K : array (N,)
@@ -84,24 +121,128 @@ class SphericalObjectivePerturbation(Event):
     bend_bound : float
     logistic : bool
         Whether ``bend = |slope| (1 - |slope|)``.
-    delta_gradient : float
-        2 under replace-one, 1 under zero-out.
     dimension : int
     error : array (N,)
-        Largest distance between the solver's answer and the exact minimiser.
+        Largest distance between the solver's answer and the exact minimiser, the grid's rounding included.
     beta_release : array (N,)
-        Rate of the spherical noise added to the answer; 0 where none is added (printed forms), and then the price
-        holds for exact minimisation only.
+        Rate of spherical noise on the answer (or root d over the scale of Laplace noise in each coordinate); 0 for
+        none.
+    sigma_release : array (N,)
+        Standard deviation of Gaussian noise on each coordinate of the answer; 0 for none.
     claimed : array (N,), optional
         What the paper claims for this release, in pure epsilon.
     """
 
+    relation: str
     beta: Array
     K: Array
     bend_bound: float
     logistic: bool
-    delta_gradient: float
     dimension: int
     error: Array
     beta_release: Array
+    sigma_release: Array
+    claimed: Array | None = None
+
+    def spread(self) -> Array:
+        inside = np.sqrt(self.dimension + 1.0) / (self.beta * self.K)
+        return np.asarray(np.hypot(inside, self.sigma_release))
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianObjectivePerturbation(Event):
+    """The same with a random linear term ``N(0, sigma^2 I)`` in sum scale (U3), and Gaussian noise on the answer.
+
+    Attributes
+    ----------
+    relation : {"replace-one", "zero-out"}
+    sigma, K : array (N,)
+    bend_bound : float
+    dimension : int
+    error, sigma_release : array (N,)
+        As in :class:`SphericalObjectivePerturbation`.
+    claimed : array (N,), optional
+    """
+
+    relation: str
+    sigma: Array
+    K: Array
+    bend_bound: float
+    dimension: int
+    error: Array
+    sigma_release: Array
+    claimed: Array | None = None
+
+    def spread(self) -> Array:
+        return np.asarray(np.hypot(self.sigma / self.K, self.sigma_release))
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianMechanism(Event):
+    """A statistic plus ``N(0, sigma^2 I)``: output perturbation, the noisy proximal step (U7), sums, moments.
+
+    Attributes
+    ----------
+    relation : {"replace-one", "zero-out"}
+    sigma : array (N,)
+    sensitivity : array (N,)
+        Largest Euclidean change of the statistic between neighbours, the solver's error and rounding included.
+    dimension : int
+    claimed : array (N,), optional
+    """
+
+    relation: str
+    sigma: Array
+    sensitivity: Array
+    dimension: int
+    claimed: Array | None = None
+
+    def spread(self) -> Array:
+        return self.sigma
+
+
+@dataclass(frozen=True, eq=False)
+class SphericalMechanism(Event):
+    """A statistic plus noise of density ``exp(-beta ||v||)`` (003, Algorithm 1); fields as in `GaussianMechanism`."""
+
+    relation: str
+    beta: Array
+    sensitivity: Array
+    dimension: int
+    claimed: Array | None = None
+
+    def spread(self) -> Array:
+        return np.asarray(np.sqrt(self.dimension + 1.0) / self.beta)
+
+
+@dataclass(frozen=True, eq=False)
+class LaplaceMechanism(Event):
+    """A statistic plus independent Laplace noise of `scale`; `sensitivity` is in the 1-norm."""
+
+    relation: str
+    scale: Array
+    sensitivity: Array
+    claimed: Array | None = None
+
+    def spread(self) -> Array:
+        return np.asarray(np.sqrt(2.0) * self.scale)
+
+
+@dataclass(frozen=True, eq=False)
+class SparseVector(Event):
+    """AboveThreshold (U5) with the threshold's noise drawn once, stopped after `positives` positive answers.
+
+    Attributes
+    ----------
+    relation : {"replace-one", "zero-out"}
+    epsilon_threshold, epsilon_queries : array (N,)
+        The threshold has noise Lap(sensitivity / epsilon_threshold), and each query Lap(2 positives sensitivity /
+        epsilon_queries).
+    positives : int
+    """
+
+    relation: str
+    epsilon_threshold: Array
+    epsilon_queries: Array
+    positives: int
     claimed: Array | None = None

@@ -13,7 +13,7 @@ from ..typing import Any, Array
 from . import accountants
 from .accountants import Accountant
 from .chain import canonical, keyed_hash
-from .events import Event, from_dict
+from .events import Event, from_dict, same_relation
 from .ledger import Ledger
 
 
@@ -48,6 +48,7 @@ class History:
         self.tag: str | None = None
         self.rows: list[Event] = []
         self.spent: Any = None
+        self.relation: str | None = None
         self.runs: dict[str, RunHistory] = {}
 
     def apply(self, number: int, record: dict[str, Any]) -> None:
@@ -61,6 +62,8 @@ class History:
                 self.tag = record["tag"]
             case "reserve" if number > 1 and record["run"] not in self.runs:
                 events, texts = [from_dict(e) for e in record["events"]], [canonical(e) for e in record["events"]]
+                for event in events:
+                    self.relation = same_relation(self.relation, event)
                 self.runs[record["run"]] = RunHistory(record["plan"], events, texts, record["at"])
             case "charge" if number > 1:
                 self._charge(record)
@@ -83,6 +86,7 @@ class History:
             if not record["kept"]:
                 run.loose.add(run.charged)
         event = from_dict(record["event"])
+        self.relation = same_relation(self.relation, event)
         self.spent = self.accountant.add(self.spent, event)
         self.rows.append(event)
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 import hashlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from ..errors import InvalidInput, SolverError
 from ..typing import Array
 
 
@@ -29,6 +32,27 @@ class Noise(ABC):
     @abstractmethod
     def spherical(self, d: int, release: int, use: int = 0) -> Array:
         """Vectors of density proportional to ``exp(-||v||)``: direction uniform, norm Gamma(d, 1)."""
+
+    @abstractmethod
+    def gaussian(self, d: int, release: int, use: int = 0) -> Array:
+        """Vectors of independent standard normals."""
+
+    @abstractmethod
+    def add_gaussian(self, w: Array, sigma: Array, coarsest: Array, release: int) -> Array:
+        """`w` with ``N(0, sigma^2 I)`` on it.
+
+        A release is rounded to a grid of step at most ``min(coarsest, 2^-40 sigma)``, and the noise is exact there.
+
+        Parameters
+        ----------
+        w : array (..., d)
+        sigma, coarsest : array (..., 1)
+        release : int
+        """
+
+    @abstractmethod
+    def add_pure(self, w: Array, rate: Array, coarsest: Array, release: int) -> Array:
+        """`w` with noise that moves no density by more than ``e^{rate ||shift||}`` when w moves by ``shift``."""
 
 
 class KeyedNoise(Noise):
@@ -66,25 +90,101 @@ class KeyedNoise(Noise):
             row[:] = direction * (rng.standard_gamma(d) / np.linalg.norm(direction))
         return out.reshape(*self._lead, d)
 
+    def gaussian(self, d: int, release: int, use: int = 0) -> Array:
+        rows = [self._generator(replicate, node, release, use).standard_normal(d) for replicate, node in self._streams]
+        return np.array(rows).reshape(*self._lead, d)
+
+    def add_gaussian(self, w: Array, sigma: Array, coarsest: Array, release: int) -> Array:
+        return np.asarray(w + sigma * self.gaussian(w.shape[-1], release, use=1))
+
+    def add_pure(self, w: Array, rate: Array, coarsest: Array, release: int) -> Array:
+        return np.asarray(w + self.spherical(w.shape[-1], release, use=1) / rate)
+
 
 class SystemNoise(Noise):
     """The operating system's generator.  Nothing is seeded, nothing can be repeated.
 
-    Normals are inverse-CDF images of 53-bit uniforms and the norm is a sum of exponentials, so no pseudo-random
-    generator stands between the operating system and the release.
+    Noise inside an objective is continuous: inverse-CDF images of uniforms with 53 significant bits at every size, and
+    a norm that is a sum of exponentials.  Noise on an answer is exact, on a grid: OpenDP's discrete samplers.
+
+    Raises
+    ------
+    InvalidInput
+        If OpenDP is not installed.
     """
 
     simulated = False
 
     def __init__(self, lead: tuple[int, ...] = ()) -> None:
+        if find_spec("opendp") is None:
+            rule = "noise for a release is drawn by OpenDP's exact samplers, and the package opendp is not installed"
+            raise InvalidInput("seed", None, rule, "pip install 'sottovoce[release]', or give a seed for a simulation")
         self._lead = lead
 
     @staticmethod
-    def _uniform(shape: tuple[int, ...]) -> Array:
-        words = np.frombuffer(os.urandom(8 * int(np.prod(shape, dtype=int))), dtype=np.uint64)
-        return ((words >> np.uint64(11)).astype(float).reshape(shape) + 0.5) * 2.0**-53
+    def _words(shape: tuple[int, ...]) -> NDArray[np.uint64]:
+        return np.frombuffer(os.urandom(8 * int(np.prod(shape, dtype=int))), dtype=np.uint64).reshape(shape)
+
+    @classmethod
+    def _uniform(cls, shape: tuple[int, ...]) -> Array:
+        """Uniforms in (0, 1): a binade with its exact probability, down to 2^-960, and 53 bits inside it."""
+        exponent, open_ = np.zeros(shape, dtype=int), np.ones(shape, dtype=bool)
+        for _ in range(15):
+            word = cls._words(shape)
+            high, low = ((part).astype(float) for part in (word >> np.uint64(11), word & np.uint64(0x7FF)))
+            leading = np.where(high > 0, 53 - np.frexp(high)[1], np.where(low > 0, 64 - np.frexp(low)[1], 64))
+            exponent += np.where(open_, leading, 0)
+            open_ &= word == 0
+            if not open_.any():
+                break
+        mantissa = 1.0 + ((cls._words(shape) >> np.uint64(12)).astype(float) + 0.5) * 2.0**-52
+        return np.asarray(np.ldexp(mantissa, -(exponent + 1)))
+
+    def _normal(self, shape: tuple[int, ...]) -> Array:
+        sign = 1.0 - 2.0 * (self._words(shape) & np.uint64(1)).astype(float)
+        return np.asarray(sign * ndtri(0.5 * self._uniform(shape)))  # both tails as fine as the lower one
 
     def spherical(self, d: int, release: int, use: int = 0) -> Array:
-        direction = ndtri(self._uniform((*self._lead, d)))
+        direction = self._normal((*self._lead, d))
         norm = -np.log(self._uniform((*self._lead, d))).sum(axis=-1, keepdims=True)
         return np.asarray(direction * norm / np.linalg.norm(direction, axis=-1, keepdims=True))
+
+    def gaussian(self, d: int, release: int, use: int = 0) -> Array:
+        return self._normal((*self._lead, d))
+
+    def add_gaussian(self, w: Array, sigma: Array, coarsest: Array, release: int) -> Array:
+        return self._on_grid(w, np.minimum(coarsest, sigma * 2.0**-40), sigma, _discrete_gaussian)
+
+    def add_pure(self, w: Array, rate: Array, coarsest: Array, release: int) -> Array:
+        # Laplace noise in each coordinate: ||shift||_1 / scale <= sqrt(d) ||shift|| / scale = rate ||shift||.
+        scale = np.sqrt(w.shape[-1]) / np.asarray(rate)
+        return self._on_grid(w, coarsest, scale, _discrete_laplace)
+
+    @staticmethod
+    def _on_grid(w: Array, coarsest: Array, scale: Array, draw: Callable[[list[int], float], list[int]]) -> Array:
+        out = np.empty_like(w)
+        steps = 2.0 ** np.floor(np.log2(np.broadcast_to(coarsest, (*w.shape[:-1], 1))))
+        scales = np.broadcast_to(scale, steps.shape)
+        for at in np.ndindex(w.shape[:-1]):
+            step = float(steps[at][0])
+            cells = np.rint(w[at] / step)
+            if not np.all(np.abs(cells) < 2.0**62):
+                raise SolverError("a release does not fit its grid of 64-bit integers; raise tol; nothing was released")
+            out[at] = np.array(draw([int(cell) for cell in cells], float(scales[at][0] / step)), dtype=float) * step
+        return out
+
+
+def _discrete_gaussian(cells: list[int], scale: float) -> list[int]:
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    domain = dp.vector_domain(dp.atom_domain(T=dp.i64))
+    return list(dp.m.make_gaussian(domain, dp.l2_distance(T=dp.f64), scale=scale)(cells))
+
+
+def _discrete_laplace(cells: list[int], scale: float) -> list[int]:
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    domain = dp.vector_domain(dp.atom_domain(T=dp.i64))
+    return list(dp.m.make_laplace(domain, dp.l1_distance(T=dp.i64), scale=scale)(cells))

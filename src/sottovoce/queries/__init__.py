@@ -1,6 +1,6 @@
 """Kinds of release, one file each.  Algorithms build queries; only a curator answers them."""
 
 from .base import Query, Vault
-from .objective import PerturbedObjective, SphericalLaw, rate_for_epsilon
+from .objective import GaussianLaw, PerturbedObjective, SphericalLaw, rate_for_epsilon
 
-__all__ = ["PerturbedObjective", "Query", "SphericalLaw", "Vault", "rate_for_epsilon"]
+__all__ = ["GaussianLaw", "PerturbedObjective", "Query", "SphericalLaw", "Vault", "rate_for_epsilon"]

@@ -1,11 +1,14 @@
-"""Objective perturbation: minimise the local objective with a random linear term (003, Alg. 2; U1 and U4).
+"""Objective perturbation: minimise the local objective with a random linear term (003, Alg. 2; U1, U3 and U4).
 
 Guarantee
 ---------
-With a noise law, an answer is pure epsilon-DP for one row of its node with the epsilon that
-:class:`sottovoce.privacy.accountants.PureAccountant` gives for its event, whatever public vectors enter ``linear`` and
-``start``: the bound depends on public curvatures only, never on messages.  Without a law nothing is guaranteed, and
-the event says so.
+With a noise law, an answer costs its node what :mod:`sottovoce.privacy.prices` says for its event, whatever public
+vectors enter ``linear`` and ``start``: the price depends on public curvatures only, never on messages.  Without a law
+nothing is guaranteed, and the event says so.
+
+What leaves the node is the solver's answer plus noise that pays for its distance to the exact minimiser (U4): spherical
+where every price must be pure, Gaussian otherwise.  That distance covers the solver's certificate, the rounding to the
+release's grid, and the rounding of the noise in the objective.
 """
 
 from __future__ import annotations
@@ -17,36 +20,48 @@ import numpy as np
 from ..errors import InvalidInput
 from ..facts import Facts
 from ..privacy.bounds import objective_perturbation_epsilon, objective_perturbation_rate
-from ..privacy.events import Event, SphericalObjectivePerturbation, Unprotected
+from ..privacy.events import Event, GaussianObjectivePerturbation, SphericalObjectivePerturbation, Unprotected
 from ..solvers import certified_error
 from ..typing import Array, ArrayLike
 from .base import Query, Vault
 
 POLISH = 0.01
-"""Share of a release's epsilon that pays for the noise on the solver's answer (U4)."""
+"""Pure accounting: the share of a release's epsilon that pays for the noise on the solver's answer."""
+POLISH_SQUARED = 0.001
+"""Otherwise: the share of a release's squared shift over sigma that does."""
+
+_FAR = 700.0  # e^-700: how unlikely noise is that is longer than the bound below
+_ROUNDING = 2.0**-46  # relative error of drawing noise in double precision, norms of some hundred terms included
+_FINE = 2.0**-11  # of the certificate's error: the grid's share of it
 
 
 def _loss_terms(facts: Facts) -> dict[str, float | bool]:
-    return {
-        "delta_gradient": facts.gradients_changed * facts.loss.slope_bound,
-        "bend_bound": facts.loss.bend_bound,
-        "logistic": facts.loss.name == "logistic",
-    }
+    return {"bend_bound": facts.loss.bend_bound, "logistic": facts.loss.name == "logistic"}
 
 
 def rate_for_epsilon(epsilon: ArrayLike, curvature: ArrayLike, facts: Facts) -> Array:
-    """The noise rate ``beta`` (sum scale) at which one polished release costs `epsilon`, per node.
+    """The noise rate ``beta`` (sum scale) at which one release costs `epsilon`, per node.
+
+    Under pure accounting that is the whole price, polish included.  Otherwise it is that of the noise alone,
+    ``Delta beta``: the curvature's part is left to the accountant, which finds it nearly free.
 
     Raises
     ------
     InvalidInput
-        If the curvature alone costs more than `epsilon`, whatever the noise.
+        If the curvature alone costs more than `epsilon`, whatever the noise; it names the nodes in ``nodes``.
     """
+    delta_gradient = facts.gradients_changed
+    if not facts.pure:
+        return np.asarray(epsilon, dtype=float) / delta_gradient
     exact = np.asarray(epsilon, dtype=float) / (1.0 + POLISH)
-    rate = objective_perturbation_rate(exact, facts.K(curvature), **_loss_terms(facts))  # type: ignore[arg-type]
+    rate = objective_perturbation_rate(
+        exact, facts.K(curvature), delta_gradient=delta_gradient, **_loss_terms(facts)  # type: ignore[arg-type]
+    )  # fmt: skip
     if np.any(np.isnan(rate)):
         rule = "a release costs more than this through its curvature alone, whatever the noise"
-        raise InvalidInput("alpha", np.min(epsilon).item(), rule, "raise alpha, eta, phi or rho")
+        error = InvalidInput("alpha", np.min(epsilon).item(), rule, "raise alpha, eta, phi or rho")
+        error.nodes = np.isnan(np.broadcast_to(rate, facts.n.shape)).ravel()
+        raise error
     return rate
 
 
@@ -54,12 +69,20 @@ def rate_for_epsilon(epsilon: ArrayLike, curvature: ArrayLike, facts: Facts) -> 
 class SphericalLaw:
     """Noise of density ``exp(-rate ||b||)`` in sum scale, shape (..., 1).
 
-    ``polish`` adds spherical noise to the solver's answer so that its inexactness is inside the proof, at the price
-    of a further share :data:`POLISH`; printed forms leave it out, and their price then assumes exact minimisation.
-    ``claimed`` is the paper's own per-release epsilon, recorded beside the price.
+    ``polish`` adds noise to the solver's answer so that its inexactness is inside the proof; printed forms leave it
+    out, and their price then assumes exact minimisation.  ``claimed`` is the paper's own per-release epsilon.
     """
 
     rate: Array
+    polish: bool = True
+    claimed: Array | None = None
+
+
+@dataclass(frozen=True)
+class GaussianLaw:
+    """Noise ``N(0, sigma^2 I)`` in sum scale; fields as in :class:`SphericalLaw`.  It has no pure price."""
+
+    sigma: Array
     polish: bool = True
     claimed: Array | None = None
 
@@ -74,7 +97,7 @@ class PerturbedObjective(Query):
         Public linear term; public starting point of the solver.
     curvature : array (..., 1)
         Public quadratic term.
-    noise : SphericalLaw or None
+    noise : SphericalLaw, GaussianLaw or None
     source : str
         Where the mechanism comes from.
     """
@@ -82,48 +105,78 @@ class PerturbedObjective(Query):
     linear: Array
     curvature: Array
     start: Array
-    noise: SphericalLaw | None
+    noise: SphericalLaw | GaussianLaw | None
     source: str
 
     def _per_node(self, x: ArrayLike, facts: Facts) -> Array:
         return np.broadcast_to(np.asarray(x, dtype=float), facts.n.shape)
 
-    def _error(self, facts: Facts) -> Array:
-        q = facts.mu + self._per_node(self.curvature, facts)
-        return certified_error(facts.C, facts.tol, q)
+    def _certified(self, facts: Facts) -> Array:
+        return certified_error(facts.C, facts.tol, facts.mu + self._per_node(self.curvature, facts))
 
-    def _release_rate(self, facts: Facts, law: SphericalLaw) -> Array:
-        """``beta_release`` whose price 2 beta_release error is the share POLISH of the exact minimiser's."""
-        exact = objective_perturbation_epsilon(
-            self._per_node(law.rate, facts), facts.K(self.curvature), **_loss_terms(facts)  # type: ignore[arg-type]
-        )  # fmt: skip
-        return POLISH * exact / (2.0 * self._error(facts)) if law.polish else np.zeros_like(exact)
+    def _error(self, facts: Facts, law: SphericalLaw | GaussianLaw) -> Array:
+        """Certificate, grid, and what rounding of the noise moves the minimiser."""
+        d = facts.d
+        if isinstance(law, SphericalLaw):
+            longest = (d + np.sqrt(2.0 * d * _FAR) + _FAR) / law.rate
+        else:
+            longest = (np.sqrt(d) + np.sqrt(2.0 * _FAR)) * law.sigma
+        return self._certified(facts) * (1.0 + _FINE) + self._per_node(_ROUNDING * longest, facts) / self._K(facts)
+
+    def _K(self, facts: Facts) -> Array:
+        return self._per_node(facts.K(self.curvature), facts)
+
+    def _release(self, facts: Facts, law: SphericalLaw | GaussianLaw) -> tuple[Array, Array]:
+        """``beta_release`` and ``sigma_release``."""
+        error, none = self._error(facts, law), np.zeros(facts.n.shape)
+        if not law.polish:
+            return none, none
+        delta_gradient = facts.gradients_changed
+        if isinstance(law, GaussianLaw):
+            mu = self._per_node(delta_gradient / law.sigma, facts)
+        elif facts.pure:
+            exact = objective_perturbation_epsilon(
+                self._per_node(law.rate, facts), self._K(facts), delta_gradient=delta_gradient,
+                **_loss_terms(facts),  # type: ignore[arg-type]
+            )  # fmt: skip
+            return POLISH * exact / (2.0 * error), none
+        else:
+            mu = self._per_node(delta_gradient * law.rate / np.sqrt(facts.d), facts)
+        return none, 2.0 * error / (np.sqrt(POLISH_SQUARED) * mu)
 
     def event(self, facts: Facts) -> Event:
         law = self.noise
         if law is None:
             return Unprotected(source=self.source, rows=facts.n)
+        beta_release, sigma_release = self._release(facts, law)
+        claimed = None if law.claimed is None else self._per_node(law.claimed, facts)
+        if isinstance(law, GaussianLaw):
+            return GaussianObjectivePerturbation(
+                source=self.source, relation=facts.relation, sigma=self._per_node(law.sigma, facts), K=self._K(facts),
+                bend_bound=facts.loss.bend_bound, dimension=facts.d, error=self._error(facts, law),
+                sigma_release=sigma_release, claimed=claimed,
+            )  # fmt: skip
         return SphericalObjectivePerturbation(
-            source=self.source,
-            beta=self._per_node(law.rate, facts),
-            K=self._per_node(facts.K(self.curvature), facts),
-            dimension=facts.d,
-            error=self._error(facts),
-            beta_release=self._release_rate(facts, law),
-            claimed=None if law.claimed is None else self._per_node(law.claimed, facts),
-            **_loss_terms(facts),  # type: ignore[arg-type]
-        )
+            source=self.source, relation=facts.relation, beta=self._per_node(law.rate, facts), K=self._K(facts),
+            dimension=facts.d, error=self._error(facts, law), beta_release=beta_release, sigma_release=sigma_release,
+            claimed=claimed, **_loss_terms(facts),  # type: ignore[arg-type]
+        )  # fmt: skip
 
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
-        law, linear = self.noise, self.linear
-        if law is not None:
-            b = vault.noise.spherical(facts.d, release) / law.rate
-            linear = linear + facts.C / facts.n * b
+        law, linear, d = self.noise, self.linear, facts.d
+        if isinstance(law, SphericalLaw):
+            linear = linear + facts.C / facts.n * (vault.noise.spherical(d, release) / law.rate)
+        elif law is not None:
+            linear = linear + facts.C / facts.n * (vault.noise.gaussian(d, release) * law.sigma)
         q = facts.mu + np.asarray(self.curvature, dtype=float)
         solution = vault.solver.minimise(linear, q, self.start, facts.tol)
         if law is None or not law.polish:
             return solution.w
-        return solution.w + vault.noise.spherical(facts.d, release, use=1) / self._release_rate(facts, law)
+        rate, sigma = self._release(facts, law)
+        coarsest = _FINE * self._certified(facts) / np.sqrt(d)
+        if np.any(sigma > 0):
+            return vault.noise.add_gaussian(solution.w, sigma, coarsest, release)
+        return vault.noise.add_pure(solution.w, rate, coarsest, release)
 
     def replay(self, vault: Vault) -> None:
         vault.solver.skip(self.start)

@@ -1,0 +1,57 @@
+"""``sottovoce claims``: what the papers claim, what holds, and what ships instead."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from .. import claims as known
+from ..privacy.words import ceil_text
+from ..training import jsonable
+from .options import as_json
+
+_COLOURS = {"false": "bold red", "unproved": "yellow"}
+
+
+@click.command(name="claims")
+@as_json()
+def claims(as_json: bool) -> None:
+    """Compare every printed privacy claim of the papers with what can be proved, at one setting.
+
+    Computed afresh on every call; nothing is looked up.
+    """
+    rows = known.table()
+    if as_json:
+        click.echo(json.dumps(jsonable([row.to_dict() for row in rows]), indent=2))
+        return
+    console = Console()
+    setting = (
+        f"{known.SITES} sites on a ring, {known.N_ROWS:,} rows a site, {known.FEATURES} features, "
+        f"{known.ROUNDS} rounds, C={known.C:g}, rho={known.RHO:g}, eta={known.ETA:g}, Huber loss of half-width 1/2, "
+        "replace-one, printed forms with exact minimisation"
+    )
+    table = Table(title="Claims and proofs", caption=setting, title_justify="left", caption_justify="left")
+    for header, justify in (
+        ("method", "left"), ("printed claim", "left"), ("claimed", "right"), ("attained", "right"),
+        ("proved, pure", "right"), (f"at {known.DELTA:g}", "right"), ("verdict", "left"), ("ships instead", "left"),
+        (f"its total at {known.DELTA:g}", "right"),
+    ):  # fmt: skip
+        table.add_column(header, justify=justify, overflow="fold")  # type: ignore[arg-type]
+    for row in rows:
+        style = _COLOURS.get(row.verdict, "green")
+        attained = "" if row.attained is None else f"{row.attained:.3f}" if math.isfinite(row.attained) else "inf"
+        table.add_row(
+            escape(row.method), escape(f"{row.paper}: {row.says}"), ceil_text(row.claimed), attained,
+            ceil_text(row.proved), ceil_text(row.proved_at_delta), f"[{style}]{row.verdict}[/]", escape(row.corrected),
+            ceil_text(row.corrected_epsilon),
+        )  # fmt: skip
+    console.print(table)
+    console.print(
+        "[dim]attained: the loss of a concrete pair of data sets; proofs: docs/privacy/verdicts.md; papers by number: "
+        "docs/papers.md[/]"
+    )

@@ -1,0 +1,101 @@
+"""Options that several commands share, in the order of ``--help``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import click
+
+from .. import graphs
+from ..algorithms import REGISTRY
+from ..configuration import RunConfig
+
+_RUN = RunConfig()
+
+
+class Numbers(click.ParamType):  # type: ignore[type-arg]
+    """A number, or one a node, separated by commas."""
+
+    name = "number[,number...]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            numbers = tuple(float(part) for part in value.split(","))
+        except ValueError:
+            self.fail(f"{value!r} is not a number or a list like 1,1.5,2", param, ctx)
+        return numbers[0] if len(numbers) == 1 else numbers
+
+
+Option = Callable[[Any], Any]
+NUMBER = Numbers()
+
+
+def say(flag: str, about: str, *, name: str | None = None, **more: Any) -> Option:
+    """One option with its help."""
+    return click.option(flag, *([name] if name else []), help=about, show_default="default" in more, **more)
+
+
+def takes(options: Iterable[Option]) -> Option:
+    """A decorator that gives a command these options, in this order."""
+
+    def decorate(command: Any) -> Any:
+        for option in reversed(list(options)):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def method_options() -> list[Option]:
+    """What to run and how much to spend."""
+    return [
+        say("--method", f"One of: {', '.join(REGISTRY)}.", default=_RUN.method),
+        say("--rounds", "Exchanges with the neighbours.", type=int, default=_RUN.rounds),
+        say(
+            "--epsilon",
+            "Total budget, or one a node (printed forms: by the paper's claim).  "
+            "[default: 1, or inf where a method has no noise]",
+            type=NUMBER,
+        ),
+        say("--delta", "Probability left out of the guarantee, in total.  [default: none, pure epsilon]", type=float),
+        say("--accountant", "pure, zcdp, rdp, pld or best.  [default: pure without a delta, else best: the least]"),
+        say("--sites-per-row", "Sites at which a person may have a row.", type=int, default=_RUN.sites_per_row),
+        say("--form", "corrected, or printed: a paper's algorithm to the letter.", default=_RUN.form),
+        say("--relation", "Neighbouring data: replace-one or zero-out.", default=_RUN.relation),
+        say(
+            "--noise",
+            "The method's own noise parameter, alpha in its paper; --epsilon is then a budget to stop at.",
+            type=NUMBER,
+        ),
+        say("--noise-growth", "Factor of alpha per release.", type=float, default=_RUN.noise_growth),
+        say("--graph", f"One of: {', '.join(graphs.names())}.", default=_RUN.graph),
+    ]
+
+
+def knob_options() -> list[Option]:
+    """The objective's and the methods' parameters."""
+    return [
+        say("--loss", "logistic, or huber:H.", default=_RUN.loss),
+        say("--C", "Weight of the data.", name="C", type=float, default=_RUN.C),
+        say("--rho", "Weight of the regulariser.", type=float, default=_RUN.rho),
+        say("--eta", "Penalty, or one a node.  [default: from sizes, graph and budget]", type=NUMBER),
+        say("--eta-growth", "Factor of the penalty per release.", type=NUMBER, default=_RUN.eta_growth),
+        say("--gamma", "Proximal weight of even rounds, (M)R-ADMM.", type=float, default=_RUN.gamma),
+        say("--phi", "Extra curvature, DVP.", type=float, default=_RUN.phi),
+        say("--tol", "Certificate of the local solves.", type=float, default=_RUN.tol),
+    ]
+
+
+def as_json() -> Option:
+    """``--json``."""
+    return say("--json", "Print one JSON object and nothing else.", name="as_json", is_flag=True)
+
+
+def default_epsilon(method: str) -> float | tuple[float, ...]:
+    """What a budget is where none is given."""
+    known = REGISTRY.get(method)
+    return _RUN.epsilon if known is None or known.private else math.inf

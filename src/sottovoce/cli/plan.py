@@ -1,0 +1,88 @@
+"""``sottovoce plan``: what a run costs and how much noise it means, before there are any data."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.panel import Panel
+from rich.table import Table
+
+from ..configuration import RunConfig, outline
+from ..errors import InvalidInput
+from ..privacy.words import ceil_text
+from ..training import jsonable
+from .options import NUMBER, as_json, default_epsilon, knob_options, method_options, say, takes
+from .render import marked_words
+
+_SHOWN = 8
+_OPTIONS = [
+    say("--sizes", "Rows of a site, or of each, separated by commas.", type=NUMBER, default=8000.0),
+    say("--nodes", "Number of sites, if --sizes is one number.", type=int, default=5),
+    say("--features", "Features, the constant one included.", type=int, default=36),
+    *method_options(),
+    *knob_options(),
+    as_json(),
+]
+
+
+@click.command(name="plan")
+@takes(_OPTIONS)
+def plan(sizes: float | tuple[float, ...], nodes: int, features: int, as_json: bool, **knobs: Any) -> None:
+    """Price a run from sizes alone: a budget gives the noise, --noise gives the price.  No data are read.
+
+    \b
+      sottovoce plan --method dvp --rounds 30 --epsilon 1 --delta 1e-5     the noise that this total pays for
+      sottovoce plan --method dvp --rounds 30 --noise 0.3 --delta 1e-5     the total that this noise costs
+      sottovoce plan --sizes 700,7000,7000 --epsilon 2 --features 105      sites of different sizes
+    """
+    n = np.atleast_1d(np.asarray(sizes, dtype=float))
+    if np.any((n < 1) | (n != np.floor(n))):
+        raise InvalidInput("sizes", n.tolist(), "must be whole numbers of rows, at least 1", "use e.g. 8000")
+    if n.size == 1:
+        if nodes < 1:
+            raise InvalidInput("nodes", nodes, "must be at least 1", "use e.g. 5")
+        n = np.repeat(n, nodes)
+    if features < 1:
+        raise InvalidInput("features", features, "must be at least 1", "use e.g. 36")
+    if knobs["epsilon"] is None:
+        knobs["epsilon"] = default_epsilon(knobs["method"]) if knobs["noise"] is None else math.inf
+    outlined = outline(RunConfig(**knobs), n[:, None], features)
+    if as_json:
+        click.echo(json.dumps(jsonable(outlined)))
+        return
+    _render(outlined, Console())
+
+
+def _render(outlined: dict[str, Any], console: Console) -> None:
+    sizes, releases, privacy = outlined["n"], outlined["releases"], outlined["privacy"]
+    size = f"{min(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,} to {max(sizes):,}"
+    console.print(
+        f"[bold]{outlined['method']}[/] ({privacy['form']}): {len(sizes)} sites of {size} rows, {outlined['graph']} "
+        f"graph, {outlined['features']} features, {outlined['rounds']} rounds: a plan, no data were read"
+    )
+    words = dict(privacy) | {"release": True}  # what makes a simulation is not decided yet
+    console.print(Panel(marked_words(words), title="Privacy", title_align="left"))
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    for header in ("site", "rows", "epsilon in all", "of the first release alone", "noise: first release", "last"):
+        table.add_column(header, justify="right")
+    for i, rows in enumerate(sizes[:_SHOWN]):
+        first, last = releases[0], releases[-1]
+        noise = (f"{first['spread'][i]:.3g}", f"{last['spread'][i]:.3g}")
+        table.add_row(str(i), f"{rows:,}", *(ceil_text(e[i]) for e in (privacy["per_node"], first["epsilon"])), *noise)
+    if len(sizes) > _SHOWN:
+        table.add_row("…", f"and {len(sizes) - _SHOWN} more", "", "", "", "")
+    console.print(table)
+    schedule = outlined["algorithm"].get("noise")
+    if schedule is not None:
+        factor = schedule["factor"]
+        shown = f"{factor:.4g}" if isinstance(factor, float | int) else ", ".join(f"{f:.4g}" for f in factor[:_SHOWN])
+        console.print(f"noise parameter of the method (`--noise`): {shown} times {schedule['start']}", highlight=False)
+    console.print(
+        "[dim]noise: standard deviation of a coordinate of what a site sends, at most; weights of a useful classifier "
+        "are of order 1[/]"
+    )

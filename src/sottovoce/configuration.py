@@ -1,0 +1,311 @@
+"""What a run depends on, checked and priced before any row is read: from a configuration to a calibrated plan."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+
+import numpy as np
+
+from .algorithms import REGISTRY, Algorithm
+from .errors import InvalidInput
+from .facts import Facts
+from .graphs import Graph
+from .graphs import make as make_graph
+from .losses import make as make_loss
+from .planner import calibrate, plan
+from .privacy import accountants
+from .privacy.events import Event
+from .privacy.gaussian import gaussian_mu
+from .privacy.ledger import Ledger, validate_target
+from .privacy.words import plain_words
+from .schedules import Schedule
+from .typing import Any, Array
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything that a run depends on, beside the rows.  All of it is public.
+
+    Parameters
+    ----------
+    method : str
+        A name of ``sottovoce methods``.
+    epsilon : float or tuple of N floats
+        Total for the whole run, per row of one site, for all nodes or for each; ``inf`` runs without noise.
+    delta : float, optional
+        Probability left out of the guarantee, for the whole run.  None for pure epsilon.
+    rounds : int
+        Exchanges with the neighbours.
+    graph : str
+        A specification of :func:`sottovoce.graphs.make`.
+    form : {"corrected", "printed"}
+    loss : str
+    C, rho : float
+        See :mod:`sottovoce.facts`.
+    eta : float, tuple of N floats or Schedule, optional
+        Penalty of the first round, or a whole schedule; None for :func:`default_penalty`.
+    eta_growth : float or tuple of N floats
+        Its factor from one release to the next.
+    gamma : float
+        Proximal weight of the even rounds of (M)R-ADMM.
+    phi : float
+        Extra curvature of DVP.
+    noise : float, tuple of N floats or Schedule, optional
+        The method's own noise parameter alpha.  None calibrates it so that the run costs `epsilon`; given, `epsilon`
+        is a budget at which the run stops.
+    noise_growth : float
+        Factor of alpha from one release to the next.
+    relation : {"replace-one", "zero-out"}
+    accountant : {"pure", "zcdp", "rdp", "pld", "best"}, optional
+        How releases add up.  None is "pure" without a delta, and "best", the least of all, with one.
+    sites_per_row : int
+        At how many sites a person may have a row; the total is then that of the worst so many sites together.
+    tol : float
+        Certificate of the local solves.
+    seed : int, optional
+        Keys the noise: a simulation, repeatable by whoever knows it.  None draws from the operating system.
+    replicates : int
+        Independent repetitions of the noise.
+    """
+
+    method: str = "mr_admm"
+    epsilon: float | tuple[float, ...] = 1.0
+    delta: float | None = None
+    rounds: int = 10
+    graph: str = "ring"
+    form: str = "corrected"
+    loss: str = "logistic"
+    C: float = 1.0
+    rho: float = 0.001
+    eta: float | tuple[float, ...] | Schedule | None = None
+    eta_growth: float | tuple[float, ...] = 1.0
+    gamma: float = 0.1
+    phi: float = 0.0
+    noise: float | tuple[float, ...] | Schedule | None = None
+    noise_growth: float = 1.0
+    relation: str = "replace-one"
+    accountant: str | None = None
+    sites_per_row: int = 1
+    tol: float = 1e-8
+    seed: int | None = 0
+    replicates: int = 1
+
+    def __post_init__(self) -> None:
+        validate_target(self.epsilon, self.delta)
+        if self.method not in REGISTRY:
+            raise InvalidInput("method", self.method, f"must be one of {sorted(REGISTRY)}", "see `sottovoce methods`")
+        cls = REGISTRY[self.method]
+        if self.form not in cls.forms:
+            raise InvalidInput("form", self.form, f"{self.method} has {', '.join(cls.forms)}", f"use {cls.forms[0]!r}")
+        for name in ("eta", "eta_growth", "gamma", "phi", "noise", "noise_growth"):  # Facts checks the others
+            value = getattr(self, name)
+            if not isinstance(value, Schedule | None) and not np.all(np.isfinite(np.asarray(value, dtype=float))):
+                raise InvalidInput(name, value, "must be finite", f"use the default, {getattr(type(self), name)}")
+        if self.seed is not None and self.seed < 0:
+            raise InvalidInput("seed", self.seed, "must be >= 0", "use seed=0")
+        if self.noise is not None and not cls.private:
+            raise InvalidInput("noise", self.noise, f"{self.method} draws no noise", "leave it out, or use 'dvp'")
+        for name in ("rounds", "replicates", "sites_per_row"):
+            if not isinstance(getattr(self, name), int | np.integer) or getattr(self, name) < 1:
+                raise InvalidInput(
+                    name, getattr(self, name), "must be a whole number, at least 1", f"use {name}=1 or more"
+                )
+        if self.seed is None and self.replicates > 1:
+            rule = "with noise of the operating system every replicate is a release of its own, and they add up"
+            raise InvalidInput("replicates", self.replicates, rule, "use one, or a seed for a simulation")
+        if self.seed is None and self.form == "printed":
+            rule = "is for simulation only: it adds no noise to the solver's answer, so real releases have no proof"
+            raise InvalidInput("form", self.form, rule, "use 'corrected', or give a seed")
+        if isinstance(self.epsilon, tuple) and not np.all(np.isfinite(self.epsilon)):
+            rule = "every node needs a finite budget, or none has one"
+            raise InvalidInput("epsilon", self.epsilon, rule, "give finite numbers, or epsilon=inf")
+        if accountants.make(self.notion).name != "pure" and self.delta is None:
+            rule = f"the {self.notion} accountant needs one inside (0, 1)"
+            raise InvalidInput("delta", None, rule, "use delta=1e-5, or accountant='pure'")
+        if self.budgeted and not cls.private:
+            raise InvalidInput(
+                "epsilon", self.epsilon, f"{self.method} releases exact minimisers, so no finite epsilon can be proved",
+                "use epsilon=inf, or a private method such as 'mr_admm'",
+            )  # fmt: skip
+
+    @property
+    def notion(self) -> str:
+        """The accountant's name."""
+        return self.accountant or ("pure" if self.delta is None else "best")
+
+    @property
+    def budgeted(self) -> bool:
+        """Whether `epsilon` is finite."""
+        return bool(np.all(np.isfinite(self.epsilon)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; infinity is the text ``inf``."""
+        return asdict(self) | {"epsilon": self.epsilon if self.budgeted else "inf"}
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> RunConfig:
+        """Inverse of :meth:`to_dict`."""
+        known = {f.name for f in fields(cls)}
+        read: dict[type, Any] = {list: tuple, dict: Schedule.from_dict}
+        values = {k: read[type(v)](v) if type(v) in read else v for k, v in plain.items() if k in known}
+        epsilon = values["epsilon"]
+        return cls(**(values | {"epsilon": epsilon if isinstance(epsilon, tuple) else float(epsilon)}))
+
+    def algorithm(self, facts: Facts, graph: Graph) -> Algorithm[Any]:
+        """The method with these hyperparameters, its noise not yet calibrated."""
+        cls = REGISTRY[self.method]
+        eta = default_penalty(self, facts, graph) if self.eta is None else self.eta
+        penalty = eta if isinstance(eta, Schedule) else Schedule(eta, self.eta_growth)
+        noisy = cls.private and (self.noise is not None or self.budgeted)
+        alpha = 1.0 if self.noise is None else self.noise
+        schedule = alpha if isinstance(alpha, Schedule) else Schedule(alpha, self.noise_growth)
+        noise = schedule if noisy else None
+        extra = {k: getattr(self, k) for k in ("gamma", "phi", "form") if k in {f.name for f in fields(cls)}}
+        return cls(penalty=penalty, noise=noise, **extra)
+
+
+def default_penalty(config: RunConfig, facts: Facts, graph: Graph) -> float:
+    """A penalty from public facts: as small as the curvature of the loss wants, as large as the budget needs.
+
+    Pure, per release of rate ``beta``, the logistic log-determinant is free if ``beta K >= 1`` (U1), that is, if
+    ``K >= 2 T / epsilon`` for T equal releases under replace-one; ``K`` is ``(n/C)(rho/N + 2 eta V)``.  Otherwise it is
+    nearly free while ``kappa sqrt(d) / beta`` is small (``docs/privacy/tight.md``); with the Gaussian's
+    ``beta = mu sqrt(d/T) / 2`` for a total of mu, ``K >= 5 sqrt(T) / mu`` keeps it at a tenth.
+    """
+    least = 0.001 * config.C  # the mean loss's curvature along most directions, measured on Adult and MNIST
+    if not config.budgeted:
+        return least
+    smallest = float(np.min(facts.n * np.maximum(graph.degree, 1)))
+    epsilon = float(np.min(config.epsilon))
+    if facts.pure or config.delta is None:
+        return max(least, config.C * config.rounds / epsilon / smallest)
+    return max(least, 2.5 * config.C * math.sqrt(config.rounds) / gaussian_mu(epsilon, config.delta) / smallest)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run that has been validated and priced; nothing has been spent yet."""
+
+    config: RunConfig
+    facts: Facts
+    graph: Graph
+    algorithm: Algorithm[Any]
+    ledger: Ledger
+
+
+def prepare(config: RunConfig, n: Array, d: int) -> Prepared:
+    """Check everything that can be checked without rows, and calibrate the noise.
+
+    Parameters
+    ----------
+    n : array (N, 1)
+        Rows per node.
+    d : int
+        Features.
+
+    Raises
+    ------
+    InvalidInput
+        On any parameter that breaks a rule, a target that cannot be met, or a budget below the price of one round.
+    """
+    accountant = accountants.make(config.notion)
+    facts = Facts(
+        make_loss(config.loss), n, d, config.C, config.rho, len(n), config.relation, config.tol,
+        pure=accountant.name == "pure",
+    )  # fmt: skip
+    graph = make_graph(config.graph, len(n), 0 if config.seed is None else config.seed)
+    for name in ("epsilon", "eta", "eta_growth", "noise"):
+        value = getattr(config, name)
+        if isinstance(value, tuple) and len(value) != len(n):
+            raise InvalidInput(name, value, f"must be one number, or one for each of the {len(n)} nodes", "correct it")
+    if not config.sites_per_row <= len(n):
+        raise InvalidInput("sites_per_row", config.sites_per_row, f"there are {len(n)} sites", "use fewer")
+    algorithm = config.algorithm(facts, graph)
+    delta, budget, m = config.delta or 0.0, np.asarray(config.epsilon, dtype=float), config.sites_per_row
+    if algorithm.noise is not None and config.noise is None:
+        claimed = config.form == "printed"
+        algorithm = calibrate(
+            algorithm, facts, graph, config.rounds, budget, accountant, delta, sites_per_row=m, claimed=claimed
+        )
+        # A printed form is asked for by its paper's claim; what can be proved for it may be more, and is reported.
+        budget = np.array(math.inf) if claimed else budget
+    else:
+        first = plan(algorithm, facts, graph, 1, accountant, delta, m)
+        if np.any(first.per_node() > budget):
+            rule = f"one round costs {first.total():.4g}"
+            raise InvalidInput("epsilon", config.epsilon, rule, "raise epsilon, or lower noise, or leave noise out")
+    return Prepared(config, facts, graph, algorithm, Ledger(accountant, budget, delta, m))
+
+
+def privacy_statement(prepared: Prepared, rows: Iterable[Event], *, simulated: bool) -> dict[str, Any]:
+    """The guarantee of a run in numbers and words: what the run's accountant says of its rows."""
+    facts, config, book = prepared.facts, prepared.config, prepared.ledger
+    ledger = Ledger(book.accountant, math.inf, book.delta, book.sites_per_row)
+    for row in rows:
+        ledger.charge(row)
+    total, per_node = ledger.total(), np.broadcast_to(ledger.per_node(), (facts.n_nodes,))
+    report = ledger.report()
+    notion = min(report, key=lambda name: report[name])
+    statement: dict[str, Any] = {
+        "epsilon": total,
+        "delta": ledger.delta if math.isfinite(total) and notion != "pure" else 0.0,
+        "relation": facts.relation,
+        "unit": "one row of one site"
+        if config.sites_per_row == 1
+        else f"one row at each of {config.sites_per_row} sites",
+        "accountant": notion,
+        "accountants": report,
+        "adversary": "sees every message of every round and all of this configuration",
+        "public": "row counts, labels' names, schema, graph, schedules, number of rounds",
+        "per_node": [float(e) for e in per_node],
+        "releases": len(ledger.rows),
+        "form": config.form,
+        "release": not simulated,
+    }
+    claim = ledger.claimed()
+    if config.form == "printed" and claim is not None:
+        statement["printed_claim"] = claim
+        statement["assumes"] = "exact minimisation: printed forms add no noise to the solver's answer"
+    return statement | {"says": plain_words(statement)}
+
+
+def outline(config: RunConfig, n: Array, d: int) -> dict[str, Any]:
+    """What a run will cost and how much noise that means, without data: plain data.
+
+    Parameters
+    ----------
+    config, n, d
+        As for :func:`prepare`.
+
+    Returns
+    -------
+    dict
+        ``privacy``, the statement of the whole run; ``algorithm``, with its noise as calibrated; ``releases``, one
+        entry a release, per node: epsilon if that release stood alone, and at most how far (standard deviation) noise
+        moves each coordinate of what leaves.
+    """
+    prepared = prepare(config, n, d)
+    book = prepared.ledger
+    rows = plan(
+        prepared.algorithm, prepared.facts, prepared.graph, config.rounds, book.accountant, book.delta
+    ).rows  # fmt: skip
+    simulated = config.seed is not None
+    nodes = prepared.facts.n_nodes
+
+    def one(event: Event) -> dict[str, Any]:
+        alone = np.broadcast_to(book.accountant.total([event], book.delta), (nodes,))
+        return {"epsilon": alone.tolist(), "spread": np.broadcast_to(event.spread(), (nodes,)).tolist()}
+
+    known: dict[str, dict[str, Any]] = {}
+    releases = []
+    for event in rows:
+        text = repr(event.to_dict())
+        known[text] = known[text] if text in known else one(event)
+        releases.append({"event": type(event).__name__} | known[text])
+    return {
+        "method": config.method, "graph": config.graph, "rounds": config.rounds, "n": n[:, 0].astype(int).tolist(),
+        "features": d, "privacy": privacy_statement(prepared, rows, simulated=simulated),
+        "algorithm": prepared.algorithm.to_dict(), "releases": releases, "config": config.to_dict(),
+    }  # fmt: skip

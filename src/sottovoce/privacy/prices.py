@@ -1,0 +1,248 @@
+"""What one event costs: in pure epsilon, in zCDP, as a Renyi curve, and as a dominating pair.
+
+Every function refuses, by name, an event for which it has no proof.  Each takes the least of what is proved:
+
+- an *objective* release is priced through its noise in the objective (U1, U2, U3) plus the exchange of the exact
+  minimiser for the solver's answer (U4); or, given the noise in the objective, as a release of a statistic of
+  sensitivity ``Delta / K + 2 error`` by the Gaussian noise on the answer alone;
+- every pure price ``eps`` is also ``eps^2 / 2``-zCDP (Bun and Steinke 2016, Proposition 3.3) and dominated by
+  randomised response.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from ..errors import UnknownEvent
+from ..typing import Array
+from . import events, gaussian, spherical
+from .bounds import approximate_release_epsilon, objective_perturbation_epsilon
+from .events import Event
+
+DIRECTIONS = {"replace-one": ("replace-one",), "zero-out": ("add", "remove")}
+"""Ordered neighbours that a relation compares: a total is the worst of whole compositions in one direction."""
+
+_LOUD = 100.0
+T = TypeVar("T")
+Orders = tuple[float, ...]
+
+
+def directions(event: Event) -> tuple[str, ...]:
+    """Those of the event's relation."""
+    return DIRECTIONS[getattr(event, "relation", "replace-one")]
+
+
+def _unknown(event: Event, accountant: str) -> UnknownEvent:
+    what = f"the {accountant} accountant has no proof for it; choose another accountant"
+    return UnknownEvent(f"event={type(event).__name__}: {what}")
+
+
+def _positive(event: Event, *names: str) -> None:
+    if not all(np.all(getattr(event, name) > 0) for name in names):
+        raise UnknownEvent(f"{', '.join(names)}: must be > 0 for the proof to hold; nothing was drawn")
+
+
+# --- pure ------------------------------------------------------------------------------------------------------------
+
+
+def _exact_objective(event: events.SphericalObjectivePerturbation) -> Array:
+    _positive(event, "K", "beta")
+    return objective_perturbation_epsilon(
+        event.beta, event.K, delta_gradient=events.RELATIONS[event.relation],
+        bend_bound=event.bend_bound, logistic=event.logistic,
+    )  # fmt: skip
+
+
+def _alone(event: events.SphericalObjectivePerturbation | events.GaussianObjectivePerturbation) -> Array:
+    """How far neighbours move the answer, given the noise in the objective."""
+    return events.RELATIONS[event.relation] / event.K + 2.0 * event.error
+
+
+def pure(event: Event) -> Array:
+    """Pure epsilon, per node; infinite where there is nothing to prove."""
+    match event:
+        case events.Unprotected():
+            return np.full(event.rows.shape, np.inf)
+        case events.SphericalObjectivePerturbation():
+            exact = _exact_objective(event)
+            if np.any(event.sigma_release > 0):
+                raise _unknown(event, "pure")
+            return exact + approximate_release_epsilon(event.beta_release, event.error)
+        case events.SphericalMechanism():
+            return event.beta * event.sensitivity
+        case events.LaplaceMechanism():
+            _positive(event, "scale")
+            return event.sensitivity / event.scale
+        case events.SparseVector():
+            return event.epsilon_threshold + event.epsilon_queries
+        case _:
+            raise _unknown(event, "pure")
+
+
+# --- zCDP ------------------------------------------------------------------------------------------------------------
+
+
+def zcdp(event: Event) -> Array:
+    """``rho``, per node, with ``D_alpha <= rho alpha`` at every order and in every direction."""
+    match event:
+        case events.GaussianMechanism():
+            _positive(event, "sigma")
+            return gaussian.gaussian_zcdp(event.sensitivity / event.sigma)
+        case events.SphericalMechanism():
+            s = event.beta * event.sensitivity
+            return s**2 / (2.0 * event.dimension)
+        case events.SphericalObjectivePerturbation() | events.GaussianObjectivePerturbation() if np.all(
+            event.sigma_release > 0
+        ):
+            _positive(event, "K")
+            alone = gaussian.gaussian_zcdp(_alone(event) / event.sigma_release)
+            if isinstance(event, events.GaussianObjectivePerturbation):
+                return alone
+            exchange = gaussian.gaussian_zcdp(2.0 * event.error / event.sigma_release)
+            return np.minimum(alone, 0.5 * _exact_objective(event) ** 2 + exchange)
+        case events.GaussianObjectivePerturbation():
+            raise _unknown(event, "zcdp")
+        case _:
+            return 0.5 * pure(event) ** 2
+
+
+# --- Renyi -----------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4096)
+def _spherical_curve(orders: Orders, beta: float, kappa: float, d: int, direction: str) -> Array:
+    if beta > _LOUD:  # nothing to gain on the pure price, and much to compute
+        return np.full(len(orders), np.inf)
+    return spherical.objective_rdp(np.array(orders), beta, kappa, d, relation=direction)
+
+
+def _each(event: Event, price: Callable[[int, str], T]) -> tuple[tuple[T, ...], ...]:
+    """``price(node, direction)`` for every direction and node of the event."""
+    nodes = next(value.size for value in vars(event).values() if isinstance(value, np.ndarray))
+    return tuple(tuple(price(i, direction) for i in range(nodes)) for direction in directions(event))
+
+
+def renyi(event: Event, orders: Orders) -> Array:
+    """Renyi divergences at `orders`, shape (directions, nodes, orders)."""
+    a = np.array(orders)
+
+    def pure_curve(epsilon: float) -> Array:
+        return np.minimum(epsilon, 0.5 * a * epsilon**2)
+
+    def released(i: int, exact: Array) -> Array:
+        """With the noise on the answer."""
+        assert isinstance(event, events.SphericalObjectivePerturbation | events.GaussianObjectivePerturbation)
+        error, sigma, alone = float(event.error[i]), float(event.sigma_release[i]), float(_alone(event)[i])
+        rate = float(event.beta_release[i]) if isinstance(event, events.SphericalObjectivePerturbation) else 0.0
+        if rate > 0:
+            exact = exact + spherical.inexact_rdp(a, rate, error)
+        if sigma > 0:
+            exact = np.minimum(exact + gaussian.inexact_rdp(a, error, sigma), a * 0.5 * (alone / sigma) ** 2)
+        return exact
+
+    def spherical_objective(i: int, direction: str) -> Array:
+        assert isinstance(event, events.SphericalObjectivePerturbation)
+        kappa = event.bend_bound / float(event.K[i])
+        curve = _spherical_curve(orders, float(event.beta[i]), kappa, event.dimension, direction)
+        return released(i, np.minimum(curve, pure_curve(float(_exact_objective(event)[i]))))
+
+    def gaussian_objective(i: int, direction: str) -> Array:
+        assert isinstance(event, events.GaussianObjectivePerturbation)
+        kappa = event.bend_bound / float(event.K[i])
+        return released(i, gaussian.objective_rdp(a, float(event.sigma[i]), kappa, relation=direction))
+
+    match event:
+        case events.SphericalObjectivePerturbation():
+            return np.array(_each(event, spherical_objective))
+        case events.GaussianObjectivePerturbation():
+            _positive(event, "K", "sigma")
+            return np.array(_each(event, gaussian_objective))
+        case events.SphericalMechanism():
+            s = event.beta * event.sensitivity
+            return np.array(_each(event, lambda i, _: spherical.rdp(a, event.dimension, float(s[i]))))
+        case events.LaplaceMechanism():
+            _positive(event, "scale")
+            s = event.sensitivity / event.scale
+            return np.array(_each(event, lambda i, _: spherical.rdp(a, 1, float(s[i]))))
+        case events.GaussianMechanism():
+            rho = zcdp(event)
+            return np.array(_each(event, lambda i, _: a * rho[i]))
+        case _:
+            epsilon = pure(event)
+            return np.array(_each(event, lambda i, _: pure_curve(float(epsilon[i]))))
+
+
+# --- dominating pairs ------------------------------------------------------------------------------------------------
+
+
+class Bill(NamedTuple):
+    """A pair that dominates one release: the parts' losses add up.
+
+    ``mu`` is a Gaussian's shift over sigma; ``ball`` is ``(d, s)`` of U2; ``epsilon`` is pure.  ``fixed``, ``slack``
+    and ``degrees`` are those of :class:`sottovoce.privacy.spherical.Within`.  ``exchange`` is U4's X, which turns a
+    profile ``delta(eps)`` into ``e^X delta(eps - 2 X)``.  ``lattice`` counts coordinates whose Gaussian noise may be
+    drawn on a grid.
+    """
+
+    mu: float = 0.0
+    ball: tuple[int, float] | None = None
+    epsilon: float = 0.0
+    fixed: float = 0.0
+    slack: float = 0.0
+    degrees: int = 1
+    exchange: float = 0.0
+    lattice: int = 0
+
+
+def dominating(event: Event) -> tuple[tuple[Bill, ...], ...]:
+    """A dominating pair for each direction and node."""
+
+    def objective(i: int, direction: str) -> Bill:
+        assert isinstance(event, events.SphericalObjectivePerturbation | events.GaussianObjectivePerturbation)
+        kappa, d = event.bend_bound / float(event.K[i]), event.dimension
+        error, sigma, alone = float(event.error[i]), float(event.sigma_release[i]), float(_alone(event)[i])
+        by_answer = Bill(mu=alone / sigma, lattice=d) if sigma > 0 else Bill(epsilon=np.inf)
+        mu = 2.0 * error / sigma if sigma > 0 else 0.0
+        lattice = d if sigma > 0 else 0
+        if isinstance(event, events.GaussianObjectivePerturbation):
+            within = gaussian.objective_dominating(float(event.sigma[i]), kappa, relation=direction)
+            whole = Bill(
+                mu=float(np.hypot(within.s, mu)), fixed=within.fixed, slack=within.slack, degrees=within.degrees,
+                lattice=lattice,
+            )  # fmt: skip
+            direct = not np.isfinite(within.slack) or 0 < by_answer.mu < whole.mu
+            return by_answer if direct else whole
+        rate = float(event.beta_release[i])
+        within = spherical.objective_dominating(float(event.beta[i]), kappa, d, relation=direction)
+        if sigma > 0 and alone / sigma < within.s / np.sqrt(d):
+            return by_answer
+        if not np.isfinite(within.slack):  # the determinant is too dear for it: pure epsilon
+            exact = float(_exact_objective(event)[i])
+            return Bill(mu=mu, epsilon=exact + 2.0 * rate * error, lattice=lattice)
+        return Bill(
+            mu=mu, ball=(d, within.s), fixed=within.fixed, slack=within.slack, degrees=within.degrees,
+            exchange=rate * error, lattice=lattice,
+        )  # fmt: skip
+
+    match event:
+        case events.SphericalObjectivePerturbation() | events.GaussianObjectivePerturbation():
+            _positive(event, "K", "beta" if isinstance(event, events.SphericalObjectivePerturbation) else "sigma")
+            return _each(event, objective)
+        case events.GaussianMechanism():
+            _positive(event, "sigma")
+            mus = event.sensitivity / event.sigma
+            return _each(event, lambda i, _: Bill(mu=float(mus[i]), lattice=event.dimension))
+        case events.SphericalMechanism():
+            s = event.beta * event.sensitivity
+            return _each(event, lambda i, _: Bill(ball=(event.dimension, float(s[i]))))
+        case events.LaplaceMechanism():
+            _positive(event, "scale")
+            s = event.sensitivity / event.scale
+            return _each(event, lambda i, _: Bill(ball=(1, float(s[i]))))
+        case _:
+            epsilon = pure(event)
+            return _each(event, lambda i, _: Bill(epsilon=float(epsilon[i])))

@@ -1,0 +1,543 @@
+"""Tight prices of noise of density ``exp(-beta ||b||)``: Renyi curves, profiles and privacy loss distributions.
+
+U2 prices noise added to an answer, and is exact.  The same noise inside an objective shifts by a vector that depends on
+the answer; the second half of this module bounds that by U2 plus terms that vanish with ``kappa = c1 / K``.
+
+Notation: ``s = beta times the shift``, ``z = s / 2``, ``nu = d / 2 - 1``, ``I`` and ``K`` modified Bessel functions.
+Orders ``alpha`` are > 1.  Numbers are upper bounds: brackets are taken at their upper end, losses are rounded up, mass
+that is cut off counts as an infinite loss, and results carry a relative margin of 1e-12 for rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy import fft, special
+
+from ..typing import Array, ArrayLike
+
+ORDERS: Array = np.concatenate([1 + np.geomspace(0.05, 1.0, 12), np.geomspace(2.1, 8192.0, 110)])
+"""Orders at which Renyi curves are kept; a curve stored on a grid loses little, and never validity."""
+ORDERS.setflags(write=False)
+
+_MARGIN = 1e-12
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
+
+
+def epsilon_from_rdp(orders: ArrayLike, rdp: ArrayLike, delta: float) -> float:
+    """The least epsilon at `delta` that a Renyi curve proves; NaN and infinite entries prove nothing.
+
+    Notes
+    -----
+    ``delta <= e^{(alpha-1)(D - eps)} (1 - 1/alpha)^alpha / (alpha - 1)`` for every order.  *Proof.*  With ``x = e^L``,
+    ``(1 - e^eps / x)_+ <= x^{alpha-1} e^{-(alpha-1) eps} m`` where ``m = max_{y>=1} y^{1-alpha} - y^{-alpha}``,
+    attained at ``y = alpha / (alpha-1)``; take expectations and solve for ``eps``.
+    """
+    a, r = np.asarray(orders, dtype=float), np.asarray(rdp, dtype=float)
+    if not 0.0 < delta < 1.0:
+        return float(np.inf)
+    with np.errstate(invalid="ignore"):
+        each = r + np.log1p(-1.0 / a) - (np.log(delta) + np.log(a)) / (a - 1.0)
+    return max(0.0, float(np.min(np.where(np.isnan(each), np.inf, each))))
+
+
+# --- Bessel ratios with certified upper and lower ends ---------------------------------------------------------------
+
+
+def _ratio(m: float, x: Array) -> tuple[Array, Array]:
+    """Lower and upper bounds of ``R = I_{m+1}(x) / I_m(x)`` for ``m >= -1/2``, ``x >= 0``.
+
+    Notes
+    -----
+    ``1 / R_m = 2 (m+1) / x + R_{m+1}`` turns a bracket of ``R_{m+1}`` into a narrower one of ``R_m``.  To start it:
+    ``R_{m+1} <= R_m`` (Turan), so ``R_m^2 + 2 (m+1) R_m / x >= 1``, i.e. ``R_m >= (sqrt((m+1)^2 + x^2) - m - 1) / x``,
+    and this at ``m+1`` in the recurrence gives ``R_m <= x / (m + sqrt(x^2 + (m+2)^2))``.
+    """
+    x = np.asarray(x, dtype=float)
+    levels = 12 + int(np.sqrt(45.0 * float(np.max(x, initial=0.0))))
+    top = m + levels
+    low = x / (top + 1.0 + np.hypot(x, top + 1.0))
+    high = x / (top + np.hypot(x, top + 2.0))
+    for k in range(levels - 1, -1, -1):
+        c = 2.0 * (m + k + 1.0)
+        low, high = x / (c + x * high), x / (c + x * low)
+    return low, high
+
+
+def _log_growth(m: float, start: float, ends: Array) -> tuple[Array, Array]:
+    """Bounds of ``ln [y^-m I_m(y)] - ln [start^-m I_m(start)]``, the integral of ``R_m``, at increasing `ends` y.
+
+    Pieces are at most 30 % long, so that the Bernstein ellipse of each avoids the poles of R, which are imaginary, by
+    so much that 16 nodes are exact to rounding.
+    """
+    edges = [start]
+    for end in ends:
+        if edges[-1] == 0.0:  # the poles are further from 0 than 3 (m + 1)
+            edges.append(min(float(end), 0.5 * (m + 1.0)))
+        low = edges[-1]
+        steps = int(np.ceil(np.log(end / low) / 0.26))
+        edges.extend(low * (end / low) ** (np.arange(1, steps) / max(steps, 1)))
+        edges.append(float(end))
+    grid = np.asarray(edges)
+    half = 0.5 * np.diff(grid)
+    x = grid[:-1, None] + half[:, None] * (1.0 + _NODES)
+    total = [np.concatenate([[0.0], np.cumsum(half * (side @ _WEIGHTS))]) for side in _ratio(m, x)]
+    at = np.searchsorted(grid, ends, side="right") - 1
+    return total[0][at], total[1][at]
+
+
+def _share(d: int, z: float) -> tuple[float, float]:
+    """``w = z K_{nu+1}(z) I_nu(z)``, rounded up, and ``K_nu(z) / K_{nu+1}(z)``.
+
+    ``1 / w = 1 + R_nu(z) S`` with ``S_nu = K_nu / K_{nu+1} = 1 / (2 nu / z + S_{nu-1})`` by the Wronskian and the
+    recurrence, which is stable upwards; from a start far below, ``0 <= S <= 1`` is bracket enough.
+    """
+    nu = d / 2.0 - 1.0
+    first = -0.5 if d % 2 else 0.0
+    low = high = 1.0 if d % 2 else float(special.k0e(z) / special.k1e(z))
+    skip = max(0, int(nu - first) - 400 - int(4 * z))
+    if skip:
+        first, low, high = first + skip, 0.0, 1.0
+    for k in range(1, round(nu - first) + 1):
+        low, high = 1.0 / (2.0 * (first + k) / z + high), 1.0 / (2.0 * (first + k) / z + low)
+    smallest = float(_ratio(nu, np.array([z]))[0][0])
+    return 1.0 / (1.0 + smallest * low), low
+
+
+# --- U2: noise added to an answer -----------------------------------------------------------------------------------
+
+
+def log_density(eta: ArrayLike, d: int, s: float) -> Array:
+    """Log density of ``eta = loss / s`` on (-1, 1); for ``d = 1`` of its continuous part, of mass ``(1 - e^-s) / 2``.
+
+    Notes
+    -----
+    *Claim.*  ``eta`` is a mixture, with weights ``w`` and ``1 - w``, of the laws ``V_nu`` and ``V_{nu+1}`` of density
+    proportional to ``e^{z eta} (1 - eta^2)^{m - 1/2}``; ``w = z K_{nu+1}(z) I_nu(z)``.  (For ``d = 1``, ``V_{-1/2}`` is
+    two atoms: loss ``s`` with probability 1/2 and ``-s`` with ``e^-s / 2``.)
+
+    *Proof.*  With D the shift ``v``'s length let ``xi = (|b| + |b-v|) / D >= 1`` and ``eta = (|b-v| - |b|) / D``: the
+    privacy loss ``beta (|b-v| - |b|)`` is ``s eta``, the density ``e^{-z (xi - eta)}``, and the volume element of these
+    prolate spheroidal coordinates is proportional to ``(xi^2 - eta^2) [(xi^2 - 1)(1 - eta^2)]^{(d-3)/2}``.  Write the
+    first factor as ``(xi^2 - 1) + (1 - eta^2)`` and integrate over xi by
+    ``int_1^oo e^{-z xi} (xi^2-1)^{m-1/2} = Gamma(m+1/2) (2/z)^m K_m(z) / sqrt(pi)``: one term is ``V_nu``'s shape times
+    ``K_{nu+1}``, the other ``V_{nu+1}``'s times ``K_nu``.  The masses of these shapes,
+    ``int e^{z eta} (1 - eta^2)^{m-1/2} = sqrt(pi) Gamma(m+1/2) (2/z)^m I_m(z)``, put the terms in the ratio
+    ``K_{nu+1} I_nu : K_nu I_{nu+1}``, whose sum is ``1 / z`` (Wronskian).  Under the shifted law ``eta`` is ``-eta``.
+    """
+    eta = np.asarray(eta, dtype=float)
+    z, nu = s / 2.0, d / 2.0 - 1.0
+    share, ratio = _share(d, z)
+    shape = np.log1p(-(eta**2))
+    upper = _log_vmf(nu + 1.0, z) + z * eta + (nu + 0.5) * shape
+    rest = share * ratio * float(_ratio(nu, np.array([z]))[1][0])  # 1 - w without cancellation
+    if d == 1:
+        return np.asarray(np.log(rest) + upper)
+    return np.logaddexp(np.log(share) + _log_vmf(nu, z) + z * eta + (nu - 0.5) * shape, np.log(rest) + upper)
+
+
+def _log_vmf(m: float, z: float) -> float:
+    """Log of the normaliser of ``e^{z eta} (1 - eta^2)^{m-1/2}``."""
+    return -float(special.betaln(m + 0.5, 0.5)) - float(_log_growth(m, 0.0, np.array([z]))[0][0])
+
+
+def zcdp(d: int, s: float) -> float:
+    """``s^2 / (2 d)``: with it, ``D_alpha <= rho alpha`` at every order.
+
+    Notes
+    -----
+    *Proof.*  By :func:`rdp`, ``exp((alpha-1) D)`` is a mixture of ``g_m(y) / g_m(z)`` with ``g_m(y) = y^-m I_m(y)``,
+    ``m = nu`` and ``nu + 1``, at ``y = (2 alpha - 1) z``.  ``(ln g_m)' = I_{m+1} / I_m <= y / (2m + 2) <= y / d``;
+    integrated from z to y that is ``(y^2 - z^2) / (2d) = alpha (alpha-1) s^2 / (2d)``.
+    """
+    return s * s / (2.0 * d)
+
+
+def rdp(orders: ArrayLike, d: int, s: float) -> Array:
+    """U2: the Renyi divergence at each order, with a relative margin of 1e-12, never above ``min(s, zcdp alpha)``.
+
+    Notes
+    -----
+    ``exp((alpha-1) D) = w g_nu(y) / g_nu(z) + (1-w) g_{nu+1}(y) / g_{nu+1}(z)``, ``g_m(y) = y^-m I_m(y)``,
+    ``y = (2 alpha - 1) z``.  *Proof.*  ``E e^{(alpha-1) s eta}`` under :func:`log_density`'s mixture tilts each part
+    from ``z`` to ``z + (alpha-1) s = y``, and the parts' masses are proportional to ``g_m``.  All terms are
+    positive and ``ln g_m`` is computed as an integral of a positive ratio, so small prices keep their digits.
+    """
+    a = np.asarray(orders, dtype=float)
+    flat = np.unique(a)
+    if s <= 0.0:
+        return np.zeros_like(a)
+    if np.any(flat <= 1.0):
+        raise ValueError("orders must be > 1")
+    z, nu = s / 2.0, d / 2.0 - 1.0
+    y = (2.0 * flat - 1.0) * z
+    share = _share(d, z)[0]
+    first, second = _log_growth(nu, z, y)[1], _log_growth(nu + 1.0, z, y)[1]
+    gap = np.maximum(first - second, 0.0)
+    with np.errstate(over="ignore"):
+        mixed = np.where(gap < 30.0, second + np.log1p(share * np.expm1(np.minimum(gap, 30.0))), first)
+    exact = mixed / (flat - 1.0) * (1.0 + _MARGIN)
+    value = np.minimum(exact, np.minimum(s, zcdp(d, s) * flat))
+    return np.asarray(value[np.searchsorted(flat, a)])
+
+
+class _Cells(NamedTuple):
+    """Probabilities of the cells between `edges` of eta, and what lies beyond the last."""
+
+    edges: Array
+    mass: Array
+    above: float
+    atom_low: float
+    atom_high: float
+
+
+def window(d: int, s: float) -> tuple[float, float]:
+    """Where all but 1e-25 of eta lies: ``E e^{l eta} <= exp(l s/(2d) + l^2/(2d))`` is :func:`zcdp` read as a tail."""
+    if d == 1:
+        return -1.0, 1.0
+    reach = float(np.sqrt(2.0 * 58.0 / d))
+    return max(-1.0, s / (2.0 * d) - reach), min(1.0, s / (2.0 * d) + reach)
+
+
+def _cells(d: int, s: float, edges: Array) -> _Cells:
+    """Exact masses by Gauss-Legendre in ``theta = arccos eta``, where the density is analytic."""
+    theta = np.arccos(np.clip(edges, -1.0, 1.0))
+    half = 0.5 * (theta[:-1] - theta[1:])
+    nodes = 8 if len(edges) > 500 else 16
+    x, weight = np.polynomial.legendre.leggauss(nodes)
+    at = theta[1:, None] + half[:, None] * (1.0 + x)
+    eta = np.clip(np.cos(at), -1.0 + 1e-16, 1.0 - 1e-16)
+    mass = half * ((np.exp(log_density(eta, d, s)) * np.sin(at)) @ weight)
+    return _Cells(edges, mass, 2e-25, 0.5 * np.exp(-s) if d == 1 else 0.0, 0.5 if d == 1 else 0.0)
+
+
+def profile(epsilon: float, d: int, s: float) -> float:
+    """U2: the exact ``delta`` at `epsilon` (any sign) of one release, ``E (1 - e^{epsilon - s eta})_+``."""
+    if epsilon >= s:
+        return 0.0
+    low, high = window(d, s)
+    start = max(low, min(high, epsilon / s))
+    theta = np.linspace(np.arccos(np.clip(start, -1, 1)), np.arccos(high), 401)
+    x, weight = np.polynomial.legendre.leggauss(16)
+    half = 0.5 * (theta[:-1] - theta[1:])
+    at = theta[1:, None] + half[:, None] * (1.0 + x)
+    eta = np.clip(np.cos(at), -1.0 + 1e-16, 1.0 - 1e-16)
+    inside = np.exp(log_density(eta, d, s)) * np.sin(at) * -np.expm1(np.minimum(0.0, epsilon - s * eta))
+    total = float(half @ (inside @ weight)) * (1.0 + _MARGIN) + 2e-25
+    if d == 1:
+        total += -0.5 * np.expm1(epsilon - s) + 0.5 * np.exp(-s) * -np.expm1(min(0.0, epsilon + s))
+    return min(total, 1.0)
+
+
+@dataclass(frozen=True)
+class LossDistribution:
+    """A pessimistic privacy loss distribution: mass on multiples of `step`, from ``first * step`` upwards.
+
+    ``infinite`` is the probability of an infinite loss; mass that was cut off and rounding errors are part of it.
+    """
+
+    step: float
+    first: int
+    mass: Array
+    infinite: float = 0.0
+
+    def delta(self, epsilon: float) -> float:
+        """``E (1 - e^{epsilon - loss})_+``."""
+        loss = (self.first + np.arange(len(self.mass))) * self.step
+        over = loss > epsilon
+        return min(1.0, self.infinite + float(self.mass[over] @ -np.expm1(epsilon - loss[over])))
+
+    def epsilon(self, delta: float) -> float:
+        """The least epsilon >= 0 at which :meth:`delta` is at most `delta`, from above to 1e-9."""
+        low, high = 0.0, max(0.0, (self.first + len(self.mass)) * self.step)
+        if self.delta(0.0) <= delta:
+            return 0.0
+        if self.delta(high) > delta:
+            return float(np.inf)
+        while high - low > 1e-9 * max(1.0, high):
+            middle = 0.5 * (low + high)
+            low, high = (low, middle) if self.delta(middle) <= delta else (middle, high)
+        return high
+
+
+def loss_distribution(d: int, s: float, step: float) -> LossDistribution:
+    """U2's privacy loss on a grid, every loss rounded up to a multiple of `step`."""
+    low, high = window(d, s)
+    first, last = int(np.ceil(s * low / step)), int(np.ceil(s * high / step))
+    grid = np.arange(first - 1, last + 1) * step
+    cells = _cells(d, s, np.clip(grid / s, low, high))
+    mass = cells.mass
+    mass[0] += cells.atom_low
+    mass[-1] += cells.atom_high
+    return LossDistribution(step, first, mass, cells.above + abs(1.0 - float(np.sum(mass))))
+
+
+def compose(parts: Iterable[tuple[LossDistribution, int]]) -> LossDistribution:
+    """The sum of independent losses: each part as often as its count.  All parts share one step.
+
+    Notes
+    -----
+    Adaptive composition is dominated by the product of dominating pairs (Zhu, Dong and Wang 2022, Theorem 10).  One
+    forward transform a part and one backward: the sum of all absolute errors is at most
+    ``sqrt(n) (count + 2) 8 u log2(n)`` (Higham 2002, Theorem 24.2), which is moved to the infinite loss.
+    """
+    kept = [(part, count) for part, count in parts if count > 0]
+    if not kept:
+        return LossDistribution(1.0, 0, np.ones(1))
+    if len({part.step for part, _ in kept}) > 1:
+        raise ValueError("loss distributions of different steps cannot be composed")
+    size = 1 + sum((len(part.mass) - 1) * count for part, count in kept)
+    n = int(fft.next_fast_len(size, real=True))
+    product = np.ones(n // 2 + 1, dtype=complex)
+    for part, count in kept:
+        product *= fft.rfft(part.mass, n) ** count
+    mass = np.clip(fft.irfft(product, n)[:size], 0.0, None)
+    norm = max(float(np.linalg.norm(part.mass)) for part, _ in kept)
+    error = np.sqrt(n) * (2 + sum(count for _, count in kept)) * 8 * 2.3e-16 * np.log2(max(n, 2)) * norm
+    lost = -np.expm1(sum(count * np.log1p(-part.infinite) for part, count in kept))
+    first = sum(part.first * count for part, count in kept)
+    return LossDistribution(kept[0][0].step, first, mass, float(lost + error))
+
+
+# --- U2 inside an objective -----------------------------------------------------------------------------------------
+class Within(NamedTuple):
+    """A release inside an objective is dominated by U2's loss at shift `s`, plus `fixed`, plus ``slack chi^2_k``.
+
+    The last term is meant in the sense of :func:`objective_surplus`, with ``k = degrees``.
+    """
+
+    s: float
+    fixed: float
+    slack: float
+    degrees: int
+
+
+def objective_dominating(beta: float, kappa: float, d: int, *, relation: str) -> Within:
+    """Hockey-stick domination of one release of objective perturbation; `slack` is infinite where there is none.
+
+    Parameters
+    ----------
+    beta : float
+        Rate of the noise in sum scale.
+    kappa : float
+        ``c1 / K``.
+    d : int
+    relation : {"replace-one", "add", "remove"}
+        "add": from the data with the row to those without; "remove": the other way.  Zero-out is the worse of both.
+
+    Notes
+    -----
+    *Setting.*  With ``o = -grad F_0(w)``, ``F_0`` the objective without the row, ``w -> o`` is a bijection, and the row
+    ``u`` with slope ``-a(w)`` makes ``b = o + a u``.  Along ``u/|u|`` (with ``a |u|`` for ``a``, so ``|u| = 1`` from
+    here) ``0 <= da/dt <= kappa``, ``t = o.u``, because ``da/dt = l'' u' H_0^-1 u``; the part orthogonal to ``u`` is the
+    same for ``o`` and ``b``.  Let ``phi = beta |.|``, ``h(x) = x / sqrt(r^2 + x^2)`` with r the orthogonal part's norm.
+
+    *Add.*  Under the row's data b has density ``e^-phi`` and the loss is ``phi(b - a u) - phi(b) + ln(1 + da/dt)``.  As
+    a function of ``t = b.u``, ``da/dt`` is in ``[0, kappa/(1+kappa)]``.  Let ``c`` be a's value at ``t = 0``.  If
+    ``t < 0`` then ``a <= c`` and the loss is below that with c; if ``t > 0``,
+    ``phi(b - a u) - phi(b - c u) <= (a - c) beta (a - t)_+ / |b - a u|``, at most ``beta kappa / (1+kappa)`` as it is 0
+    unless ``t < a <= 1``.  So the loss is at most ``fixed`` more than that of a shift by ``c u``, where ``c`` in [0, 1]
+    depends on the orthogonal part only.  Given that part the densities are symmetric and log-concave in t, events that
+    decide are half-lines, and the hockey stick increases with c: ``c = 1``, U2.
+
+    *Remove.*  Now ``t = o.u`` with o of density ``e^-phi``, loss ``phi(o + a u) - phi(o) - ln(1 + da/dt)``.  By
+    convexity ``phi(o + a u) - phi(o + c u) <= beta kappa |t| h(|t| + 1)``, and ``h(x+1) - h(x) <= h'(x)``,
+    ``x h'(x) <= 2/(3 sqrt 3)``: at most ``X + beta kappa 2/(3 sqrt 3)``, ``X = kappa beta t^2 / |o|``.  X and ``phi``
+    are even in t.  Claim: for ``c >= 0``, ``J(c) = E (1 - e^{eps - phi(o + cu) + phi(o) - X})_+`` does not decrease.
+    Indeed ``J'`` is ``e^eps`` times the integral over ``y > 0`` of ``phi'(y) e^-phi(y) [v(y-c) - v(y+c)]``,
+    ``v = e^-X`` where the bracket of J is positive, else 0 (use ``t = y - c`` and ``t = -y - c``); ``v(y-c) >= v(y+c)``
+    because X grows with ``|t|``, and because so does ``phi - X`` (its slope is ``beta cos (1 - kappa (2 - cos^2))``,
+    ``kappa <= 1/2``), so that J's bracket is positive at ``y - c`` if it is at ``-y - c``.  Hence ``c = 1``.
+
+    *Replace-one.*  With rows u and u', ``b = o + a u`` of density ``e^-phi``, the loss is ``phi(b - v) - phi(b) + ln``
+    of a determinant ratio that is at most ``1 + kappa``, where ``v = a u - a' u'``, ``|v| <= 2``. ``db = -H dw`` gives
+    ``|da|, |da'| <= kappa |db|``, so v is ``2 kappa``-Lipschitz.  Let ``m`` be the norm of b's part in the plane of u
+    and u' and ``v_0`` v's value at ``m = 0`` with the rest of b fixed.  By convexity
+    ``phi(b - v) - phi(b - v_0) <= beta |v - v_0| h(|b_plane - v|) <= 2 kappa beta m h(m + 2)``, at most
+    ``X + 2 kappa beta 4/(3 sqrt 3)`` with ``X = 2 kappa beta m^2 / |b|``.  X does not see directions in the plane, so
+    ``v_0`` may be turned along one axis, and the claim above (slopes: ``2 kappa <= 1/2``) makes ``|v_0| = 2``.
+    """
+    bend = 2.0 / (3.0 * np.sqrt(3.0))
+    if relation == "add":
+        return Within(beta, float(np.log1p(kappa)) + beta * kappa / (1.0 + kappa), 0.0, 1)
+    if relation == "remove":
+        return Within(beta, beta * kappa * bend, kappa if kappa <= 0.5 else np.inf, 1)
+    if relation == "replace-one":
+        slack = 2.0 * kappa if kappa <= 0.25 else np.inf
+        return Within(2.0 * beta, float(np.log1p(kappa)) + 4.0 * beta * kappa * bend, slack, min(2, d))
+    raise ValueError("relation must be 'replace-one', 'add' or 'remove'")
+
+
+def objective_surplus(releases: Iterable[tuple[Within, int]], delta: float) -> float:
+    """An ``x`` such that ``x`` on U2's composed loss, and `delta` on its delta, cover all fixed and slack terms.
+
+    Notes
+    -----
+    ``X = slack beta m^2 / |b|``: ``beta |b|`` is Gamma(d) and ``m^2 / |b|^2`` Beta(k/2, (d-k)/2), independent, so
+    ``E (X/slack)^n = (d)_n (k/2)_n / (d/2)_n <= 2^n (k/2)_n``, the moment of a chi^2_k; hence
+    ``E e^{tau X} <= (1 - 2 tau slack)^{-k/2}``.  For the sum Y of the X's and any x,
+    ``(1 - e^{eps - L - Y})_+ <= (1 - e^{eps - x - L})_+ + (Y - x)_+`` (also with 1 in place of ``Y - x`` where that is
+    less), and ``E (Y - x)_+ <= E e^{tau (Y - x)} / (e tau)`` as ``y <= e^{tau y} / (e tau)``.  Solve for x; any tau is
+    valid.
+    """
+    kept = [(within, count) for within, count in releases if count > 0]
+    fixed = sum(within.fixed * count for within, count in kept)
+    top = max((within.slack for within, _ in kept), default=0.0)
+    if top == 0.0:
+        return float(fixed)
+    if not np.isfinite(top) or delta <= 0.0:
+        return float(np.inf)
+    tau = np.linspace(0.01, 0.99, 197) / (2.0 * top)
+    log_moment = sum(-0.5 * w.degrees * count * np.log1p(-2.0 * tau * w.slack) for w, count in kept)
+    each = (log_moment - np.log(delta) - np.log(np.maximum(1.0, np.e * tau))) / tau
+    return float(fixed + max(0.0, float(np.min(each))))
+
+
+def objective_epsilon(releases: Iterable[tuple[Within, int]], d: int, delta: float, cells: int = 20000) -> float:
+    """Epsilon at `delta` of a composition of releases by :func:`objective_dominating`; infinite where that fails.
+
+    Parameters
+    ----------
+    releases : pairs of Within and how often it was released
+    d : int
+    delta : float
+        One hundredth of it pays for the random part of :func:`objective_surplus`.
+    cells : int
+        Cells of the largest loss; rounding costs at most half a cell a release on average.
+    """
+    kept = [(within, count) for within, count in releases if count > 0 and within.s > 0]
+    extra = objective_surplus(kept, 0.01 * delta)
+    if not kept or not np.isfinite(extra):
+        return float(extra)
+    merged: dict[float, int] = {}
+    for within, count in kept:
+        merged[within.s] = merged.get(within.s, 0) + count
+    step = max(merged) / cells
+    whole = compose((loss_distribution(d, s, step), count) for s, count in merged.items())
+    part = whole.epsilon(0.99 * delta)
+    return part + extra
+
+
+# --- Renyi: kappa costs only in the tail ----------------------------------------------------------------------------
+
+
+def objective_rdp(orders: ArrayLike, beta: float, kappa: float, d: int, *, relation: str) -> Array:
+    """Renyi bound of one release of objective perturbation: U2 plus a tail that vanishes with ``kappa``.
+
+    Parameters
+    ----------
+    orders : array
+    beta, kappa, d
+        As in :func:`objective_dominating`.
+    relation : {"replace-one", "add", "remove", "zero-out"}
+        "zero-out" is the larger of "add" and "remove"; whole compositions may take the larger of the two sums.
+
+    Notes
+    -----
+    Setting and letters as in :func:`objective_dominating`; ``x`` runs over values of a.
+
+    *Remove.*  ``e^{(alpha-1) D}`` is the integral of ``F(t, a) (1 + a')^{1-alpha}``,
+    ``F(t, x) = e^{-alpha phi(t) + (alpha-1) phi(t+x)}``, over t and the orthogonal part.  On ``0 <= a' <= kappa`` the
+    convex ``(1 + a')^{1-alpha}`` is at most ``1 - theta a'``, ``theta = (1 - (1+kappa)^{1-alpha}) / kappa``.  With
+    ``G(t, x) = int_0^x F(t, .)``, ``d/dt G(t, a(t)) = G_t + F a'``, and G vanishes at both ends, so that
+    ``int F a' = -int G_t(t, a(t))``: the moment is at most ``int Psi(t, a(t))``, ``Psi = F + theta G_t``, where ``a'``
+    is gone.  ``Psi_x = F_x + theta F_t = theta alpha F [(1 + omega) phi'(t+x) - phi'(t)]`` with
+    ``omega = ((alpha-1)/theta - 1) / alpha``, in ``[0, min(kappa, kappa/2 + alpha kappa^2/12)]``.  The bracket grows
+    with x, so Psi is largest at ``x = 0`` or ``x = 1``; ``int Psi(t, 1) = int F(t, 1)`` is U2's moment exactly.  What
+    is left is the integral of ``(Psi(t, 0) - Psi(t, 1))_+``, and this is zero unless ``t < -1/2`` and
+    ``omega |phi'(t)| > phi''(t) mean(x)``, the mean over [0, 1] with weight ``F(t, .)``, since
+    ``phi'(t+x) - phi'(t) >= x phi''(t)`` for ``x <= 2 |t|`` (for ``t >= -1/2`` reflect x at ``|t|``).  The weight falls
+    no faster than ``e^{-p x}``, ``p = (alpha-1) |phi'(t)|``, whose mean is at least ``1 / (2 + p)``.  As
+    ``|phi'| = beta q``, ``phi'' = beta (1 - q^2) / rho`` with ``rho = |o|``, ``q = |t| / rho``, a positive part needs
+    ``omega rho q (2 + (alpha-1) beta q) > 1 - q^2``, i.e. q above an explicit ``q*(rho)``, and it is then at most
+    ``theta alpha omega beta q`` times ``e^-phi(t)``.
+
+    *Add.*  The same with ``F = e^{-alpha phi(t+x) + (alpha-1) phi(t)}``, ``(1 + a')^alpha <= 1 + theta a'``,
+    ``theta = ((1+kappa)^alpha - 1) / kappa``, ``Psi = F - theta G_t``,
+    ``Psi_x = theta (alpha-1) F [(1 + omega) phi'(t+x) - phi'(t)]``,
+    ``omega = (1 - alpha/theta) / (alpha-1) <= kappa/2``.  The weight now grows, its mean is at least 1/2, and
+    ``F(t, x) <= e^{alpha beta q - phi(t)}``.
+
+    *Tail.*  Both are ``E [q e^{l q}; t < 0, q > q*(rho)]``, ``beta rho`` Gamma(d) and ``q^2`` Beta(1/2, (d-1)/2),
+    summed with every cell at its upper end.
+
+    *Replace-one*, through the data without the row:
+    ``D_alpha <= (alpha - 1/2)/(alpha-1) D^add_{2 alpha} + D^remove_{2 alpha - 1}`` (Mironov 2017, Proposition 11).
+    Each bound is cut at the pure one, ``Delta beta + ln(1 + kappa)``, and at what :func:`objective_dominating` gives.
+    """
+    a = np.asarray(orders, dtype=float)
+    if relation == "replace-one":
+        add = objective_rdp(2.0 * a, beta, kappa, d, relation="add")
+        remove = objective_rdp(2.0 * a - 1.0, beta, kappa, d, relation="remove")
+        return np.minimum((a - 0.5) / (a - 1.0) * add + remove, 2.0 * beta + np.log1p(kappa))
+    if relation == "zero-out":
+        both = [objective_rdp(a, beta, kappa, d, relation=one) for one in ("add", "remove")]
+        return np.maximum(both[0], both[1])
+    if relation not in ("add", "remove"):
+        raise ValueError("relation must be 'replace-one', 'zero-out', 'add' or 'remove'")
+    shift = rdp(a, d, beta)
+    if kappa <= 0.0:
+        return shift
+    flat = a.ravel()
+    with np.errstate(over="ignore", invalid="ignore"):
+        if relation == "add":
+            log_theta = np.log(np.expm1(np.minimum(flat * np.log1p(kappa), 700.0)) / kappa)
+            omega = np.full_like(flat, 0.5 * kappa)
+            size = np.log(flat - 1.0) + log_theta + np.log(beta * omega)
+            tail = _tail(omega, np.zeros_like(flat), flat * beta, beta, d)
+            size = np.where(flat * np.log1p(kappa) < 700.0, size, np.inf)
+        else:
+            theta = -np.expm1((1.0 - flat) * np.log1p(kappa)) / kappa
+            omega = np.minimum(kappa, 0.5 * kappa + flat * kappa**2 / 12.0)
+            size = np.log(flat * theta * beta * omega)
+            tail = _tail(omega, (flat - 1.0) * beta, np.zeros_like(flat), beta, d)
+        moment = (flat - 1.0) * shift.ravel()
+        bound = np.logaddexp(moment, size + tail) / (flat - 1.0)
+    bound = np.where(np.isnan(bound), np.inf, bound)
+    pure = beta + (np.log1p(kappa) if relation == "add" else 0.0)
+    bound = np.minimum(bound, pure)
+    if relation == "add":
+        bound = np.minimum(bound, shift.ravel() + objective_dominating(beta, kappa, d, relation="add").fixed)
+    return bound.reshape(a.shape)
+
+
+_GRID = np.linspace(0.0, 1.0, 4001)
+
+
+def _tail(omega: Array, slope: Array, tilt: Array, beta: float, d: int) -> Array:
+    """Log of an upper bound of ``E [q e^{tilt q}; t < 0, omega rho q (2 + slope q) > 1 - q^2]``, one per order."""
+    reach = np.sqrt(np.arange(0.0, 40.5, 0.25) * 2.0)
+    scaled = np.concatenate([d - reach[::-1] * np.sqrt(d), d + reach * np.sqrt(d) + reach**2])
+    scaled = np.unique(np.maximum(scaled, 0.0))
+    survival = special.gammaincc(d, scaled)
+    beyond = special.betainc((d - 1.0) / 2.0, 0.5, 1.0 - _GRID**2) if d > 1 else np.where(_GRID < 1.0, 1.0, 0.0)
+    cells = np.maximum(beyond[:-1] - beyond[1:], 0.0)
+    cells[-1] += beyond[-1]
+    out = np.empty_like(omega)
+    for i, (w, p, tilted) in enumerate(zip(omega, slope, tilt, strict=True)):
+        rho = w * scaled / beta
+        least = 1.0 / (rho + np.sqrt(rho**2 + 1.0 + rho * p))
+        weight = _GRID[1:] * np.exp(tilted * (_GRID[1:] - 1.0)) * cells  # e^tilt is put back at the end
+        above = np.append(np.cumsum(weight[::-1])[::-1], 0.0)
+        value = above[np.clip(np.floor(least * 4000.0).astype(int), 0, 4000)]
+        value = np.append(value, above[0])
+        whole = value[0] + np.sum(np.diff(value) * survival)
+        out[i] = np.log(0.5 * whole * (1.0 + 1e-9)) + tilted if whole > 0 else -np.inf
+    return out
+
+
+def inexact_rdp(orders: ArrayLike, beta_release: float, error: float) -> Array:
+    """U4: to add where an answer within `error` of the exact minimiser gets spherical noise of rate `beta_release`.
+
+    Notes
+    -----
+    With ``x = beta_release error``: ``(2 alpha - 1) / (alpha - 1) x``.  *Proof.*  With noise around the answer instead
+    of the minimiser, the release's density changes by a factor in ``[e^-x, e^x]``; raise it to ``alpha`` above and
+    ``1 - alpha`` below.  The same factors over a whole run turn a profile ``delta(eps)`` into ``e^X delta(eps - 2 X)``,
+    X being the sum of the x.
+    """
+    a = np.asarray(orders, dtype=float)
+    return (2.0 * a - 1.0) / (a - 1.0) * beta_release * error

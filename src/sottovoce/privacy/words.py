@@ -1,0 +1,62 @@
+"""A privacy statement in sentences, for people: numbers are rounded so that no guarantee looks stronger than it is."""
+
+from __future__ import annotations
+
+import math
+
+from ..typing import Any
+
+_NAMES = {"pure": "sum of pure epsilons", "zcdp": "zCDP", "rdp": "Renyi", "pld": "loss distributions"}
+
+
+def ceil_text(epsilon: float, digits: int = 3) -> str:
+    """Epsilon in text, rounded up."""
+    if math.isinf(epsilon):
+        return "inf"
+    scale = 10**digits
+    return f"{math.ceil(epsilon * scale - 1e-6) / scale:.{digits}f}"
+
+
+def factor_text(epsilon: float) -> str:
+    """``exp(epsilon)`` in text, rounded up to three digits."""
+    power = math.floor(epsilon / math.log(10.0))
+    if power > 6:
+        return f"10^{power + 1}"
+    step = 10.0 ** (power - 2)
+    return f"{math.ceil(math.exp(epsilon) / step * (1.0 - 1e-12)) * step:.{max(0, 2 - power)}f}"
+
+
+def privacy_words(privacy: dict[str, Any]) -> list[tuple[str, str]]:
+    """The statement as (headline, rest) pairs, one a paragraph."""
+    epsilon, delta = privacy["epsilon"], privacy["delta"]
+    if math.isinf(epsilon):
+        reason = "the run drew no noise" if privacy["form"] == "corrected" else "nothing can be proved for this form"
+        words = [("No privacy guarantee", f": {reason} (epsilon = inf).")]
+    else:
+        stated = "delta = 0 (pure)" if delta == 0 else f"delta = {delta:g}"
+        others = {k: e for k, e in privacy["accountants"].items() if k != privacy["accountant"]}
+        compared = ", ".join(f"{_NAMES.get(k, k)} {ceil_text(e)}" for k, e in others.items() if math.isfinite(e))
+        by = f"{_NAMES.get(privacy['accountant'], privacy['accountant'])}, {privacy['releases']} releases a site"
+        words = [(f"epsilon = {ceil_text(epsilon)}", f", {stated}, proved; by {by}{compared and f' (by {compared})'}.")]
+        other = "another in its place" if privacy["relation"] == "replace-one" else "an empty one in its place"
+        but = "" if delta == 0 else f", but for a probability of {delta:g}"
+        words.append((
+            "",
+            f"Protects {privacy['unit']} ({privacy['relation']}): whoever {privacy['adversary']} finds no outcome more "
+            f"than {factor_text(epsilon)} times as likely with the row as with {other}{but}.",
+        ))  # fmt: skip
+    if "caveat" in privacy:
+        words.append(("Not covered", f": {privacy['caveat']}."))
+    if "printed_claim" in privacy:
+        claim = privacy["printed_claim"]
+        verdict = "is not proved" if claim < epsilon * (1 - 1e-9) else "holds, and is loose"
+        paper = f": the paper claims {ceil_text(claim)}, which {verdict}. Assumes {privacy['assumes']}."
+        words.append(("As printed", paper))
+    if not privacy["release"] and math.isfinite(epsilon):
+        words.append(("Simulation, not a release", ": whoever knows the seed can remove the noise."))
+    return words
+
+
+def plain_words(privacy: dict[str, Any]) -> str:
+    """The same as plain text."""
+    return "\n".join(head + rest for head, rest in privacy_words(privacy))

@@ -1,0 +1,71 @@
+"""``sottovoce plan`` and ``sottovoce claims``: prices without data, for people and for machines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from command_line import PRIVATE, Call
+
+
+@pytest.mark.parametrize("method", PRIVATE)
+def test_a_plan_is_what_training_spends(ok: Call, method: str) -> None:
+    shared = ("--method", method, "--rounds", 6, "--epsilon", 2, "--delta", 1e-5, "--json")
+    planned = ok("plan", "--sizes", 120, "--features", 5, *shared).json
+    trained = ok("train", "--data", "synthetic:n=600,d=5,seed=1", *shared).json
+    assert planned["features"] == trained["features"]
+    assert planned["privacy"]["epsilon"] == trained["privacy"]["epsilon"]
+    assert planned["algorithm"] == trained["algorithm"]
+    assert len(planned["releases"]) == trained["privacy"]["releases"]
+    back = ok(
+        "plan", "--sizes", 120, "--features", 5, "--method", method, "--rounds", 6, "--delta", 1e-5, "--json",
+        "--eta", planned["algorithm"]["penalty"]["start"], "--noise", noise_of(planned),
+    ).json  # fmt: skip
+    assert back["privacy"]["epsilon"] == pytest.approx(planned["privacy"]["epsilon"], rel=1e-6)
+
+
+def noise_of(planned: dict[str, dict[str, dict[str, float]]]) -> str:
+    return repr(planned["algorithm"]["noise"]["factor"] * planned["algorithm"]["noise"]["start"])
+
+
+def test_a_plan_for_people(ok: Call) -> None:
+    shown = ok("plan", "--sizes", "700,7000,7000", "--method", "dvp", "--delta", 1e-5).out
+    for phrase in ("3 sites of 700 to 7,000 rows", "no data were read", "epsilon = 1.000", "noise parameter"):
+        assert phrase in " ".join(shown.split())
+
+
+def test_a_printed_plan_shows_claim_and_price(ok: Call) -> None:
+    privacy = ok("plan", "--method", "dvp", "--form", "printed", "--epsilon", 3, "--json").json["privacy"]
+    assert privacy["printed_claim"] == pytest.approx(3.0)
+    assert privacy["epsilon"] > 3.2
+    assert "As printed" in privacy["says"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (("--sizes", "0"), "sizes"), (("--sizes", "10.5"), "sizes"), (("--nodes", 0), "nodes"),
+        (("--features", 0), "features"), (("--accountant", "rdp"), "delta"), (("--accountant", "x"), "accountant"),
+    ],
+)  # fmt: skip
+def test_bad_plans(refused_plan: Callable[..., str], arguments: tuple[object, ...], word: str) -> None:
+    assert word in refused_plan(*arguments)
+
+
+@pytest.fixture
+def refused_plan(run: Call) -> Callable[..., str]:
+    def call(*arguments: object) -> str:
+        done = run("plan", *arguments)
+        assert done.code == 2 and len(done.err.splitlines()) == 1
+        return str(done.err)
+
+    return call
+
+
+def test_claims(ok: Call) -> None:
+    rows = ok("claims", "--json").json
+    verdicts = {row["verdict"] for row in rows}
+    assert {"false", "holds", "holds, loose", "unproved"} == verdicts
+    assert all(row["corrected_epsilon"] < 2 for row in rows)
+    shown = ok("claims").out
+    assert "DVP" in shown and "docs/privacy/verdicts.md" in shown

@@ -1,0 +1,107 @@
+"""Targets for whole runs: met from below within a tenth of a percent, per node, for every shape of schedule."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sottovoce.algorithms import REGISTRY
+from sottovoce.configuration import RunConfig, outline, prepare
+from sottovoce.errors import InvalidInput
+from sottovoce.planner import plan
+from sottovoce.schedules import Schedule
+
+PRIVATE = [name for name, cls in REGISTRY.items() if cls.private]
+N = np.full((5, 1), 8000.0)
+
+
+def total(config: RunConfig, n: np.ndarray = N, d: int = 36) -> tuple[float, np.ndarray]:
+    prepared = prepare(config, n, d)
+    book = prepared.ledger
+    ledger = plan(
+        prepared.algorithm,
+        prepared.facts,
+        prepared.graph,
+        config.rounds,
+        book.accountant,
+        book.delta,
+        config.sites_per_row,
+    )
+    return ledger.total(), np.broadcast_to(ledger.per_node(), (len(n),))
+
+
+@pytest.mark.parametrize("method", PRIVATE)
+@pytest.mark.parametrize("growth", [1.0, 1.15, 0.85])
+@pytest.mark.parametrize("delta", [None, 1e-5])
+def test_a_target_is_met_from_below_within_a_tenth_of_a_percent(
+    method: str, growth: float, delta: float | None
+) -> None:
+    for epsilon in (0.3, 4.0):
+        spent, _ = total(RunConfig(method=method, epsilon=epsilon, delta=delta, noise_growth=growth, rounds=8))
+        assert 0.999 * epsilon <= spent <= epsilon
+
+
+@pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
+@pytest.mark.parametrize("accountant", ["zcdp", "rdp", "pld", "best"])
+def test_every_accountant_can_be_met(accountant: str, relation: str) -> None:
+    config = RunConfig(method="dvp", epsilon=1.0, delta=1e-5, accountant=accountant, relation=relation, rounds=6)
+    assert 0.999 <= total(config)[0] <= 1.0
+
+
+def test_best_needs_the_least_noise() -> None:
+    def noise(accountant: str) -> float:
+        config = RunConfig(method="dvp", epsilon=1.0, delta=1e-5, accountant=accountant, rounds=20, eta=0.1)
+        schedule = prepare(config, N, 36).algorithm.noise
+        assert schedule is not None
+        return float(schedule(1))
+
+    found = {name: noise(name) for name in ("zcdp", "rdp", "pld", "best")}
+    assert found["best"] == pytest.approx(max(found.values()), rel=1e-3)
+    assert found["best"] > 2.5 * noise("zcdp")
+
+
+def test_every_site_spends_its_own_budget_whatever_its_size() -> None:
+    n = np.array([[500.0], [4000.0], [40000.0], [4000.0], [900.0]])
+    for delta in (None, 1e-5):
+        for epsilon in (2.0, (2.0, 1.0, 0.5, 4.0, 2.0)):
+            _, spent = total(RunConfig(epsilon=epsilon, delta=delta), n)
+            assert np.all(spent <= epsilon) and np.all(spent >= 0.999 * np.asarray(epsilon))
+
+
+def test_rows_at_several_sites_are_planned_for() -> None:
+    one, several = (RunConfig(epsilon=1.0, delta=1e-5, sites_per_row=m, rounds=4) for m in (1, 3))
+    spent, per_node = total(several)
+    assert 0.999 <= spent <= 1.0
+    assert np.all(per_node < 0.7) and np.all(total(one)[1] > 0.999)
+    assert "3 sites" in outline(several, N, 36)["privacy"]["unit"]
+
+
+def test_a_plan_in_both_directions_agrees() -> None:
+    forward = outline(RunConfig(method="dvp", epsilon=1.0, delta=1e-5, eta=0.01), N, 36)
+    noise = Schedule.from_dict(forward["algorithm"]["noise"])
+    back = outline(RunConfig(method="dvp", epsilon=math.inf, delta=1e-5, eta=0.01, noise=noise), N, 36)
+    assert back["privacy"]["epsilon"] == pytest.approx(forward["privacy"]["epsilon"], rel=1e-9)
+    assert len(forward["releases"]) == 10
+    assert all(one["spread"][0] > 0 and 0 < one["epsilon"][0] < 1 for one in forward["releases"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"accountant": "rdp"}, "^delta"), ({"accountant": "rdpp", "delta": 1e-5}, "^accountant"),
+        ({"sites_per_row": 0}, "^sites_per_row"), ({"sites_per_row": 6}, "^sites_per_row=6"),
+        ({"epsilon": (1.0, 2.0)}, "^epsilon"), ({"epsilon": (1.0, math.inf, 1.0, 1.0, 1.0)}, "^epsilon"),
+    ],
+)  # fmt: skip
+def test_bad_targets(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        prepare(RunConfig(**changes), N, 36)
+
+
+def test_the_least_that_can_be_met_is_told_for_the_smallest_site() -> None:
+    n = np.array([[50.0], [8000.0], [8000.0], [8000.0], [8000.0]])
+    with pytest.raises(InvalidInput, match="cost at least"):
+        prepare(RunConfig(epsilon=0.01, rho=1e-4, eta=1e-4), n, 36)
