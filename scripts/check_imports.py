@@ -46,7 +46,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("algorithms",),
     ("engine",),
     ("planner", "claims", "configuration", "simulate", "audit", "deploy"),
-    ("estimators", "training", "studies"),
+    ("aggregation", "estimators", "training", "studies"),
     ("cli", "__main__"),
 )
 LAYER = {entry: level for level, entries in enumerate(LAYERS) for entry in entries}

@@ -31,7 +31,7 @@ class RunConfig:
     Parameters
     ----------
     method : str
-        A name of ``sottovoce methods``.
+        A name of ``sottovoce methods``; "auto" is `prox_admm` with a delta and `mr_admm` without.
     epsilon : float or tuple of N floats
         Total for the whole run, per row of one site, for all nodes or for each; ``inf`` runs without noise.
     delta : float, optional
@@ -52,6 +52,14 @@ class RunConfig:
         Proximal weight of the even rounds of (M)R-ADMM.
     phi : float
         Extra curvature of DVP.
+    law : {"spherical", "gaussian"}
+        Of noise inside objectives, where a method offers both.
+    batches : int
+        Parts of the rows in a pass of `central_sgd`.
+    positives : int
+        Releases of a node at most, `ipp_admm`.
+    threshold : float
+        On the gradient's norm in units of C, above which a node of `ipp_admm` sends.
     noise : float, tuple of N floats or Schedule, optional
         The method's own noise parameter alpha.  None calibrates it so that the run costs `epsilon`; given, `epsilon`
         is a budget at which the run stops.
@@ -83,6 +91,10 @@ class RunConfig:
     eta_growth: float | tuple[float, ...] = 1.0
     gamma: float = 0.1
     phi: float = 0.0
+    law: str = "spherical"
+    batches: int = 10
+    positives: int = 10
+    threshold: float = 0.002
     noise: float | tuple[float, ...] | Schedule | None = None
     noise_growth: float = 1.0
     relation: str = "replace-one"
@@ -94,6 +106,8 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         validate_target(self.epsilon, self.delta)
+        if self.method == "auto":  # measured: docs/results.md
+            object.__setattr__(self, "method", "mr_admm" if self.delta is None else "prox_admm")
         if self.method not in REGISTRY:
             raise InvalidInput("method", self.method, f"must be one of {sorted(REGISTRY)}", "see `sottovoce methods`")
         cls = REGISTRY[self.method]
@@ -124,6 +138,9 @@ class RunConfig:
         if accountants.make(self.notion).name != "pure" and self.delta is None:
             rule = f"the {self.notion} accountant needs one inside (0, 1)"
             raise InvalidInput("delta", None, rule, "use delta=1e-5, or accountant='pure'")
+        if self.budgeted and cls.needs_delta and self.delta is None:
+            rule = f"{self.method} draws Gaussian noise, which has no pure price"
+            raise InvalidInput("delta", None, rule, "use delta=1e-5, or a method with spherical noise")
         if self.budgeted and not cls.private:
             raise InvalidInput(
                 "epsilon", self.epsilon, f"{self.method} releases exact minimisers, so no finite epsilon can be proved",
@@ -162,26 +179,37 @@ class RunConfig:
         alpha = 1.0 if self.noise is None else self.noise
         schedule = alpha if isinstance(alpha, Schedule) else Schedule(alpha, self.noise_growth)
         noise = schedule if noisy else None
-        extra = {k: getattr(self, k) for k in ("gamma", "phi", "form") if k in {f.name for f in fields(cls)}}
+        extra = {
+            k: getattr(self, k)
+            for k in ("gamma", "phi", "form", "law", "batches", "positives", "threshold")
+            if k in {f.name for f in fields(cls)}
+        }
         return cls(penalty=penalty, noise=noise, **extra)
 
 
 def default_penalty(config: RunConfig, facts: Facts, graph: Graph) -> float:
-    """A penalty from public facts: as small as the curvature of the loss wants, as large as the budget needs.
+    """A penalty from public facts: the method's own, or in proportion to the noise that the budget needs.
+
+    Noise of standard deviation s a coordinate (sum scale) moves an answer by up to s / K, so K follows s, with a factor
+    for each method (``noise_weight``) that was measured on Adult and holds for its cousins.
 
     Pure, per release of rate ``beta``, the logistic log-determinant is free if ``beta K >= 1`` (U1), that is, if
-    ``K >= 2 T / epsilon`` for T equal releases under replace-one; ``K`` is ``(n/C)(rho/N + 2 eta V)``.  Otherwise it is
-    nearly free while ``kappa sqrt(d) / beta`` is small (``docs/privacy/tight.md``); with the Gaussian's
+    ``K >= 2 T / epsilon`` for T equal releases under replace-one; ``K`` is ``(n/C)(rho/N + curvature)``.  Otherwise it
+    is nearly free while ``kappa sqrt(d) / beta`` is small (``docs/privacy/tight.md``); with the Gaussian's
     ``beta = mu sqrt(d/T) / 2`` for a total of mu, ``K >= 5 sqrt(T) / mu`` keeps it at a tenth.
     """
-    least = 0.001 * config.C  # the mean loss's curvature along most directions, measured on Adult and MNIST
-    if not config.budgeted:
+    cls = REGISTRY[config.method]
+    least = cls.least_penalty * config.C
+    if not config.budgeted or not cls.noise_weight:
         return least
-    smallest = float(np.min(facts.n * np.maximum(graph.degree, 1)))
-    epsilon = float(np.min(config.epsilon))
-    if facts.pure or config.delta is None:
-        return max(least, config.C * config.rounds / epsilon / smallest)
-    return max(least, 2.5 * config.C * math.sqrt(config.rounds) / gaussian_mu(epsilon, config.delta) / smallest)
+    stiffness = 2.0 * np.maximum(graph.degree, 1) if cls.curvature == "edge" else np.ones_like(facts.n)
+    releases = 1 if cls.single else config.rounds
+    smallest, epsilon = float(np.min(facts.n * stiffness)), float(np.min(config.epsilon))
+    if config.delta is not None and not facts.pure:
+        spread = 2.0 * math.sqrt(releases) / gaussian_mu(epsilon, config.delta)  # of the noise, sum scale, a coordinate
+        return max(least, config.C * cls.noise_weight * spread / smallest)
+    spread = 2.0 * releases / epsilon * (1.0 if cls.objective_noise else math.sqrt(facts.d))
+    return max(least, config.C * spread / smallest)
 
 
 @dataclass(frozen=True)
@@ -211,11 +239,14 @@ def prepare(config: RunConfig, n: Array, d: int) -> Prepared:
         On any parameter that breaks a rule, a target that cannot be met, or a budget below the price of one round.
     """
     accountant = accountants.make(config.notion)
+    rho = config.rho
+    if REGISTRY[config.method].trust == "curator":  # of the same problem: sum_i f_i over N is mean loss + rho/(2N)
+        n, rho = n.sum(axis=0, keepdims=True), rho / len(n)
+    graph = make_graph(config.graph if len(n) > 1 else "complete", len(n), 0 if config.seed is None else config.seed)
     facts = Facts(
-        make_loss(config.loss), n, d, config.C, config.rho, len(n), config.relation, config.tol,
-        pure=accountant.name == "pure",
+        make_loss(config.loss), n, d, config.C, rho, len(n), config.relation, config.tol,
+        pure=accountant.name == "pure", max_degree=int(np.max(graph.degree)),
     )  # fmt: skip
-    graph = make_graph(config.graph, len(n), 0 if config.seed is None else config.seed)
     for name in ("epsilon", "eta", "eta_growth", "noise"):
         value = getattr(config, name)
         if isinstance(value, tuple) and len(value) != len(n):

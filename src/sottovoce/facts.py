@@ -44,6 +44,8 @@ class Facts:
         Local solves stop at a gradient norm of ``tol * C`` (the data term's gradient is at most ``C``).
     pure : bool
         Whether every release must have a pure price, so that noise on answers is not Gaussian.
+    max_degree : int, optional
+        Largest number of neighbours of any node; None for N - 1.
     """
 
     loss: Loss
@@ -55,6 +57,7 @@ class Facts:
     relation: str = "replace-one"
     tol: float = 1e-8
     pure: bool = True
+    max_degree: int | None = None
 
     def __post_init__(self) -> None:
         n = np.asarray(self.n, dtype=float)
@@ -79,6 +82,11 @@ class Facts:
         """Strong convexity of a node's regulariser, ``rho / N``."""
         return self.rho / self.n_nodes
 
+    @property
+    def mixing(self) -> float:
+        """Weight of every neighbour in an averaging step that keeps the network's mean: ``1 / (1 + max_degree)``."""
+        return 1.0 / (1.0 + (self.n_nodes - 1 if self.max_degree is None else self.max_degree))
+
     def K(self, curvature: ArrayLike) -> Array:
         """Strong convexity, in sum scale, of all but the loss, given the public quadratic term's `curvature`."""
         return self.n / self.C * (self.mu + np.asarray(curvature, dtype=float))
@@ -97,6 +105,7 @@ class Facts:
         return {
             "loss": self.loss.spec, "n": n.astype(int).tolist(), "d": self.d, "C": self.C, "rho": self.rho,
             "n_nodes": self.n_nodes, "relation": self.relation, "tol": self.tol, "pure": self.pure,
+            "max_degree": self.max_degree,
         }  # fmt: skip
 
     @classmethod

@@ -6,12 +6,13 @@ import hashlib
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from . import engine
+from .algorithms import REGISTRY
 from .configuration import Prepared, RunConfig, prepare, privacy_statement
 from .curator import Curator
 from .data.rows import Rows
@@ -136,6 +137,8 @@ def simulate(
     """
     started = time.perf_counter()
     prepared = prepare(config, rows.n, rows.d)
+    if REGISTRY[config.method].trust == "curator":
+        rows = rows.pooled()
     facts, key = prepared.facts, _key(config, prepared.facts, label)
     book: Ledger | Joint | Run = prepared.ledger
     if isinstance(ledger, DurableLedger):
@@ -241,10 +244,7 @@ def pooled_minimiser(rows: Rows, config: RunConfig, l2: float | None = None) -> 
     l2 : float, optional
         Weight of ``||w||^2 / 2`` beside the mean loss; None for one over the number of rows.
     """
-    counts = rows.n[:, 0].astype(int)
-    signed = np.concatenate([rows.signed[i, :n] for i, n in enumerate(counts)])[None]
-    n = np.array([[float(len(signed[0]))]])
-    pooled = replace(rows, signed=signed, n=n)
-    q = np.array([[1.0 / n[0, 0] if l2 is None else l2]])
+    pooled = rows.pooled()
+    q = np.array([[1.0 / pooled.n[0, 0] if l2 is None else l2]])
     zero = np.zeros((1, rows.d))
     return Solver(pooled, make_loss(config.loss), 1.0).minimise(zero, q, zero, 1e-9).w[0]

@@ -153,6 +153,22 @@ class Solver:
 
         return Solution(unstack(w), unstack(norms), iterations)
 
+    def gradient(self, w: Array, part: int = 0, parts: int = 1) -> Array:
+        """The data term's gradient ``(C / n) sum_k slope(a_k.w) a_k``, shape (..., d).
+
+        Parameters
+        ----------
+        w : array (..., d)
+        part, parts : int
+            Rows ``part, part + parts, ...`` only, weighted by C over the least number of rows of any such part.
+        """
+        lead, points = w.shape[:-1], self._stack(w, w.shape[:-1])
+        a = self._a[:, part::parts]
+        weight = self._C / np.maximum(np.floor(self._C / self._weight / parts), 1.0)
+        slopes = self._loss.slope(np.matmul(points, a.transpose(0, 2, 1)))
+        out = weight[:, :, None] * np.matmul(slopes, a)
+        return np.asarray(out.transpose(1, 0, 2).reshape(*lead, w.shape[-1]))
+
     def _gradient(self, w: Array, c: Array, q: Array) -> Array:
         z = np.matmul(w, self._a.transpose(0, 2, 1))
         return np.asarray(self._weight[:, :, None] * np.matmul(self._loss.slope(z), self._a) + c + q * w)

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from . import data
+from .algorithms import REGISTRY
 from .data.rows import Rows
 from .engine import Observer
 from .graphs import make as make_graph
@@ -164,6 +165,8 @@ def train(
     result = simulate(
         config.run, rows, observers=observers, checkpoint=checkpoint, label=label, ledger=ledger, run_name=run_name
     )
+    if REGISTRY[config.run.method].trust == "curator":
+        parts = [np.concatenate(parts)]
     schema = None if dataset.schema is None else dataset.schema.to_dict()
     result = replace(result, extra={"data": config.data, "schema": schema})
     if dataset.schema is not None and dataset.schema.data_dependent:

@@ -2,10 +2,25 @@
 
 from .admm import ADMM
 from .base import Algorithm, Site
+from .central import Central
 from .dvp import DVP
+from .gradient import DGD, CentralGD, CentralSGD
+from .m_admm import MADMM
 from .mr_admm import MRADMM
+from .one_shot import Generalised, Objective, Output
+from .pp_admm import IPPADMM, PPADMM
+from .prox import ProxADMM, ProxAverage
+from .pvp import PVP
 from .r_admm import RADMM
 
-REGISTRY: dict[str, type[Algorithm]] = {cls.name: cls for cls in (ADMM, DVP, RADMM, MRADMM)}  # type: ignore[type-arg]
+REGISTRY: dict[str, type[Algorithm]] = {  # type: ignore[type-arg]
+    cls.name: cls
+    for cls in (
+        *(ADMM, DVP, PVP, MADMM, RADMM, MRADMM, PPADMM, IPPADMM),
+        *(ProxADMM, ProxAverage),
+        *(Output, Objective, Generalised),
+        *(DGD, Central, CentralGD, CentralSGD),
+    )
+}
 
-__all__ = ["ADMM", "DVP", "MRADMM", "RADMM", "REGISTRY", "Algorithm", "Site"]
+__all__ = ["REGISTRY", "Algorithm", "Site"]

@@ -50,6 +50,20 @@ class Algorithm(ABC, Generic[StateT]):
     summary: ClassVar[str]
     private: ClassVar[bool] = True
     forms: ClassVar[tuple[str, ...]] = ("corrected",)
+    trust: ClassVar[str] = "nobody"
+    """Who sees rows of other sites: "nobody", or a "curator" who holds all rows as one site."""
+    curvature: ClassVar[str] = "edge"
+    """What a penalty eta adds to the objective's curvature: ``2 eta`` an "edge", or ``eta`` a "node"."""
+    least_penalty: ClassVar[float] = 0.001
+    """The default penalty, in units of C, where noise asks for no more; see docs/methods."""
+    noise_weight: ClassVar[float] = 0.0
+    """Default curvature over the noise's standard deviation, both in sum scale; 0 where the default is fixed."""
+    single: ClassVar[bool] = False
+    """Whether only the first round releases."""
+    needs_delta: ClassVar[bool] = False
+    """Whether its noise has no pure price."""
+    objective_noise: ClassVar[bool] = False
+    """Whether noise sits in the objective, whose curvature must then pay for a determinant."""
 
     def check(self, site: Site) -> None:
         """Refuse parameters that break a precondition of the method's theorems, before anything is spent."""

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import InvalidInput
-from ..queries import PerturbedObjective, SphericalLaw, rate_for_epsilon
+from ..queries import GaussianLaw, PerturbedObjective, SphericalLaw, law_of
 from ..typing import Array
 from .admm import ADMM, State
 from .base import Site, augment, dual
@@ -30,15 +30,20 @@ class DVP(ADMM):
     phi : float
         Extra curvature Phi of the corrected form: buys less log-determinant for more bias.
     form : {"corrected", "printed"}
+    law : {"spherical", "gaussian"}
+        Of the corrected form's noise; Gaussian noise needs a delta, and alpha is then its shift over sigma.
     """
 
     phi: float = 0.0
     form: str = "corrected"
+    law: str = "spherical"
 
     name: ClassVar[str] = "dvp"
     paper: ClassVar[str] = "000 and 001, Algorithm 2"
     summary: ClassVar[str] = "ADMM with noise in the dual variable, one release a round"
     private: ClassVar[bool] = True
+    objective_noise: ClassVar[bool] = True
+    noise_weight: ClassVar[float] = 2.5
     forms: ClassVar[tuple[str, ...]] = ("corrected", "printed")
 
     def check(self, site: Site) -> None:
@@ -57,13 +62,13 @@ class DVP(ADMM):
         S = site.net.neighbour_sum(f)
         return State(f, S, dual(eta, V, f, S, lam))  # eq. (16)
 
-    def _law(self, k: int, curvature: Array, site: Site) -> tuple[Array, SphericalLaw | None]:
+    def _law(self, k: int, curvature: Array, site: Site) -> tuple[Array, SphericalLaw | GaussianLaw | None]:
         phi = np.asarray(self.phi)
         if self.noise is None:
             return phi, None
         alpha, facts = self.noise(k), site.facts
         if self.form == "corrected":
-            return phi, SphericalLaw(rate_for_epsilon(alpha, curvature + phi, facts))
+            return phi, law_of(self.law, alpha, curvature + phi, facts)
         # As listed: alpha_hat = alpha - ln(1 + c1 / ((n/C)(rho + 2 eta V)))^2; Phi = 0 if that is > 0.
         c1 = facts.loss.bend_bound
         alpha_hat = alpha - 2 * np.log1p(c1 / facts.K(curvature))

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from ..errors import InvalidInput
-from ..queries import PerturbedObjective, SphericalLaw
+from ..queries import GaussianLaw, PerturbedObjective, SphericalLaw, check_law
 from ..typing import Array
 from .base import Algorithm, Site, augment, dual
 
@@ -41,15 +41,20 @@ class MRADMM(Algorithm[State]):
     gamma : float
         Proximal weight of the even step, (19).
     form : {"corrected", "printed"}
+    law : {"spherical", "gaussian"}
+        Of the corrected form's noise e, of density ``exp(-alpha ||e||)`` or ``N(0, I / alpha^2)``.
     """
 
     gamma: float = 0.1
     form: str = "corrected"
+    law: str = "spherical"
 
     name: ClassVar[str] = "mr_admm"
     paper: ClassVar[str] = "002, Algorithms 2 and 3"
     summary: ClassVar[str] = "recycled ADMM with per-node penalty schedules: a release every second round"
     forms: ClassVar[tuple[str, ...]] = ("corrected", "printed")
+    objective_noise: ClassVar[bool] = True
+    noise_weight: ClassVar[float] = 2.5
 
     def check(self, site: Site) -> None:
         if not (np.isfinite(self.gamma) and self.gamma >= 0):
@@ -81,12 +86,13 @@ class MRADMM(Algorithm[State]):
         f = f - (2 * lam + g + eta * (V * f - S)) / (2 * eta * V + self.gamma)  # (19)
         return State(f, site.net.neighbour_sum(f), lam, g)  # (17)
 
-    def _law(self, odd: int, curvature: Array, site: Site) -> SphericalLaw | None:
+    def _law(self, odd: int, curvature: Array, site: Site) -> SphericalLaw | GaussianLaw | None:
         if self.noise is None:
             return None
         facts, alpha = site.facts, self.noise(odd)
         beta = alpha * facts.C / facts.n  # exp(-alpha |e|) with e = (C/n) b
         if self.form == "corrected":
-            return SphericalLaw(beta)
+            check_law(self.law, facts)
+            return SphericalLaw(beta) if self.law == "spherical" else GaussianLaw(1 / beta)
         claimed = 2 * facts.C / facts.n * (1.4 * facts.loss.bend_bound / (facts.mu + curvature) + alpha)  # (32)
         return SphericalLaw(beta, polish=False, claimed=claimed)

@@ -16,6 +16,7 @@ from .. import graphs
 from ..algorithms import REGISTRY
 from ..errors import BudgetExceeded, CheckpointError, InvalidInput, LedgerError, SottovoceError
 from .claims import claims
+from .compare import compare
 from .ledger import ledger
 from .plan import plan
 from .predict import predict
@@ -32,6 +33,7 @@ Train one linear classifier across sites that may not share their rows, with a p
   sottovoce predict run.npz new.csv                use a saved run
   sottovoce ledger init my.ledger --epsilon 3      a lifetime budget that survives runs and crashes
   sottovoce claims                                 what the papers claim, and what holds
+  sottovoce compare                                local, average, feature and global models, one comparison
 """
 
 
@@ -44,6 +46,7 @@ def cli() -> None:
 cli.add_command(train)
 cli.add_command(plan)
 cli.add_command(claims)
+cli.add_command(compare)
 cli.add_command(predict)
 cli.add_command(ledger)
 

@@ -53,7 +53,7 @@ def takes(options: Iterable[Option]) -> Option:
 def method_options() -> list[Option]:
     """What to run and how much to spend."""
     return [
-        say("--method", f"One of: {', '.join(REGISTRY)}.", default=_RUN.method),
+        say("--method", f"auto, or one of: {', '.join(REGISTRY)}.", default=_RUN.method),
         say("--rounds", "Exchanges with the neighbours.", type=int, default=_RUN.rounds),
         say(
             "--epsilon",
@@ -86,6 +86,10 @@ def knob_options() -> list[Option]:
         say("--eta-growth", "Factor of the penalty per release.", type=NUMBER, default=_RUN.eta_growth),
         say("--gamma", "Proximal weight of even rounds, (M)R-ADMM.", type=float, default=_RUN.gamma),
         say("--phi", "Extra curvature, DVP.", type=float, default=_RUN.phi),
+        say("--law", "Noise inside objectives: spherical or gaussian.", default=_RUN.law),
+        say("--batches", "Parts of the rows in a pass, central_sgd.", type=int, default=_RUN.batches),
+        say("--positives", "Releases of a node at most, ipp_admm.", type=int, default=_RUN.positives),
+        say("--threshold", "Gradient norm above which ipp_admm sends.", type=float, default=_RUN.threshold),
         say("--tol", "Certificate of the local solves.", type=float, default=_RUN.tol),
     ]
 

@@ -41,6 +41,12 @@ class Rows:
         alone = np.ascontiguousarray(self.signed[i : i + 1, :n_i])
         return Rows(alone, self.n[i : i + 1], (0,) if i in self.one_class else ())
 
+    def pooled(self) -> Rows:
+        """All rows at one node."""
+        counts = self.n[:, 0].astype(int)
+        whole = np.concatenate([self.signed[i, :n] for i, n in enumerate(counts)])[None]
+        return Rows(whole, np.array([[float(whole.shape[1])]]), (0,) if len(self.one_class) == len(counts) == 1 else ())
+
     @classmethod
     def build(cls, parts: Sequence[tuple[Array, Array]]) -> Rows:
         """Stack the (X, y) of every node.

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from .. import engine
+from ..algorithms import REGISTRY
 from ..curator import Curator
 from ..data.rows import Rows
 from ..engine import Outcome, Place
@@ -38,6 +39,8 @@ def run_sites(config: RunConfig, rows: Rows, replicate: int = 0) -> list[tuple[O
         One a site; states hold vectors of shape (d,).
     """
     prepared = prepare(config, rows.n, rows.d)
+    if REGISTRY[config.method].trust == "curator":
+        rows = rows.pooled()
     nets = QueueNet.connect(prepared.graph)
 
     def site(i: int) -> tuple[Outcome, Ledger]:

@@ -161,7 +161,8 @@ class GaussianObjectivePerturbation(Event):
     dimension : int
     error, sigma_release : array (N,)
         As in :class:`SphericalObjectivePerturbation`.
-    claimed : array (N,), optional
+    claimed, claimed_rho : array (N,), optional
+        The paper's claim, in pure epsilon or in zCDP.
     """
 
     relation: str
@@ -172,6 +173,7 @@ class GaussianObjectivePerturbation(Event):
     error: Array
     sigma_release: Array
     claimed: Array | None = None
+    claimed_rho: Array | None = None
 
     def spread(self) -> Array:
         return np.asarray(np.hypot(self.sigma / self.K, self.sigma_release))
@@ -246,3 +248,42 @@ class SparseVector(Event):
     epsilon_queries: Array
     positives: int
     claimed: Array | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class GatedRelease(Event):
+    """Round `index` of a sparse-vector gate in front of a Gaussian mechanism (U5 and U7).
+
+    All tests together are charged with round 1, and one release with each of the rounds 1 .. `positives`: the gate lets
+    no more pass, so later rounds cost nothing.
+
+    Attributes
+    ----------
+    relation : {"replace-one", "zero-out"}
+    sigma, sensitivity : array (N,)
+        Of a release.
+    dimension : int
+    epsilon_threshold, epsilon_queries : array (N,)
+        As in :class:`SparseVector`.
+    positives, index : int
+    """
+
+    relation: str
+    sigma: Array
+    sensitivity: Array
+    dimension: int
+    epsilon_threshold: Array
+    epsilon_queries: Array
+    positives: int
+    index: int
+
+    def shift(self) -> Array:
+        """Shift over sigma that this round charges, per node."""
+        return self.sensitivity / self.sigma * (1.0 if self.index <= self.positives else 0.0)
+
+    def tests(self) -> Array:
+        """Pure epsilon of the tests that this round charges, per node."""
+        return (self.epsilon_threshold + self.epsilon_queries) * (1.0 if self.index == 1 else 0.0)
+
+    def spread(self) -> Array:
+        return self.sigma

@@ -141,6 +141,11 @@ class Ledger:
 
     def claims(self) -> Array | None:
         """What the paper claims for the same run, per node, or None where it claims nothing."""
+        rhos = [getattr(event, "claimed_rho", None) for event in self._rows]
+        sums = [rho for rho in rhos if rho is not None]
+        if sums and len(sums) == len(rhos) and self.delta > 0:  # 004, Theorem 3.3
+            rho = np.sum(sums, axis=0)
+            return np.asarray(rho + 2.0 * np.sqrt(rho * np.log(1.0 / self.delta)))
         claims = [getattr(event, "claimed", None) for event in self._rows]
         known = [claim for claim in claims if claim is not None]
         return np.asarray(np.sum(known, axis=0)) if known and len(known) == len(claims) else None

@@ -38,7 +38,7 @@ class Noise(ABC):
         """Vectors of independent standard normals."""
 
     @abstractmethod
-    def add_gaussian(self, w: Array, sigma: Array, coarsest: Array, release: int) -> Array:
+    def add_gaussian(self, w: Array, sigma: Array, coarsest: Array, release: int, use: int = 1) -> Array:
         """`w` with ``N(0, sigma^2 I)`` on it.
 
         A release is rounded to a grid of step at most ``min(coarsest, 2^-40 sigma)``, and the noise is exact there.
@@ -47,11 +47,11 @@ class Noise(ABC):
         ----------
         w : array (..., d)
         sigma, coarsest : array (..., 1)
-        release : int
+        release, use : int
         """
 
     @abstractmethod
-    def add_pure(self, w: Array, rate: Array, coarsest: Array, release: int) -> Array:
+    def add_pure(self, w: Array, rate: Array, coarsest: Array, release: int, use: int = 1) -> Array:
         """`w` with noise that moves no density by more than ``e^{rate ||shift||}`` when w moves by ``shift``."""
 
 
@@ -94,11 +94,11 @@ class KeyedNoise(Noise):
         rows = [self._generator(replicate, node, release, use).standard_normal(d) for replicate, node in self._streams]
         return np.array(rows).reshape(*self._lead, d)
 
-    def add_gaussian(self, w: Array, sigma: Array, coarsest: Array, release: int) -> Array:
-        return np.asarray(w + sigma * self.gaussian(w.shape[-1], release, use=1))
+    def add_gaussian(self, w: Array, sigma: Array, coarsest: Array, release: int, use: int = 1) -> Array:
+        return np.asarray(w + sigma * self.gaussian(w.shape[-1], release, use))
 
-    def add_pure(self, w: Array, rate: Array, coarsest: Array, release: int) -> Array:
-        return np.asarray(w + self.spherical(w.shape[-1], release, use=1) / rate)
+    def add_pure(self, w: Array, rate: Array, coarsest: Array, release: int, use: int = 1) -> Array:
+        return np.asarray(w + self.spherical(w.shape[-1], release, use) / rate)
 
 
 class SystemNoise(Noise):
@@ -152,10 +152,10 @@ class SystemNoise(Noise):
     def gaussian(self, d: int, release: int, use: int = 0) -> Array:
         return self._normal((*self._lead, d))
 
-    def add_gaussian(self, w: Array, sigma: Array, coarsest: Array, release: int) -> Array:
+    def add_gaussian(self, w: Array, sigma: Array, coarsest: Array, release: int, use: int = 1) -> Array:
         return self._on_grid(w, np.minimum(coarsest, sigma * 2.0**-40), sigma, _discrete_gaussian)
 
-    def add_pure(self, w: Array, rate: Array, coarsest: Array, release: int) -> Array:
+    def add_pure(self, w: Array, rate: Array, coarsest: Array, release: int, use: int = 1) -> Array:
         # Laplace noise in each coordinate: ||shift||_1 / scale <= sqrt(d) ||shift|| / scale = rate ||shift||.
         scale = np.sqrt(w.shape[-1]) / np.asarray(rate)
         return self._on_grid(w, coarsest, scale, _discrete_laplace)

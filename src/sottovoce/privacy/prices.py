@@ -106,6 +106,9 @@ def zcdp(event: Event) -> Array:
             return np.minimum(alone, 0.5 * _exact_objective(event) ** 2 + exchange)
         case events.GaussianObjectivePerturbation():
             raise _unknown(event, "zcdp")
+        case events.GatedRelease():
+            _positive(event, "sigma")
+            return gaussian.gaussian_zcdp(event.shift()) + 0.5 * event.tests() ** 2
         case _:
             return 0.5 * pure(event) ** 2
 
@@ -168,6 +171,9 @@ def renyi(event: Event, orders: Orders) -> Array:
             _positive(event, "scale")
             s = event.sensitivity / event.scale
             return np.array(_each(event, lambda i, _: spherical.rdp(a, 1, float(s[i]))))
+        case events.GatedRelease():
+            shift, tests = zcdp(event) - 0.5 * event.tests() ** 2, event.tests()
+            return np.array(_each(event, lambda i, _: a * shift[i] + pure_curve(float(tests[i]))))
         case events.GaussianMechanism():
             rho = zcdp(event)
             return np.array(_each(event, lambda i, _: a * rho[i]))
@@ -236,6 +242,10 @@ def dominating(event: Event) -> tuple[tuple[Bill, ...], ...]:
             _positive(event, "sigma")
             mus = event.sensitivity / event.sigma
             return _each(event, lambda i, _: Bill(mu=float(mus[i]), lattice=event.dimension))
+        case events.GatedRelease():
+            _positive(event, "sigma")
+            shifts, tests, m = event.shift(), event.tests(), event.dimension if event.index <= event.positives else 0
+            return _each(event, lambda i, _: Bill(mu=float(shifts[i]), epsilon=float(tests[i]), lattice=m))
         case events.SphericalMechanism():
             s = event.beta * event.sensitivity
             return _each(event, lambda i, _: Bill(ball=(event.dimension, float(s[i]))))

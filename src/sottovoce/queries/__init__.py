@@ -1,6 +1,23 @@
 """Kinds of release, one file each.  Algorithms build queries; only a curator answers them."""
 
 from .base import Query, Vault
-from .objective import GaussianLaw, PerturbedObjective, SphericalLaw, rate_for_epsilon
+from .gated import GatedMinimiser
+from .objective import GaussianLaw, PerturbedObjective, SphericalLaw, check_law, law_of, rate_for_epsilon
+from .statistic import NoisyEpoch, NoisyGradient, NoisyMinimiser, NoisyStatistic, SecretMinimiser
 
-__all__ = ["GaussianLaw", "PerturbedObjective", "Query", "SphericalLaw", "Vault", "rate_for_epsilon"]
+__all__ = [
+    "GatedMinimiser",
+    "GaussianLaw",
+    "NoisyEpoch",
+    "NoisyGradient",
+    "NoisyMinimiser",
+    "NoisyStatistic",
+    "PerturbedObjective",
+    "Query",
+    "SecretMinimiser",
+    "SphericalLaw",
+    "Vault",
+    "check_law",
+    "law_of",
+    "rate_for_epsilon",
+]

@@ -7,7 +7,7 @@ A query without an event cannot be instantiated, so that spending cannot be forg
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..facts import Facts
 from ..privacy.events import Event
@@ -22,6 +22,8 @@ class Vault:
 
     solver: Solver
     noise: Noise
+    memory: dict[str, Array] = field(default_factory=dict)
+    """What a query must remember and nobody may see: a sparse vector's threshold, an exact minimiser."""
 
 
 class Query(ABC):

@@ -80,11 +80,38 @@ class SphericalLaw:
 
 @dataclass(frozen=True)
 class GaussianLaw:
-    """Noise ``N(0, sigma^2 I)`` in sum scale; fields as in :class:`SphericalLaw`.  It has no pure price."""
+    """Noise ``N(0, sigma^2 I)`` in sum scale; fields as in :class:`SphericalLaw`.  It has no pure price.
+
+    ``release`` is the standard deviation of noise on the answer where a paper sets it, and ``claimed_rho`` the paper's
+    own zCDP of the release.
+    """
 
     sigma: Array
     polish: bool = True
     claimed: Array | None = None
+    release: Array | None = None
+    claimed_rho: Array | None = None
+
+
+def check_law(law: str, facts: Facts) -> None:
+    """Refuse a law that is none, or that has no price here.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    if law not in ("spherical", "gaussian"):
+        raise InvalidInput("law", law, "must be 'spherical' or 'gaussian'", "use 'spherical'")
+    if law == "gaussian" and facts.pure:
+        raise InvalidInput("law", law, "Gaussian noise has no pure price", "give a delta, or use law='spherical'")
+
+
+def law_of(law: str, alpha: Array, curvature: ArrayLike, facts: Facts) -> SphericalLaw | GaussianLaw:
+    """The noise of a release of price `alpha`: spherical at :func:`rate_for_epsilon`, or Gaussian of that shift."""
+    check_law(law, facts)
+    if law == "gaussian":
+        return GaussianLaw(facts.gradients_changed / alpha)
+    return SphericalLaw(rate_for_epsilon(alpha, curvature, facts))
 
 
 @dataclass(frozen=True)
@@ -100,6 +127,8 @@ class PerturbedObjective(Query):
     noise : SphericalLaw, GaussianLaw or None
     source : str
         Where the mechanism comes from.
+    tol : float, optional
+        Of this solve; None for that of the facts.
     """
 
     linear: Array
@@ -107,12 +136,14 @@ class PerturbedObjective(Query):
     start: Array
     noise: SphericalLaw | GaussianLaw | None
     source: str
+    tol: float | None = None
 
     def _per_node(self, x: ArrayLike, facts: Facts) -> Array:
         return np.broadcast_to(np.asarray(x, dtype=float), facts.n.shape)
 
     def _certified(self, facts: Facts) -> Array:
-        return certified_error(facts.C, facts.tol, facts.mu + self._per_node(self.curvature, facts))
+        tol = facts.tol if self.tol is None else self.tol
+        return certified_error(facts.C, tol, facts.mu + self._per_node(self.curvature, facts))
 
     def _error(self, facts: Facts, law: SphericalLaw | GaussianLaw) -> Array:
         """Certificate, grid, and what rounding of the noise moves the minimiser."""
@@ -132,6 +163,8 @@ class PerturbedObjective(Query):
         if not law.polish:
             return none, none
         delta_gradient = facts.gradients_changed
+        if isinstance(law, GaussianLaw) and law.release is not None:
+            return none, self._per_node(law.release, facts)
         if isinstance(law, GaussianLaw):
             mu = self._per_node(delta_gradient / law.sigma, facts)
         elif facts.pure:
@@ -155,6 +188,7 @@ class PerturbedObjective(Query):
                 source=self.source, relation=facts.relation, sigma=self._per_node(law.sigma, facts), K=self._K(facts),
                 bend_bound=facts.loss.bend_bound, dimension=facts.d, error=self._error(facts, law),
                 sigma_release=sigma_release, claimed=claimed,
+                claimed_rho=None if law.claimed_rho is None else self._per_node(law.claimed_rho, facts),
             )  # fmt: skip
         return SphericalObjectivePerturbation(
             source=self.source, relation=facts.relation, beta=self._per_node(law.rate, facts), K=self._K(facts),
@@ -169,7 +203,7 @@ class PerturbedObjective(Query):
         elif law is not None:
             linear = linear + facts.C / facts.n * (vault.noise.gaussian(d, release) * law.sigma)
         q = facts.mu + np.asarray(self.curvature, dtype=float)
-        solution = vault.solver.minimise(linear, q, self.start, facts.tol)
+        solution = vault.solver.minimise(linear, q, self.start, facts.tol if self.tol is None else self.tol)
         if law is None or not law.polish:
             return solution.w
         rate, sigma = self._release(facts, law)

@@ -1,0 +1,400 @@
+"""The aggregation methods of 003: sites release one model each, and an aggregator makes one model of them.
+
+A party is a site or an aggregator with rows of its own.  It releases once: its curator writes the price into a ledger
+whose budget is the party's target, and only then draws noise.  All that is computed from releases is post-processing.
+A party of n rows minimises ``(1/n) sum_k loss + (Lambda/2) ||w||^2`` (003, eq. 3.1): :class:`Facts` with C = 1.
+
+Models of neighbouring parties meet in one matrix ``M = [w_1 .. w_N]``, a release of the sites and hence public.  The
+feature method learns weights v of the sites' models from the aggregator's rows ``x' = M x / ||M||_op``, which lie in
+the unit ball as its price presumes, and releases ``M' v / ||M||_op``.  003 leaves the division out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from itertools import count, pairwise
+
+import numpy as np
+
+from . import data
+from .curator import Curator
+from .data.rows import Rows
+from .errors import InvalidInput
+from .facts import Facts
+from .losses import make as make_loss
+from .privacy import accountants
+from .privacy.events import Event, GaussianMechanism, SphericalMechanism
+from .privacy.ledger import Ledger, validate_target
+from .privacy.noise import KeyedNoise
+from .queries import Query, Vault
+from .queries.objective import GaussianLaw, PerturbedObjective, SphericalLaw
+from .solvers import certified_error
+from .training import error_rates, jsonable
+from .typing import Any, Array, BoolArray
+
+SETTINGS = ("non-private", "public-private", "private")
+SIZES = "that a party takes part and how many rows it has"
+_CLOSE = 5e-4  # of the target: how far below it a price may stay
+_GRID = 2.0**-11  # of the certificate's error: the grid's share of it
+_SAFE = 1.0 + 1e-12  # on operator norms: what their rounding and that of products may hide
+Tree = list[Any]  # [rows of an aggregator, child, child, ...]; a child is the rows of one site, or another such list
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What all parties agree on before any row is read.
+
+    Every party has the total `epsilon` (``inf`` draws no noise): pure without a `delta`, else by the least of all
+    accountants.  `Lambda` weighs ``||w||^2 / 2`` beside the mean loss; `seed` keys the noise of a simulation, which is
+    repeated `replicates` times; the rest as in :class:`sottovoce.facts.Facts`.
+    """
+
+    epsilon: float = 1.0
+    delta: float | None = None
+    Lambda: float = 0.01
+    loss: str = "logistic"
+    relation: str = "replace-one"
+    seed: int = 0
+    replicates: int = 1
+    tol: float = 1e-8
+
+    def __post_init__(self) -> None:
+        validate_target(self.epsilon, self.delta)
+        if not (math.isfinite(self.Lambda) and self.Lambda > 0):
+            raise InvalidInput("Lambda", self.Lambda, "must be finite and > 0", "use Lambda=0.01")
+        if self.replicates < 1 or self.seed < 0:
+            raise InvalidInput("replicates", self.replicates, "at least 1, with a seed >= 0", "use replicates=10")
+
+    @property
+    def accountant(self) -> str:
+        return "pure" if self.delta is None else "best"
+
+    def facts(self, n: Array, d: int) -> Facts:
+        """Public facts of parties with `n` rows, shape (N, 1): every party has the regulariser ``Lambda``."""
+        loss, N = make_loss(self.loss), len(n)
+        return Facts(loss, n, d, 1.0, self.Lambda * N, N, self.relation, self.tol, pure=self.delta is None)
+
+    def noise(self, parties: range, lead: tuple[int, ...] | None = None) -> KeyedNoise:
+        """Noise of shape (replicates, parties, d), or ``(*lead, d)``."""
+        return KeyedNoise(self.seed, range(self.replicates), parties, lead)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What one kind of party is promised: proved for the worst of them, by `accountant`, and in words what it covers.
+
+    `claimed` is 003's own epsilon, where that is another number.
+    """
+
+    epsilon: float
+    delta: float
+    accountant: str
+    relation: str
+    protects: str
+    not_protected: str
+    claimed: float | None = None
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Models, shape (R, d) or, of the local method, (R, N, d), and what the sites and the aggregator are promised."""
+
+    models: Array
+    sites: Statement
+    aggregator: Statement
+
+
+@dataclass(frozen=True)
+class NoisyAverage(Query):
+    """The sites' average exact minimiser plus noise (003, section 4.4.1, scenario 2), drawn by a trusted aggregator.
+
+    One row of site i moves its minimiser by at most ``Delta C / (n_i Lambda)`` and the average by an N-th of that, so
+    the *smallest* site sets the sensitivity; the solver may be off in both worlds, which is added.  `rate`, of shape
+    (1, 1), is that of spherical noise, or one over sigma; `start` has the shape of the release.
+    """
+
+    rate: Array
+    gaussian: bool
+    start: Array
+
+    def sensitivity(self, facts: Facts) -> Array:
+        """Largest distance between averages of neighbours."""
+        exact = facts.gradients_changed * facts.C / (facts.n_nodes * facts.n.min() * facts.mu)
+        return exact + 2.0 * certified_error(facts.C, facts.tol, np.array([facts.mu])) * (1.0 + _GRID)
+
+    def event(self, facts: Facts) -> Event:
+        source, how_far = "003, section 4.4.1", self.sensitivity(facts)
+        kind, scale = (GaussianMechanism, 1.0 / self.rate) if self.gaussian else (SphericalMechanism, self.rate)
+        return kind(source, facts.relation, scale, how_far, facts.d)
+
+    def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
+        zero, q = np.zeros((facts.n_nodes, facts.d)), np.full((facts.n_nodes, 1), facts.mu)
+        exact = vault.solver.minimise(zero, q, zero, facts.tol).w.mean(axis=0)
+        w = np.array(np.broadcast_to(exact, self.start.shape))
+        coarsest = _GRID * certified_error(facts.C, facts.tol, np.array([facts.mu])) / np.sqrt(facts.d)
+        if self.gaussian:
+            return vault.noise.add_gaussian(w, 1.0 / self.rate[0], coarsest, release)
+        return vault.noise.add_pure(w, self.rate[0], coarsest, release)
+
+    def blank(self, facts: Facts) -> Array:
+        return self.start
+
+
+def curvature_for(epsilon: float, facts: Facts) -> Array:
+    """Extra curvature, shape (N, 1), with which the curvature's own price ``ln(1 + c1/K)`` is at most `epsilon` / 2."""
+    least = facts.loss.bend_bound / math.expm1(min(epsilon, 100.0) / 2.0)
+    return np.maximum(0.0, least * facts.C / facts.n - facts.mu)
+
+
+def rate_for(build: Callable[[Array, Facts], Query], facts: Facts, terms: Terms) -> Array:
+    """The noise rate, shape (N, 1), at which ``build(rate, facts)`` costs each party `terms.epsilon`, never above it.
+
+    The price grows with the rate, so it is bisected, to 0.05%, for each size of party.  InvalidInput if none is enough.
+    """
+    sizes, where = np.unique(facts.n, return_inverse=True)
+    few, target = replace(facts, n=sizes[:, None]), terms.epsilon
+    accountant = accountants.make(terms.accountant)
+
+    def fits(rate: Array, least: float = 0.0) -> BoolArray:
+        spent = accountant.total([build(rate[:, None], few).event(few)], terms.delta or 0.0)
+        return np.asarray((spent <= target) & (spent >= least))
+
+    low = high = np.full(sizes.size, min(target, 1.0))
+    for _ in range(40):
+        dear, cheap = ~fits(low), fits(high)
+        if not (dear.any() or cheap.any()):
+            break
+        low, high = np.where(dear, low / 2.0, low), np.where(cheap, 2.0 * high, high)
+    else:
+        rule = "the curvature of the loss alone costs more, whatever the noise"
+        raise InvalidInput("epsilon", target, rule, "raise epsilon or Lambda, or give the parties more rows")
+    for _ in range(60):
+        middle = np.sqrt(low * high)
+        low, high = np.where(fits(middle), middle, low), np.where(fits(middle), high, middle)
+        if np.all(fits(low, target * (1.0 - _CLOSE))):
+            break
+    return low[where.ravel()][:, None]
+
+
+def _law(rate: Array, terms: Terms, **more: Any) -> SphericalLaw | GaussianLaw:
+    return SphericalLaw(rate, **more) if terms.delta is None else GaussianLaw(1.0 / rate, **more)
+
+
+def _objective(start: Array, terms: Terms, polish: bool = True) -> Callable[[Array, Facts], PerturbedObjective]:
+    """Objective perturbation at a noise rate."""
+
+    def build(rate: Array, facts: Facts) -> PerturbedObjective:
+        law = _law(rate, terms, polish=polish)
+        return PerturbedObjective(start, curvature_for(terms.epsilon, facts), start, law, "003, Algorithm 2")
+
+    return build
+
+
+def _ask(query: Query, rows: Rows, terms: Terms, noise: KeyedNoise, budget: float) -> tuple[Array, Ledger]:
+    """The answer, and the ledger that was charged before it."""
+    ledger = Ledger(accountants.make(terms.accountant), budget, terms.delta or 0.0)
+    return Curator(rows, terms.facts(rows.n, rows.d), noise, ledger).ask(query), ledger
+
+
+def _learn(rows: Rows, terms: Terms, noise: KeyedNoise, lead: tuple[int, ...]) -> tuple[Array, Ledger]:
+    """Every party's minimiser with noise in its objective, shape (*lead, d); exact at infinite epsilon."""
+    facts, start = terms.facts(rows.n, rows.d), np.zeros((*lead, rows.d))
+    query = PerturbedObjective(start, np.zeros(rows.n.shape), start, None, "003, section 4.2")
+    if math.isfinite(terms.epsilon):
+        build = _objective(start, terms)
+        query = build(rate_for(build, facts, terms), facts)
+    return _ask(query, rows, terms, noise, terms.epsilon)
+
+
+def _promise(ledger: Ledger, terms: Terms, protects: str, but: str, claimed: float | None = None) -> Statement:
+    """What a ledger proves, in numbers and words."""
+    total, report = ledger.total(), ledger.report()
+    if math.isinf(total):
+        protects, but = "nothing", f"NO protection: {but}"
+    notion = min(report, key=lambda name: report[name])
+    delta = 0.0 if notion == "pure" or math.isinf(total) else ledger.delta
+    return Statement(total, delta, notion, terms.relation, protects, but, claimed)
+
+
+def _unused(terms: Terms) -> Statement:
+    return Statement(0.0, 0.0, terms.accountant, terms.relation, "all rows: none is used", "")
+
+
+def local(sites: Rows, terms: Terms) -> Fit:
+    """Every site's own model, shape (R, N, d): objective perturbation, or exact at infinite epsilon."""
+    lead = (terms.replicates, len(sites.n))
+    models, ledger = _learn(sites, terms, terms.noise(range(lead[1])), lead)
+    but = SIZES if math.isfinite(terms.epsilon) else "exact models are released"
+    said = _promise(ledger, terms, "one row of one party, against whoever sees every party's model", but)
+    return Fit(models, said, _unused(terms))
+
+
+def pooled(parties: Rows, terms: Terms) -> Fit:
+    """The global method: a curator whom all trust holds all rows of all `parties`."""
+    rows = _as_rows([np.concatenate([parties.node(i).signed[0] for i in range(len(parties.n))])])
+    N = len(parties.n)
+    models, ledger = _learn(rows, terms, terms.noise(range(N, N + 1)), (terms.replicates, 1))
+    but = f"against the curator, who holds all rows; {SIZES}"
+    but = but if math.isfinite(terms.epsilon) else "the exact model of all rows is released"
+    said = _promise(ledger, terms, "one row of one party, against whoever sees the model", but)
+    return Fit(models[:, 0], said, said)
+
+
+def average(released: Fit) -> Fit:
+    """003, Algorithm 4, scenario 1: the plain average of what :func:`local` released; free."""
+    return replace(released, models=released.models.mean(axis=1))
+
+
+def average_trusted(sites: Rows, terms: Terms) -> Fit:
+    """003, Algorithm 4, scenario 2: exact models go to a trusted aggregator, who averages and adds noise."""
+    start = np.zeros((terms.replicates, sites.d))
+    worst = replace(terms.facts(sites.n, sites.d), n=sites.n.min(keepdims=True))  # of N sites, the smallest
+
+    def build(rate: Array, facts: Facts) -> NoisyAverage:
+        return NoisyAverage(rate, terms.delta is not None, start)
+
+    noise = terms.noise(range(len(sites.n), len(sites.n) + 1), (terms.replicates,))
+    models, ledger = _ask(build(rate_for(build, worst, terms), worst), sites, terms, noise, terms.epsilon)
+    but = f"against the aggregator, who sees every site's exact model; {SIZES}"
+    said = _promise(ledger, terms, "one row of one site, against whoever sees the average", but)
+    return Fit(models, said, _unused(terms))
+
+
+def _as_rows(signed: list[Array]) -> Rows:
+    """Validated rows of parties, from ``y x``."""
+    return replace(Rows.build([(a, np.ones(len(a))) for a in signed]), one_class=())
+
+
+def features(rows: Rows, M: Array) -> tuple[Rows, Array]:
+    """An aggregator's rows (of one node) as ``M x / ||M||_op``, a node for each replicate, and the norms, (R, 1).
+
+    `M` holds released models, shape (R, N, d).
+    """
+    norms = np.linalg.norm(M, ord=2, axis=(-2, -1)) * _SAFE
+    norms = np.where(norms > 0, norms, 1.0)
+    return _as_rows([rows.node(0).signed[0] @ (m / norm).T for m, norm in zip(M, norms, strict=True)]), norms[:, None]
+
+
+def feature(released: Fit, aggregator: Rows, terms: Terms, own: str = "private", party: int | None = None) -> Fit:
+    """003, Algorithm 5: the aggregator (rows of one node) learns weights of the models that :func:`local` released.
+
+    Its `own` rows are "private", at `terms`; "public" by declaration, so that no noise is drawn; or handled as
+    "printed", on features ``M x`` of any norm with noise for features of norm 1, at the price that this has.  `party`
+    keys its noise: by default the number of sites.
+    """
+    M, sites = released.models, released.sites
+    rows, norms = features(aggregator, M)
+    lead, key = (terms.replicates,), M.shape[1] if party is None else party
+    noise = terms.noise(range(key, key + 1), lead)
+    # Replicates repeat one release, each as a node of its own here, so that the ledger's worst node is the price.
+    words, but, claimed = "one row of the aggregator, against whoever sees every model", SIZES, None
+    if own == "private":
+        v, ledger = _learn(rows, terms, noise, lead)
+    else:
+        # Features M x with regulariser q are M x / ||M|| with q / ||M||^2 and noise smaller by ||M||.
+        facts, start = terms.facts(rows.n, rows.d), np.zeros((*lead, rows.d))
+        law, q, but = None, np.array(facts.mu), "its rows are public by declaration, and used without noise"
+        if own == "printed":
+            rate = rate_for(_objective(start, terms, polish=False), facts, terms) * norms
+            law, claimed = _law(rate, terms, polish=False), terms.epsilon
+            q = q + curvature_for(terms.epsilon, facts)
+            but = "the noise is for features of norm 1, these are larger; the minimiser is taken to be exact"
+        elif own != "public":
+            raise InvalidInput("own", own, "must be 'private', 'public' or 'printed'", "use 'private'")
+        query = PerturbedObjective(start, q / norms**2 - facts.mu, start, law, "003, Algorithm 5")
+        v, ledger = _ask(query, rows, terms, noise, math.inf)
+    if math.isinf(sites.epsilon):
+        why = "NO protection: the result lies in the span of the sites' exact models, which one row moves"
+        sites = replace(sites, not_protected=why)
+    return Fit(np.einsum("rn,rnd->rd", v / norms, M), sites, _promise(ledger, terms, words, but, claimed))
+
+
+def multilevel(tree: Tree, terms: Terms) -> Fit:
+    """003, section 6.2.2: the fully private feature method at every aggregator of a tree (rows of one node each).
+
+    What an aggregator releases is a feature of the one above it; every party spends once, on its own rows.
+    """
+
+    def leaves(node: Rows | Tree) -> list[Rows]:
+        if isinstance(node, Rows):
+            return [node]
+        if len(node) < 2 or not isinstance(node[0], Rows):
+            raise InvalidInput("tree", len(node), "an aggregator's rows, then its children", "e.g. [D0, D1, D2]")
+        return [leaf for child in node[1:] for leaf in leaves(child)]
+
+    base = local(_as_rows([leaf.node(0).signed[0] for leaf in leaves(tree)]), terms)
+    site, aggregator, said = count(), count(base.models.shape[1]), [base.aggregator]
+
+    def model(node: Rows | Tree) -> Array:
+        if isinstance(node, Rows):
+            return base.models[:, next(site)]
+        party = next(aggregator)
+        below = replace(base, models=np.stack([model(child) for child in node[1:]], axis=1))
+        fit = feature(below, node[0], terms, party=party)
+        said.append(fit.aggregator)
+        return fit.models
+
+    return Fit(model(tree), base.sites, max(said, key=lambda one: one.epsilon))
+
+
+@dataclass(frozen=True)
+class CompareConfig(Terms):
+    """The terms, and training rows dealt to `sites` of `rows` rows each and to an aggregator.
+
+    `setting` is "non-private", "public-private" (the aggregator's rows are public) or "private"; `data` and `schema`
+    are those of :func:`sottovoce.data.load`.
+    """
+
+    epsilon: float = 0.1
+    replicates: int = 10
+    data: str = "mnist37"
+    schema: str | None = None
+    sites: int = 10
+    rows: int = 789
+    aggregator_rows: int = 789
+    setting: str = "public-private"
+
+
+def compare(config: CompareConfig) -> list[dict[str, Any]]:
+    """Every method that applies to the setting, on one split: test error over replicates and both promises."""
+    if config.setting not in SETTINGS:
+        raise InvalidInput("setting", config.setting, f"must be one of {', '.join(SETTINGS)}", "use 'private'")
+    N, m0 = config.sites, config.aggregator_rows
+    if min(N, config.rows, m0) < 1:
+        raise InvalidInput("sites", N, "sites, their rows and the aggregator's rows: at least 1 each", "correct it")
+    exact: Terms = replace(config, epsilon=math.inf)
+    terms = exact if config.setting == "non-private" else config
+    dataset = data.load(config.data, schema=config.schema)
+    X, y = dataset.X_train, dataset.y_train
+    cuts = np.append(np.arange(N + 1) * config.rows, N * config.rows + m0)
+    if cuts[-1] > len(y):
+        raise InvalidInput("rows", config.rows, f"{cuts[-1]} are needed, there are {len(y)}", "use fewer sites or rows")
+    order = np.random.default_rng(config.seed).permutation(len(y))
+    dealt = [order[a:b] for a, b in pairwise(cuts)]
+    parties = Rows.build([(X[part], y[part]) for part in dealt])
+    sites, aggregator = _as_rows([parties.node(i).signed[0] for i in range(N)]), parties.node(N)
+    alone, own = local(sites, terms), local(aggregator, terms if config.setting == "private" else exact)
+    fits = {"local": alone, "aggregator alone": Fit(own.models, own.aggregator, own.sites)}
+    fits |= {"global": pooled(parties, terms), "average": average(alone)}
+    if config.setting != "non-private":
+        fits["average, trusted aggregator"] = average_trusted(sites, terms)
+    fits["feature"] = feature(alone, aggregator, terms, "private" if config.setting == "private" else "public")
+    if config.setting == "private":
+        fits["feature, as printed at the aggregator"] = feature(local(sites, exact), aggregator, terms, "printed")
+        if N >= 4 and m0 >= 3:
+            bosses = [_as_rows([part]) for part in np.array_split(aggregator.signed[0], 3)]
+            each = [sites.node(i) for i in range(N)]
+            tree = [bosses[0], [bosses[1], *each[: N // 2]], [bosses[2], *each[N // 2 :]]]
+            fits["feature, two levels"] = multilevel(tree, terms)
+    caveat = {"caveat": " ".join(dataset.notes)} if dataset.notes else {}
+    table = []
+    for name, fit in fits.items():
+        errors = error_rates(dataset.X_test, dataset.y_test, fit.models).reshape(config.replicates, -1).mean(axis=1)
+        row = {"method": name, "test_error": float(errors.mean()), "replicates": errors.size}
+        row["test_error_sd"] = float(errors.std(ddof=1)) if errors.size > 1 else 0.0
+        for who, said in (("sites", fit.sites), ("aggregator", fit.aggregator)):
+            row[who] = asdict(said) | caveat
+        table.append(jsonable(row))
+    return table

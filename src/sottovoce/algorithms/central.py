@@ -1,0 +1,26 @@
+"""Objective perturbation of a trusted curator, who holds all rows as one site: the line that no network passes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from .one_shot import Objective
+
+
+@dataclass(frozen=True)
+class Central(Objective):
+    """One release from pooled rows.
+
+    Guarantee
+    ---------
+    As :class:`Objective`, against whoever sees the model; the curator sees the rows.
+    """
+
+    name: ClassVar[str] = "central"
+    paper: ClassVar[str] = "baseline"
+    summary: ClassVar[str] = "objective perturbation of pooled rows at a trusted curator"
+    trust: ClassVar[str] = "curator"
+    least_penalty: ClassVar[float] = 0.00002
+    noise_weight: ClassVar[float] = 0.1
+    forms: ClassVar[tuple[str, ...]] = ("corrected",)

@@ -1,0 +1,97 @@
+"""Baselines that a referee asks for: private gradient descent, over the graph and at a trusted curator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from ..errors import InvalidInput
+from ..queries import NoisyEpoch, NoisyGradient
+from ..typing import Array
+from .base import Algorithm, Site
+from .prox import tail
+
+
+class State(NamedTuple):
+    """Public state of a node after round t."""
+
+    f: Array  # iterate                        (..., d)
+    S: Array  # sum_j f_j over the neighbours  (..., d)
+    mean: Array  # tail average of f           (..., d)
+
+
+@dataclass(frozen=True)
+class DGD(Algorithm[State]):
+    """Decentralised gradient descent with noisy gradients; the step is ``1 / penalty``.
+
+    Guarantee
+    ---------
+    A noisy gradient a round, of sensitivity ``Delta C / n``, at a public point.
+    """
+
+    name: ClassVar[str] = "dgd"
+    paper: ClassVar[str] = "baseline"
+    summary: ClassVar[str] = "decentralised gradient descent with noisy gradients"
+    curvature: ClassVar[str] = "node"
+    least_penalty: ClassVar[float] = 0.02
+
+    def init(self, site: Site) -> State:
+        zero = site.zeros()
+        return State(zero, zero, zero)
+
+    def round(self, k: int, state: State, site: Site) -> State:
+        f, S, mean = state
+        alpha = None if self.noise is None else self.noise(k)
+        g = site.ask(NoisyGradient(f, alpha, "noisy gradient"))
+        f = f + site.facts.mixing * (S - site.net.degree * f) - (g + site.facts.mu * f) / self.penalty(k)
+        return State(f, site.net.neighbour_sum(f), tail(mean, f, k))
+
+    def model(self, state: State) -> Array:
+        return state.mean
+
+
+@dataclass(frozen=True)
+class CentralGD(DGD):
+    """Private gradient descent of a trusted curator, who holds all rows as one site.
+
+    Guarantee
+    ---------
+    As :class:`DGD`, against whoever sees the iterates; the curator sees the rows.
+    """
+
+    name: ClassVar[str] = "central_gd"
+    summary: ClassVar[str] = "gradient descent with noisy gradients at a trusted curator"
+    trust: ClassVar[str] = "curator"
+
+
+@dataclass(frozen=True)
+class CentralSGD(DGD):
+    """Private stochastic gradient descent of a trusted curator: a round is one pass over fixed parts of the rows.
+
+    Guarantee
+    ---------
+    A pass costs one release of sensitivity ``Delta C batches / n``, since a row is in one part.  Nothing is claimed for
+    secret sampling: rows are not sampled.
+
+    Parameters
+    ----------
+    batches : int
+        Parts, at most 250.
+    """
+
+    batches: int = 10
+
+    name: ClassVar[str] = "central_sgd"
+    summary: ClassVar[str] = "stochastic gradient descent at a trusted curator, a pass a round"
+    trust: ClassVar[str] = "curator"
+    least_penalty: ClassVar[float] = 0.08
+
+    def check(self, site: Site) -> None:
+        if not (isinstance(self.batches, int) and 1 <= self.batches <= 250):
+            raise InvalidInput("batches", self.batches, "must be a whole number from 1 to 250", "use batches=10")
+
+    def round(self, k: int, state: State, site: Site) -> State:
+        f, _, mean = state
+        alpha = None if self.noise is None else self.noise(k)
+        f = site.ask(NoisyEpoch(f, alpha, "noisy pass", None, self.batches, 1.0 / self.penalty(k)))
+        return State(f, site.net.neighbour_sum(f), tail(mean, f, k))

@@ -1,0 +1,53 @@
+"""M-ADMM (the penalty perturbation that 002 and 004 compare with): noise inside ADMM's penalty terms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ..queries import PerturbedObjective, SphericalLaw
+from .admm import ADMM, State
+from .base import Site, augment, dual
+
+
+@dataclass(frozen=True)
+class MADMM(ADMM):
+    """``eta_i(t) sum_j ||(f_i + f_j)/2 + eps_i(t) - f||^2`` with eps of density ``exp(-alpha ||eps||)``.
+
+    The cross term ``-2 eta V eps.f`` is noise ``b = -(n/C) 2 eta V eps`` in sum scale, of rate
+    ``C alpha / (2 eta V n)``; the dual step uses the first round's penalty.
+
+    Guarantee
+    ---------
+    Corrected: U1 and U4 for every round.  As printed: its sum of ``C (1.4 c1 + alpha) / (eta V n)`` holds, loose.
+    """
+
+    form: str = "corrected"
+
+    name: ClassVar[str] = "m_admm"
+    paper: ClassVar[str] = "002 and 004, as a baseline"
+    summary: ClassVar[str] = "ADMM with noise in the penalty, one release a round"
+    private: ClassVar[bool] = True
+    objective_noise: ClassVar[bool] = True
+    noise_weight: ClassVar[float] = 2.5
+    forms: ClassVar[tuple[str, ...]] = ("corrected", "printed")
+
+    def round(self, k: int, state: State, site: Site) -> State:
+        f, S, lam = state
+        eta, V = self.penalty(k), site.net.degree
+        linear, curvature = augment(eta, V, f, S, lam)
+        law = self._law(k, site)
+        f = site.ask(PerturbedObjective(linear, curvature, f, law, f"M-ADMM ({self.form})"))
+        S = site.net.neighbour_sum(f)
+        return State(f, S, dual(self.penalty(1), V, f, S, lam))
+
+    def _law(self, k: int, site: Site) -> SphericalLaw | None:
+        if self.noise is None:
+            return None
+        facts, alpha = site.facts, self.noise(k)
+        scale = facts.C / (self.penalty(k) * np.maximum(site.net.degree, 1.0) * facts.n)
+        if self.form == "corrected":
+            return SphericalLaw(scale * alpha / 2)
+        return SphericalLaw(scale * alpha / 2, polish=False, claimed=scale * (1.4 * facts.loss.bend_bound + alpha))

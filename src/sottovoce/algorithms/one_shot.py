@@ -1,0 +1,113 @@
+"""One private release a site, then plain averaging: 003's site methods under its average method, scenario 1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from ..queries import GaussianLaw, NoisyMinimiser, PerturbedObjective, Query, SphericalLaw, law_of
+from ..typing import Array
+from .base import Algorithm, Site
+
+
+class State(NamedTuple):
+    """Public state of a node after round t."""
+
+    f: Array  # the site's release, averaged with the neighbours' round by round  (..., d)
+    S: Array  # sum_j f_j over the neighbours                                     (..., d)
+
+
+@dataclass(frozen=True)
+class Output(Algorithm[State]):
+    """Output perturbation (003, Algorithm 1): the exact minimiser plus noise.  ``penalty`` is the ridge Lambda.
+
+    Round 1 releases; every further round is an averaging step over the graph, which is post-processing.
+
+    Guarantee
+    ---------
+    U7 (:class:`sottovoce.queries.NoisyMinimiser`), for one release.  The paper's claim holds for exact minimisers.
+    """
+
+    form: str = "corrected"
+
+    name: ClassVar[str] = "output"
+    paper: ClassVar[str] = "003, Algorithm 1"
+    summary: ClassVar[str] = "output perturbation at every site, then the average"
+    forms: ClassVar[tuple[str, ...]] = ("corrected", "printed")
+    curvature: ClassVar[str] = "node"
+    least_penalty: ClassVar[float] = 0.0003
+    noise_weight: ClassVar[float] = 1.0
+    single: ClassVar[bool] = True
+
+    def init(self, site: Site) -> State:
+        return State(site.zeros(), site.zeros())
+
+    def round(self, k: int, state: State, site: Site) -> State:
+        f, S = state
+        f = site.ask(self.query(site)) if k == 1 else f + site.facts.mixing * (S - site.net.degree * f)
+        return State(f, site.net.neighbour_sum(f))
+
+    def query(self, site: Site) -> Query:
+        """The one release."""
+        alpha, zero = None if self.noise is None else self.noise(1), site.zeros()
+        claimed = alpha if self.form == "printed" else None  # holds as printed: rate n Lambda epsilon / 2
+        return NoisyMinimiser(zero, alpha, f"003, Algorithm 1 ({self.form})", claimed, 0.0, self.penalty(1))
+
+
+@dataclass(frozen=True)
+class Objective(Output):
+    """Objective perturbation (003, Algorithm 2): noise in the objective.  ``penalty`` is the ridge Lambda.
+
+    Guarantee
+    ---------
+    U1 and U4 (spherical noise), or U3 and U4 (Gaussian).  As printed: holds for exact minimisers, loose.
+    """
+
+    law: str = "spherical"
+
+    name: ClassVar[str] = "objective"
+    paper: ClassVar[str] = "003, Algorithm 2"
+    summary: ClassVar[str] = "objective perturbation at every site, then the average"
+    objective_noise: ClassVar[bool] = True
+    noise_weight: ClassVar[float] = 0.3
+
+    def query(self, site: Site) -> Query:
+        zero, q = site.zeros(), self.penalty(1)
+        if self.noise is None:
+            return PerturbedObjective(zero, q, zero, None, self.paper)
+        alpha = self.noise(1)
+        if self.form == "corrected":
+            law = law_of(self.law, alpha, q, site.facts)
+            return PerturbedObjective(zero, q, zero, law, f"{self.paper} (corrected)")
+        q, printed = self._printed(alpha, q, site)
+        return PerturbedObjective(zero, q, zero, printed, f"{self.paper} (printed)")
+
+    def _printed(self, alpha: Array, q: Array, site: Site) -> tuple[Array, SphericalLaw | GaussianLaw]:
+        # epsilon' = epsilon - 2 ln(1 + c1 / (n Lambda)); if it is <= 0, a ridge makes it epsilon / 2
+        facts, c1 = site.facts, site.facts.loss.bend_bound
+        rest = alpha - 2 * np.log1p(c1 / facts.K(q))
+        needed = facts.C * c1 / (facts.n * np.expm1(alpha / 4)) - facts.mu
+        q = np.where(rest > 0, q, needed)
+        return q, SphericalLaw(np.where(rest > 0, rest, alpha / 2) / 2, polish=False, claimed=alpha)
+
+
+@dataclass(frozen=True)
+class Generalised(Objective):
+    """Generalised objective perturbation (003, Algorithm 3, after Kifer), spherical or Gaussian.
+
+    Guarantee
+    ---------
+    Corrected: that of objective perturbation.  As printed, its claim is for a row added or removed; for a row that is
+    replaced it is false (docs/privacy/verdicts.md), and the price says what can be proved.
+    """
+
+    name: ClassVar[str] = "generalised"
+    paper: ClassVar[str] = "003, Algorithm 3"
+    summary: ClassVar[str] = "generalised objective perturbation at every site, then the average"
+
+    def _printed(self, alpha: Array, q: Array, site: Site) -> tuple[Array, SphericalLaw | GaussianLaw]:
+        facts, c1 = site.facts, site.facts.loss.bend_bound
+        q = np.maximum(q, 2 * c1 * facts.C / (alpha * facts.n) - facts.mu)  # Delta >= 2 lambda / epsilon
+        return q, SphericalLaw(alpha / 2, polish=False, claimed=alpha)  # zeta = 1

@@ -1,0 +1,91 @@
+"""A sparse-vector gate before a noisy proximal step (004, Algorithm 2, put right; U5 and U7).
+
+A round asks: is the local gradient at the *public* iterate longer than a threshold?  Only if a noisy comparison says
+so does a release follow, and at most `positives` releases ever do.
+
+Guarantee
+---------
+AboveThreshold with the threshold's noise drawn once is ``epsilon_threshold + epsilon_queries`` differentially private,
+and every release is the Gaussian mechanism with fresh noise; :class:`sottovoce.privacy.events.GatedRelease` charges the
+test with round 1 and one release with each of the rounds 1 .. `positives`, before they can be used.  The query is a
+function of rows and public state only, as the sparse vector's proof needs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..facts import Facts
+from ..privacy.events import Event, GatedRelease
+from ..typing import Array
+from .base import Vault
+from .statistic import NoisyMinimiser
+
+_FINE = 2.0**-20
+
+
+@dataclass(frozen=True)
+class GatedMinimiser(NoisyMinimiser):
+    """The answer has shape (..., d + 1): a release and 1, or zeros and 0.
+
+    Parameters
+    ----------
+    threshold : float
+        On the gradient's norm, in units of C.
+    epsilon_threshold, epsilon_queries : array (..., 1)
+    positives : int
+    index : int
+        The round, from 1.
+    """
+
+    threshold: float = 0.0
+    epsilon_threshold: Array = None  # type: ignore[assignment]
+    epsilon_queries: Array = None  # type: ignore[assignment]
+    positives: int = 1
+    index: int = 1
+
+    def event(self, facts: Facts) -> Event:
+        if self.alpha is None:
+            return super().event(facts)
+        sensitivity, shape = self.sensitivity(facts), facts.n.shape
+        return GatedRelease(
+            source=self.source, relation=facts.relation, sigma=sensitivity / self.alpha, sensitivity=sensitivity,
+            dimension=facts.d, epsilon_threshold=np.broadcast_to(self.epsilon_threshold, shape),
+            epsilon_queries=np.broadcast_to(self.epsilon_queries, shape), positives=self.positives, index=self.index,
+        )  # fmt: skip
+
+    def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
+        if self.alpha is None:
+            w = self.value(vault, facts)
+            return np.concatenate([w, np.ones_like(w[..., :1])], axis=-1)
+        passed = self._test(vault, facts, release)
+        w = super().answer(vault, facts, release)  # of everybody; what did not pass is dropped unseen
+        return np.concatenate([np.where(passed, w, 0.0), passed.astype(float)], axis=-1)
+
+    def _test(self, vault: Vault, facts: Facts, release: int) -> Array:
+        rest = np.asarray(self.linear, dtype=float) + self._q(facts) * self.start
+        gradient = vault.solver.gradient(self.start) + rest
+        quality = np.linalg.norm(gradient, axis=-1, keepdims=True)
+        sensitivity = facts.gradients_changed * facts.C / facts.n * (1.0 + _FINE)
+        coarsest = _FINE / 2.0 * np.broadcast_to(sensitivity, quality.shape)
+        if self.index == 1:
+            bar = np.full_like(quality, self.threshold * facts.C)
+            rate = self.epsilon_threshold / sensitivity
+            vault.memory["bar"] = vault.noise.add_pure(bar, rate, coarsest, release, use=2)
+            vault.memory["left"] = np.full_like(quality, self.positives)
+        if "bar" not in vault.memory:  # a resumed release lost its threshold, and another one would cost again
+            return np.zeros(quality.shape, dtype=bool)
+        rate = self.epsilon_queries / (2.0 * self.positives * sensitivity)
+        noisy = vault.noise.add_pure(quality, rate, coarsest, release, use=3)
+        passed = (noisy >= vault.memory["bar"]) & (vault.memory["left"] > 0)
+        vault.memory["left"] = vault.memory["left"] - passed
+        return np.asarray(passed)
+
+    def replay(self, vault: Vault) -> None:
+        super().replay(vault)
+        vault.memory.clear()
+
+    def blank(self, facts: Facts) -> Array:
+        return np.zeros((*self.start.shape[:-1], self.start.shape[-1] + 1))

@@ -1,0 +1,186 @@
+"""Noise on a statistic of bounded sensitivity: the noisy proximal step (U7) and noisy gradients.
+
+Guarantee
+---------
+With ``alpha``, an answer is the Gaussian mechanism of shift over sigma ``alpha`` for one row of its node; where every
+price must be pure, it is spherical noise of pure epsilon ``alpha``.  Sensitivities are computed here, from public
+facts, and cover the solver's error and the rounding to the release's grid.  Without ``alpha`` nothing is guaranteed,
+and the event says so.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..facts import Facts
+from ..privacy.events import Event, GaussianMechanism, SphericalMechanism, Unprotected
+from ..solvers import certified_error
+from ..typing import Array, ArrayLike
+from .base import Query, Vault
+
+_FINE = 2.0**-20  # of the sensitivity: what the grid may add to it
+
+
+@dataclass(frozen=True)
+class NoisyStatistic(Query):
+    """A statistic of the rows at a public point, plus noise.
+
+    Parameters
+    ----------
+    start : array (..., d)
+        Public; the answer has its shape.
+    alpha : array (..., 1) or None
+        Shift over sigma, or pure epsilon, of this release.
+    source : str
+    claimed : array, optional
+        What the paper claims for this release, in pure epsilon.
+    """
+
+    start: Array
+    alpha: Array | None
+    source: str
+    claimed: Array | None = None
+
+    @abstractmethod
+    def exact_sensitivity(self, facts: Facts) -> Array:
+        """Largest Euclidean change between neighbours, the solver's error included, per node."""
+
+    @abstractmethod
+    def value(self, vault: Vault, facts: Facts) -> Array:
+        """The statistic itself, which never leaves the query."""
+
+    def sensitivity(self, facts: Facts) -> Array:
+        """The same with the grid's rounding."""
+        return np.broadcast_to(self.exact_sensitivity(facts) * (1.0 + _FINE), facts.n.shape)
+
+    def event(self, facts: Facts) -> Event:
+        if self.alpha is None:
+            return Unprotected(source=self.source, rows=facts.n)
+        sensitivity = self.sensitivity(facts)
+        claimed = None if self.claimed is None else np.broadcast_to(self.claimed, facts.n.shape)
+        if facts.pure:
+            rate = self.alpha / sensitivity
+            return SphericalMechanism(self.source, facts.relation, rate, sensitivity, facts.d, claimed)
+        return GaussianMechanism(
+            self.source, facts.relation, sensitivity / self.alpha, sensitivity, facts.d, claimed
+        )  # fmt: skip
+
+    def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
+        exact = self.value(vault, facts)
+        if self.alpha is None:
+            return exact
+        sensitivity = self.sensitivity(facts)
+        coarsest = _FINE / 2.0 * sensitivity / np.sqrt(facts.d)
+        if facts.pure:
+            return vault.noise.add_pure(exact, self.alpha / sensitivity, coarsest, release)
+        return vault.noise.add_gaussian(exact, sensitivity / self.alpha, coarsest, release)
+
+    def blank(self, facts: Facts) -> Array:
+        return np.zeros_like(self.start)
+
+
+@dataclass(frozen=True)
+class NoisyMinimiser(NoisyStatistic):
+    """U7: ``argmin f_i(w) + linear.w + curvature ||w||^2 / 2``, of sensitivity ``Delta C / (n q) + 2 error``."""
+
+    linear: ArrayLike = 0.0
+    curvature: ArrayLike = 0.0
+
+    def _q(self, facts: Facts) -> Array:
+        return np.asarray(facts.mu + np.asarray(self.curvature, dtype=float))
+
+    def exact_sensitivity(self, facts: Facts) -> Array:
+        error = certified_error(facts.C, facts.tol, self._q(facts))
+        return facts.gradients_changed / facts.K(self.curvature) + 2.0 * error
+
+    def value(self, vault: Vault, facts: Facts) -> Array:
+        linear = np.broadcast_to(np.asarray(self.linear, dtype=float), self.start.shape)
+        return vault.solver.minimise(linear, self._q(facts), self.start, facts.tol).w
+
+    def replay(self, vault: Vault) -> None:
+        vault.solver.skip(self.start)
+
+
+@dataclass(frozen=True)
+class NoisyGradient(NoisyStatistic):
+    """``(C / n) sum_k slope(a_k.w) a_k`` at ``w = start``, of sensitivity ``Delta C / n``."""
+
+    def exact_sensitivity(self, facts: Facts) -> Array:
+        return facts.gradients_changed * facts.C / facts.n
+
+    def value(self, vault: Vault, facts: Facts) -> Array:
+        return vault.solver.gradient(self.start)
+
+
+@dataclass(frozen=True)
+class NoisyEpoch(NoisyStatistic):
+    """One pass of gradient steps over `batches` fixed parts of the rows, row k in part ``k mod batches``.
+
+    ``w <- w - step (g_b + mu w)`` with the noisy mean gradient ``g_b`` of part b.  A row is in one part, so it moves
+    one gradient only, by at most ``Delta C / (n // batches)``: the pass costs what one release costs (parallel
+    composition over disjoint parts, each seeing what came before).  No amplification by sampling is claimed.
+    """
+
+    batches: int = 1
+    step: ArrayLike = 1.0
+
+    def exact_sensitivity(self, facts: Facts) -> Array:
+        return facts.gradients_changed * facts.C / np.maximum(np.floor(facts.n / self.batches), 1.0)
+
+    def value(self, vault: Vault, facts: Facts) -> Array:
+        raise NotImplementedError("an epoch has no value without its noise")
+
+    def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
+        w, sensitivity, step = self.start, self.sensitivity(facts), np.asarray(self.step, dtype=float)
+        coarsest = _FINE / 2.0 * sensitivity / np.sqrt(facts.d)
+        for b in range(self.batches):
+            g = vault.solver.gradient(w, part=b, parts=self.batches)
+            if self.alpha is not None and facts.pure:
+                g = vault.noise.add_pure(g, self.alpha / sensitivity, coarsest, release, use=b + 1)
+            elif self.alpha is not None:
+                g = vault.noise.add_gaussian(g, sensitivity / self.alpha, coarsest, release, use=b + 1)
+            w = w - step * (g + facts.mu * w)
+        return np.asarray(w)
+
+
+@dataclass(frozen=True)
+class SecretMinimiser(NoisyMinimiser):
+    """001, Algorithm 3 as printed: the linear term has a part ``own * f``, f the exact minimiser of the round before.
+
+    f never leaves the vault.  Given all that was sent it is a function of the rows, of sensitivity
+    ``delta(t) = (Delta C / n + |own| delta(t-1) + 2 error q) / q`` with ``delta(0) = 0``, which stays below
+    ``Delta C / (n mu) + ...`` and is what the price uses; the noise's rate is the paper's, ``rho n alpha / (2 C)``.
+    """
+
+    own: ArrayLike = 0.0
+    index: int = 1
+
+    def exact_sensitivity(self, facts: Facts) -> Array:
+        q, own = self._q(facts), np.abs(np.asarray(self.own, dtype=float))
+        step = facts.gradients_changed * facts.C / facts.n / q
+        ratio, error = own / q, certified_error(facts.C, facts.tol, q)
+        return np.asarray((step + 2.0 * error) * (1.0 - ratio**self.index) / (1.0 - ratio))
+
+    def event(self, facts: Facts) -> Event:
+        assert self.alpha is not None
+        n = facts.n.shape
+        rate = np.broadcast_to(facts.mu * facts.n * self.alpha / (2.0 * facts.C), n)
+        sensitivity = self.sensitivity(facts)
+        return SphericalMechanism(
+            self.source, facts.relation, rate, sensitivity, facts.d, np.broadcast_to(self.alpha, n)
+        )  # fmt: skip
+
+    def value(self, vault: Vault, facts: Facts) -> Array:
+        before = vault.memory.get("f", np.zeros_like(self.start)) if self.index > 1 else np.zeros_like(self.start)
+        linear = np.asarray(self.linear, dtype=float) + np.asarray(self.own, dtype=float) * before
+        vault.memory["f"] = vault.solver.minimise(linear, self._q(facts), self.start, facts.tol).w
+        return vault.memory["f"]
+
+    def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
+        assert self.alpha is not None
+        exact, sensitivity = self.value(vault, facts), self.sensitivity(facts)
+        rate = facts.mu * facts.n * self.alpha / (2.0 * facts.C)
+        return vault.noise.add_pure(exact, rate, _FINE / 2.0 * sensitivity / np.sqrt(facts.d), release)
