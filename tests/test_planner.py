@@ -39,6 +39,8 @@ def total(config: RunConfig, n: np.ndarray = N, d: int = 36) -> tuple[float, np.
 def test_a_target_is_met_from_below_within_a_tenth_of_a_percent(
     method: str, growth: float, delta: float | None
 ) -> None:
+    if delta is None and REGISTRY[method].needs_delta:
+        return
     for epsilon in (0.3, 4.0):
         spent, _ = total(RunConfig(method=method, epsilon=epsilon, delta=delta, noise_growth=growth, rounds=8))
         assert 0.999 * epsilon <= spent <= epsilon

@@ -94,13 +94,20 @@ class Curator:
         return np.frombuffer(released, dtype="<f8").reshape(query.blank(self.facts).shape).astype(float)
 
     def state(self) -> dict[str, Array]:
-        """What a checkpoint needs beside the ledger: counters and public reference points, no rows."""
-        return {"releases": np.array(self._releases)} | self._vault.solver.state()
+        """What a checkpoint needs beside the ledger: counters and public reference points, no rows.
+
+        In a simulation also what queries remember; at a site that is secret and is lost with the process.
+        """
+        secrets = self._vault.memory if self.noise.simulated else {}
+        kept = {f"memory.{name}": value for name, value in secrets.items()}
+        return {"releases": np.array(self._releases)} | self._vault.solver.state() | kept
 
     def restore(self, state: dict[str, Array]) -> None:
         """Go on from :meth:`state`."""
         self._releases = int(state["releases"])
         self._vault.solver.restore(state)
+        kept = {k.removeprefix("memory."): v for k, v in state.items() if k.startswith("memory.")}
+        self._vault.memory.update(kept)
 
 
 @dataclass

@@ -75,7 +75,7 @@ class AlgorithmContract:
         defaults: dict[str, Any] = {"epsilon": 3.0 if private else math.inf}
         if private:
             defaults["delta"] = self.delta
-        return RunConfig(method=self.method, **(self.config | defaults | changes))
+        return RunConfig(**({"method": self.method} | self.config | defaults | changes))
 
     @property
     def nodes(self) -> int:

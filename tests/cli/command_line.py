@@ -14,7 +14,7 @@ import numpy as np
 from sottovoce.algorithms import REGISTRY
 
 METHODS = list(REGISTRY)
-PRIVATE = [name for name, cls in REGISTRY.items() if cls.private]
+PRIVATE = ["dvp", "r_admm", "mr_admm"]  # whose price has the curvature in it
 SMALL = ("--data", "synthetic:n=600,d=5,seed=1", "--rho", "0.02", "--eta", "0.05", "--rounds", "6")
 REQUIRED = {
     "method", "nodes", "rounds", "replicates", "test_error", "test_error_sd", "nonprivate_test_error", "privacy",
@@ -113,7 +113,9 @@ class Clinic:
 
 
 def epsilon_for(method: str) -> tuple[str, ...]:
-    return ("--method", method, "--epsilon", "5" if REGISTRY[method].private else "inf")
+    cls = REGISTRY[method]
+    delta = ("--delta", "1e-5") if cls.needs_delta else ()
+    return ("--method", method, "--epsilon", "5" if cls.private else "inf", *delta)
 
 
 def numbers(report: dict[str, Any]) -> dict[str, Any]:

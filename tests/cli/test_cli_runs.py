@@ -24,7 +24,8 @@ from sottovoce.training import train as train_on
 
 def training(method: str, seed: int = 0) -> TrainConfig:
     epsilon = 5.0 if REGISTRY[method].private else math.inf
-    run = RunConfig(method=method, epsilon=epsilon, rounds=6, rho=0.02, eta=0.05, replicates=2, seed=seed)
+    delta = 1e-5 if REGISTRY[method].needs_delta else None
+    run = RunConfig(method=method, epsilon=epsilon, delta=delta, rounds=6, rho=0.02, eta=0.05, replicates=2, seed=seed)
     return TrainConfig(run, "synthetic:n=300,d=4,seed=1", nodes=4)
 
 

@@ -258,7 +258,9 @@ def _convolved(bills: Counter[Bill], delta: float) -> float:
             pure[bill.epsilon] += count
     if not balls and not pure:
         return gaussian_epsilon(delta, mu)
-    largest = mu * mu / 2.0 + 13.0 * mu + sum(s * n for (_, s), n in balls.items()) + sum(e * n for e, n in pure.items())
+    largest = (
+        mu * mu / 2.0 + 13.0 * mu + sum(s * n for (_, s), n in balls.items()) + sum(e * n for e, n in pure.items())
+    )
     if largest > 500.0:
         return float(np.inf)  # exponentials would overflow; other notions price what is that large
     parts = sum(balls.values()) + sum(pure.values()) + 1
