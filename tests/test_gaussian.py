@@ -7,7 +7,7 @@ import pytest
 from scipy import integrate, special, stats
 
 from sottovoce.losses import HuberSVM, Logistic, Loss
-from sottovoce.privacy import gaussian, spherical
+from sottovoce.privacy import gaussian, pld, spherical
 
 RELATIONS = ("add", "remove", "replace-one")
 
@@ -185,11 +185,11 @@ def test_above_threshold_holds_exactly_for_two_queries() -> None:
 
 def test_agreement_with_dp_accounting() -> None:
     """Where that library is installed: 30 Gaussian and 30 Laplace releases."""
-    pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
-    theirs = pld.from_gaussian_mechanism(22.0).self_compose(30).get_epsilon_for_delta(1e-5)
+    oracle = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
+    theirs = oracle.from_gaussian_mechanism(22.0).self_compose(30).get_epsilon_for_delta(1e-5)
     assert gaussian.gaussian_epsilon(1e-5, np.sqrt(30) / 22.0) == pytest.approx(theirs, rel=1e-3)
-    theirs = pld.from_laplace_mechanism(10.0, value_discretization_interval=1e-5).self_compose(30)
-    ours = spherical.compose([(spherical.loss_distribution(1, 0.1, 5e-6), 30)])
+    theirs = oracle.from_laplace_mechanism(10.0, value_discretization_interval=1e-5).self_compose(30)
+    ours = pld.compose([(pld.shifted_ball(1, 0.1, 1e-4), 30)])
     assert ours.epsilon(1e-5) == pytest.approx(theirs.get_epsilon_for_delta(1e-5), rel=1e-4)
 
 

@@ -1,4 +1,4 @@
-"""Tight prices of noise of density ``exp(-beta ||b||)``: Renyi curves, profiles and privacy loss distributions.
+"""Tight prices of noise of density ``exp(-beta ||b||)``: Renyi curves, profiles and dominating pairs.
 
 U2 prices noise added to an answer, and is exact.  The same noise inside an objective shifts by a vector that depends on
 the answer; the second half of this module bounds that by U2 plus terms that vanish with ``kappa = c1 / K``.
@@ -11,11 +11,11 @@ that is cut off counts as an infinite loss, and results carry a relative margin 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy import fft, special
+from scipy import special
 
 from ..typing import Array, ArrayLike
 
@@ -184,34 +184,12 @@ def rdp(orders: ArrayLike, d: int, s: float) -> Array:
     return np.asarray(value[np.searchsorted(flat, a)])
 
 
-class _Cells(NamedTuple):
-    """Probabilities of the cells between `edges` of eta, and what lies beyond the last."""
-
-    edges: Array
-    mass: Array
-    above: float
-    atom_low: float
-    atom_high: float
-
-
 def window(d: int, s: float) -> tuple[float, float]:
     """Where all but 1e-25 of eta lies: ``E e^{l eta} <= exp(l s/(2d) + l^2/(2d))`` is :func:`zcdp` read as a tail."""
     if d == 1:
         return -1.0, 1.0
     reach = float(np.sqrt(2.0 * 58.0 / d))
     return max(-1.0, s / (2.0 * d) - reach), min(1.0, s / (2.0 * d) + reach)
-
-
-def _cells(d: int, s: float, edges: Array) -> _Cells:
-    """Exact masses by Gauss-Legendre in ``theta = arccos eta``, where the density is analytic."""
-    theta = np.arccos(np.clip(edges, -1.0, 1.0))
-    half = 0.5 * (theta[:-1] - theta[1:])
-    nodes = 8 if len(edges) > 500 else 16
-    x, weight = np.polynomial.legendre.leggauss(nodes)
-    at = theta[1:, None] + half[:, None] * (1.0 + x)
-    eta = np.clip(np.cos(at), -1.0 + 1e-16, 1.0 - 1e-16)
-    mass = half * ((np.exp(log_density(eta, d, s)) * np.sin(at)) @ weight)
-    return _Cells(edges, mass, 2e-25, 0.5 * np.exp(-s) if d == 1 else 0.0, 0.5 if d == 1 else 0.0)
 
 
 def profile(epsilon: float, d: int, s: float) -> float:
@@ -230,76 +208,6 @@ def profile(epsilon: float, d: int, s: float) -> float:
     if d == 1:
         total += -0.5 * np.expm1(epsilon - s) + 0.5 * np.exp(-s) * -np.expm1(min(0.0, epsilon + s))
     return min(total, 1.0)
-
-
-@dataclass(frozen=True)
-class LossDistribution:
-    """A pessimistic privacy loss distribution: mass on multiples of `step`, from ``first * step`` upwards.
-
-    ``infinite`` is the probability of an infinite loss; mass that was cut off and rounding errors are part of it.
-    """
-
-    step: float
-    first: int
-    mass: Array
-    infinite: float = 0.0
-
-    def delta(self, epsilon: float) -> float:
-        """``E (1 - e^{epsilon - loss})_+``."""
-        loss = (self.first + np.arange(len(self.mass))) * self.step
-        over = loss > epsilon
-        return min(1.0, self.infinite + float(self.mass[over] @ -np.expm1(epsilon - loss[over])))
-
-    def epsilon(self, delta: float) -> float:
-        """The least epsilon >= 0 at which :meth:`delta` is at most `delta`, from above to 1e-9."""
-        low, high = 0.0, max(0.0, (self.first + len(self.mass)) * self.step)
-        if self.delta(0.0) <= delta:
-            return 0.0
-        if self.delta(high) > delta:
-            return float(np.inf)
-        while high - low > 1e-9 * max(1.0, high):
-            middle = 0.5 * (low + high)
-            low, high = (low, middle) if self.delta(middle) <= delta else (middle, high)
-        return high
-
-
-def loss_distribution(d: int, s: float, step: float) -> LossDistribution:
-    """U2's privacy loss on a grid, every loss rounded up to a multiple of `step`."""
-    low, high = window(d, s)
-    first, last = int(np.ceil(s * low / step)), int(np.ceil(s * high / step))
-    grid = np.arange(first - 1, last + 1) * step
-    cells = _cells(d, s, np.clip(grid / s, low, high))
-    mass = cells.mass
-    mass[0] += cells.atom_low
-    mass[-1] += cells.atom_high
-    return LossDistribution(step, first, mass, cells.above + abs(1.0 - float(np.sum(mass))))
-
-
-def compose(parts: Iterable[tuple[LossDistribution, int]]) -> LossDistribution:
-    """The sum of independent losses: each part as often as its count.  All parts share one step.
-
-    Notes
-    -----
-    Adaptive composition is dominated by the product of dominating pairs (Zhu, Dong and Wang 2022, Theorem 10).  One
-    forward transform a part and one backward: the sum of all absolute errors is at most
-    ``sqrt(n) (count + 2) 8 u log2(n)`` (Higham 2002, Theorem 24.2), which is moved to the infinite loss.
-    """
-    kept = [(part, count) for part, count in parts if count > 0]
-    if not kept:
-        return LossDistribution(1.0, 0, np.ones(1))
-    if len({part.step for part, _ in kept}) > 1:
-        raise ValueError("loss distributions of different steps cannot be composed")
-    size = 1 + sum((len(part.mass) - 1) * count for part, count in kept)
-    n = int(fft.next_fast_len(size, real=True))
-    product = np.ones(n // 2 + 1, dtype=complex)
-    for part, count in kept:
-        product *= fft.rfft(part.mass, n) ** count
-    mass = np.clip(fft.irfft(product, n)[:size], 0.0, None)
-    norm = max(float(np.linalg.norm(part.mass)) for part, _ in kept)
-    error = np.sqrt(n) * (2 + sum(count for _, count in kept)) * 8 * 2.3e-16 * np.log2(max(n, 2)) * norm
-    lost = -np.expm1(sum(count * np.log1p(-part.infinite) for part, count in kept))
-    first = sum(part.first * count for part, count in kept)
-    return LossDistribution(kept[0][0].step, first, mass, float(lost + error))
 
 
 # --- U2 inside an objective -----------------------------------------------------------------------------------------
@@ -396,31 +304,6 @@ def objective_surplus(releases: Iterable[tuple[Within, int]], delta: float) -> f
     return float(fixed + max(0.0, float(np.min(each))))
 
 
-def objective_epsilon(releases: Iterable[tuple[Within, int]], d: int, delta: float, cells: int = 20000) -> float:
-    """Epsilon at `delta` of a composition of releases by :func:`objective_dominating`; infinite where that fails.
-
-    Parameters
-    ----------
-    releases : pairs of Within and how often it was released
-    d : int
-    delta : float
-        One hundredth of it pays for the random part of :func:`objective_surplus`.
-    cells : int
-        Cells of the largest loss; rounding costs at most half a cell a release on average.
-    """
-    kept = [(within, count) for within, count in releases if count > 0 and within.s > 0]
-    extra = objective_surplus(kept, 0.01 * delta)
-    if not kept or not np.isfinite(extra):
-        return float(extra)
-    merged: dict[float, int] = {}
-    for within, count in kept:
-        merged[within.s] = merged.get(within.s, 0) + count
-    step = max(merged) / cells
-    whole = compose((loss_distribution(d, s, step), count) for s, count in merged.items())
-    part = whole.epsilon(0.99 * delta)
-    return part + extra
-
-
 # --- Renyi: kappa costs only in the tail ----------------------------------------------------------------------------
 
 
@@ -504,7 +387,18 @@ def objective_rdp(orders: ArrayLike, beta: float, kappa: float, d: int, *, relat
     return bound.reshape(a.shape)
 
 
-_GRID = np.linspace(0.0, 1.0, 4001)
+_PARTS = 2000
+_GRID = np.linspace(0.0, 1.0, _PARTS + 1)
+
+
+@lru_cache(maxsize=64)
+def _cosine_cells(d: int) -> Array:
+    """Probabilities of the cells of `_GRID` for the cosine's absolute value."""
+    beyond = special.betainc((d - 1.0) / 2.0, 0.5, 1.0 - _GRID**2) if d > 1 else np.where(_GRID < 1.0, 1.0, 0.0)
+    cells = np.maximum(beyond[:-1] - beyond[1:], 0.0)
+    cells[-1] += beyond[-1]
+    cells.setflags(write=False)
+    return cells
 
 
 def _tail(omega: Array, slope: Array, tilt: Array, beta: float, d: int) -> Array:
@@ -513,16 +407,18 @@ def _tail(omega: Array, slope: Array, tilt: Array, beta: float, d: int) -> Array
     scaled = np.concatenate([d - reach[::-1] * np.sqrt(d), d + reach * np.sqrt(d) + reach**2])
     scaled = np.unique(np.maximum(scaled, 0.0))
     survival = special.gammaincc(d, scaled)
-    beyond = special.betainc((d - 1.0) / 2.0, 0.5, 1.0 - _GRID**2) if d > 1 else np.where(_GRID < 1.0, 1.0, 0.0)
-    cells = np.maximum(beyond[:-1] - beyond[1:], 0.0)
-    cells[-1] += beyond[-1]
+    cells = _cosine_cells(d)
     out = np.empty_like(omega)
+    flat: Array | None = None  # without a tilt the weights are the same at every order
     for i, (w, p, tilted) in enumerate(zip(omega, slope, tilt, strict=True)):
         rho = w * scaled / beta
         least = 1.0 / (rho + np.sqrt(rho**2 + 1.0 + rho * p))
-        weight = _GRID[1:] * np.exp(tilted * (_GRID[1:] - 1.0)) * cells  # e^tilt is put back at the end
-        above = np.append(np.cumsum(weight[::-1])[::-1], 0.0)
-        value = above[np.clip(np.floor(least * 4000.0).astype(int), 0, 4000)]
+        above = flat
+        if above is None or tilted > 0:
+            weight = _GRID[1:] * np.exp(tilted * (_GRID[1:] - 1.0)) * cells  # e^tilt is put back at the end
+            above = np.append(np.cumsum(weight[::-1])[::-1], 0.0)
+            flat = above if tilted == 0 else flat
+        value = above[np.clip(np.floor(least * _PARTS).astype(int), 0, _PARTS)]
         value = np.append(value, above[0])
         whole = value[0] + np.sum(np.diff(value) * survival)
         out[i] = np.log(0.5 * whole * (1.0 + 1e-9)) + tilted if whole > 0 else -np.inf
