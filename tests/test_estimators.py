@@ -19,7 +19,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
 
 import sottovoce
-from sottovoce import ConsensusClassifier
+from sottovoce import ConsensusClassifier, PrivateClassifier
 from sottovoce.curator import Curator
 from sottovoce.errors import BudgetExceeded, InvalidInput
 from sottovoce.facts import Facts
@@ -222,7 +222,6 @@ def test_rows_and_labels_are_checked_as_scikit_learn_does(unspent: None) -> None
     for features, target, message in (
         (holed, y, "Input X contains NaN"),
         (X, y[:-1], "inconsistent numbers of samples"),
-        (X, np.arange(60) % 3, "Only binary classification is supported"),
         (X, np.zeros(60, dtype=int), "only one class"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -244,9 +243,8 @@ def test_plays_with_the_rest_of_scikit_learn() -> None:
 
 
 def test_public_names() -> None:
-    assert sorted(sottovoce.__all__) == [
-        "ConsensusClassifier", "Report", "Result", "RunConfig", "SottovoceError", "TrainConfig", "__version__", "train",
-    ]  # fmt: skip
+    names = ["ConsensusClassifier", "PrivateClassifier", "Report", "Result", "RunConfig", "SottovoceError"]
+    assert sorted(sottovoce.__all__) == [*names, "TrainConfig", "__version__", "train"]
     assert all(hasattr(sottovoce, name) for name in sottovoce.__all__)
 
 
@@ -301,3 +299,61 @@ def test_a_fit_on_a_durable_ledger_is_paid_once(tmp_path: Any) -> None:
             fit_with(ledger, random_state=3)
         with pytest.raises(InvalidInput, match=r"^groups"):
             ConsensusClassifier(accountant=ledger).fit(*problem())
+
+
+# More than two classes, and one site
+
+
+def three(n: int = 6000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    y = np.array(["a", "b", "c"])[rng.integers(3, size=n)]
+    centres = {"a": (1.0, 0.0), "b": (-0.5, 0.9), "c": (-0.5, -0.9)}
+    return np.array([centres[label] for label in y]) + 0.3 * rng.normal(size=(n, 2)), y
+
+
+@pytest.mark.parametrize("delta", [None, 1e-5])
+def test_three_classes_share_one_budget(delta: float | None) -> None:
+    X, y = three()
+    model = ConsensusClassifier(epsilon=3.0, delta=delta, data_norm=2.0, n_sites=3, random_state=0).fit(X, y)
+    spent = model.privacy_spent_
+    assert 3.0 * 0.999 <= spent["epsilon"] <= 3.0
+    assert spent["releases"] == 3 * 5 if delta is None else spent["releases"] % 3 == 0
+    assert model.coef_.shape == (3, 2) and model.site_coef_.shape == (3, 3, 2)
+    assert model.score(X, y) > 0.85
+    proba = model.predict_proba(X[:5])
+    np.testing.assert_allclose(proba.sum(axis=1), 1.0)
+    np.testing.assert_allclose(np.log(proba), model.predict_log_proba(X[:5]))
+    assert model.decision_function(X[:5]).shape == (5, 3)
+
+
+def test_classes_do_not_share_noise() -> None:
+    X = np.tile([[0.3, 0.1]], (600, 1))
+    y = np.arange(600) % 3  # the three problems are the same up to labels' order
+    model = ConsensusClassifier(epsilon=1.0, n_sites=2, random_state=0).fit(X, y)
+    assert np.min(np.abs(np.diff(model.coef_, axis=0))) > 1e-6
+
+
+def test_three_classes_and_a_ledger_are_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"^accountant"):
+        ConsensusClassifier(accountant=Ledger(), n_sites=2, random_state=0).fit(*three(60))
+
+
+@pytest.mark.parametrize("method", ["objective", "output", "generalised"])
+@pytest.mark.parametrize("delta", [None, 1e-5])
+def test_private_classifier_spends_what_was_asked(method: str, delta: float | None) -> None:
+    X, y = problem(4000)
+    model = PrivateClassifier(method, epsilon=2.0, delta=delta, data_norm=12.0, random_state=0).fit(X, y)
+    assert 2.0 * 0.999 <= model.privacy_spent_["epsilon"] <= 2.0
+    assert model.privacy_spent_["releases"] == 1
+    exact = PrivateClassifier(method, epsilon=math.inf, data_norm=12.0).fit(X, y)
+    assert model.score(X, y) > exact.score(X, y) - 0.1
+    assert not np.allclose(model.coef_, exact.coef_)
+
+
+def test_private_classifier_is_a_scikit_learn_estimator() -> None:
+    estimator = PrivateClassifier(epsilon=math.inf, random_state=0, data_norm=10.0, rho=1e-4, eta=1e-4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results = check_estimator(estimator, on_fail=None)
+    assert [result["check_name"] for result in results if result["status"] == "failed"] == []
+    assert sum(result["status"] == "passed" for result in results) > 40

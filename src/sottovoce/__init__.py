@@ -3,7 +3,7 @@
 from importlib.metadata import version as _version
 
 from .errors import SottovoceError
-from .estimators import ConsensusClassifier
+from .estimators import ConsensusClassifier, PrivateClassifier
 from .simulate import Result, RunConfig
 from .training import Report, TrainConfig, train
 
@@ -11,6 +11,7 @@ __version__ = _version("sottovoce")
 
 __all__ = [
     "ConsensusClassifier",
+    "PrivateClassifier",
     "Report",
     "Result",
     "RunConfig",

@@ -70,6 +70,8 @@ class RunConfig:
         How releases add up.  None is "pure" without a delta, and "best", the least of all, with one.
     sites_per_row : int
         At how many sites a person may have a row; the total is then that of the worst so many sites together.
+    copies : int
+        Runs like this one on the same rows, with noise of their own, that share epsilon and delta.
     tol : float
         Certificate of the local solves.
     seed : int, optional
@@ -100,6 +102,7 @@ class RunConfig:
     relation: str = "replace-one"
     accountant: str | None = None
     sites_per_row: int = 1
+    copies: int = 1
     tol: float = 1e-8
     seed: int | None = 0
     replicates: int = 1
@@ -121,7 +124,7 @@ class RunConfig:
             raise InvalidInput("seed", self.seed, "must be >= 0", "use seed=0")
         if self.noise is not None and not cls.private:
             raise InvalidInput("noise", self.noise, f"{self.method} draws no noise", "leave it out, or use 'dvp'")
-        for name in ("rounds", "replicates", "sites_per_row"):
+        for name in ("rounds", "replicates", "sites_per_row", "copies"):
             if not isinstance(getattr(self, name), int | np.integer) or getattr(self, name) < 1:
                 raise InvalidInput(
                     name, getattr(self, name), "must be a whole number, at least 1", f"use {name}=1 or more"
@@ -258,12 +261,21 @@ def prepare(config: RunConfig, n: Array, d: int) -> Prepared:
     if algorithm.noise is not None and config.noise is None:
         claimed = config.form == "printed"
         algorithm = calibrate(
-            algorithm, facts, graph, config.rounds, budget, accountant, delta, sites_per_row=m, claimed=claimed
+            algorithm,
+            facts,
+            graph,
+            config.rounds,
+            budget,
+            accountant,
+            delta,
+            sites_per_row=m,
+            copies=config.copies,
+            claimed=claimed,
         )
         # A printed form is asked for by its paper's claim; what can be proved for it may be more, and is reported.
         budget = np.array(math.inf) if claimed else budget
     else:
-        first = plan(algorithm, facts, graph, 1, accountant, delta, m)
+        first = plan(algorithm, facts, graph, 1, accountant, delta, m, config.copies)
         if np.any(first.per_node() > budget):
             rule = f"one round costs {first.total():.4g}"
             raise InvalidInput("epsilon", config.epsilon, rule, "raise epsilon, or lower noise, or leave noise out")
@@ -274,7 +286,7 @@ def privacy_statement(prepared: Prepared, rows: Iterable[Event], *, simulated: b
     """The guarantee of a run in numbers and words: what the run's accountant says of its rows."""
     facts, config, book = prepared.facts, prepared.config, prepared.ledger
     ledger = Ledger(book.accountant, math.inf, book.delta, book.sites_per_row)
-    for row in rows:
+    for row in tuple(rows) * config.copies:
         ledger.charge(row)
     total, per_node = ledger.total(), np.broadcast_to(ledger.per_node(), (facts.n_nodes,))
     report = ledger.report()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import secrets
 from dataclasses import fields
@@ -12,7 +13,7 @@ from scipy.special import expit, log_expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .data import partition
@@ -60,6 +61,8 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
     C, rho, eta, eta_growth, gamma, phi, noise_growth : float
         See :class:`sottovoce.simulate.RunConfig`, also for the other forms of `eta` and `eta_growth`;
         :meth:`sottovoce.facts.Facts.sklearn_weights` maps C and rho to scikit-learn's C.
+    law : {"spherical", "gaussian"}, default="spherical"
+        Of noise inside objectives, where a method offers both.
     form : {"corrected", "printed"}, default="corrected"
     relation : {"replace-one", "zero-out"}, default="replace-one"
     accountant : str, Ledger, DurableLedger or None, default=None
@@ -78,19 +81,20 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
 
     Attributes
     ----------
-    coef_ : ndarray of shape (1, n_features)
-        Average over sites, in the units of X.
-    intercept_ : ndarray of shape (1,)
-    classes_ : ndarray of shape (2,)
-        The two labels, taken as public.
+    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+        Average over sites, in the units of X.  With more than two classes one against the rest: as many runs as
+        classes, with noise of their own, that share epsilon and delta.
+    intercept_ : ndarray of shape (1,) or (n_classes,)
+    classes_ : ndarray of shape (n_classes,)
+        The labels, taken as public.
     n_features_in_ : int
     privacy_spent_ : dict
         Epsilon, delta, relation, accountant, what every accountant gives, spend per site, and what they mean; under
         ``"says"`` in words.
     sites_ : ndarray of shape (n_sites,)
         Site identifiers, taken as public.
-    site_coef_ : ndarray of shape (n_sites, n_features)
-    site_intercept_ : ndarray of shape (n_sites,)
+    site_coef_ : ndarray of shape (n_sites, n_features) or (n_sites, n_classes, n_features)
+    site_intercept_ : ndarray of shape (n_sites,) or (n_sites, n_classes)
     n_iter_ : int
         Rounds completed.
     stopped_ : str
@@ -108,8 +112,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
     InvalidInput
         From :meth:`fit`, before anything is spent, on a parameter that breaks a rule.
     ValueError
-        From :meth:`fit`, before anything is spent, on X and y that scikit-learn would refuse, or that do not have
-        two classes.
+        From :meth:`fit`, before anything is spent, on X and y that scikit-learn would refuse, or that have one class.
 
     Examples
     --------
@@ -141,6 +144,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         eta_growth: float | tuple[float, ...] = _DEFAULT.eta_growth,
         gamma: float = _DEFAULT.gamma,
         phi: float = _DEFAULT.phi,
+        law: str = _DEFAULT.law,
         noise_growth: float = _DEFAULT.noise_growth,
         form: str = _DEFAULT.form,
         relation: str = _DEFAULT.relation,
@@ -164,6 +168,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         self.eta_growth = eta_growth
         self.gamma = gamma
         self.phi = phi
+        self.law = law
         self.noise_growth = noise_growth
         self.form = form
         self.relation = relation
@@ -174,7 +179,6 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
         return tags
 
     def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
@@ -184,7 +188,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         ----------
         X : array-like of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
-            Labels of any two values.
+            Labels of two values or more.
         groups : array-like of shape (n_samples,), optional
             The site of every row; its distinct values are the sites, and `n_sites` is not used.
 
@@ -195,10 +199,6 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         features, target = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(target)
         classes, label = np.unique(target, return_inverse=True)
-        if len(classes) > 2:
-            raise ValueError(
-                f"Only binary classification is supported. The type of the target is {type_of_target(target)}."
-            )
         if len(classes) < 2:
             raise ValueError(
                 f"{type(self).__name__} needs samples of two classes, but the data contains only one class"
@@ -206,24 +206,43 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         if not (math.isfinite(self.data_norm) and self.data_norm > 0):
             rule = "must be finite and > 0, because rows are divided by it"
             raise InvalidInput("data_norm", self.data_norm, rule, "declare a public bound on the norm of a row")
-        if isinstance(self.accountant, DurableLedger) and groups is None:
+        if isinstance(self.accountant, DurableLedger) and groups is None and self.n_sites != 1:
             rule = "a ledger on disk belongs to sites that stay the same"
             raise InvalidInput("groups", None, rule, "give the site of every row to fit")
         seed = self._seed()
         sites, parts = self._sites(groups, len(target), seed)
-        encoded, signs = self._encode(features), np.where(label == 1, 1.0, -1.0)
-        rows = Rows.build([(encoded[part], signs[part]) for part in parts])
+        encoded = self._encode(features)
         shared = {f.name for f in fields(RunConfig)} & set(self.get_params(deep=False))
         knobs = {name: getattr(self, name) for name in shared}
         ledger = self.accountant if isinstance(self.accountant, Ledger | DurableLedger) else None
         if ledger is not None:
             knobs["accountant"] = None
-        result = simulate(RunConfig(seed=seed, **knobs), rows, ledger=ledger)
-        self.coef_, self.intercept_ = self._decode(result.consensus)
-        self.site_coef_, self.site_intercept_ = self._decode(result.models[0])
+            if len(classes) > 2:
+                rule = "cannot reserve the runs of more than two classes at once"
+                raise InvalidInput("accountant", type(ledger).__name__, f"a shared ledger {rule}", "give a name")
+        knobs.setdefault("rounds", 1)
+        positives = [1] if len(classes) == 2 else range(len(classes))  # one against the rest: a run for each class
+        results = []
+        for c in positives:
+            signs = np.where(label == c, 1.0, -1.0)
+            rows = Rows.build([(encoded[part], signs[part]) for part in parts])
+            run = RunConfig(seed=self._of_class(seed, c), copies=len(positives), **knobs)
+            results.append(simulate(run, rows, ledger=ledger, label=f"class {c} of {len(classes)}"))
+        self.coef_, self.intercept_ = self._decode(np.concatenate([result.consensus for result in results]))
+        self.site_coef_, self.site_intercept_ = self._decode(results[0].models[0])
+        if len(results) > 1:
+            by_site = [self._decode(result.models[0]) for result in results]
+            self.site_coef_, self.site_intercept_ = (np.stack(x, axis=1) for x in zip(*by_site, strict=True))
         self.classes_, self.sites_ = classes, sites
-        self.privacy_spent_, self.n_iter_, self.stopped_ = result.privacy, result.rounds, result.stopped
+        last = results[-1]
+        self.privacy_spent_, self.n_iter_, self.stopped_ = last.privacy, last.rounds, last.stopped
         return self
+
+    def _of_class(self, seed: int | None, c: int) -> int | None:
+        """Noise of its own for each class; two classes keep the seed."""
+        if seed is None or c == 1:
+            return seed
+        return int.from_bytes(hashlib.blake2b(f"{seed} class {c}".encode(), digest_size=7).digest(), "big")
 
     def _seed(self) -> int | None:
         state = self.random_state
@@ -269,24 +288,108 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         return W[:, :-1] / (self.data_norm * _SLACK), W[:, -1]
 
     def decision_function(self, X: ArrayLike) -> Array:
-        """``X @ coef_.T + intercept_``, shape (n_samples,): a linear form, rows beyond `data_norm` included."""
+        """``X @ coef_.T + intercept_``, shape (n_samples,), or (n_samples, n_classes) for more than two classes.
+
+        A linear form, rows beyond `data_norm` included.
+        """
         check_is_fitted(self, "coef_")
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        return np.asarray(X @ self.coef_[0] + self.intercept_[0])
+        margins = np.asarray(np.asarray(X) @ self.coef_.T + self.intercept_)
+        return margins[:, 0] if len(self.coef_) == 1 else margins
 
     def predict(self, X: ArrayLike) -> Any:
         """The class of every row, shape (n_samples,)."""
-        positive = self.decision_function(X) > 0
-        return self.classes_[positive.astype(int)]
+        margins = self.decision_function(X)
+        return self.classes_[(margins > 0).astype(int) if margins.ndim == 1 else margins.argmax(axis=1)]
 
     @available_if(_is_logistic)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: ArrayLike) -> Array:
-        """Probabilities of the two classes, shape (n_samples, 2); logistic loss only."""
+        """Probabilities of the classes, shape (n_samples, n_classes); logistic loss only.
+
+        With more than two classes each against the rest, scaled to a sum of one.
+        """
         margin = self.decision_function(X)
-        return np.column_stack([expit(-margin), expit(margin)])
+        if margin.ndim == 1:
+            return np.column_stack([expit(-margin), expit(margin)])
+        each = np.maximum(expit(margin), np.finfo(float).tiny)
+        return np.asarray(each / each.sum(axis=1, keepdims=True))
 
     @available_if(_is_logistic)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Logarithms of :meth:`predict_proba`."""
         margin = self.decision_function(X)
+        if margin.ndim > 1:
+            return np.asarray(np.log(self.predict_proba(X)))
         return np.column_stack([log_expit(-margin), log_expit(margin)])
+
+
+class PrivateClassifier(ConsensusClassifier):
+    """A linear classifier of one site, by one private release (003, chapter 3).
+
+    Parameters
+    ----------
+    method : {"objective", "output", "generalised"}, default="objective"
+        Objective perturbation, output perturbation, or Kifer's generalised objective perturbation; any other name of
+        ``sottovoce methods`` runs on the one site.
+    epsilon, delta, loss, data_norm, fit_intercept, C, form, relation, accountant, tol, random_state
+        As for :class:`ConsensusClassifier`.
+    rho : float, default=0.0002
+        Weight of ``||w||^2 / 2`` beside C times the mean loss.
+    eta : float or None, default=None
+        Ridge added to `rho` for the noise's sake; None in proportion to the noise, from public facts.
+    law : {"spherical", "gaussian"}, default="spherical"
+        Of noise inside the objective; Gaussian noise needs a delta.
+
+    Guarantee
+    ---------
+    As for :class:`ConsensusClassifier`; approximate minima are inside it, because the release has noise for the
+    solver's error (U4).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sottovoce import PrivateClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(3000, 2))
+    >>> y = X[:, 0] > 0
+    >>> model = PrivateClassifier(epsilon=0.5, data_norm=3.0, random_state=0).fit(X, y)
+    >>> bool(model.score(X, y) > 0.9), bool(model.privacy_spent_["epsilon"] <= 0.5)
+    (True, True)
+    """
+
+    n_sites = 1
+
+    def __init__(
+        self,
+        method: str = "objective",
+        *,
+        loss: str = _DEFAULT.loss,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        data_norm: float = 1.0,
+        fit_intercept: bool = True,
+        C: float = 1.0,
+        rho: float = 0.0002,
+        eta: float | None = None,
+        law: str = "spherical",
+        form: str = "corrected",
+        relation: str = _DEFAULT.relation,
+        accountant: str | Ledger | DurableLedger | None = None,
+        tol: float = _DEFAULT.tol,
+        random_state: Any = None,
+    ) -> None:
+        self.method = method
+        self.loss = loss
+        self.epsilon = epsilon
+        self.delta = delta
+        self.data_norm = data_norm
+        self.fit_intercept = fit_intercept
+        self.C = C
+        self.rho = rho
+        self.eta = eta
+        self.law = law
+        self.form = form
+        self.relation = relation
+        self.accountant = accountant
+        self.tol = tol
+        self.random_state = random_state

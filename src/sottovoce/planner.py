@@ -38,8 +38,9 @@ def plan(
     accountant: Accountant[Any],
     delta: float = 0.0,
     sites_per_row: int = 1,
+    copies: int = 1,
 ) -> Ledger:
-    """The ledger that `rounds` rounds will leave behind.
+    """The ledger that `rounds` rounds will leave behind, and as many again for each further copy of the run.
 
     Raises
     ------
@@ -49,6 +50,8 @@ def plan(
     ledger = Ledger(accountant, math.inf, delta, sites_per_row)
     # Prices depend on public curvatures only, never on vectors: one column stands for all features.
     run(algorithm, Place(facts, DenseNet(graph), Planner(facts, ledger), (graph.n_nodes,), 1), rounds)
+    for event in ledger.rows * (copies - 1):
+        ledger.charge(event)
     return ledger
 
 
@@ -62,6 +65,7 @@ def calibrate(
     delta: float = 0.0,
     *,
     sites_per_row: int = 1,
+    copies: int = 1,
     claimed: bool = False,
 ) -> A:
     """The same algorithm, its noise scaled so that every node's run costs at most `epsilon`, and not much less.
@@ -74,6 +78,8 @@ def calibrate(
         For all nodes, or for each.
     sites_per_row : int
         If more than one, all nodes share one scale, at which the worst set of so many nodes meets the target.
+    copies : int
+        Runs like this one on the same rows that share the target.
     claimed : bool
         Meet the target by the paper's own claim instead of the proved price (printed forms).
 
@@ -94,7 +100,7 @@ def calibrate(
         """Totals per node at these scales; -inf where the noise would have to be infinite, NaN where that is unseen."""
         scaled = algorithm.with_noise(shape.scaled(_scale(np.exp(log_scale))))
         try:
-            ledger = plan(scaled, facts, graph, rounds, accountant, delta, sites_per_row)
+            ledger = plan(scaled, facts, graph, rounds, accountant, delta, sites_per_row, copies)
         except InvalidInput as error:
             if error.field == "alpha" and error.nodes is not None:
                 return np.where(np.broadcast_to(np.asarray(error.nodes), (nodes,)), -np.inf, np.nan)
