@@ -39,12 +39,14 @@ from sottovoce.training import TrainConfig
 
 
 def test_methods(ok: Call) -> None:
-    listed = ok("methods", "--json").json
+    private = [entry["name"] for entry in ok("methods", "--json").json]
+    assert private == [name for name in METHODS if REGISTRY[name].private]
+    listed = ok("methods", "--all", "--json").json
     assert [entry["name"] for entry in listed] == METHODS
     for entry in listed:
         assert entry["private"] is REGISTRY[entry["name"]].private
         assert all(isinstance(entry[key], str) and entry[key] for key in ("paper", "summary"))
-    shown = ok("methods").out
+    shown = ok("methods", "--all").out
     for name in METHODS:
         line = next(line for line in shown.splitlines() if line.startswith(f"{name} "))
         assert ("yes" if REGISTRY[name].private else "no") in line.split()

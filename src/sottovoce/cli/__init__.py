@@ -52,13 +52,18 @@ cli.add_command(ledger)
 
 
 @cli.command(name="methods")
+@click.option("--all", "everything", is_flag=True, help="Also those that cannot meet a budget (no noise).")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list instead of a table.")
-def methods(as_json: bool) -> None:
-    """List the methods: where each comes from and whether it is private."""
+def methods(everything: bool, as_json: bool) -> None:
+    """List the private methods: where each comes from, and whom it trusts with rows."""
     rows = [
-        {"name": cls.name, "private": cls.private, "paper": cls.paper, "summary": cls.summary, "forms": list(cls.forms)}
+        {
+            "name": cls.name, "private": cls.private, "trusts": cls.trust, "paper": cls.paper, "summary": cls.summary,
+            "forms": list(cls.forms),
+        }
         for cls in REGISTRY.values()
-    ]
+        if cls.private or everything
+    ]  # fmt: skip
     _list("Methods", rows, as_json)
 
 
