@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,14 @@ from problems import make_rows
 
 from sottovoce.algorithms import REGISTRY
 from sottovoce.configuration import RunConfig, outline, prepare
+from sottovoce.curator import Curator
+from sottovoce.engine import Place, run
 from sottovoce.errors import InvalidInput
+from sottovoce.net import DenseNet
+from sottovoce.planner import plan
+from sottovoce.privacy.accountants import RDPAccountant
+from sottovoce.privacy.noise import KeyedNoise
+from sottovoce.queries import Query
 from sottovoce.simulate import simulate
 
 PRINTED = [name for name, cls in REGISTRY.items() if "printed" in cls.forms]
@@ -29,7 +37,7 @@ def test_the_claim_is_met_and_the_price_stands_beside_it(method: str) -> None:
     assert privacy["printed_claim"] == pytest.approx(3.0, rel=1e-6)
     assert math.isfinite(privacy["epsilon"]) and "exact minimisation" in privacy["assumes"]
     assert "As printed" in privacy["says"]
-    loose = {"pvp", "m_admm", "r_admm", "mr_admm", "objective", "pp_admm", "output"}
+    loose = {"pvp", "m_admm", "r_admm", "mr_admm", "objective", "pp_admm", "ipp_admm", "output"}
     assert (privacy["epsilon"] <= 3.0 * (1 + 1e-6)) == (method in loose)
 
 
@@ -57,6 +65,37 @@ def test_pvp_keeps_its_exact_minimiser_to_itself() -> None:
 def test_generalised_perturbation_breaks_its_claim_by_the_curvature() -> None:
     privacy = outline(printed("generalised", epsilon=1.0, loss="huber:0.5", eta=1e-9, rho=1e-6), N, 36)["privacy"]
     assert privacy["epsilon"] == pytest.approx(1.0 + math.log1p(0.5), rel=1e-3)
+
+
+def test_a_redrawn_gate_pays_for_every_test_and_for_its_releases() -> None:
+    config = printed("ipp_admm", epsilon=1.0, eta=0.5, rounds=12, positives=4)
+    prepared = prepare(config, N, 36)
+    rows = plan(prepared.algorithm, prepared.facts, prepared.graph, 12, RDPAccountant(), 1e-5).rows
+    assert [row.release() is not None for row in rows] == [k < 4 for k in range(12)]  # type: ignore[attr-defined]
+    assert all(np.all(row.test_epsilon > 0) for row in rows)  # type: ignore[attr-defined]
+    alone = RDPAccountant(2.0)
+    tests = [replace(row, index=99) for row in rows]
+    three = alone.total(tests, 1e-5) - alone.total(tests[:9], 1e-5)
+    np.testing.assert_allclose(three, 3 * 3 * rows[0].test_epsilon)  # type: ignore[attr-defined]  # (2a-1)/(a-1) at a = 2
+
+
+def test_a_redrawn_gate_sends_at_most_as_often_as_it_says() -> None:
+    rows = make_rows([60, 45, 80, 60, 51], 4)
+    config = printed("ipp_admm", epsilon=30.0, rounds=9, rho=0.5, eta=1.0, positives=2, replicates=3)
+    prepared = prepare(config, rows.n, rows.d)
+    curator = Curator(rows, prepared.facts, KeyedNoise(0, range(3), range(5)), prepared.ledger)
+    sent: list[np.ndarray] = []
+
+    class Spy:
+        facts = prepared.facts
+
+        def ask(self, query: Query) -> np.ndarray:
+            sent.append(curator.ask(query))
+            return sent[-1]
+
+    run(prepared.algorithm, Place(prepared.facts, DenseNet(prepared.graph), Spy(), (3, 5), rows.d), 9)
+    counts = np.sum([answer[..., -1] for answer in sent], axis=0)
+    assert np.all(counts <= 2) and counts.sum() > 0
 
 
 def test_plausible_admm_is_priced_below_its_claim_in_its_own_settings() -> None:

@@ -169,6 +169,14 @@ class Solver:
         out = weight[:, :, None] * np.matmul(slopes, a)
         return np.asarray(out.transpose(1, 0, 2).reshape(*lead, w.shape[-1]))
 
+    def objective(self, w: Array, clip: float) -> Array:
+        """The data term ``(C / n) sum_k min(loss(a_k.w), clip)``, shape (..., 1)."""
+        lead, points = w.shape[:-1], self._stack(w, w.shape[:-1])
+        values = np.minimum(self._loss.value(np.matmul(points, self._a.transpose(0, 2, 1))), clip)
+        rows = np.arange(values.shape[-1]) < (self._C / self._weight)[:, :, None]  # not those that fill up small nodes
+        out = self._weight[:, :, None] * np.sum(values * rows, axis=-1, keepdims=True)
+        return np.asarray(out.transpose(1, 0, 2).reshape(*lead, 1))
+
     def _gradient(self, w: Array, c: Array, q: Array) -> Array:
         z = np.matmul(w, self._a.transpose(0, 2, 1))
         return np.asarray(self._weight[:, :, None] * np.matmul(self._loss.slope(z), self._a) + c + q * w)

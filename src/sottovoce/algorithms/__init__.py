@@ -5,10 +5,11 @@ from .base import Algorithm, Site
 from .central import Central
 from .dvp import DVP
 from .gradient import DGD, CentralGD, CentralSGD
+from .ipp_admm import IPPADMM
 from .m_admm import MADMM
 from .mr_admm import MRADMM
 from .one_shot import Generalised, Objective, Output
-from .pp_admm import IPPADMM, PPADMM
+from .pp_admm import PPADMM
 from .prox import ProxADMM, ProxAverage
 from .pvp import PVP
 from .r_admm import RADMM

@@ -1,4 +1,4 @@
-"""Plausible ADMM (004, Algorithm 1) and its sparse-vector form (004, Algorithm 2)."""
+"""Plausible ADMM (004, Algorithm 1)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..errors import InvalidInput
-from ..queries import GatedMinimiser, GaussianLaw, PerturbedObjective, check_law, law_of
+from ..queries import GaussianLaw, PerturbedObjective, check_law, law_of
 from ..typing import Array
 from .admm import ADMM, State
 from .base import Site, augment, dual
@@ -66,64 +65,14 @@ class PPADMM(ADMM):
             law = law_of("gaussian", alpha, curvature, facts)
             assert isinstance(law, GaussianLaw)
             return law
-        rho = 0.5 * alpha**2  # the release's claim in zCDP: rho_1 + rho_2
+        return self.printed(alpha, curvature, site)
+
+    def printed(self, alpha: Array, curvature: Array, site: Site) -> GaussianLaw:
+        """The listing's noise for a release that claims ``alpha^2 / 2`` in zCDP."""
+        facts = site.facts
+        rho = 0.5 * alpha**2  # rho_1 + rho_2
         e1 = np.sqrt(4 * rho * (1 - self.split) * np.log(1 / self.delta1))
         sigma = 2 * np.sqrt(2 * np.log(1.25 / self.delta1)) / (0.99 * e1)  # sum scale; e3 = 0.99 e1
         q = facts.mu + curvature
         sigma2 = self.tolerance * facts.C / (np.sqrt(2 * rho * self.split) * q)
         return GaussianLaw(sigma, release=sigma2, claimed_rho=rho)
-
-
-@dataclass(frozen=True)
-class IPPADMM(ADMM):
-    """A node sends if its gradient at the public iterate passes a noisy threshold, at most ``positives`` times.
-
-    Guarantee
-    ---------
-    U5 for all tests together and U7 for ``positives`` releases, charged whether they are used or not.  The printed
-    form (threshold redrawn, private minimiser in the query) is priced by ``sottovoce claims``; it is not run.
-
-    Parameters
-    ----------
-    positives : int
-        c: releases of a node at most.
-    threshold : float
-        On the gradient's norm, in units of C.
-    test_share : float
-        Epsilon of the tests, in units of ``alpha sqrt(c)``.
-    """
-
-    positives: int = 10
-    threshold: float = 0.002
-    test_share: float = 0.5
-
-    name: ClassVar[str] = "ipp_admm"
-    paper: ClassVar[str] = "004, Algorithm 2, put right"
-    summary: ClassVar[str] = "ADMM that sends when a sparse-vector test says that it is worth it"
-    private: ClassVar[bool] = True
-    noise_weight: ClassVar[float] = 1.2
-    least_penalty: ClassVar[float] = 0.0005
-    needs_delta: ClassVar[bool] = True
-
-    def check(self, site: Site) -> None:
-        if self.noise is not None:
-            check_law("gaussian", site.facts)
-        if not (isinstance(self.positives, int) and self.positives >= 1):
-            raise InvalidInput("positives", self.positives, "must be a whole number, at least 1", "use positives=10")
-
-    def round(self, k: int, state: State, site: Site) -> State:
-        f, S, lam = state
-        eta, V = self.penalty(k), site.net.degree
-        linear, curvature = augment(eta, V, f, S, lam)
-        alpha = None if self.noise is None else self.noise(1)
-        whole = self.test_share * (0.0 if alpha is None else alpha) * np.sqrt(self.positives)
-        ratio = (2.0 * self.positives) ** (2.0 / 3.0)  # Lyu, Su and Li 2017
-        answer = site.ask(
-            GatedMinimiser(
-                f, alpha, "004, Algorithm 2 (corrected)", None, linear, curvature, self.threshold,
-                whole / (1 + ratio), whole * ratio / (1 + ratio), self.positives, k,
-            )
-        )  # fmt: skip
-        f = np.where(answer[..., -1:] > 0, answer[..., :-1], f)
-        S = site.net.neighbour_sum(f)
-        return State(f, S, dual(eta, V, f, S, lam))

@@ -45,7 +45,7 @@ class Event(ABC):
                 flat = np.array(value, dtype=float).ravel()
                 flat.setflags(write=False)
                 object.__setattr__(self, field.name, flat)
-                if field.name != "claimed" and not np.all(flat >= 0):
+                if not field.name.startswith("claimed") and not np.all(flat >= 0):
                     rule = "an event's parameters are >= 0 and never NaN"
                     raise InvalidInput(field.name, flat.tolist(), rule, "correct the query that states it")
         relation = getattr(self, "relation", "replace-one")
@@ -287,3 +287,43 @@ class GatedRelease(Event):
 
     def spread(self) -> Array:
         return self.sigma
+
+
+@dataclass(frozen=True, eq=False)
+class RedrawnGateRelease(Event):
+    """Round `index` of 004, Algorithm 2 as printed: a test that stands alone, and a Gaussian objective release.
+
+    Every round charges its test, of pure epsilon `test_epsilon`; the rounds 1 .. `positives` charge one release each.
+
+    Attributes
+    ----------
+    relation, sigma, K, bend_bound, dimension, error, sigma_release
+        As in :class:`GaussianObjectivePerturbation`.
+    test_epsilon : array (N,)
+    positives, index : int
+    claimed_rho : array (N,), optional
+    """
+
+    relation: str
+    sigma: Array
+    K: Array
+    bend_bound: float
+    dimension: int
+    error: Array
+    sigma_release: Array
+    test_epsilon: Array
+    positives: int
+    index: int
+    claimed_rho: Array | None = None
+
+    def release(self) -> GaussianObjectivePerturbation | None:
+        """The release that this round charges, if any."""
+        if self.index > self.positives:
+            return None
+        return GaussianObjectivePerturbation(
+            self.source, self.relation, self.sigma, self.K, self.bend_bound, self.dimension, self.error,
+            self.sigma_release,
+        )  # fmt: skip
+
+    def spread(self) -> Array:
+        return np.asarray(np.hypot(self.sigma / self.K, self.sigma_release))

@@ -106,6 +106,8 @@ def zcdp(event: Event) -> Array:
             return np.minimum(alone, 0.5 * _exact_objective(event) ** 2 + exchange)
         case events.GaussianObjectivePerturbation():
             raise _unknown(event, "zcdp")
+        case events.RedrawnGateRelease():
+            raise _unknown(event, "zcdp")
         case events.GatedRelease():
             _positive(event, "sigma")
             return gaussian.gaussian_zcdp(event.shift()) + 0.5 * event.tests() ** 2
@@ -171,6 +173,11 @@ def renyi(event: Event, orders: Orders) -> Array:
             _positive(event, "scale")
             s = event.sensitivity / event.scale
             return np.array(_each(event, lambda i, _: spherical.rdp(a, 1, float(s[i]))))
+        case events.RedrawnGateRelease():
+            # The bits' densities lie within e^{+-test} of a law that knows no rows, whatever else was drawn (as in U4).
+            tests = np.array(_each(event, lambda i, _: spherical.inexact_rdp(a, 1.0, float(event.test_epsilon[i]))))
+            inner = event.release()
+            return tests if inner is None else tests + renyi(inner, orders)
         case events.GatedRelease():
             shift, tests = zcdp(event) - 0.5 * event.tests() ** 2, event.tests()
             return np.array(_each(event, lambda i, _: a * shift[i] + pure_curve(float(tests[i]))))
@@ -242,6 +249,14 @@ def dominating(event: Event) -> tuple[tuple[Bill, ...], ...]:
             _positive(event, "sigma")
             mus = event.sensitivity / event.sigma
             return _each(event, lambda i, _: Bill(mu=float(mus[i]), lattice=event.dimension))
+        case events.RedrawnGateRelease():
+            inner = event.release()
+            whole = _each(event, lambda i, _: Bill()) if inner is None else dominating(inner)
+            epsilon = event.test_epsilon
+            return tuple(
+                tuple(bill._replace(exchange=bill.exchange + float(epsilon[i])) for i, bill in enumerate(side))
+                for side in whole
+            )
         case events.GatedRelease():
             _positive(event, "sigma")
             shifts, tests, m = event.shift(), event.tests(), event.dimension if event.index <= event.positives else 0

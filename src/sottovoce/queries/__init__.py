@@ -1,7 +1,7 @@
 """Kinds of release, one file each.  Algorithms build queries; only a curator answers them."""
 
 from .base import Query, Vault
-from .gated import GatedMinimiser
+from .gated import GatedMinimiser, RedrawnGate
 from .objective import GaussianLaw, PerturbedObjective, SphericalLaw, check_law, law_of, rate_for_epsilon
 from .statistic import NoisyEpoch, NoisyGradient, NoisyMinimiser, NoisyStatistic, SecretMinimiser
 
@@ -14,6 +14,7 @@ __all__ = [
     "NoisyStatistic",
     "PerturbedObjective",
     "Query",
+    "RedrawnGate",
     "SecretMinimiser",
     "SphericalLaw",
     "Vault",

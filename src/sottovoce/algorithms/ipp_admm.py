@@ -1,0 +1,77 @@
+"""Plausible ADMM's sparse-vector form (004, Algorithm 2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ..errors import InvalidInput
+from ..queries import GatedMinimiser, Query, RedrawnGate
+from ..typing import Array
+from .admm import State
+from .base import Augmented, Site, augment, dual
+from .pp_admm import PPADMM
+
+
+@dataclass(frozen=True)
+class IPPADMM(PPADMM):
+    """A node sends if its gradient at the public iterate passes a noisy threshold, at most ``positives`` times.
+
+    Guarantee
+    ---------
+    Corrected: U5 for all tests together and U7 for ``positives`` releases, charged whether they are used or not.
+    Printed (threshold redrawn, private minimiser in the query): each round's test stands alone, and releases are those
+    of the printed plausible ADMM; the claim is Theorem 4.1's.
+
+    Parameters
+    ----------
+    positives : int
+        c: releases of a node at most.
+    threshold : float
+        On the gradient's norm, in units of C.
+    test_share : float
+        Epsilon of the tests, in units of ``alpha sqrt(c)``.
+    clip : float
+        Printed: C_loss.
+    """
+
+    positives: int = 10
+    threshold: float = 0.002
+    test_share: float = 0.5
+    clip: float = 1.0
+
+    name: ClassVar[str] = "ipp_admm"
+    paper: ClassVar[str] = "004, Algorithm 2"
+    summary: ClassVar[str] = "ADMM that sends when a sparse-vector test says that it is worth it"
+    noise_weight: ClassVar[float] = 1.2
+    least_penalty: ClassVar[float] = 0.0005
+    objective_noise: ClassVar[bool] = False
+
+    def check(self, site: Site) -> None:
+        super().check(site)
+        if not (isinstance(self.positives, int) and self.positives >= 1):
+            raise InvalidInput("positives", self.positives, "must be a whole number, at least 1", "use positives=10")
+
+    def round(self, k: int, state: State, site: Site) -> State:
+        f, S, lam = state
+        eta, V = self.penalty(k), site.net.degree
+        answer = site.ask(self._query(k, augment(eta, V, f, S, lam), f, site))
+        f = np.where(answer[..., -1:] > 0, answer[..., :-1], f)
+        S = site.net.neighbour_sum(f)
+        return State(f, S, dual(eta, V, f, S, lam))
+
+    def _query(self, k: int, terms: Augmented, f: Array, site: Site) -> Query:
+        alpha = None if self.noise is None else self.noise(1)
+        whole = self.test_share * (0.0 if alpha is None else alpha) * np.sqrt(self.positives)
+        ratio = (2.0 * self.positives) ** (2.0 / 3.0)  # Lyu, Su and Li 2017
+        e1, e2 = whole / (1 + ratio), whole * ratio / (1 + ratio)
+        if self.form == "printed" and alpha is not None:
+            law = self.printed(alpha, terms.curvature, site)
+            return RedrawnGate(
+                *terms, f, law, "004, Algorithm 2 (printed)", self.tolerance, self.clip, self.threshold, e1, e2,
+                self.positives, k,
+            )  # fmt: skip
+        source = "004, Algorithm 2 (corrected)"
+        return GatedMinimiser(f, alpha, source, None, *terms, self.threshold, e1, e2, self.positives, k)
