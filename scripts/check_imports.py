@@ -40,6 +40,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "privacy.words",
         "solvers",
         "theory",
+        "tradeoff",
+        "sample_size",
     ),
     ("queries",),
     ("curator", "net"),

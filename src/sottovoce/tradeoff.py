@@ -1,0 +1,323 @@
+"""How much privacy to buy: 001's accuracy curve, its utility of privacy, and the budget of its problem (28).
+
+With alpha the budget of one release at node p, section V-C of 001 minimises
+
+    J(alpha) = L_acc(alpha) - U_priv(alpha),   0 < alpha <= alpha_U,   0 <= L_acc(alpha) <= c3,        (28)
+    L_acc(alpha)  = c4 exp(-c5 alpha) + c6,
+    U_priv(alpha) = omega1 ln(omega2 / (omega3 alpha + omega4 alpha^2)).
+
+**The fit reads what it is given.** A budget that was chosen from losses measured on private rows is itself a release
+of those rows, and nobody charged it. Pass losses measured on public or synthetic data.
+
+What the paper does not say
+---------------------------
+* *J has no minimum without the accuracy limit.* U_priv grows without bound as alpha -> 0, so J falls to minus
+  infinity there; ``c3 < c4 + c6`` is what keeps alpha away from 0, and :func:`optimal_alpha` insists on it.
+* *J is not convex*: both terms are, and it is their difference. J rises, may fall between two stationary points, and
+  rises again, so the minimum is the accuracy limit, the second stationary point, or alpha_U. All are compared.
+* *L_acc falls.* The text calls it increasing; what increases is accuracy, of which L_acc is the loss.
+* *omega2 does not move the optimum*: it adds a constant to J.
+* *Its unit is one release.* A run of T releases costs the sum of their budgets, not alpha.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy import optimize
+
+from .errors import InvalidInput
+from .typing import Any, Array, ArrayLike
+
+_FLAT = 1e-2  # c5 times the span of the budgets: below it, the curve is a straight line
+_STEP = 30.0  # c5 times the first gap: above it, all but the first loss are c6
+_LARGEST = 600.0  # of c5 times the first budget, so that exp does not overflow
+
+ACCURACY, STATIONARY, PRIVACY = "accuracy limit", "stationary", "privacy limit"
+
+
+@dataclass(frozen=True, eq=False)
+class AccuracyCurve:
+    """``L_acc(alpha) = c4 exp(-c5 alpha) + c6`` (001, section V-C): the final empirical loss at budget alpha.
+
+    Attributes
+    ----------
+    c4, c5, c6 : float or array of shape (N,)
+        Loss that privacy can cost, rate at which a budget buys it back, and loss without noise.  ``c4, c5 > 0`` and
+        ``c6 >= 0``; one value for all nodes, or one a node.
+    residual : float or array of shape (N,)
+        Root mean square of the fit's errors; 0 for a curve that was not fitted.
+    """
+
+    c4: Any
+    c5: Any
+    c6: Any
+    residual: Any = 0.0
+
+    def __post_init__(self) -> None:
+        for name, least in (("c4", False), ("c5", False), ("c6", True), ("residual", True)):
+            object.__setattr__(self, name, _numbers(name, getattr(self, name), zero=least))
+        _together(c4=self.c4, c5=self.c5, c6=self.c6, residual=self.residual)
+
+    def predict(self, alpha: ArrayLike) -> Any:
+        """The loss at budget `alpha`; arrays broadcast against the nodes."""
+        budget = _numbers("alpha", alpha)
+        _together(c4=self.c4, c5=self.c5, c6=self.c6, alpha=budget)
+        return self.c4 * np.exp(-self.c5 * budget) + self.c6
+
+
+@dataclass(frozen=True, eq=False)
+class PrivacyUtility:
+    """``U_priv(alpha) = omega1 ln(omega2 / (omega3 alpha + omega4 alpha^2))`` (001, section V-C).
+
+    Decreasing and convex in alpha.  The values given are those of 001's experiments.
+
+    Attributes
+    ----------
+    omega1 : float or array of shape (N,)
+        Weight of privacy against loss: a factor on the whole.
+    omega2 : float or array of shape (N,)
+        Where the utility is 0: at ``omega3 alpha + omega4 alpha^2 = omega2``.
+    omega3, omega4 : float or array of shape (N,)
+        Linear and quadratic dislike of a large budget.  All four are > 0.
+    """
+
+    omega1: Any = 0.02
+    omega2: Any = 6.0
+    omega3: Any = 9.0
+    omega4: Any = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("omega1", "omega2", "omega3", "omega4"):
+            object.__setattr__(self, name, _numbers(name, getattr(self, name)))
+        _together(omega1=self.omega1, omega2=self.omega2, omega3=self.omega3, omega4=self.omega4)
+
+    def __call__(self, alpha: ArrayLike) -> Any:
+        """The utility of budget `alpha`; arrays broadcast against the nodes."""
+        budget = _numbers("alpha", alpha)
+        _together(omega1=self.omega1, omega2=self.omega2, omega3=self.omega3, omega4=self.omega4, alpha=budget)
+        return self.omega1 * (
+            np.log(self.omega2) - np.log(budget) - np.log(self.omega3 + self.omega4 * budget)
+        )  # as differences: alpha^2 may underflow
+
+
+@dataclass(frozen=True, eq=False)
+class OptimalAlpha:
+    """The solution of (28).
+
+    Attributes
+    ----------
+    alpha : float or array of shape (N,)
+        The budget of one release.
+    objective : float or array of shape (N,)
+        J at alpha.
+    where : str or array of shape (N,)
+        ``"stationary"``: the derivative of J is 0 there; ``"accuracy limit"``: L_acc = c3; ``"privacy limit"``:
+        alpha = alpha_U.
+    """
+
+    alpha: Any
+    objective: Any
+    where: Any = field(default=STATIONARY)
+
+
+def fit_accuracy(alpha: ArrayLike, loss: ArrayLike, *, c6: float | None = None) -> AccuracyCurve:
+    """Fit L_acc to measured pairs of budget and final empirical loss, by least squares.
+
+    Parameters
+    ----------
+    alpha : array of shape (m,) or (N, m)
+        Budgets > 0 at which whole runs were made; at least 3 different ones, 2 if `c6` is given.
+    loss : array of shape (m,) or (N, m)
+        Mean empirical loss at the end of those runs, >= 0, one row a node.  From **public or synthetic data**: what is
+        fitted to private rows is a release of them, and nobody charged it.
+    c6 : float, optional
+        Hold c6 at this value instead of fitting it.  001 takes the smallest loss observed.
+
+    Returns
+    -------
+    AccuracyCurve
+        With numbers for one curve and arrays of shape (N,) for N.
+
+    Raises
+    ------
+    InvalidInput
+        If the losses do not fall by more than their scatter about the fit, or do not determine c5: a straight line
+        fits as well as any slow exponential, and a single step as well as any fast one.
+
+    Notes
+    -----
+    ``c4, c6 >= 0``, and c5 lies between 0.01 over the span of the budgets and 30 over their first gap.  For a given c5
+    the problem is linear, so the best of a grid of c5 starts ``scipy.optimize.least_squares``.
+    """
+    budgets = np.asarray(_numbers("alpha", alpha))
+    losses = np.asarray(_numbers("loss", loss, zero=True, data=True))
+    if not (1 <= losses.ndim <= 2 and 1 <= budgets.ndim <= 2) or losses.shape[-1] != budgets.shape[-1]:
+        raise InvalidInput(
+            "loss", losses.shape, f"must have one value a budget ({budgets.shape})", "use (m,) or (N, m)"
+        )
+    if budgets.ndim == 2 and losses.shape != budgets.shape:
+        raise InvalidInput("alpha", budgets.shape, f"must have the shape of loss, {losses.shape}", "or pass (m,)")
+    if c6 is not None:
+        c6 = float(_numbers("c6", float(c6), zero=True))
+    rows = np.atleast_2d(losses)
+    found = [_fit(a, y, c6, i) for i, (a, y) in enumerate(zip(np.broadcast_to(budgets, rows.shape), rows, strict=True))]
+    values = np.array(found).T
+    return AccuracyCurve(*(values if losses.ndim == 2 else values[:, 0]))
+
+
+def optimal_alpha(curve: AccuracyCurve, utility: PrivacyUtility, *, alpha_U: ArrayLike, c3: ArrayLike) -> OptimalAlpha:
+    """The budget that minimises J under the constraints of 001, (28).
+
+    Parameters
+    ----------
+    curve : AccuracyCurve
+        L_acc.  A curve fitted to private rows makes the answer a release that nobody charged; see the module.
+    utility : PrivacyUtility
+        U_priv.
+    alpha_U : float or array of shape (N,)
+        The largest budget that counts as private.
+    c3 : float or array of shape (N,)
+        The largest loss that counts as accurate; ``c6 < c3 < c4 + c6``.
+
+    Returns
+    -------
+    OptimalAlpha
+        Numbers, or arrays of shape (N,) if any parameter is one.  At a tie, the smaller budget.
+
+    Raises
+    ------
+    InvalidInput
+        If no budget up to alpha_U is accurate enough, or if c3 lets alpha go to 0, where J has no lower bound.
+
+    Notes
+    -----
+    ``J'(alpha) < 0`` where ``g(alpha) = c4 c5 exp(-c5 alpha) h(alpha) > omega1`` with
+    ``h = (omega3 alpha + omega4 alpha^2) / (omega3 + 2 omega4 alpha)``.  The logarithm of g is strictly concave, its
+    peak lies in ``[1/(2 c5), 1/c5]``, and beyond the peak g falls to 0.  So J has at most one local minimum, the root
+    of ``g = omega1`` beyond the peak, which a bracketed search gives to rounding.
+    """
+    pieces = {
+        "c4": curve.c4,
+        "c5": curve.c5,
+        "c6": curve.c6,
+        "omega1": utility.omega1,
+        "omega2": utility.omega2,
+        "omega3": utility.omega3,
+        "omega4": utility.omega4,
+        "alpha_U": _numbers("alpha_U", alpha_U),
+        "c3": _numbers("c3", c3),
+    }
+    shape = _together(**pieces)
+    rows = np.stack([np.broadcast_to(value, shape).ravel() for value in pieces.values()], axis=-1)
+    solved = [_solve(i, *map(float, row)) for i, row in enumerate(rows)]
+    alpha = np.array([where for where, _ in solved]).reshape(shape)[()]
+    labels = np.array([label for _, label in solved]).reshape(shape)
+    objective = curve.predict(alpha) - utility(alpha)
+    return OptimalAlpha(alpha, objective, labels if shape else str(labels[()]))
+
+
+def _solve(
+    node: int, c4: float, c5: float, c6: float, w1: float, w2: float, w3: float, w4: float, top: float, c3: float
+) -> tuple[float, str]:
+    if c3 >= c4 + c6:
+        rule = f"must be < c4 + c6 = {c4 + c6:g} (node {node}), because J has no lower bound as alpha -> 0"
+        raise InvalidInput("c3", c3, rule, "name a loss that a very small budget does not reach")
+    if c3 <= c6:
+        raise InvalidInput("c3", c3, f"must be > c6 = {c6:g} (node {node}), which no budget beats", "allow more loss")
+    low = math.log(c4 / (c3 - c6)) / c5  # L_acc(low) = c3
+    if low > top:
+        rule = f"must be >= {low:g} (node {node}), the smallest budget with L_acc <= c3"
+        raise InvalidInput("alpha_U", top, rule, "allow a larger budget, or more loss")
+
+    def J(alpha: float) -> float:
+        return c4 * math.exp(-c5 * alpha) + w1 * (math.log(alpha) + math.log(w3 + w4 * alpha))  # less constants
+
+    def log_g(alpha: float) -> float:  # of g / omega1
+        h = math.log(alpha) + math.log(w3 + w4 * alpha) - math.log(w3 + 2.0 * w4 * alpha)
+        return math.log(c4) + math.log(c5) - math.log(w1) - c5 * alpha + h
+
+    def slope(scaled: float) -> float:  # of log_g, times alpha, at alpha = scaled / c5
+        u = w4 * scaled / (c5 * w3)
+        return (1.0 - u / (1.0 + u) / (1.0 + 2.0 * u)) - scaled
+
+    candidates = [(J(low), low, ACCURACY)]
+    # u / ((1 + u)(1 + 2u)) lies in [0, 0.18], hence the bracket.
+    peak = optimize.brentq(slope, 0.5, 1.0, xtol=1e-15) / c5 if slope(1.0) < 0 else 1.0 / c5
+    if log_g(peak) > 0:
+        high = 2.0 * peak
+        while log_g(high) > 0:
+            high *= 2.0
+        root = optimize.brentq(log_g, peak, high, xtol=1e-15 * high, rtol=4 * np.finfo(float).eps)
+        if low < root < top:
+            candidates.append((J(root), root, STATIONARY))
+    if low < top and log_g(top) > 0:  # still falling
+        candidates.append((J(top), top, PRIVACY))
+    _, alpha, label = min(candidates, key=lambda candidate: candidate[:2])
+    return alpha, label
+
+
+def _fit(alpha: Array, loss: Array, c6: float | None, node: int) -> tuple[float, float, float, float]:
+    """c4, c5, c6 and the residual of one curve."""
+    distinct, needed = np.unique(alpha), 3 if c6 is None else 2
+    if len(distinct) < needed:
+        raise InvalidInput("alpha", len(distinct), f"{needed} different budgets are needed (node {node})", "add some")
+    first, span, gap = distinct[0], distinct[-1] - distinct[0], distinct[1] - distinct[0]
+    slowest, fastest = math.log(_FLAT / span), math.log(min(_STEP / gap, _LARGEST / first))
+    scale = float(np.max(loss)) or 1.0
+    x, y, floor = alpha - first, loss / scale, None if c6 is None else c6 / scale
+
+    # The unknowns are a = L_acc(first) - c6, ln c5 and, unless held, c6, in units of the largest loss.
+    def errors(p: Array) -> Array:
+        return p[0] * np.exp(-np.exp(p[1]) * x) + (p[2] if floor is None else floor) - y
+
+    def jacobian(p: Array) -> Array:
+        e = np.exp(-np.exp(p[1]) * x)
+        columns = [e, -p[0] * np.exp(p[1]) * x * e]
+        return np.stack([*columns, np.ones_like(x)] if floor is None else columns, axis=1)
+
+    starts = []
+    for rate in np.linspace(slowest, fastest, 60):
+        e = np.exp(-np.exp(rate) * x)
+        if floor is None:
+            weights = optimize.nnls(np.stack([e, np.ones_like(e)], axis=1), y)[0]
+            start = np.array([weights[0], rate, weights[1]])
+        else:
+            start = np.array([max(0.0, float(e @ (y - floor) / (e @ e))), rate])
+        starts.append((float(np.sum(errors(start) ** 2)), start))
+    best = min(starts, key=lambda pair: pair[0])[1]
+    lower, upper = [0.0, slowest, 0.0][: len(best)], [np.inf, fastest, np.inf][: len(best)]
+    answer = optimize.least_squares(
+        errors, best, jacobian, bounds=(lower, upper), xtol=1e-15, ftol=1e-15, gtol=1e-15, max_nfev=2000
+    )
+    a, rate = float(answer.x[0]), float(answer.x[1])
+    residual = math.sqrt(float(np.mean(answer.fun**2)))
+    if a * -math.expm1(-math.exp(rate) * span) <= max(residual, 1e-9):
+        rule = f"must fall with alpha by more than its scatter (node {node})"
+        raise InvalidInput("loss", None, rule, "average more runs, or measure smaller budgets")
+    if not slowest + 1e-3 < rate < fastest - 1e-3:
+        rule = f"does not determine c5 (node {node}): it falls along a line, or in one step"
+        raise InvalidInput("loss", None, rule, "measure budgets over a wider range, and closer where the loss falls")
+    c5 = math.exp(rate)
+    base = float(answer.x[2]) * scale if c6 is None else c6
+    return a * scale * math.exp(c5 * first), c5, base, residual * scale
+
+
+def _numbers(name: str, value: ArrayLike, *, zero: bool = False, data: bool = False) -> Any:
+    """`value` as a number or an array, finite and > 0, or >= 0; `data` is never shown."""
+    values = np.asarray(value, dtype=float)
+    if values.size == 0 or not (np.all(np.isfinite(values)) and np.all(values >= 0 if zero else values > 0)):
+        rule = f"must be finite and {'>=' if zero else '>'} 0"
+        raise InvalidInput(name, None if data else values.tolist(), rule, "correct it")
+    return values[()]
+
+
+def _together(**values: Any) -> tuple[int, ...]:
+    """The shape that the values have together."""
+    try:
+        return np.broadcast_shapes(*(np.shape(value) for value in values.values()))
+    except ValueError:
+        shapes = {name: np.shape(value) for name, value in values.items()}
+        raise InvalidInput("shapes", shapes, "must fit together", "give numbers, or one value a node") from None
