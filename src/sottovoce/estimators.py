@@ -9,6 +9,7 @@ from dataclasses import fields
 from typing import Self
 
 import numpy as np
+from scipy.sparse import csr_array, hstack, issparse
 from scipy.special import expit, log_expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state, column_or_1d
@@ -179,6 +180,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
         return tags
 
     def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
@@ -186,7 +188,8 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Sparse rows (SciPy CSR) are never made dense.
         y : array-like of shape (n_samples,)
             Labels of two values or more.
         groups : array-like of shape (n_samples,), optional
@@ -196,7 +199,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         -------
         ConsensusClassifier
         """
-        features, target = validate_data(self, X, y, dtype=np.float64)
+        features, target = validate_data(self, X, y, dtype=np.float64, accept_sparse="csr")
         check_classification_targets(target)
         classes, label = np.unique(target, return_inverse=True)
         if len(classes) < 2:
@@ -273,12 +276,23 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
             raise InvalidInput("groups", None, "has rows without a site, or names of several types", "correct them")
         return sites, [np.flatnonzero(index == i) for i in range(len(sites))]
 
-    def _encode(self, X: Array) -> Array:
+    def _encode(self, X: Any) -> Any:
         """Rows into the unit ball: ``(x / R, 1) / sqrt 2``, where ``x`` is shortened to norm R if it is longer."""
+        if issparse(X):
+            return self._encode_sparse(csr_array(X))
         peak = np.maximum(np.abs(X).max(axis=1, keepdims=True), self.data_norm)  # no square can overflow below it
         unit = X / peak
         unit /= np.maximum(1.0, np.linalg.norm(unit, axis=1, keepdims=True)) * _SLACK
         return np.hstack([unit, np.ones((len(X), 1))]) / (math.sqrt(2.0) * _SLACK) if self.fit_intercept else unit
+
+    def _encode_sparse(self, X: csr_array) -> csr_array:
+        peak = np.maximum(np.asarray(abs(X).max(axis=1).todense()).reshape(-1, 1), self.data_norm)
+        unit = csr_array(X.multiply(1.0 / peak))
+        norms = np.sqrt(np.asarray(unit.power(2).sum(axis=1))).reshape(-1, 1)
+        unit = csr_array(unit.multiply(1.0 / (np.maximum(1.0, norms) * _SLACK)))
+        if not self.fit_intercept:
+            return unit
+        return csr_array(hstack([unit, csr_array(np.ones((X.shape[0], 1)))]) / (math.sqrt(2.0) * _SLACK))
 
     def _decode(self, W: Array) -> tuple[Array, Array]:
         """Coefficients and intercepts in the units of X, with which rows within `data_norm` have the same margins."""
@@ -293,8 +307,8 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         A linear form, rows beyond `data_norm` included.
         """
         check_is_fitted(self, "coef_")
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        margins = np.asarray(np.asarray(X) @ self.coef_.T + self.intercept_)
+        features: Any = validate_data(self, X, dtype=np.float64, reset=False, accept_sparse="csr")
+        margins = np.asarray(features @ self.coef_.T + self.intercept_)
         return margins[:, 0] if len(self.coef_) == 1 else margins
 
     def predict(self, X: ArrayLike) -> Any:

@@ -142,7 +142,7 @@ def simulate(
     facts, key = prepared.facts, _key(config, prepared.facts, label)
     book: Ledger | Joint | Run = prepared.ledger
     if isinstance(ledger, DurableLedger):
-        ledger.bind(rows_digest(rows.signed, rows.n))
+        ledger.bind(rows_digest(*rows.arrays()))
         book = _reserve(prepared, ledger, run_name or key, key)
     elif ledger is not None:
         book = _join(prepared, ledger)

@@ -27,6 +27,8 @@ from .typing import Array
 
 MEMORY = 10
 MAX_ITERATIONS = 500
+WIDEST = 2000
+"""Features up to which the preconditioner is the whole reference Hessian, and beyond which its diagonal."""
 
 
 def certified_error(C: float, tol: float, q: Array) -> Array:
@@ -77,7 +79,7 @@ class Solver:
     """
 
     def __init__(self, rows: Rows, loss: Loss, C: float) -> None:
-        self._a = rows.signed
+        self._design = rows.design()
         self._weight = C / rows.n  # (N, 1)
         self._loss = loss
         self._C = C
@@ -106,16 +108,17 @@ class Solver:
 
     def _count(self, start: Array) -> None:
         self._solves += 1
-        if self._basis is None or self._solves & (self._solves - 1) == 0:
+        if self._spectrum is None or self._solves & (self._solves - 1) == 0:
             self._factorise(start.mean(axis=1))
 
     def _factorise(self, reference: Array) -> None:
         self._reference = reference
-        margins = np.einsum("bnd,bd->bn", self._a, reference)
-        root = np.sqrt(self._loss.bend(margins) * self._weight)
-        scaled = self._a * root[:, :, None]
-        hessian = np.matmul(scaled.transpose(0, 2, 1), scaled)
-        self._spectrum, self._basis = np.linalg.eigh(hessian)
+        margins = self._design.margins(reference[:, None, :])[:, 0]
+        weights = self._loss.bend(margins) * self._weight
+        if reference.shape[1] > WIDEST:
+            self._spectrum, self._basis = self._design.diagonal(weights), None
+        else:
+            self._spectrum, self._basis = np.linalg.eigh(self._design.gram(weights))
 
     def minimise(self, linear: Array, q: Array, start: Array, tol: float) -> Solution:
         """Minimise for every leading index.
@@ -163,33 +166,32 @@ class Solver:
             Rows ``part, part + parts, ...`` only, weighted by C over the least number of rows of any such part.
         """
         lead, points = w.shape[:-1], self._stack(w, w.shape[:-1])
-        a = self._a[:, part::parts]
+        design = self._design.every(part, parts)
         weight = self._C / np.maximum(np.floor(self._C / self._weight / parts), 1.0)
-        slopes = self._loss.slope(np.matmul(points, a.transpose(0, 2, 1)))
-        out = weight[:, :, None] * np.matmul(slopes, a)
+        out = weight[:, :, None] * design.combine(self._loss.slope(design.margins(points)))
         return np.asarray(out.transpose(1, 0, 2).reshape(*lead, w.shape[-1]))
 
     def objective(self, w: Array, clip: float) -> Array:
         """The data term ``(C / n) sum_k min(loss(a_k.w), clip)``, shape (..., 1)."""
         lead, points = w.shape[:-1], self._stack(w, w.shape[:-1])
-        values = np.minimum(self._loss.value(np.matmul(points, self._a.transpose(0, 2, 1))), clip)
+        values = np.minimum(self._loss.value(self._design.margins(points)), clip)
         rows = np.arange(values.shape[-1]) < (self._C / self._weight)[:, :, None]  # not those that fill up small nodes
         out = self._weight[:, :, None] * np.sum(values * rows, axis=-1, keepdims=True)
         return np.asarray(out.transpose(1, 0, 2).reshape(*lead, 1))
 
     def _gradient(self, w: Array, c: Array, q: Array) -> Array:
-        z = np.matmul(w, self._a.transpose(0, 2, 1))
-        return np.asarray(self._weight[:, :, None] * np.matmul(self._loss.slope(z), self._a) + c + q * w)
+        slopes = self._loss.slope(self._design.margins(w))
+        return np.asarray(self._weight[:, :, None] * self._design.combine(slopes) + c + q * w)
 
     def _lbfgs(self, w: Array, c: Array, q: Array, goal: float) -> tuple[Array, int]:
-        assert self._basis is not None and self._spectrum is not None
+        assert self._spectrum is not None
         out_w, out_norm = w.copy(), np.full(w.shape[:2], np.inf)
         # The working set is a rectangle nodes x replicates that shrinks as solves finish.
         node, rep = np.arange(w.shape[0]), np.arange(w.shape[1])
-        a, at, weight = self._a, self._a.transpose(0, 2, 1), self._weight[:, :, None]
+        design, weight = self._design, self._weight[:, :, None]
         basis, spectrum = self._basis, self._spectrum[:, None, :]
-        z = np.matmul(w, at)
-        g = weight * np.matmul(self._loss.slope(z), a) + c + q * w
+        z = design.margins(w)
+        g = weight * design.combine(self._loss.slope(z)) + c + q * w
         steps: list[tuple[Array, Array, Array]] = []
         for iteration in range(MAX_ITERATIONS):
             norm = np.sqrt(np.einsum("brd,brd->br", g, g))
@@ -204,15 +206,15 @@ class Solver:
                 w, c, q, z, g = w[cut], c[cut], q[cut], z[cut], g[cut]
                 steps = [(s[cut], y[cut], r[cut]) for s, y, r in steps]
                 if not keep_node.all():
-                    a, weight = a[keep_node], weight[keep_node]
-                    at, basis, spectrum = a.transpose(0, 2, 1), basis[keep_node], spectrum[keep_node]
+                    design, weight, spectrum = design.keep(keep_node), weight[keep_node], spectrum[keep_node]
+                    basis = None if basis is None else basis[keep_node]
             p = self._direction(g, steps, basis, spectrum, q)
-            zp = np.matmul(p, at)
+            zp = design.margins(p)
             t, slope = self._step(z, zp, weight, np.einsum("brd,brd->br", p, c + q * w), p, q, g)
             z += t * zp
             s = t * p
             w = w + s
-            g_new = weight * np.matmul(slope, a) + c + q * w
+            g_new = weight * design.combine(slope) + c + q * w
             y = g_new - g
             sy = np.einsum("brd,brd->br", s, y)
             # F is q-strongly convex, so <s, y> >= q |s|^2 > 0 unless the step is lost in rounding.
@@ -226,7 +228,7 @@ class Solver:
         )
 
     def _direction(
-        self, g: Array, steps: list[tuple[Array, Array, Array]], basis: Array, spectrum: Array, q: Array
+        self, g: Array, steps: list[tuple[Array, Array, Array]], basis: Array | None, spectrum: Array, q: Array
     ) -> Array:
         """Two-loop recursion around the shifted spectral inverse of the reference Hessian."""
         p = -g
@@ -235,7 +237,10 @@ class Solver:
             alpha = rho * np.einsum("brd,brd->br", s, p)[:, :, None]
             p = p - alpha * y
             alphas.append(alpha)
-        p = np.matmul(np.matmul(p, basis) / (spectrum + q), basis.transpose(0, 2, 1))
+        if basis is None:  # the diagonal alone
+            p = p / (spectrum + q)
+        else:
+            p = np.matmul(np.matmul(p, basis) / (spectrum + q), basis.transpose(0, 2, 1))
         for (s, y, rho), alpha in zip(steps, reversed(alphas), strict=True):
             p = p + s * (alpha - rho * np.einsum("brd,brd->br", y, p)[:, :, None])
         return p

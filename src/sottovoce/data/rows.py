@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse import csr_array, issparse, vstack
 
 from ..errors import InvalidInput
-from ..typing import Array
+from ..typing import Any, Array
+from .design import Dense, Design, Sparse
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,14 @@ class Rows:
         alone = np.ascontiguousarray(self.signed[i : i + 1, :n_i])
         return Rows(alone, self.n[i : i + 1], (0,) if i in self.one_class else ())
 
+    def design(self) -> Design:
+        """Products with these rows, for the solver."""
+        return Dense(self.signed)
+
+    def arrays(self) -> tuple[Array, ...]:
+        """All that these rows are, for a fingerprint."""
+        return self.signed, self.n
+
     def pooled(self) -> Rows:
         """All rows at one node."""
         counts = self.n[:, 0].astype(int)
@@ -60,21 +70,37 @@ class Rows:
         InvalidInput
             NaN or infinite entries, labels other than -1 and +1, rows outside the unit ball, a node without rows,
             nodes that disagree on d.  Messages hold no data value.
+
+        Notes
+        -----
+        If an X is a SciPy sparse matrix the result is :class:`SparseRows`, and nothing is made dense.
         """
         if not parts:
             raise InvalidInput("sites", 0, "at least one site is needed", "give one (X, y) a site")
+        if any(issparse(X) for X, _ in parts):
+            return SparseRows.of([(csr_array(X, dtype=float), y) for X, y in parts])
         d = np.asarray(parts[0][0]).shape[-1]
-        one_class = []
+        one_class = cls._checked(parts, d, [np.einsum("nd,nd->n", X, X) if X.ndim == 2 else X for X, _ in parts])
+        n_max = max(len(X) for X, _ in parts)
+        signed = np.zeros((len(parts), n_max, d))
         for i, (X, y) in enumerate(parts):
+            np.multiply(X, y[:, None], out=signed[i, : len(X)])
+        n = np.array([[float(len(X))] for X, _ in parts])
+        return cls(signed, n, one_class)
+
+    @staticmethod
+    def _checked(parts: Sequence[tuple[Any, Array]], d: int, squares: Sequence[Array]) -> tuple[int, ...]:
+        """Refuse what :meth:`build` refuses; `squares` are the rows' squared norms.  Returns nodes of one class."""
+        one_class = []
+        for i, ((X, y), norms) in enumerate(zip(parts, squares, strict=True)):
             if X.ndim != 2 or X.shape[1] != d:
                 raise InvalidInput(
                     f"site {i}", X.shape, f"rows must have shape (n, {d})", "give every site the same columns"
                 )
-            if len(X) == 0:
+            if X.shape[0] == 0:
                 raise InvalidInput(f"site {i}", 0, "has no rows", "drop the site or change the partition")
-            if y.shape != (len(X),) or not np.all(np.abs(y) == 1.0):
+            if y.shape != (X.shape[0],) or not np.all(np.abs(y) == 1.0):
                 raise InvalidInput(f"site {i}", None, "labels must be -1 or +1, one a row", "encode the two classes so")
-            norms = np.einsum("nd,nd->n", X, X)
             if not np.all(np.isfinite(norms)):
                 raise InvalidInput(f"site {i}", None, "rows hold NaN or infinite values", "impute or drop those rows")
             if norms.size and norms.max() > 1.0:
@@ -83,9 +109,39 @@ class Rows:
                 )
             if np.all(y == y[0]):
                 one_class.append(i)
-        n_max = max(len(X) for X, _ in parts)
-        signed = np.zeros((len(parts), n_max, d))
-        for i, (X, y) in enumerate(parts):
-            np.multiply(X, y[:, None], out=signed[i, : len(X)])
-        n = np.array([[float(len(X))] for X, _ in parts])
-        return cls(signed, n, tuple(one_class))
+        return tuple(one_class)
+
+
+@dataclass(frozen=True)
+class SparseRows(Rows):
+    """The same as one CSR matrix ``y x`` a node; ``signed`` is empty."""
+
+    blocks: tuple[csr_array, ...] = ()
+
+    @classmethod
+    def of(cls, parts: Sequence[tuple[csr_array, Array]]) -> SparseRows:
+        """From the (X, y) of every node, validated as by :meth:`Rows.build`."""
+        d = parts[0][0].shape[1]
+        squares = [np.asarray(X.power(2).sum(axis=1)).ravel() for X, _ in parts]
+        one_class = cls._checked(parts, d, squares)
+        blocks = tuple(csr_array(X.multiply(y[:, None])) for X, y in parts)
+        return cls._stacked(blocks, one_class)
+
+    @classmethod
+    def _stacked(cls, blocks: tuple[csr_array, ...], one_class: tuple[int, ...]) -> SparseRows:
+        n = np.array([[float(block.shape[0])] for block in blocks])
+        return cls(np.zeros((len(blocks), 0, blocks[0].shape[1])), n, one_class, blocks)
+
+    def design(self) -> Design:
+        return Sparse(self.blocks)
+
+    def arrays(self) -> tuple[Array, ...]:
+        parts = [(block.data, block.indices, block.indptr) for block in self.blocks]
+        return (*(np.asarray(x, dtype=float) for part in parts for x in part), self.n)
+
+    def node(self, i: int) -> SparseRows:
+        return self._stacked(self.blocks[i : i + 1], (0,) if i in self.one_class else ())
+
+    def pooled(self) -> SparseRows:
+        alone = len(self.blocks) == len(self.one_class) == 1
+        return self._stacked((csr_array(vstack(self.blocks)),), (0,) if alone else ())

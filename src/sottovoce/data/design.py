@@ -1,0 +1,102 @@
+"""Products with the rows of all nodes, dense or sparse: all that a solver needs of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from ..typing import Any, Array
+
+
+class Design(ABC):
+    """Signed rows of M nodes, filled up to n with rows of zeros.  Vectors are (M, R, d), margins (M, R, n)."""
+
+    @abstractmethod
+    def margins(self, w: Array) -> Array:
+        """``a_k.w`` for every row."""
+
+    @abstractmethod
+    def combine(self, slopes: Array) -> Array:
+        """``sum_k slopes_k a_k``."""
+
+    @abstractmethod
+    def gram(self, weights: Array) -> Array:
+        """``sum_k weights_k a_k a_k'``, shape (M, d, d), for weights (M, n)."""
+
+    @abstractmethod
+    def diagonal(self, weights: Array) -> Array:
+        """The diagonal of :meth:`gram`, shape (M, d)."""
+
+    @abstractmethod
+    def keep(self, nodes: Any) -> Self:
+        """Those nodes only."""
+
+    @abstractmethod
+    def every(self, part: int, parts: int) -> Self:
+        """Rows ``part, part + parts, ...`` of every node."""
+
+
+@dataclass(frozen=True)
+class Dense(Design):
+    """Rows as one array (M, n, d)."""
+
+    a: Array
+
+    def margins(self, w: Array) -> Array:
+        return np.matmul(w, self.a.transpose(0, 2, 1))
+
+    def combine(self, slopes: Array) -> Array:
+        return np.matmul(slopes, self.a)
+
+    def gram(self, weights: Array) -> Array:
+        scaled = self.a * np.sqrt(weights)[:, :, None]
+        return np.matmul(scaled.transpose(0, 2, 1), scaled)
+
+    def diagonal(self, weights: Array) -> Array:
+        return np.einsum("mn,mnd->md", weights, self.a**2)
+
+    def keep(self, nodes: Any) -> Dense:
+        return Dense(self.a[nodes])
+
+    def every(self, part: int, parts: int) -> Dense:
+        return Dense(self.a[:, part::parts])
+
+
+@dataclass(frozen=True)
+class Sparse(Design):
+    """Rows as one CSR matrix a node; products never make them dense."""
+
+    blocks: tuple[csr_array, ...]
+
+    @property
+    def n(self) -> int:
+        """Rows of the largest node."""
+        return max(block.shape[0] for block in self.blocks)
+
+    def margins(self, w: Array) -> Array:
+        out = np.zeros((*w.shape[:2], self.n))
+        for one, block, x in zip(out, self.blocks, w, strict=True):
+            one[:, : block.shape[0]] = (block @ x.T).T
+        return out
+
+    def combine(self, slopes: Array) -> Array:
+        pairs = zip(self.blocks, slopes, strict=True)
+        return np.stack([(block.T @ s[:, : block.shape[0]].T).T for block, s in pairs])
+
+    def gram(self, weights: Array) -> Array:
+        pairs = zip(self.blocks, weights, strict=True)
+        return np.stack([(block.multiply(v[: block.shape[0], None]).T @ block).toarray() for block, v in pairs])
+
+    def diagonal(self, weights: Array) -> Array:
+        pairs = zip(self.blocks, weights, strict=True)
+        return np.stack([block.power(2).T @ v[: block.shape[0]] for block, v in pairs])
+
+    def keep(self, nodes: Any) -> Sparse:
+        return Sparse(tuple(block for block, kept in zip(self.blocks, nodes, strict=True) if kept))
+
+    def every(self, part: int, parts: int) -> Sparse:
+        return Sparse(tuple(block[part::parts] for block in self.blocks))
