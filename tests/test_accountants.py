@@ -296,7 +296,7 @@ def test_a_person_with_rows_at_several_sites_pays_for_the_worst_of_them_together
 def test_names() -> None:
     assert accountants.make("rdp:20.5").label == "rdp:20.5"
     assert accountants.make("rdp").label == "rdp"
-    for wrong in ("renyi", "rdp:x", "rdp:0.5"):
+    for wrong in ("renyi", "rdp:x", "rdp:0.5", "rdp:1.000001"):
         with pytest.raises(InvalidInput, match="accountant"):
             accountants.make(wrong)
 
@@ -322,3 +322,8 @@ def test_composition_of_bills_needs_a_delta() -> None:
     assert math.isinf(accountants.composed_epsilon(Counter({Bill(mu=0.1): 1}), 0.0))
     assert math.isinf(accountants.composed_epsilon(Counter({Bill(epsilon=np.inf): 1}), 1e-5))
     assert accountants.composed_epsilon(Counter({Bill(): 3}), 1e-5) == 0.0
+
+
+def test_tiny_shifts_are_not_rounded_down() -> None:
+    for mu in (1e-12, 1e-9, 1e-6):
+        assert float(gaussian_delta(0.0, mu)) >= mu / math.sqrt(2 * math.pi) * (1 - 1e-12)

@@ -384,3 +384,40 @@ def test_conversion_from_renyi_is_never_below_the_exact_profile() -> None:
             assert spherical.profile(epsilon, 20, s) <= delta
     assert spherical.epsilon_from_rdp([2.0, 3.0], [np.nan, np.inf], 1e-5) == np.inf
     assert spherical.epsilon_from_rdp([2.0], [0.1], 0.0) == np.inf
+
+
+# Many dimensions: one ramp of slope kappa over [T - 1/kappa, T], integrated outside this code, attains at least this
+RAMPS = [
+    (784, 1.0, 8192.0, 0.08, 0.914542), (784, 1.0, 4000.0, 0.1, 0.830526), (784, 10.0, 1500.0, 0.1, 9.05667),
+    (784, 0.3, 8192.0, 0.05, 0.241297), (2000, 1.0, 2000.0, 0.1, 0.468145), (500, 1.0, 8192.0, 0.05, 0.931425),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("d", "beta", "order", "kappa", "attained"), RAMPS)
+def test_the_tail_survives_many_dimensions(d: int, beta: float, order: float, kappa: float, attained: float) -> None:
+    bound = float(spherical.objective_rdp(np.array([order]), beta, kappa, d, relation="add")[0])
+    assert attained <= bound < np.inf
+    assert bound > float(spherical.rdp(order, d, beta))
+
+
+@pytest.mark.parametrize(("order", "kappa", "attained"), [(4000.0, 0.08, 1.746860), (2000.0, 0.1, 1.566232)])
+def test_replaced_rows_in_many_dimensions(order: float, kappa: float, attained: float) -> None:
+    assert float(spherical.objective_rdp(np.array([order]), 1.0, kappa, 784, relation="replace-one")[0]) >= attained
+
+
+@pytest.mark.parametrize(
+    ("d", "beta", "kappa", "delta", "refuted"),
+    [(1500, 0.3, 0.2, 1e-5, 0.0902), (1500, 0.3, 0.1, 1e-5, 0.0902), (1000, 1.0, 0.5, 1e-9, 0.4739),
+     (10000, 0.3, 0.1, 1e-5, 0.0128)],
+)  # fmt: skip
+def test_totals_in_many_dimensions_are_not_what_a_ramp_refutes(
+    d: int, beta: float, kappa: float, delta: float, refuted: float
+) -> None:
+    """At `refuted` the exact delta of a ramp is a hundred times `delta` (quadrature and simulation agree)."""
+    curve = spherical.objective_rdp(spherical.ORDERS, beta, kappa, d, relation="zero-out")
+    assert spherical.epsilon_from_rdp(spherical.ORDERS, curve, delta) > 1.05 * refuted
+
+
+@pytest.mark.parametrize(("d", "s"), [(2, 50.0), (3, 50.0), (10, 1000.0), (105, 400.0)])
+def test_profiles_of_loud_noise_lose_no_mass(d: int, s: float) -> None:
+    assert spherical.profile(0.0, d, s) > 0.999

@@ -142,8 +142,8 @@ class RDPAccountant(Accountant[Array]):
     name: ClassVar[str] = "rdp"
 
     def __init__(self, order: float | None = None) -> None:
-        if order is not None and not (np.isfinite(order) and order > 1.0):
-            raise InvalidInput("accountant", f"rdp:{order}", "an order must be finite and > 1", "use 'rdp'")
+        if order is not None and not (np.isfinite(order) and order >= 1.01):  # nearer to 1 digits cancel
+            raise InvalidInput("accountant", f"rdp:{order}", "an order must be finite and >= 1.01", "use 'rdp'")
         self.is_filter = order is not None  # type: ignore[misc]
         self._orders: Orders = tuple(ORDERS.tolist()) if order is None else (order,)
 
@@ -175,7 +175,7 @@ class RDPAccountant(Accountant[Array]):
 Prices = tuple[tuple[tuple[Bill, ...], ...], ...]
 _SUBSETS = 200
 _REST = 0.01  # share of delta that pays for the random slack of noise inside objectives
-_LATTICE = 2.0**-82  # of delta, a coordinate: see docs/privacy/tight.md, "Noise on a grid"
+_LATTICE = 2.0**-82  # of delta, a coordinate: see docs/privacy/verdicts.md, "Noise on a grid"
 
 
 class PLDAccountant(Accountant[Prices]):
@@ -227,8 +227,8 @@ def composed_epsilon(bills: Counter[Bill], delta: float) -> float:
         return float(np.inf)
     slack = [(Within(0.0, bill.fixed, bill.slack, bill.degrees), count) for bill, count in bills.items()]
     rest = _REST * delta if any(within.slack > 0 for within, _ in slack) else 0.0
-    extra = objective_surplus(slack, rest)
     exchange = sum(bill.exchange * count for bill, count in bills.items())
+    extra = objective_surplus(slack, rest * float(np.exp(-exchange)))
     if not np.isfinite(extra) or exchange > 50.0:
         return float(np.inf)
     coordinates = sum(bill.lattice * count for bill, count in bills.items())

@@ -28,7 +28,8 @@ def gaussian_delta(epsilon: ArrayLike, mu: ArrayLike) -> Array:
     safe = np.where(mu > 0, mu, 1.0)
     high, low = log_ndtr(safe / 2 - eps / safe), log_ndtr(-safe / 2 - eps / safe)
     gap = np.minimum(eps + low - high, 0.0)
-    return np.where(mu > 0, np.exp(high) * -np.expm1(gap), np.maximum(0.0, -np.expm1(np.minimum(eps, 0.0))))
+    value = np.exp(high) * (-np.expm1(gap) + 1e-15)  # upwards: the gap of tiny mu has few digits
+    return np.where(mu > 0, np.minimum(value, 1.0), np.maximum(0.0, -np.expm1(np.minimum(eps, 0.0))))
 
 
 def gaussian_epsilon(delta: float, mu: float) -> float:

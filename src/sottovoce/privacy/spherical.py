@@ -41,7 +41,7 @@ def epsilon_from_rdp(orders: ArrayLike, rdp: ArrayLike, delta: float) -> float:
         return float(np.inf)
     with np.errstate(invalid="ignore"):
         each = r + np.log1p(-1.0 / a) - (np.log(delta) + np.log(a)) / (a - 1.0)
-    return max(0.0, float(np.min(np.where(np.isnan(each), np.inf, each))))
+    return max(0.0, float(np.min(np.where(np.isfinite(r), each, np.inf))))
 
 
 # --- Bessel ratios with certified upper and lower ends ---------------------------------------------------------------
@@ -185,7 +185,10 @@ def rdp(orders: ArrayLike, d: int, s: float) -> Array:
 
 
 def window(d: int, s: float) -> tuple[float, float]:
-    """Where all but 1e-25 of eta lies: ``E e^{l eta} <= exp(l s/(2d) + l^2/(2d))`` is :func:`zcdp` read as a tail."""
+    """Where eta is, but for 1e-25 above: ``E e^{l eta} <= exp(l s/(2d) + l^2/(2d))``, l > 0, is :func:`zcdp` as a tail.
+
+    Nothing is proved of what lies below; whoever cuts it off counts it as lost.
+    """
     if d == 1:
         return -1.0, 1.0
     reach = float(np.sqrt(2.0 * 58.0 / d))
@@ -196,8 +199,8 @@ def profile(epsilon: float, d: int, s: float) -> float:
     """U2: the exact ``delta`` at `epsilon` (any sign) of one release, ``E (1 - e^{epsilon - s eta})_+``."""
     if epsilon >= s:
         return 0.0
-    low, high = window(d, s)
-    start = max(low, min(high, epsilon / s))
+    high = window(d, s)[1]
+    start = max(-1.0, min(high, epsilon / s))
     theta = np.linspace(np.arccos(np.clip(start, -1, 1)), np.arccos(high), 401)
     x, weight = np.polynomial.legendre.leggauss(16)
     half = 0.5 * (theta[:-1] - theta[1:])
@@ -392,22 +395,38 @@ _GRID = np.linspace(0.0, 1.0, _PARTS + 1)
 
 
 @lru_cache(maxsize=64)
-def _cosine_cells(d: int) -> Array:
-    """Probabilities of the cells of `_GRID` for the cosine's absolute value."""
-    beyond = special.betainc((d - 1.0) / 2.0, 0.5, 1.0 - _GRID**2) if d > 1 else np.where(_GRID < 1.0, 1.0, 0.0)
-    cells = np.maximum(beyond[:-1] - beyond[1:], 0.0)
-    cells[-1] += beyond[-1]
-    cells.setflags(write=False)
-    return cells
+def _log_cosine_cells(d: int) -> Array:
+    """Logarithms of upper bounds of the probabilities of `_GRID`'s cells, for the cosine's absolute value.
+
+    Where the exact ones leave double precision: ``P(|cos| > q) <= (1-q^2)^{(d-1)/2} / (q (d-1)/2 B(1/2, (d-1)/2))``,
+    the integral of ``x^{-1/2} (1-x)^{(d-3)/2} / B`` from ``q^2`` with ``x^{-1/2} <= 1/q``.
+    """
+    if d == 1:
+        out = np.full(_PARTS, -np.inf)
+        out[-1] = 0.0
+    else:
+        half = (d - 1.0) / 2.0
+        beyond = special.betainc(half, 0.5, 1.0 - _GRID**2)
+        cells = np.maximum(beyond[:-1] - beyond[1:], 0.0)
+        q = np.maximum(_GRID[:-1], 0.5 / _PARTS)
+        bound = half * np.log1p(-(_GRID[:-1] ** 2)) - np.log(q * half) - special.betaln(0.5, half)
+        with np.errstate(divide="ignore"):
+            out = np.where(cells > 1e-280, np.log(cells) + 1e-9, bound)
+    out.setflags(write=False)
+    return np.asarray(out)
 
 
 def _tail(omega: Array, slope: Array, tilt: Array, beta: float, d: int) -> Array:
-    """Log of an upper bound of ``E [q e^{tilt q}; t < 0, omega rho q (2 + slope q) > 1 - q^2]``, one per order."""
+    """Log of an upper bound of ``E [q e^{tilt q}; t < 0, omega rho q (2 + slope q) > 1 - q^2]``, one per order.
+
+    In logarithms throughout: in many dimensions neither cells near ``q = 1`` nor their weights fit double precision.
+    """
     reach = np.sqrt(np.arange(0.0, 40.5, 0.25) * 2.0)
     scaled = np.concatenate([d - reach[::-1] * np.sqrt(d), d + reach * np.sqrt(d) + reach**2])
     scaled = np.unique(np.maximum(scaled, 0.0))
-    survival = special.gammaincc(d, scaled)
-    cells = _cosine_cells(d)
+    with np.errstate(divide="ignore"):
+        log_survival = np.log(special.gammaincc(d, scaled))
+    cells = _log_cosine_cells(d) + np.log(_GRID[1:])
     out = np.empty_like(omega)
     flat: Array | None = None  # without a tilt the weights are the same at every order
     for i, (w, p, tilted) in enumerate(zip(omega, slope, tilt, strict=True)):
@@ -415,13 +434,13 @@ def _tail(omega: Array, slope: Array, tilt: Array, beta: float, d: int) -> Array
         least = 1.0 / (rho + np.sqrt(rho**2 + 1.0 + rho * p))
         above = flat
         if above is None or tilted > 0:
-            weight = _GRID[1:] * np.exp(tilted * (_GRID[1:] - 1.0)) * cells  # e^tilt is put back at the end
-            above = np.append(np.cumsum(weight[::-1])[::-1], 0.0)
+            above = np.logaddexp.accumulate((cells + tilted * _GRID[1:])[::-1])[::-1]
             flat = above if tilted == 0 else flat
-        value = above[np.clip(np.floor(least * _PARTS).astype(int), 0, _PARTS)]
+        value = above[np.clip(np.floor(least * _PARTS).astype(int), 0, _PARTS - 1)]
         value = np.append(value, above[0])
-        whole = value[0] + np.sum(np.diff(value) * survival)
-        out[i] = np.log(0.5 * whole * (1.0 + 1e-9)) + tilted if whole > 0 else -np.inf
+        with np.errstate(divide="ignore"):
+            steps = value[1:] + np.log(-np.expm1(np.minimum(value[:-1] - value[1:], 0.0))) + log_survival
+        out[i] = special.logsumexp(np.append(steps, value[0])) - np.log(2.0) + 1e-9
     return out
 
 
