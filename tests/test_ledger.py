@@ -74,3 +74,9 @@ def test_accountants_by_name() -> None:
     assert accountants.make("pure").name == "pure"
     with pytest.raises(InvalidInput, match="accountant='nope'"):
         accountants.make("nope")
+
+
+def test_an_event_with_other_fields_is_not_guessed_at() -> None:
+    plain = release().to_dict() | {"delta_gradient": 2.0}
+    with pytest.raises(UnknownEvent, match="its fields are not this version's"):
+        events.from_dict(plain)

@@ -93,7 +93,12 @@ def from_dict(plain: dict[str, Any]) -> Event:
     if name not in _KINDS:
         raise UnknownEvent(f"event={name!r}: this version knows {sorted(_KINDS)}; use the version that wrote it")
     arrays: dict[str, Any] = {k: np.asarray(v, dtype=float) if isinstance(v, list) else v for k, v in values.items()}
-    return _KINDS[name](**arrays)
+    try:
+        return _KINDS[name](**arrays)
+    except TypeError as error:
+        raise UnknownEvent(
+            f"event={name!r}: its fields are not this version's; use the version that wrote it"
+        ) from error
 
 
 @dataclass(frozen=True, eq=False)
