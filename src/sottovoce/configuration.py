@@ -209,9 +209,10 @@ def default_penalty(config: RunConfig, facts: Facts, graph: Graph) -> float:
     releases = 1 if cls.single else config.rounds
     smallest, epsilon = float(np.min(facts.n * stiffness)), float(np.min(config.epsilon))
     if config.delta is not None and not facts.pure:
-        spread = 2.0 * math.sqrt(releases) / gaussian_mu(epsilon, config.delta)  # of the noise, sum scale, a coordinate
+        # The noise's spread, sum scale, a coordinate.
+        spread = 2.0 * facts.loss.slope_bound * math.sqrt(releases) / gaussian_mu(epsilon, config.delta)
         return max(least, config.C * cls.noise_weight * spread / smallest)
-    spread = 2.0 * releases / epsilon * (1.0 if cls.objective_noise else math.sqrt(facts.d))
+    spread = 2.0 * facts.loss.slope_bound * releases / epsilon * (1.0 if cls.objective_noise else math.sqrt(facts.d))
     return max(least, config.C * spread / smallest)
 
 

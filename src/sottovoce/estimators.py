@@ -10,7 +10,7 @@ from typing import Self
 
 import numpy as np
 from scipy.sparse import csr_array, hstack, issparse
-from scipy.special import expit, log_expit
+from scipy.special import expit, log_expit, log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.metaestimators import available_if
@@ -18,6 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .data import partition
+from .data.classes import ClassRows
 from .data.rows import Rows
 from .errors import InvalidInput
 from .privacy.durable import DurableLedger
@@ -30,8 +31,8 @@ _DEFAULT = RunConfig()
 _SLACK = 1.0 + 1e-12  # so that rounding cannot carry a row of norm one outside the unit ball
 
 
-def _is_logistic(estimator: Any) -> bool:
-    return str(estimator.loss) == "logistic"
+def _has_probabilities(estimator: Any) -> bool:
+    return str(estimator.loss) in ("logistic", "softmax")
 
 
 class ConsensusClassifier(ClassifierMixin, BaseEstimator):
@@ -42,7 +43,9 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
     method : str, default="mr_admm"
         A name of ``sottovoce methods``.
     loss : str, default="logistic"
-        ``"logistic"``, or ``"huber:H"`` for the Huberised hinge of half-width H.
+        ``"logistic"``, ``"huber:H"`` for the Huberised hinge of half-width H, or ``"softmax"``: multinomial logistic
+        regression, one run for all classes, for methods with noise on answers or gradients (`prox_admm`,
+        `prox_average`, `pvp`, `output`, `ipp_admm`, `dgd`).
     epsilon : float or tuple of n_sites floats, default=1.0
         Privacy budget of the whole fit, per row of one site, under `relation`.  ``inf`` fits without noise.
     delta : float or None, default=None
@@ -84,7 +87,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
     ----------
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
         Average over sites, in the units of X.  With more than two classes one against the rest: as many runs as
-        classes, with noise of their own, that share epsilon and delta.
+        classes, with noise of their own, that share epsilon and delta; or, with the softmax loss, one run.
     intercept_ : ndarray of shape (1,) or (n_classes,)
     classes_ : ndarray of shape (n_classes,)
         The labels, taken as public.
@@ -220,10 +223,14 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         ledger = self.accountant if isinstance(self.accountant, Ledger | DurableLedger) else None
         if ledger is not None:
             knobs["accountant"] = None
-            if len(classes) > 2:
-                rule = "cannot reserve the runs of more than two classes at once"
-                raise InvalidInput("accountant", type(ledger).__name__, f"a shared ledger {rule}", "give a name")
+            if len(classes) > 2 and self.loss != "softmax":
+                rule = "a shared ledger cannot reserve the runs of more than two classes at once"
+                raise InvalidInput("accountant", type(ledger).__name__, rule, "give a name, or use loss='softmax'")
         knobs.setdefault("rounds", 1)
+        if self.loss == "softmax":
+            return self._fit_softmax(
+                classes, sites, [(encoded[part], label[part]) for part in parts], seed, knobs, ledger
+            )
         positives = [1] if len(classes) == 2 else range(len(classes))  # one against the rest: a run for each class
         results = []
         for c in positives:
@@ -239,6 +246,25 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         self.classes_, self.sites_ = classes, sites
         last = results[-1]
         self.privacy_spent_, self.n_iter_, self.stopped_ = last.privacy, last.rounds, last.stopped
+        return self
+
+    def _fit_softmax(
+        self, classes: Any, sites: Any, parts: Any, seed: int | None, knobs: dict[str, Any], ledger: Any
+    ) -> Self:
+        """One run for all classes."""
+        K = len(classes)
+        rows = ClassRows.of(parts, K)
+        run = RunConfig(seed=seed, **(knobs | {"loss": f"softmax:{K}"}))
+        result = simulate(run, rows, ledger=ledger, label=f"{K} classes")
+        blocks = np.concatenate([result.consensus, result.models[0]]).reshape(-1, K, rows.base.d)
+        if K == 2:
+            blocks = blocks[:, 1:] - blocks[:, :1]
+        coef, intercept = self._decode(blocks.reshape(-1, rows.base.d))
+        coef, intercept = coef.reshape(*blocks.shape[:2], -1), intercept.reshape(blocks.shape[:2])
+        self.coef_, self.intercept_ = coef[0], intercept[0]
+        self.site_coef_, self.site_intercept_ = (x[1:, 0] if K == 2 else x[1:] for x in (coef, intercept))
+        self.classes_, self.sites_ = classes, sites
+        self.privacy_spent_, self.n_iter_, self.stopped_ = result.privacy, result.rounds, result.stopped
         return self
 
     def _of_class(self, seed: int | None, c: int) -> int | None:
@@ -316,24 +342,27 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         margins = self.decision_function(X)
         return self.classes_[(margins > 0).astype(int) if margins.ndim == 1 else margins.argmax(axis=1)]
 
-    @available_if(_is_logistic)  # type: ignore[untyped-decorator]
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: ArrayLike) -> Array:
-        """Probabilities of the classes, shape (n_samples, n_classes); logistic loss only.
+        """Probabilities of the classes, shape (n_samples, n_classes); logistic and softmax loss only.
 
-        With more than two classes each against the rest, scaled to a sum of one.
+        With more than two classes and the logistic loss each against the rest, scaled to a sum of one.
         """
         margin = self.decision_function(X)
         if margin.ndim == 1:
             return np.column_stack([expit(-margin), expit(margin)])
+        if self.loss == "softmax":
+            return np.asarray(np.exp(log_softmax(margin, axis=1)))
         each = np.maximum(expit(margin), np.finfo(float).tiny)
         return np.asarray(each / each.sum(axis=1, keepdims=True))
 
-    @available_if(_is_logistic)  # type: ignore[untyped-decorator]
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Logarithms of :meth:`predict_proba`."""
         margin = self.decision_function(X)
         if margin.ndim > 1:
-            return np.asarray(np.log(self.predict_proba(X)))
+            soft = self.loss == "softmax"
+            return np.asarray(log_softmax(margin, axis=1) if soft else np.log(self.predict_proba(X)))
         return np.column_stack([log_expit(-margin), log_expit(margin)])
 
 

@@ -34,7 +34,7 @@ class Facts:
     n : array of shape (N, 1) or (1,)
         Rows per node.  Public: under replace-one, neighbours have the same number of rows.
     d : int
-        Features, the constant one included.
+        Entries of a classifier: features, the constant one included, times the margins of the loss.
     C, rho : float
         Weight of the data and of the regulariser, as in the papers.
     n_nodes : int
@@ -74,8 +74,8 @@ class Facts:
 
     @property
     def gradients_changed(self) -> float:
-        """Delta: 2 for replace-one, 1 for zero-out, in units of the loss's slope bound."""
-        return RELATIONS[self.relation]
+        """Delta: how far a row moves its node's sum of gradients: 2 slope bounds for replace-one, 1 for zero-out."""
+        return RELATIONS[self.relation] * self.loss.slope_bound
 
     @property
     def mu(self) -> float:

@@ -1,10 +1,13 @@
-"""Margin losses: value, slope, bend, and the bounds that every privacy proof rests on.
+"""Losses: value, slope, bend, and the bounds that every privacy proof rests on.
 
-A loss is a convex function of the margin ``z = y w.x``.  With its derivative called *slope* and its
+A margin loss is a convex function of the margin ``z = y w.x``.  With its derivative called *slope* and its
 second derivative *bend*, a row with ``||x|| <= 1`` contributes to the local objective
 
 * the gradient ``slope(z) y x``, of norm at most ``slope_bound`` (papers 000-004 assume 1), and
 * the Hessian ``bend(z) x x'``, of rank one and norm at most ``bend_bound`` (``c1`` in the papers).
+
+:class:`Softmax` has K margins a row, and a Hessian of rank K - 1: proofs that use the gradient's norm alone (noise on
+answers and on gradients) carry over to it, those that use the rank (noise inside the objective) do not.
 
 Both bounds are stated at each class with their proof, and tested by finite differences and on grids.
 """
@@ -16,17 +19,22 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, logsumexp, softmax
 
 from .errors import InvalidInput
 from .typing import Array
 
 
 class Loss(ABC):
-    """A convex margin loss with ``-1 <= slope <= 0`` and ``0 <= bend <= bend_bound``."""
+    """A convex loss: a row's gradient has norm at most ``slope_bound``, its Hessian at most ``bend_bound``.
+
+    Margin losses have ``-1 <= slope <= 0`` and ``0 <= bend <= bend_bound``.
+    """
 
     name: ClassVar[str]
     slope_bound: ClassVar[float] = 1.0
+    outputs: int = 1
+    """Margins a row."""
 
     @property
     @abstractmethod
@@ -115,8 +123,54 @@ class HuberSVM(Loss):
         return f"huber:{self.h:g}"
 
 
+@dataclass(frozen=True)
+class Softmax(Loss):
+    """``log sum_j exp(u_j)`` with ``u_j = w_j.x - w_label.x``, for K classes: multinomial logistic regression.
+
+    A row's margins ``u`` lie along the second axis from the end, flattened with the rows: arrays are (..., K n).
+
+    With ``p = softmax(u)`` the gradient is ``x (p - e_label)'``, of norm at most ``||p - e_label|| <= sqrt 2``, since
+    ``||p - e||^2 = (1 - p_label)^2 + sum_{j != label} p_j^2 <= 2 (1 - p_label)^2``.  The Hessian is
+    ``(diag p - p p')`` times ``x x'``, of norm at most 1/2: a variance of a unit vector's entry under p is at most
+    ``(max - min)^2 / 4 <= 1/2`` (Popoviciu).
+    """
+
+    classes: int = 3
+    name: ClassVar[str] = "softmax"
+    slope_bound: ClassVar[float] = 2.0**0.5
+
+    def __post_init__(self) -> None:
+        if not self.classes >= 2:
+            raise InvalidInput("loss", self.spec, "needs at least 2 classes", "use loss='logistic' or more classes")
+        object.__setattr__(self, "outputs", self.classes)
+
+    @property
+    def bend_bound(self) -> float:
+        return 0.5
+
+    def _split(self, z: Array) -> Array:
+        return z.reshape(*z.shape[:-1], self.classes, -1)
+
+    def value(self, z: Array) -> Array:
+        """Loss of every row, shape (..., n)."""
+        return np.asarray(logsumexp(self._split(z), axis=-2))
+
+    def slope(self, z: Array) -> Array:
+        """``p``, shape (..., K n): the first derivatives in the margins."""
+        return np.asarray(softmax(self._split(z), axis=-2)).reshape(z.shape)
+
+    def bend(self, z: Array) -> Array:
+        """``p (1 - p)``, shape (..., K n): the diagonal of the second derivative, for preconditioning."""
+        p = self.slope(z)
+        return p * (1.0 - p)
+
+    @property
+    def spec(self) -> str:
+        return f"softmax:{self.classes}"
+
+
 def make(spec: str) -> Loss:
-    """Build a loss from ``"logistic"``, ``"huber"`` or ``"huber:H"``.
+    """Build a loss from ``"logistic"``, ``"huber"``, ``"huber:H"`` or ``"softmax:K"``.
 
     Raises
     ------
@@ -132,4 +186,6 @@ def make(spec: str) -> Loss:
         except ValueError as error:
             if isinstance(error, InvalidInput):
                 raise
-    raise InvalidInput("loss", spec, "must be 'logistic', 'huber' or 'huber:H'", "use loss='logistic'")
+    if name == "softmax" and argument.isdecimal():
+        return Softmax(int(argument))
+    raise InvalidInput("loss", spec, "must be 'logistic', 'huber', 'huber:H' or 'softmax:K'", "use loss='logistic'")

@@ -136,6 +136,7 @@ def simulate(
     Result
     """
     started = time.perf_counter()
+    rows.check(make_loss(config.loss).outputs)
     prepared = prepare(config, rows.n, rows.d)
     if REGISTRY[config.method].trust == "curator":
         rows = rows.pooled()

@@ -40,16 +40,20 @@ def certified_error(C: float, tol: float, q: Array) -> Array:
     return 2.0 * C * tol / q
 
 
-def gradient_rounding(C: float, n: Array, bend_bound: float, w: Array, linear: Array, q: Array) -> Array:
+def gradient_rounding(
+    C: float, n: Array, bend_bound: float, w: Array, linear: Array, q: Array, outputs: int = 1
+) -> Array:
     """Bound on the error of the gradient computed in double precision, shape (..., 1).
 
     With unit roundoff u, products of length m err by at most ``m u`` times the product of norms (any order of
     summation).  A margin errs by ``d u ||w||``, hence its slope by ``c1 d u ||w|| + 8 u``; n slopes times rows of norm
     at most one, weighted by C/n, err by ``C (n u + c1 d u ||w|| + 8 u)``; the rest by ``4 u (||linear|| + q ||w||)``.
+    With K > 1 margins a row, each is a difference of two products, K slopes err by sqrt K of what their margins do, and
+    gradients add up over K blocks: ``2 K`` times the first bound covers it.
     """
     u, d = 2.0**-53, w.shape[-1]
     size = np.linalg.norm(w, axis=-1, keepdims=True)
-    data = C * u * (n + bend_bound * d * size + 8.0)
+    data = C * u * (n + bend_bound * d * size + 8.0) * (1.0 if outputs == 1 else 2.0 * outputs)
     return np.asarray(data + 4.0 * u * (np.linalg.norm(linear, axis=-1, keepdims=True) + q * size))
 
 
@@ -79,6 +83,7 @@ class Solver:
     """
 
     def __init__(self, rows: Rows, loss: Loss, C: float) -> None:
+        rows.check(loss.outputs)
         self._design = rows.design()
         self._weight = C / rows.n  # (N, 1)
         self._loss = loss
@@ -145,7 +150,7 @@ class Solver:
         w, iterations = self._lbfgs(w0, c, curvature, 0.9 * goal)
         norms = np.linalg.norm(self._gradient(w, c, curvature), axis=-1, keepdims=True)  # margins afresh
         n = (self._C / self._weight)[:, :, None]
-        hidden = gradient_rounding(self._C, n, self._loss.bend_bound, w, c, curvature)
+        hidden = gradient_rounding(self._C, n, self._loss.bend_bound, w, c, curvature, self._loss.outputs)
         if not (np.all(norms <= goal) and np.all(hidden <= goal)):
             raise SolverError(
                 f"tol={tol:g}: double precision cannot certify a gradient norm this small here; use a larger tol"

@@ -37,6 +37,22 @@ class Rows:
         """Number of features."""
         return int(self.signed.shape[2])
 
+    @property
+    def outputs(self) -> int:
+        """Margins a row: 1, or the number of classes of rows that carry class labels."""
+        return 1
+
+    def check(self, outputs: int) -> None:
+        """Refuse a loss of another number of margins.
+
+        Raises
+        ------
+        InvalidInput
+        """
+        if self.outputs != outputs:
+            rule = f"the loss has {outputs} margins a row, and these rows have {self.outputs}"
+            raise InvalidInput("loss", outputs, rule, "use 'logistic' for two classes, 'softmax:K' for ClassRows")
+
     def node(self, i: int) -> Rows:
         """Node `i` alone."""
         n_i = int(self.n[i, 0])

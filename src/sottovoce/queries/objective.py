@@ -181,6 +181,9 @@ class PerturbedObjective(Query):
         law = self.noise
         if law is None:
             return Unprotected(source=self.source, rows=facts.n)
+        if facts.loss.outputs > 1:
+            rule = "noise inside the objective is proved for Hessians of rank one a row"
+            raise InvalidInput("loss", facts.loss.spec, rule, "use a method with noise on answers, e.g. 'prox_admm'")
         beta_release, sigma_release = self._release(facts, law)
         claimed = None if law.claimed is None else self._per_node(law.claimed, facts)
         if isinstance(law, GaussianLaw):

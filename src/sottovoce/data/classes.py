@@ -1,0 +1,112 @@
+"""Rows with a label out of K, for losses of K margins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from ..errors import InvalidInput
+from ..typing import Any, Array, IntArray
+from .design import Design
+from .rows import Rows
+
+
+@dataclass(frozen=True)
+class Classes(Design):
+    """Rows of M nodes against K classes.
+
+    Vectors are (M, R, K d), one block a class; margins are (M, R, K n), ``u_j = w_j.x - w_label.x``, which is linear in
+    w, so that a solver needs to know nothing of classes.
+    """
+
+    base: Design
+    labels: IntArray
+    classes: int
+
+    def _blocks(self, x: Array) -> Array:
+        """(M, R, K m) -> (M, R K, m)."""
+        return x.reshape(x.shape[0], x.shape[1] * self.classes, -1)
+
+    def margins(self, w: Array) -> Array:
+        scores = self.base.margins(self._blocks(w)).reshape(*w.shape[:2], self.classes, -1)
+        own = np.take_along_axis(scores, self.labels[:, None, None, :], axis=2)
+        return (scores - own).reshape(*w.shape[:2], -1)
+
+    def combine(self, slopes: Array) -> Array:
+        split = slopes.reshape(*slopes.shape[:2], self.classes, -1)
+        hit = self.labels[:, None, None, :] == np.arange(self.classes)[:, None]
+        whole = split - hit * split.sum(axis=2, keepdims=True)
+        return self.base.combine(self._blocks(whole)).reshape(*slopes.shape[:2], -1)
+
+    def gram(self, weights: Array) -> Array:
+        """Block by block: the part of the Hessian that lies within classes."""
+        split = weights.reshape(len(weights), self.classes, -1)
+        blocks = [self.base.gram(split[:, j]) for j in range(self.classes)]
+        d = blocks[0].shape[-1]
+        out = np.zeros((len(weights), self.classes * d, self.classes * d))
+        for j, block in enumerate(blocks):
+            out[:, j * d : (j + 1) * d, j * d : (j + 1) * d] = block
+        return out
+
+    def diagonal(self, weights: Array) -> Array:
+        split = weights.reshape(len(weights), self.classes, -1)
+        return np.concatenate([self.base.diagonal(split[:, j]) for j in range(self.classes)], axis=1)
+
+    def keep(self, nodes: Any) -> Self:
+        return type(self)(self.base.keep(nodes), self.labels[nodes], self.classes)
+
+    def every(self, part: int, parts: int) -> Self:
+        return type(self)(self.base.every(part, parts), self.labels[:, part::parts], self.classes)
+
+
+@dataclass(frozen=True)
+class ClassRows(Rows):
+    """Unsigned rows and their classes; ``signed`` is empty and ``d`` counts a block of features for every class."""
+
+    base: Rows = None  # type: ignore[assignment]
+    labels: IntArray = None  # type: ignore[assignment]
+    classes: int = 2
+
+    @classmethod
+    def of(cls, parts: Sequence[tuple[Any, IntArray]], classes: int) -> ClassRows:
+        """From the (X, label in 0..classes-1) of every node, validated as by :meth:`Rows.build`.
+
+        Raises
+        ------
+        InvalidInput
+        """
+        base = Rows.build([(X, np.ones(X.shape[0])) for X, _ in parts])
+        labels = np.zeros((len(parts), int(base.n.max())), dtype=np.intp)
+        for i, (X, y) in enumerate(parts):
+            if y.shape != (X.shape[0],) or np.any((y < 0) | (y >= classes)):
+                rule = f"labels must be whole numbers from 0 to {classes - 1}, one a row"
+                raise InvalidInput(f"site {i}", None, rule, "encode the classes so")
+            labels[i, : len(y)] = y
+        return cls._wrap(base, labels, classes)
+
+    @classmethod
+    def _wrap(cls, base: Rows, labels: IntArray, classes: int) -> ClassRows:
+        n = base.n[:, 0].astype(int)
+        alike = tuple(i for i, (own, m) in enumerate(zip(labels, n, strict=True)) if np.all(own[:m] == own[0]))
+        return cls(np.zeros((len(n), 0, classes * base.d)), base.n, alike, base, labels, classes)
+
+    @property
+    def outputs(self) -> int:
+        return self.classes
+
+    def design(self) -> Design:
+        return Classes(self.base.design(), self.labels, self.classes)
+
+    def arrays(self) -> tuple[Array, ...]:
+        return (*self.base.arrays(), self.labels.astype(float))
+
+    def node(self, i: int) -> ClassRows:
+        return self._wrap(self.base.node(i), self.labels[i : i + 1, : int(self.n[i, 0])], self.classes)
+
+    def pooled(self) -> ClassRows:
+        counts = self.n[:, 0].astype(int)
+        labels = np.concatenate([own[:m] for own, m in zip(self.labels, counts, strict=True)])[None]
+        return self._wrap(self.base.pooled(), labels, self.classes)
