@@ -284,3 +284,9 @@ def test_the_command_prints_a_table_or_json() -> None:
     assert "two levels" in shown and "±" in shown and "protects nothing; not: NO protection" in shown
     plain = json.loads(CliRunner().invoke(command, [*options, "--json"], catch_exceptions=False).output)
     assert [row["method"] for row in plain][:3] == ["local", "aggregator alone", "global"]
+
+
+def test_the_printed_average_is_sized_by_the_mean_site_and_priced_by_the_smallest(sites: Rows) -> None:
+    fit = aggregation.average_trusted(sites, PURE, "printed")
+    assert fit.sites.claimed == 1.0
+    assert fit.sites.epsilon == pytest.approx(np.mean(SITES) / min(SITES), rel=1e-3)

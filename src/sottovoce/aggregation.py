@@ -247,18 +247,23 @@ def average(released: Fit) -> Fit:
     return replace(released, models=released.models.mean(axis=1))
 
 
-def average_trusted(sites: Rows, terms: Terms) -> Fit:
-    """003, Algorithm 4, scenario 2: exact models go to a trusted aggregator, who averages and adds noise."""
+def average_trusted(sites: Rows, terms: Terms, form: str = "corrected") -> Fit:
+    """003, Algorithm 4, scenario 2: exact models go to a trusted aggregator, who averages and adds noise.
+
+    As `form` "printed" the noise is for sites of the mean size, at the price that this has for the smallest.
+    """
     start = np.zeros((terms.replicates, sites.d))
-    worst = replace(terms.facts(sites.n, sites.d), n=sites.n.min(keepdims=True))  # of N sites, the smallest
+    size = sites.n.min(keepdims=True) if form == "corrected" else sites.n.mean(keepdims=True)
+    worst = replace(terms.facts(sites.n, sites.d), n=size)
 
     def build(rate: Array, facts: Facts) -> NoisyAverage:
         return NoisyAverage(rate, terms.delta is not None, start)
 
     noise = terms.noise(range(len(sites.n), len(sites.n) + 1), (terms.replicates,))
-    models, ledger = _ask(build(rate_for(build, worst, terms), worst), sites, terms, noise, terms.epsilon)
+    budget, claimed = (terms.epsilon, None) if form == "corrected" else (math.inf, terms.epsilon)
+    models, ledger = _ask(build(rate_for(build, worst, terms), worst), sites, terms, noise, budget)
     but = f"against the aggregator, who sees every site's exact model; {SIZES}"
-    said = _promise(ledger, terms, "one row of one site, against whoever sees the average", but)
+    said = _promise(ledger, terms, "one row of one site, against whoever sees the average", but, claimed)
     return Fit(models, said, _unused(terms))
 
 

@@ -40,7 +40,7 @@ class RunConfig:
         Exchanges with the neighbours.
     graph : str
         A specification of :func:`sottovoce.graphs.make`.
-    form : {"corrected", "printed"}
+    form : {"corrected", "printed", "listed"}
     loss : str
     C, rho : float
         See :mod:`sottovoce.facts`.
@@ -132,7 +132,7 @@ class RunConfig:
         if self.seed is None and self.replicates > 1:
             rule = "with noise of the operating system every replicate is a release of its own, and they add up"
             raise InvalidInput("replicates", self.replicates, rule, "use one, or a seed for a simulation")
-        if self.seed is None and self.form == "printed":
+        if self.seed is None and self.form != "corrected":
             rule = "is for simulation only: it adds no noise to the solver's answer, so real releases have no proof"
             raise InvalidInput("form", self.form, rule, "use 'corrected', or give a seed")
         if isinstance(self.epsilon, tuple) and not np.all(np.isfinite(self.epsilon)):
@@ -184,7 +184,7 @@ class RunConfig:
         noise = schedule if noisy else None
         extra = {
             k: getattr(self, k)
-            for k in ("gamma", "phi", "form", "law", "batches", "positives", "threshold")
+            for k in ("gamma", "phi", "form", "law", "batches", "positives", "threshold", "rounds")
             if k in {f.name for f in fields(cls)}
         }
         return cls(penalty=penalty, noise=noise, **extra)
@@ -260,7 +260,7 @@ def prepare(config: RunConfig, n: Array, d: int) -> Prepared:
     algorithm = config.algorithm(facts, graph)
     delta, budget, m = config.delta or 0.0, np.asarray(config.epsilon, dtype=float), config.sites_per_row
     if algorithm.noise is not None and config.noise is None:
-        claimed = config.form == "printed"
+        claimed = config.form != "corrected"
         algorithm = calibrate(
             algorithm,
             facts,
@@ -309,7 +309,7 @@ def privacy_statement(prepared: Prepared, rows: Iterable[Event], *, simulated: b
         "release": not simulated,
     }
     claim = ledger.claimed()
-    if config.form == "printed" and claim is not None:
+    if config.form != "corrected" and claim is not None:
         statement["printed_claim"] = claim
         statement["assumes"] = "exact minimisation: printed forms add no noise to the solver's answer"
     return statement | {"says": plain_words(statement)}

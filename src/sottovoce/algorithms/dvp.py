@@ -69,6 +69,12 @@ class DVP(ADMM):
         alpha, facts = self.noise(k), site.facts
         if self.form == "corrected":
             return phi, law_of(self.law, alpha, curvature + phi, facts)
+        return self.printed(alpha, curvature, site)
+
+    @staticmethod
+    def printed(alpha: Array, curvature: Array, site: Site) -> tuple[Array, SphericalLaw]:
+        """The listing's curvature and noise for a claim of `alpha`."""
+        facts = site.facts
         # As listed: alpha_hat = alpha - ln(1 + c1 / ((n/C)(rho + 2 eta V)))^2; Phi = 0 if that is > 0.
         c1 = facts.loss.bend_bound
         alpha_hat = alpha - 2 * np.log1p(c1 / facts.K(curvature))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ..queries import SecretMinimiser
+from ..queries import NoisyMinimiser, Query, SecretMinimiser, SecretStartObjective
 from ..typing import Array
 from .base import Site, augment, dual
+from .dvp import DVP
 from .prox import DualState, ProxADMM
 
 
@@ -17,22 +18,25 @@ class PVP(ProxADMM):
 
     Guarantee
     ---------
-    Corrected: U7, a node's own state being what it sent.  Printed (V is sent, as in the text; the listing's f would
-    have no guarantee): the node keeps its exact minimiser; the claim, the sum of all alphas, holds by the recursion of
-    docs/privacy/verdicts.md, at a noise that is ``1 + 2 eta V N / rho`` times larger.  The listing's last step, whose
-    claim is not proved, is left out.
+    Corrected: U7, a node's own state being what it sent.  Printed (V is sent, as in the text): the node keeps its exact
+    minimiser; the loop's claim, the sum of all alphas, holds by the recursion of docs/privacy/verdicts.md, at a noise
+    that is ``1 + 2 eta V N / rho`` times larger; the last step's claim is false.  Listed (f is sent, as in the
+    listing's "broadcast"): no guarantee at all.
 
     Parameters
     ----------
-    form : {"corrected", "printed"}
+    form : {"corrected", "printed", "listed"}
+    rounds : int
+        Printed: the round of the last step, (21) to (23); 0 for none.
     """
 
     form: str = "corrected"
+    rounds: int = 0
 
     name: ClassVar[str] = "pvp"
     paper: ClassVar[str] = "001, Algorithm 3"
     summary: ClassVar[str] = "ADMM with noise on the sent minimisers, one release a round"
-    forms: ClassVar[tuple[str, ...]] = ("corrected", "printed")
+    forms: ClassVar[tuple[str, ...]] = ("corrected", "printed", "listed")
 
     def round(self, k: int, state: DualState, site: Site) -> DualState:
         if self.form == "corrected" or self.noise is None:
@@ -40,13 +44,23 @@ class PVP(ProxADMM):
         f, S, lam, mean = state
         eta, V = self.penalty(k), site.net.degree
         linear, curvature = augment(eta, V, f, S, lam)
-        own = -eta * V  # in the printed step the own part of the linear term is the exact minimiser's, not f's
-        query = SecretMinimiser(
-            f, self.noise(k), "001, Algorithm 3 (printed)", None, linear - own * f, curvature, own, k
-        )
-        f = site.ask(query)
+        f = site.ask(self._query(k, f, linear, curvature, eta * V, site))
         S = site.net.neighbour_sum(f)
         return DualState(f, S, dual(eta, V, f, S, lam), mean)
+
+    def _query(self, k: int, f: Array, linear: Array, curvature: Array, pull: Array, site: Site) -> Query:
+        assert self.noise is not None
+        alpha, source = self.noise(k), f"001, Algorithm 3 ({self.form})"
+        if self.form == "listed":
+            return NoisyMinimiser(f, None, source, alpha, linear, curvature)
+        # (17) is centred at (f + V_j - eps) / 2 with f exact and eps = V - f: f enters twice, and V once, negative.
+        minimiser = SecretMinimiser(f, alpha, source, None, linear + 2 * pull * f, curvature, -2 * pull, k)
+        if k != self.rounds:
+            return minimiser
+        phi, law = DVP.printed(alpha, curvature, site)  # (21), (22): as DVP, whose own part is the exact f, once
+        before = replace(minimiser, index=k - 1)
+        source = f"{source}, last step"
+        return SecretStartObjective(linear + pull * f, curvature + phi, f, law, source, None, -pull, before)
 
     def model(self, state: DualState) -> Array:
         return state.f

@@ -103,9 +103,13 @@ def from_dict(plain: dict[str, Any]) -> Event:
 
 @dataclass(frozen=True, eq=False)
 class Unprotected(Event):
-    """A function of the rows left the node without noise.  ``rows`` per node are kept to size the event."""
+    """A function of the rows left the node without noise.  ``rows`` per node are kept to size the event.
+
+    ``claimed`` is what a paper claims for it all the same, in pure epsilon.
+    """
 
     rows: Array
+    claimed: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,6 +156,30 @@ class SphericalObjectivePerturbation(Event):
     def spread(self) -> Array:
         inside = np.sqrt(self.dimension + 1.0) / (self.beta * self.K)
         return np.asarray(np.hypot(inside, self.sigma_release))
+
+
+@dataclass(frozen=True, eq=False)
+class SecretStartPerturbation(Event):
+    """The same without noise on the answer, around a linear term that itself depends on the rows (001, (21) to (23)).
+
+    Attributes
+    ----------
+    relation, beta, K, bend_bound, dimension, claimed
+        As in :class:`SphericalObjectivePerturbation`.
+    shift : array (N,)
+        Largest change of that linear term between neighbours, given all that was released, in sum scale.
+    """
+
+    relation: str
+    beta: Array
+    K: Array
+    bend_bound: float
+    dimension: int
+    shift: Array
+    claimed: Array | None = None
+
+    def spread(self) -> Array:
+        return np.asarray(np.sqrt(self.dimension + 1.0) / (self.beta * self.K))
 
 
 @dataclass(frozen=True, eq=False)

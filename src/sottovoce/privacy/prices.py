@@ -72,6 +72,13 @@ def pure(event: Event) -> Array:
             if np.any(event.sigma_release > 0):
                 raise _unknown(event, "pure")
             return exact + approximate_release_epsilon(event.beta_release, event.error)
+        case events.SecretStartPerturbation():  # the noise moves by both changes, the Hessian by the row's alone
+            _positive(event, "K", "beta")
+            change = events.RELATIONS[event.relation]
+            exact = objective_perturbation_epsilon(
+                event.beta, event.K, delta_gradient=change, bend_bound=event.bend_bound, logistic=False
+            )
+            return exact + event.beta * event.shift
         case events.SphericalMechanism():
             return event.beta * event.sensitivity
         case events.LaplaceMechanism():

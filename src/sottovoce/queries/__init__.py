@@ -2,7 +2,15 @@
 
 from .base import Query, Vault
 from .gated import GatedMinimiser, RedrawnGate
-from .objective import GaussianLaw, PerturbedObjective, SphericalLaw, check_law, law_of, rate_for_epsilon
+from .objective import (
+    GaussianLaw,
+    PerturbedObjective,
+    SecretStartObjective,
+    SphericalLaw,
+    check_law,
+    law_of,
+    rate_for_epsilon,
+)
 from .statistic import NoisyEpoch, NoisyGradient, NoisyMinimiser, NoisyStatistic, SecretMinimiser
 
 __all__ = [
@@ -16,6 +24,7 @@ __all__ = [
     "Query",
     "RedrawnGate",
     "SecretMinimiser",
+    "SecretStartObjective",
     "SphericalLaw",
     "Vault",
     "check_law",

@@ -13,17 +13,24 @@ release's grid, and the rounding of the noise in the objective.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..errors import InvalidInput
 from ..facts import Facts
 from ..privacy.bounds import objective_perturbation_epsilon, objective_perturbation_rate
-from ..privacy.events import Event, GaussianObjectivePerturbation, SphericalObjectivePerturbation, Unprotected
+from ..privacy.events import (
+    Event,
+    GaussianObjectivePerturbation,
+    SecretStartPerturbation,
+    SphericalObjectivePerturbation,
+    Unprotected,
+)
 from ..solvers import certified_error
 from ..typing import Array, ArrayLike
 from .base import Query, Vault
+from .statistic import SecretMinimiser
 
 POLISH = 0.01
 """Pure accounting: the share of a release's epsilon that pays for the noise on the solver's answer."""
@@ -220,3 +227,33 @@ class PerturbedObjective(Query):
 
     def blank(self, facts: Facts) -> Array:
         return np.zeros_like(self.start)
+
+
+@dataclass(frozen=True)
+class SecretStartObjective(PerturbedObjective):
+    """001, (21) to (23) as printed: the linear term has a part ``own * f``, f the exact minimiser of the round before.
+
+    ``before`` is the query that left f in the vault; it knows how far a row moves f.
+    """
+
+    own: ArrayLike = 0.0
+    before: SecretMinimiser | None = None
+
+    def event(self, facts: Facts) -> Event:
+        law = self.noise
+        assert isinstance(law, SphericalLaw) and self.before is not None
+        moved = self.before.exact_sensitivity(facts) if self.before.index else np.zeros(1)
+        shift = facts.n / facts.C * np.abs(np.asarray(self.own, dtype=float)) * moved
+        claimed = None if law.claimed is None else self._per_node(law.claimed, facts)
+        return SecretStartPerturbation(
+            self.source, facts.relation, self._per_node(law.rate, facts), self._K(facts), facts.loss.bend_bound,
+            facts.d, self._per_node(shift, facts), claimed,
+        )  # fmt: skip
+
+    def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
+        secret = vault.memory.get("f", np.zeros_like(self.start))
+        own = np.asarray(self.own, dtype=float)
+        return replace(self, linear=self.linear + own * secret)._exact(vault, facts, release)
+
+    def _exact(self, vault: Vault, facts: Facts, release: int) -> Array:
+        return super().answer(vault, facts, release)

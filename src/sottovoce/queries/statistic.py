@@ -57,10 +57,10 @@ class NoisyStatistic(Query):
         return np.broadcast_to(self.exact_sensitivity(facts) * (1.0 + _FINE), facts.n.shape)
 
     def event(self, facts: Facts) -> Event:
-        if self.alpha is None:
-            return Unprotected(source=self.source, rows=facts.n)
-        sensitivity = self.sensitivity(facts)
         claimed = None if self.claimed is None else np.broadcast_to(self.claimed, facts.n.shape)
+        if self.alpha is None:
+            return Unprotected(self.source, facts.n, claimed)
+        sensitivity = self.sensitivity(facts)
         if facts.pure:
             rate = self.alpha / sensitivity
             return SphericalMechanism(self.source, facts.relation, rate, sensitivity, facts.d, claimed)
