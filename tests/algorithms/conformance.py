@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import parents
 import pytest
+from scipy import stats
 
 from sottovoce import graphs
 from sottovoce.algorithms import REGISTRY, Algorithm
@@ -22,6 +26,7 @@ from sottovoce.privacy.accountants import PureAccountant
 from sottovoce.privacy.events import (
     GatedRelease,
     GaussianMechanism,
+    GaussianObjectivePerturbation,
     SphericalMechanism,
     SphericalObjectivePerturbation,
     Unprotected,
@@ -30,6 +35,7 @@ from sottovoce.privacy.ledger import Ledger
 from sottovoce.privacy.noise import KeyedNoise, Noise
 from sottovoce.queries import Query
 from sottovoce.simulate import RunConfig, prepare, simulate
+from sottovoce.solvers import Solver
 from sottovoce.typing import Array
 
 
@@ -56,6 +62,39 @@ class SpyNet(DenseNet):
     def neighbour_sum(self, x: Array) -> Array:
         self.sent.append(np.array(x))
         return super().neighbour_sum(x)
+
+
+FACTORS = (1.0, 2 / 3, 3 / 2)
+"""What the noise of a mechanism under test is multiplied by: only the first may pass."""
+LEVEL = 1e-6
+"""Error rate of every test of a noise's law; at fixed seeds."""
+
+
+class Rescaled(KeyedNoise):
+    """Keyed noise that is wrong by a factor in some of a release's draws."""
+
+    def __init__(self, seed: int, replicates: range, nodes: range, factor: float, uses: Sequence[int]) -> None:
+        super().__init__(seed, replicates, nodes)
+        self._factor, self._uses = factor, uses
+
+    def spherical(self, d: int, release: int, use: int = 0) -> Array:
+        return super().spherical(d, release, use) * (self._factor if use in self._uses else 1.0)
+
+    def gaussian(self, d: int, release: int, use: int = 0) -> Array:
+        return super().gaussian(d, release, use) * (self._factor if use in self._uses else 1.0)
+
+
+def accepts(noise: Array, law: str) -> bool:
+    """Whether vectors in units of their stated scale have its size: a two-sided exact test at :data:`LEVEL`.
+
+    A sum of squares of M normals is chi-square of M degrees of freedom, and a sum of M norms of density
+    ``exp(-||v||)`` in d dimensions is Gamma(M d).
+    """
+    if law == "gaussian":
+        total, exact = np.sum(noise**2), stats.chi2(noise.size)
+    else:
+        total, exact = np.sum(np.linalg.norm(noise, axis=-1)), stats.gamma(noise.size)
+    return bool(2.0 * min(exact.cdf(total), exact.sf(total)) > LEVEL)
 
 
 class AlgorithmContract:
@@ -146,6 +185,13 @@ class AlgorithmContract:
             np.testing.assert_allclose(loud.models, quiet.models, atol=self.quiet)
             assert not np.allclose(simulate(self.make(), rows).models, quiet.models, atol=2e-2)
 
+    def test_noise_off_equals_the_parent_written_out(self, rows: Rows) -> None:
+        """Without noise: the non-private algorithm, in the plain NumPy of `parents`, which shares no code with ours."""
+        config = self.make(epsilon=math.inf, tol=1e-12)
+        result = simulate(config, rows)
+        plain = parents.PARENTS[self.method](parents.Problem(self.seen(rows), config, result.facts))
+        np.testing.assert_allclose(result.models[0], plain, atol=1e-9)
+
     @pytest.mark.parametrize("graph", ["ring", "star", "erdos-renyi:p=0.5"])
     def test_batched_equals_message_passing(self, rows: Rows, graph: str) -> None:
         config = self.make(graph=graph, tol=1e-12, replicates=2, seed=4)
@@ -185,6 +231,57 @@ class AlgorithmContract:
         assert abs(ratio - 1) < band
         for wrong in (2 / 3, 3 / 2):
             assert abs(ratio * wrong - 1) > band
+
+    def rescaled(
+        self, config: RunConfig, rows: Rows, factor: float, uses: Sequence[int]
+    ) -> tuple[Recorder, KeyedNoise, Ledger]:
+        """A run whose noise is wrong by `factor` in `uses`; the noise returned beside it is right."""
+        rows = self.seen(rows)
+        prepared = prepare(config, rows.n, rows.d)
+        replicates, nodes = range(config.replicates), range(self.nodes)
+        recorder = Recorder(
+            Curator(rows, prepared.facts, Rescaled(11, replicates, nodes, factor, uses), prepared.ledger)
+        )
+        place = Place(prepared.facts, DenseNet(prepared.graph), recorder, (config.replicates, self.nodes), rows.d)
+        run(prepared.algorithm, place, config.rounds)
+        return recorder, KeyedNoise(11, replicates, nodes), prepared.ledger
+
+    @pytest.mark.parametrize("law", ["spherical", "spherical, then gaussian", "gaussian"])
+    def test_both_noises_of_an_objective_have_the_laws_of_the_event(self, rows: Rows, law: str) -> None:
+        """Every release of two rounds, the mechanism itself run with noise at 1, 2/3 and 3/2 of its scale.
+
+        In the objective (use 0): the gradient at the answer, less the keyed noise on it, is the noise there.  On the
+        answer (use 1): what is left over the minimiser for the keyed noise in the objective, solved again and closer.
+        """
+        if not self.private or "objective" not in self.kind:
+            return
+        if (law == "gaussian" and self.method == "m_admm") or (law != "gaussian" and REGISTRY[self.method].needs_delta):
+            return  # the one has no Gaussian noise in its objective, and the other no other
+        inside_law, polish_law = law.split(", then ") if ", then " in law else (law, law)
+        config = self.make(rounds=2, replicates=200, delta=None if law == "spherical" else 1e-5, law=inside_law)
+        seen, d = self.seen(rows), rows.d
+        for use, factor in itertools.product((0, 1), FACTORS):
+            recorder, noise, ledger = self.rescaled(config, rows, factor, [use])
+            facts, found = recorder.facts, []
+            for k, ((query, answer), event) in enumerate(zip(recorder.asked, ledger.rows, strict=True), start=1):
+                if isinstance(event, GaussianObjectivePerturbation):
+                    inside, polish = event.sigma[:, None], event.sigma_release[:, None]
+                else:
+                    assert isinstance(event, SphericalObjectivePerturbation)
+                    pure = law == "spherical"
+                    inside = 1 / event.beta[:, None]
+                    polish = (1 / event.beta_release if pure else event.sigma_release)[:, None]
+                q = facts.mu + query.curvature  # type: ignore[attr-defined]
+                if use == 0:
+                    w = answer - getattr(noise, polish_law)(d, k, use=1) * polish
+                    gradient = parents.gradient(seen, facts.C, w) + query.linear + q * w  # type: ignore[attr-defined]
+                    found.append(-gradient * facts.n / facts.C / inside)
+                else:
+                    b = getattr(noise, inside_law)(d, k) * inside
+                    linear = query.linear + facts.C / facts.n * b  # type: ignore[attr-defined]
+                    exact = Solver(seen, facts.loss, facts.C).minimise(linear, q, answer, 1e-12).w
+                    found.append((answer - exact) / polish)
+            assert accepts(np.array(found), (inside_law, polish_law)[use]) == (factor == 1), (use, factor)
 
     def test_price_is_the_formula_node_by_node(self, rows: Rows) -> None:
         """privacy.md U1 with the logistic identity, plus the share of the polish; written out here once more."""
@@ -263,3 +360,24 @@ class AlgorithmContract:
             assert abs(scale - 1) < 6 * spread
             for wrong in (2 / 3, 3 / 2):
                 assert abs(scale * wrong - 1) > 6 * spread
+
+    def test_noise_on_every_statistic_has_the_law_of_the_event(self, rows: Rows) -> None:
+        """Every release of three rounds less its exact statistic, with noise at 1, 2/3 and 3/2 of its scale."""
+        if not self.private or self.kind != "statistic":
+            return
+        seen = self.seen(rows)
+        for delta, factor in itertools.product((None, 1e-5), FACTORS):
+            recorder, _, ledger = self.rescaled(self.make(rounds=3, replicates=200, delta=delta), rows, factor, [1])
+            facts, found = recorder.facts, []
+            for (query, answer), event in zip(recorder.asked, ledger.rows, strict=True):
+                assert isinstance(event, SphericalMechanism if delta is None else GaussianMechanism)
+                if hasattr(query, "curvature"):
+                    linear = np.broadcast_to(np.asarray(query.linear, dtype=float), answer.shape)  # type: ignore[attr-defined]
+                    q = facts.mu + np.asarray(query.curvature, dtype=float)
+                    exact = Solver(seen, facts.loss, facts.C).minimise(linear, q, answer, 1e-12).w
+                else:
+                    exact = parents.gradient(seen, facts.C, query.start)  # type: ignore[attr-defined]
+                scale = 1 / event.beta if isinstance(event, SphericalMechanism) else event.sigma
+                found.append((answer - exact) / scale[:, None])
+            law = "spherical" if delta is None else "gaussian"
+            assert accepts(np.array(found), law) == (factor == 1), (delta, factor)
