@@ -47,8 +47,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("curator", "net"),
     ("algorithms",),
     ("engine",),
-    ("planner", "claims", "configuration", "simulate", "audit", "deploy"),
-    ("aggregation", "estimators", "training", "studies"),
+    ("planner", "claims", "configuration", "simulate", "deploy"),
+    ("aggregation", "audit", "estimators", "training", "studies"),
     ("cli", "__main__"),
 )
 LAYER = {entry: level for level, entries in enumerate(LAYERS) for entry in entries}

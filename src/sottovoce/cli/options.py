@@ -64,7 +64,7 @@ def method_options() -> list[Option]:
         say("--delta", "Probability left out of the guarantee, in total.  [default: none, pure epsilon]", type=float),
         say("--accountant", "pure, zcdp, rdp, pld or best.  [default: pure without a delta, else best: the least]"),
         say("--sites-per-row", "Sites at which a person may have a row.", type=int, default=_RUN.sites_per_row),
-        say("--form", "corrected; printed: a paper's algorithm to the letter; listed: pvp's listing.", default=_RUN.form),
+        say("--form", "corrected; or printed: a paper's algorithm to the letter.", default=_RUN.form),
         say("--relation", "Neighbouring data: replace-one or zero-out.", default=_RUN.relation),
         say(
             "--noise",

@@ -1,0 +1,255 @@
+"""The distinguishing game: which of two neighbouring tables did a site hold?
+
+Both worlds are run with the real curator, queries, noise and engine, thousands of replicates at once.  The adversary
+sees every message of every round and all of the configuration, and scores each transcript in three ways: by the
+likelihood of the releases on either table, by a linear discriminant of the messages, and by the nearest transcript seen
+before (which finds noise that repeats).  Which score, and which threshold, is decided on one half of the replicates;
+the bound comes from the other half.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+from scipy.spatial import cKDTree
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+from .. import engine
+from ..algorithms import REGISTRY, Algorithm
+from ..configuration import RunConfig, prepare
+from ..curator import Book, Curator
+from ..data.rows import Rows
+from ..engine import Place
+from ..facts import Facts
+from ..graphs import Graph
+from ..net import DenseNet
+from ..privacy.ledger import Ledger
+from ..privacy.noise import KeyedNoise, Noise
+from ..queries import Query, Vault
+from ..solvers import Solver
+from ..typing import Any, Array
+from .bounds import Test, choose_test
+from .likelihood import Candidate, score
+
+Scores = tuple[Array, Array]
+NoiseOf = Callable[[int, range, range], Noise]
+BookOf = Callable[[Ledger], Book]
+SolverOf = Callable[[Rows, Facts, int], Solver]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Two tables that differ in one row of one site, and the run that is played on them.
+
+    Attributes
+    ----------
+    config : RunConfig
+    worlds : (Rows, Rows)
+    victim : int
+        The site whose row differs.
+    why : str
+        What makes this pair a bad one, in words.
+    algorithm : callable, optional
+        Sets hyperparameters that a configuration does not have.
+    solver : callable ``(rows, facts, world)``, optional
+        A solver that keeps its certificate and errs in the worst direction (printed forms that allow any such).
+    noise, book : callable, optional
+        Planted faults, for tests of the audit itself: another source of noise, another ledger.
+    """
+
+    config: RunConfig
+    worlds: tuple[Rows, Rows]
+    victim: int
+    why: str
+    algorithm: Callable[[Algorithm[Any]], Algorithm[Any]] | None = None
+    solver: SolverOf | None = None
+    noise: NoiseOf | None = None
+    book: BookOf | None = None
+
+
+@dataclass
+class _Recorder:
+    """A curator that keeps every query with its answer."""
+
+    curator: Curator
+    facts: Facts
+    asked: list[tuple[Query, Array]] = field(default_factory=list)
+
+    def ask(self, query: Query) -> Array:
+        answer = self.curator.ask(query)
+        self.asked.append((query, answer))
+        return answer
+
+
+class _OpenNet(DenseNet):
+    """A net that keeps every message."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        self.sent: list[Array] = []
+
+    def neighbour_sum(self, x: Array) -> Array:
+        self.sent.append(np.array(x))
+        return super().neighbour_sum(x)
+
+
+@dataclass(frozen=True)
+class Transcripts:
+    """What was seen of one world: queries with answers, messages (R, everything), and what the ledger says."""
+
+    asked: list[tuple[Query, Array]]
+    messages: Array
+    facts: Facts
+    claimed: float
+    proved: float
+
+
+def watch(case: Case, world: int, replicates: int, seed: int) -> Transcripts:
+    """Run one world and keep all that leaves its sites."""
+    config = replace(case.config, seed=seed, replicates=replicates)
+    rows = case.worlds[world]
+    ready = prepare(config, rows.n, rows.d)
+    if REGISTRY[config.method].trust == "curator":
+        rows = rows.pooled()
+    nodes = range(len(rows.n))
+    algorithm = ready.algorithm if case.algorithm is None else case.algorithm(ready.algorithm)
+    noise = (case.noise or KeyedNoise)(seed, range(replicates), nodes)
+    book: Book = ready.ledger if case.book is None else case.book(ready.ledger)
+    curator = Curator(rows, ready.facts, noise, book)
+    if case.solver is not None:
+        curator._vault = Vault(case.solver(rows, ready.facts, world), noise)
+    recorder, net = _Recorder(curator, ready.facts), _OpenNet(ready.graph)
+    lead = (replicates, len(rows.n))
+    engine.run(algorithm, Place(ready.facts, net, recorder, lead, rows.d), config.rounds)
+    spent = Ledger(ready.ledger.accountant, math.inf, ready.ledger.delta)
+    for event in book.rows:
+        spent.charge(event)
+    proved, claim = spent.total(), spent.claimed()
+    claimed = proved if config.form == "corrected" or claim is None else claim
+    sent = np.concatenate([np.broadcast_to(x, (*lead, x.shape[-1])).reshape(replicates, -1) for x in net.sent], axis=1)
+    return Transcripts(recorder.asked, sent, ready.facts, claimed, proved)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the game says of a claim.
+
+    Attributes
+    ----------
+    claimed_epsilon : float
+        What the form claims: the ledger's total, or, for printed forms, the paper's.
+    proved_epsilon : float
+        What the accountants prove for what was done.
+    lower_bound : float
+        On epsilon at `delta`, true with probability `confidence`.
+    attack : str
+        The score that gave it.
+    """
+
+    method: str
+    form: str
+    claimed_epsilon: float
+    proved_epsilon: float
+    lower_bound: float
+    delta: float
+    confidence: float
+    replicates: int
+    rounds: int
+    attack: str
+    why: str
+
+    @property
+    def refuted(self) -> bool:
+        """Whether the claim is false, at the confidence."""
+        return self.lower_bound > self.claimed_epsilon
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {**vars(self), "refuted": self.refuted}
+
+
+def candidates(case: Case, facts: Facts) -> tuple[Candidate, Candidate]:
+    """Both tables of the victim, or of the curator who holds all."""
+    curator = len(facts.n) != len(case.worlds[0].n)
+
+    def one(world: int) -> Candidate:
+        rows = case.worlds[world].pooled() if curator else case.worlds[world]
+        solver = case.solver
+        own = None if solver is None else (lambda alone, seen: solver(alone, seen, world))
+        return Candidate(rows, facts, 0 if curator else case.victim, own)
+
+    return one(0), one(1)
+
+
+class Attack(NamedTuple):
+    """Scores of all replicates of both worlds; those before `learned` were used to make the score."""
+
+    name: str
+    scores: Scores
+    learned: int
+
+
+def attacks(case: Case, seen: tuple[Transcripts, Transcripts]) -> list[Attack]:
+    """Every attack; what must be learned is learned on the first quarter of the replicates."""
+    quarter = len(seen[0].messages) // 4
+
+    def likelihood(transcripts: Transcripts) -> Array:
+        return score(transcripts.asked, candidates(case, transcripts.facts))
+
+    found = [Attack("likelihood ratio", (likelihood(seen[0]), likelihood(seen[1])), 0)]
+    messages = [one.messages for one in seen]
+    spread = np.concatenate(messages).std(axis=0)
+    kept = spread > 0
+    if kept.any():
+        x = [m[:, kept] / spread[kept] for m in messages]
+        line = LinearDiscriminantAnalysis(solver="eigen", shrinkage=1e-9)
+        line.fit(np.concatenate([m[:quarter] for m in x]), np.repeat([0, 1], quarter))
+        found.append(
+            Attack("linear discriminant", (line.decision_function(x[0]), line.decision_function(x[1])), quarter)
+        )
+        trees = [cKDTree(m[:quarter]) for m in x]
+
+        def nearer(m: Array) -> Array:
+            far = [np.log(tree.query(m)[0] + 1e-12) for tree in trees]
+            return np.asarray(far[0] - far[1])
+
+        found.append(Attack("nearest transcript", (nearer(x[0]), nearer(x[1])), quarter))
+    return found
+
+
+def play(case: Case, replicates: int = 20_000, *, seed: int = 0, confidence: float = 0.95) -> Verdict:
+    """Play the game and bound epsilon from below.
+
+    Parameters
+    ----------
+    case : Case
+    replicates : int
+        Of each world; half of them choose the attack.
+    seed : int
+    confidence : float
+
+    Returns
+    -------
+    Verdict
+    """
+    seen = (watch(case, 0, replicates, 2 * seed + 1), watch(case, 1, replicates, 2 * seed + 2))
+    half, delta = replicates // 2, case.config.delta or 0.0
+    chosen: tuple[Test, Attack] | None = None
+    for attack in attacks(case, seen):
+        known = (attack.scores[0][attack.learned : half], attack.scores[1][attack.learned : half])
+        test = choose_test(known, delta, confidence)
+        if chosen is None or test.bound > chosen[0].bound:
+            chosen = test, attack
+    assert chosen is not None
+    test, attack = chosen
+    bound = test.verdict((attack.scores[0][half:], attack.scores[1][half:]), delta, confidence)
+    return Verdict(
+        method=case.config.method, form=case.config.form,
+        claimed_epsilon=max(one.claimed for one in seen), proved_epsilon=max(one.proved for one in seen),
+        lower_bound=bound, delta=delta, confidence=confidence, replicates=replicates, rounds=case.config.rounds,
+        attack=attack.name, why=case.why,
+    )  # fmt: skip

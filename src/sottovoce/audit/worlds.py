@@ -1,0 +1,172 @@
+"""Bad pairs of tables, one recipe a method: where the proof is tight, or where a printed claim breaks.
+
+Most recipes share one idea.  With one feature, the Huber loss, and a penalty so strong that every minimiser stays near
+zero, all rows lie on the loss's linear piece: slopes are -1 whatever the noise.  A row and its opposite then change the
+sum of gradients by exactly 2, the most there is, in every round.  (In one dimension the logistic loss hides faults from
+opposite rows: their slopes add up to one.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from ..algorithms import REGISTRY, Algorithm
+from ..algorithms.pp_admm import PPADMM
+from ..configuration import RunConfig
+from ..data.rows import Rows
+from ..errors import InvalidInput
+from ..facts import Facts
+from ..solvers import Solution, Solver
+from ..typing import Any, Array
+from .game import Case
+
+STIFF = 1e6  # curvature of a node's problem, sum scale: noise moves its minimiser by millionths
+LINEAR = "one feature, Huber's linear piece, a row and its opposite: gradients change by 2 in every round"
+
+
+def tables(own: list[float], other: list[float], row: float) -> tuple[Rows, Rows]:
+    """Two sites of one feature; site 0 holds `own` and `row`, or `own` and ``-row``."""
+
+    def table(last: float) -> Rows:
+        sites = [np.array([*own, last]), np.array(other)]
+        return Rows.build([(np.abs(a)[:, None], np.where(a >= 0, 1.0, -1.0)) for a in sites])
+
+    return table(row), table(-row)
+
+
+def _stiff(method: str, n: int, rho: float = 0.02) -> dict[str, Any]:
+    """The penalty with which a site of n rows, one neighbour and C = 1 has K = STIFF."""
+    edge = REGISTRY[method].curvature == "edge"
+    return {"eta": STIFF / n / (2.0 if edge else 1.0), "rho": rho, "loss": "huber:0.5", "graph": "complete"}
+
+
+def linear(method: str, form: str, epsilon: float, delta: float | None, rounds: int, **knobs: Any) -> Case:
+    """The common recipe."""
+    own, other = [1.0, -1.0, 1.0], [1.0, -1.0, 1.0, -1.0]
+    config = RunConfig(
+        method=method, form=form, epsilon=epsilon, delta=delta, rounds=rounds, **(_stiff(method, 4) | knobs)
+    )
+    return Case(config, tables(own, other, 1.0), 0, LINEAR)
+
+
+def gated(method: str, form: str, epsilon: float, delta: float | None, rounds: int) -> Case:
+    """As many releases as rounds, behind a bar that all gradients pass."""
+    return linear(method, form, epsilon, delta, rounds, positives=rounds, threshold=-1e6)
+
+
+def passes(method: str, form: str, epsilon: float, delta: float | None, rounds: int) -> Case:
+    """A pass of two parts, whose last step forgets where it started: its noise stands alone against the row."""
+    case = linear(method, form, epsilon, delta, rounds, batches=2, eta=100.0, rho=200.0)  # step times mu is 1
+    return replace(
+        case, why=f"{LINEAR}; the row is in the last part, and the regulariser wipes out the noise before it"
+    )
+
+
+def kifer(method: str, form: str, epsilon: float, delta: float | None, rounds: int) -> Case:
+    """Where 003's Algorithm 3 breaks: the curvature of the other row counts just where the slopes still differ by 2."""
+    K = 2.0 / epsilon  # c1 = 1 at h = 1/2
+    # The minimiser sits at the edge w = 1/2 of the linear piece when the noise is 0: 1 - K / 2 = slopes of the others.
+    rest = 1.0 - 0.5 * K
+    own = [rest] if abs(rest) <= 1.0 else [np.sign(rest)] * int(abs(rest))
+    config = RunConfig(
+        method=method, form=form, epsilon=epsilon, delta=delta, rounds=rounds, eta=1e-9, rho=1e-9, loss="huber:0.5",
+        graph="complete",
+    )  # fmt: skip
+    why = "Huber's edge: slopes still differ by 2 where one row has curvature and its opposite has none"
+    return Case(config, tables(own, [1.0, -1.0], 1.0), 0, why)
+
+
+class Contrary(Solver):
+    """Errs by its whole tolerance at site 0, to the side that tells the worlds apart; its certificate stays true."""
+
+    side: Array
+
+    def minimise(self, linear: Array, q: Array, start: Array, tol: float) -> Solution:
+        exact = super().minimise(linear, q, start, 1e-10)
+        away = self.side * tol * self._C * (1.0 - 1e-6) / np.broadcast_to(q, (*exact.w.shape[:-1], 1))
+        return replace(exact, w=exact.w + away)
+
+
+def contrary(rows: Rows, facts: Facts, world: int) -> Solver:
+    """World 0's row pulls its minimiser up, so site 0's solver errs upwards there; the other sites' solvers do not err."""
+    solver = Contrary(rows, facts.loss, facts.C)
+    solver.side = np.zeros((len(rows.n), 1))
+    solver.side[0] = 1.0 - 2.0 * world
+    return solver
+
+
+def plausible(method: str, form: str, epsilon: float, delta: float | None, rounds: int) -> Case:
+    """004's Theorem 3.3 where rho_2 is 4/5 of rho and the solver may err by 16 C / n: shift and variance are exact.
+
+    With tolerance ``tau C / n`` and rho_2 = s rho the true shift over sigma, squared and halved, is about
+    ``2 (1 + tau)^2 / (2.08 / (1 - s) + tau^2 / (2 s))`` times the rho that is charged.
+    """
+    case = linear(method, form, epsilon, delta, rounds)
+    n = float(case.worlds[0].n[0, 0])
+
+    def uneven(algorithm: Algorithm[Any]) -> Algorithm[Any]:
+        assert isinstance(algorithm, PPADMM)
+        return replace(algorithm, split=0.8, tolerance=16.0 / n)
+
+    why = f"{LINEAR}; rho_2 is 4/5 of rho, and a solver errs by its tolerance of 16 C / n"
+    return replace(case, algorithm=uneven, solver=contrary, why=why)
+
+
+def last_step(method: str, form: str, epsilon: float, delta: float | None, rounds: int) -> Case:
+    """001's last step starts from an exact minimiser that was never sent; a weak regulariser lets a row move it far."""
+    return linear(method, form, epsilon, delta, rounds, rho=0.5)
+
+
+Recipe = Callable[[str, str, float, float | None, int], Case]
+RECIPES: dict[tuple[str, str], Recipe] = {
+    ("ipp_admm", "corrected"): gated,
+    ("ipp_admm", "printed"): gated,
+    ("central_sgd", "corrected"): passes,
+    ("generalised", "printed"): kifer,
+    ("pp_admm", "printed"): plausible,
+    ("pvp", "printed"): last_step,
+}
+"""Where the common recipe is not the worst known."""
+
+DELTAS = {("pp_admm", "printed"): 0.01}
+EPSILONS = {("pp_admm", "printed"): 2.65}
+"""Where a claim breaks at some delta or epsilon first."""
+ONCE = {("pp_admm", "printed"), ("central_sgd", "corrected")}
+"""Where one round shows most."""
+
+
+def make(
+    method: str,
+    form: str = "corrected",
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rounds: int | None = None,
+) -> Case:
+    """The worst pair that we know for a method.
+
+    Parameters
+    ----------
+    method, form : str
+    epsilon, delta : float, optional
+        Of the run; by default 1, and pure wherever the method has a pure price.
+    rounds : int, optional
+        By default 2, and 1 for methods that release once.
+
+    Raises
+    ------
+    InvalidInput
+        For a method without noise, or one that is none.
+    """
+    if method not in REGISTRY or not REGISTRY[method].private:
+        rule = f"must be one of {[name for name, cls in REGISTRY.items() if cls.private]}"
+        raise InvalidInput("method", method, rule, "see `sottovoce methods`")
+    cls = REGISTRY[method]
+    if delta is None and cls.needs_delta:
+        delta = DELTAS.get((method, form), 1e-5)
+    epsilon = EPSILONS.get((method, form), 1.0) if epsilon is None else epsilon
+    if rounds is None:
+        rounds = 1 if cls.single or (method, form) in ONCE else 2
+    return RECIPES.get((method, form), linear)(method, form, epsilon, delta, rounds)
