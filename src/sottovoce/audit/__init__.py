@@ -1,7 +1,84 @@
 """Attacks on every claim that the package prints: games against the real code path, and exact checks."""
 
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..algorithms import REGISTRY
+from ..errors import InvalidInput
+from . import aggregators, worlds
 from .bounds import epsilon_bound
+from .exact import densities
 from .game import Case, Verdict, play
 from .worlds import make
 
-__all__ = ["Case", "Verdict", "epsilon_bound", "make", "play"]
+__all__ = ["Case", "Verdict", "attack", "densities", "epsilon_bound", "make", "play", "targets"]
+
+_REPLICATES = 20_000
+_MORE = {("pp_admm", "printed"): 100_000, ("pp_admm", "corrected"): 60_000, ("ipp_admm", "corrected"): 60_000}
+"""Where delta hides what fewer replicates would show."""
+
+
+def targets(form: str | None = None) -> list[tuple[str, str]]:
+    """Every (method, form) that can be attacked; `form` narrows it."""
+    known = [(name, f) for name, cls in REGISTRY.items() if cls.private for f in cls.forms]
+    known += [(name, f) for name in aggregators.GAMES for f in ("corrected", "printed")]
+    return [(name, f) for name, f in known if form in (None, f)]
+
+
+def attack(
+    method: str,
+    form: str = "corrected",
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rounds: int | None = None,
+    replicates: int | None = None,
+    seed: int = 0,
+    confidence: float = 0.95,
+) -> Verdict:
+    """Try to refute a claim: play the worst game known for a method; where it releases once, add the exact loss.
+
+    Parameters
+    ----------
+    method, form : str
+        One of :func:`targets`.
+    epsilon, delta : float, optional
+        The claim; by default epsilon 1, and pure wherever the method has a pure price.
+    rounds : int, optional
+        By default 2, and 1 where one shows most.
+    replicates : int, optional
+        Of each world; by default enough to show a factor of two.
+    seed : int
+    confidence : float
+        That the bound is true.
+
+    Returns
+    -------
+    Verdict
+
+    Raises
+    ------
+    InvalidInput
+    """
+    if not 0.5 <= confidence < 1.0:
+        raise InvalidInput("confidence", confidence, "must be at least 0.5 and below 1", "use 0.95")
+    if (method, form) not in targets():
+        methods = sorted({name for name, _ in targets()})
+        if method not in methods:
+            raise InvalidInput("method", method, f"must be one of {', '.join(methods)}", "see `sottovoce methods`")
+        forms = [f for name, f in targets() if name == method]
+        raise InvalidInput("form", form, f"{method} has {', '.join(forms)}", f"use {forms[0]!r}")
+    replicates = replicates or _MORE.get((method, form), _REPLICATES)
+    if method in aggregators.GAMES:
+        return aggregators.play(
+            method, form, epsilon=1.0 if epsilon is None else epsilon, delta=delta, replicates=replicates, seed=seed,
+            confidence=confidence,
+        )  # fmt: skip
+    case = worlds.make(method, form, epsilon, delta, rounds)
+    verdict = play(case, replicates, seed=seed, confidence=confidence)
+    try:
+        exact = densities(case).epsilon_at(verdict.delta) if verdict.releases == 1 else None
+    except InvalidInput:  # its density is not known in closed form
+        exact = None
+    return replace(verdict, exact_epsilon=exact)

@@ -61,6 +61,8 @@ class Test:
 def choose_test(scores: tuple[Array, Array], delta: float, confidence: float) -> Test:
     """The half-line with the largest bound, among all thresholds, both ends, and both worlds as the likelier one.
 
+    The choice asks for more confidence, so that the best of thousands of thresholds is not merely the luckiest.
+
     Raises
     ------
     InvalidInput
@@ -69,6 +71,7 @@ def choose_test(scores: tuple[Array, Array], delta: float, confidence: float) ->
     sizes = [len(x) for x in scores]
     if min(sizes) < 20:
         raise InvalidInput("replicates", min(sizes), "an audit needs at least 40 a world", "use --replicates 2000")
+    careful = 1.0 - (1.0 - confidence) / 50.0
     best = Test(1.0, np.inf, 1, -1.0)
     for sign in (1.0, -1.0):
         sides = [np.sort(sign * x) for x in scores]
@@ -81,7 +84,7 @@ def choose_test(scores: tuple[Array, Array], delta: float, confidence: float) ->
             ]
         hits = [size - np.searchsorted(side, cuts, side="left") for side, size in zip(sides, sizes, strict=True)]
         for a in (0, 1):
-            bounds = epsilon_bound(hits[a], sizes[a], hits[1 - a], sizes[1 - a], delta, confidence)
+            bounds = epsilon_bound(hits[a], sizes[a], hits[1 - a], sizes[1 - a], delta, careful)
             k = int(np.argmax(bounds))
             if bounds[k] > best.bound:
                 best = Test(sign, float(cuts[k]), a, float(bounds[k]))

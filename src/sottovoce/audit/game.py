@@ -148,6 +148,12 @@ class Verdict:
         On epsilon at `delta`, true with probability `confidence`.
     attack : str
         The score that gave it.
+    why : str
+        What makes the pair of tables a bad one.
+    releases : int
+        Answers of the victim that were seen.
+    exact_epsilon : float or None
+        What this pair needs at `delta`, by quadrature, where one release is all there is: no sampling, no confidence.
     """
 
     method: str
@@ -161,6 +167,8 @@ class Verdict:
     rounds: int
     attack: str
     why: str
+    releases: int = 1
+    exact_epsilon: float | None = None
 
     @property
     def refuted(self) -> bool:
@@ -251,5 +259,5 @@ def play(case: Case, replicates: int = 20_000, *, seed: int = 0, confidence: flo
         method=case.config.method, form=case.config.form,
         claimed_epsilon=max(one.claimed for one in seen), proved_epsilon=max(one.proved for one in seen),
         lower_bound=bound, delta=delta, confidence=confidence, replicates=replicates, rounds=case.config.rounds,
-        attack=attack.name, why=case.why,
+        attack=attack.name, why=case.why, releases=len(seen[0].asked),
     )  # fmt: skip

@@ -151,7 +151,7 @@ class Candidate:
         return self._spherical(b, law.rate) + determinant
 
     def _gated(self, query: GatedMinimiser, answer: Array) -> Array:
-        """A gate's bits share one noisy bar: densities are summed over its quantiles, and differenced between rounds."""
+        """A gate's bits share one noisy bar: densities are summed over its quantiles, then differenced by round."""
         facts, passed = self._own, answer[..., -1] > 0  # (R, 1)
         linear = np.asarray(query.linear, dtype=float)
         rest = linear + (facts.mu + np.asarray(query.curvature, dtype=float)) * query.start

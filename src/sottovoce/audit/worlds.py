@@ -91,7 +91,7 @@ class Contrary(Solver):
 
 
 def contrary(rows: Rows, facts: Facts, world: int) -> Solver:
-    """World 0's row pulls its minimiser up, so site 0's solver errs upwards there; the other sites' solvers do not err."""
+    """World 0's row pulls its minimiser up, so site 0's solver errs upwards there; the other sites' do not err."""
     solver = Contrary(rows, facts.loss, facts.C)
     solver.side = np.zeros((len(rows.n), 1))
     solver.side[0] = 1.0 - 2.0 * world

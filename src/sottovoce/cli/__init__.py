@@ -1,4 +1,4 @@
-"""The command line: ``sottovoce train | plan | predict | ledger | claims | methods | data | graphs``."""
+"""The command line: ``sottovoce train | plan | predict | ledger | claims | audit | methods | data | graphs``."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from .. import data as datasets
 from .. import graphs
 from ..algorithms import REGISTRY
 from ..errors import BudgetExceeded, CheckpointError, InvalidInput, LedgerError, SottovoceError
+from .audit import audit
 from .claims import claims
 from .compare import compare
 from .ledger import ledger
@@ -33,6 +34,7 @@ Train one linear classifier across sites that may not share their rows, with a p
   sottovoce predict run.npz new.csv                use a saved run
   sottovoce ledger init my.ledger --epsilon 3      a lifetime budget that survives runs and crashes
   sottovoce claims                                 what the papers claim, and what holds
+  sottovoce audit mr_admm                          attack a method, and compare with its claim
   sottovoce compare                                local, average, feature and global models, one comparison
 """
 
@@ -46,6 +48,7 @@ def cli() -> None:
 cli.add_command(train)
 cli.add_command(plan)
 cli.add_command(claims)
+cli.add_command(audit)
 cli.add_command(compare)
 cli.add_command(predict)
 cli.add_command(ledger)
