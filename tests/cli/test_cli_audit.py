@@ -1,0 +1,32 @@
+"""``sottovoce audit``: the claim beside the bound, as a table and as JSON."""
+
+from __future__ import annotations
+
+from command_line import Call
+
+KEYS = {"claimed_epsilon", "proved_epsilon", "lower_bound", "confidence", "refuted"}
+
+
+def test_a_false_claim_is_refuted_in_both_outputs(ok: Call) -> None:
+    answer = ok("audit", "dvp", "--form", "printed", "--replicates", 2000, "--json").json
+    assert set(answer) >= KEYS and answer["refuted"] is True
+    assert answer["lower_bound"] > answer["claimed_epsilon"] and answer["rounds"] == 2
+    shown = ok("audit", "dvp", "--form", "printed", "--replicates", 2000).out
+    assert "refuted" in shown and "the two tables" in shown
+
+
+def test_a_corrected_form_stands_at_the_epsilon_that_was_asked(ok: Call) -> None:
+    answer = ok("audit", "objective", "--epsilon", 2, "--rounds", 1, "--replicates", 2000, "--json").json
+    assert answer["refuted"] is False and answer["claimed_epsilon"] <= 2.0
+    assert 1.0 < answer["lower_bound"] and 1.9 < answer["exact_epsilon"] <= 2.0
+
+
+def test_the_same_seed_repeats_the_audit_and_another_does_not(ok: Call) -> None:
+    def bound(seed: int) -> float:
+        return float(ok("audit", "output", "--replicates", 1000, "--seed", seed, "--json").json["lower_bound"])
+
+    assert bound(1) == bound(1) != bound(2)
+
+
+def test_aggregation_claims_have_names_of_their_own(ok: Call) -> None:
+    assert ok("audit", "feature_sites", "--form", "printed", "--replicates", 1000, "--json").json["refuted"] is True
