@@ -53,8 +53,7 @@ def test_gradient_is_the_derivative_of_the_definition():
 def test_the_reference_hessian_is_the_block_diagonal_of_the_hessian():
     rows = ClassRows.of(sites(), K)
     solver, loss, w = Solver(rows, Softmax(K), 1.0), Softmax(K), np.random.default_rng(2).normal(size=(3, K * D))
-    design = rows.design()
-    gram = design.gram(loss.bend(design.margins(w[:, None])[:, 0]) / rows.n)
+    gram = rows.sweep().hessian(loss, w, diagonal=False) / rows.n[:, :, None]
     h = 1e-5
     for j in range(K * D):
         step = np.zeros(K * D)
@@ -63,8 +62,8 @@ def test_the_reference_hessian_is_the_block_diagonal_of_the_hessian():
         own = slice(j // D * D, (j // D + 1) * D)
         np.testing.assert_allclose(gram[:, own, j], column[:, own], atol=1e-9)
         assert not gram[:, np.r_[0 : own.start, own.stop : K * D], j].any()
-    np.testing.assert_allclose(design.diagonal(loss.bend(design.margins(w[:, None])[:, 0]) / rows.n),
-                               np.einsum("mjj->mj", gram))  # fmt: skip
+    diagonal = rows.sweep().hessian(loss, w, diagonal=True) / rows.n
+    np.testing.assert_allclose(diagonal, np.einsum("mjj->mj", gram))
 
 
 def test_gradients_of_two_rows_differ_by_at_most_two_slope_bounds_and_come_near():

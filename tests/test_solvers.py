@@ -101,7 +101,7 @@ def test_rounding_bound_holds_against_exact_arithmetic() -> None:
     rng = np.random.default_rng(8)
     for size in (0.1, 30.0, 1e3):
         w, linear, q = size * rng.standard_normal((3, 1, 5)), rng.standard_normal((3, 1, 5)), np.full((3, 1, 1), 0.3)
-        computed = Solver(rows, Logistic(), 2.0)._gradient(w, linear, q)
+        computed = (Solver(rows, Logistic(), 2.0).gradient(w[:, 0]) + linear[:, 0] + q[:, 0] * w[:, 0])[:, None]
         bound = gradient_rounding(2.0, rows.n[:, :, None], 0.25, w, linear, q)
         for i in range(3):
             a = rows.signed[i, : int(rows.n[i, 0])].astype(np.longdouble)

@@ -78,7 +78,8 @@ class Logistic(Loss):
         return np.logaddexp(0.0, -z)
 
     def slope(self, z: Array) -> Array:
-        return -expit(-z)
+        with np.errstate(over="ignore"):
+            return -1.0 / (1.0 + np.exp(z))  # much faster than expit, and as exact: nothing cancels
 
     def bend(self, z: Array) -> Array:
         p = expit(-z)

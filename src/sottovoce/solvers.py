@@ -11,7 +11,9 @@ solve returns is a proof of how close it came.
 
 Method: limited-memory BFGS on top of a Newton preconditioner.  The Hessian's data term is factorised once per node at
 a *reference point* and shared by all replicates and rounds (the quadratic term only shifts its spectrum), so that
-replicates of one node cost one matrix product together.  Margins are linear in w: a line search needs no product.
+replicates of one node cost one matrix product together, and nearly every step has length one.  An iteration is one
+sweep over the rows (:mod:`sottovoce.data.sweep`).  Sweeps run in single precision until that has no more to say, then
+in double, in which the certificate is always computed, afresh at the answer.
 """
 
 from __future__ import annotations
@@ -21,12 +23,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from .data.rows import Rows
+from .data.sweep import Sweep, one_thread_a_product
 from .errors import SolverError
 from .losses import Loss
 from .typing import Array
 
 MEMORY = 10
 MAX_ITERATIONS = 500
+SINGLE = 3e-8
+"""Gradient norm, over C, down to which single precision is of use."""
+SINGLE_WORTH = 2**22
+"""Multiplications a sweep from which on single precision pays for its copy of the rows."""
+FLAT = 0.4
+"""A step is too long if its slope at the end is more than this share of the descent at its start."""
 WIDEST = 2000
 """Features up to which the preconditioner is the whole reference Hessian, and beyond which its diagonal."""
 
@@ -84,7 +93,8 @@ class Solver:
 
     def __init__(self, rows: Rows, loss: Loss, C: float) -> None:
         rows.check(loss.outputs)
-        self._design = rows.design()
+        self._sweep = rows.sweep()
+        self._single: Sweep | None = None
         self._weight = C / rows.n  # (N, 1)
         self._loss = loss
         self._C = C
@@ -118,12 +128,12 @@ class Solver:
 
     def _factorise(self, reference: Array) -> None:
         self._reference = reference
-        margins = self._design.margins(reference[:, None, :])[:, 0]
-        weights = self._loss.bend(margins) * self._weight
-        if reference.shape[1] > WIDEST:
-            self._spectrum, self._basis = self._design.diagonal(weights), None
+        wide = reference.shape[1] > WIDEST
+        hessian = self._sweep.hessian(self._loss, reference, wide)
+        if wide:
+            self._spectrum, self._basis = hessian * self._weight, None
         else:
-            self._spectrum, self._basis = np.linalg.eigh(self._design.gram(weights))
+            self._spectrum, self._basis = np.linalg.eigh(hessian * self._weight[:, :, None])
 
     def minimise(self, linear: Array, q: Array, start: Array, tol: float) -> Solution:
         """Minimise for every leading index.
@@ -142,24 +152,31 @@ class Solver:
         SolverError
             If the certificate is not reached, or rounding alone could hide that it was missed.
         """
+        with one_thread_a_product():
+            return self._minimise(linear, q, start, tol)
+
+    def _minimise(self, linear: Array, q: Array, start: Array, tol: float) -> Solution:
         lead = np.broadcast_shapes(linear.shape[:-1], start.shape[:-1])
         w0, c = self._stack(start, lead), self._stack(linear, lead)
         curvature = self._stack(np.broadcast_to(q, (*lead, 1)), lead)
         self._count(w0)
         goal = tol * self._C
-        w, iterations = self._lbfgs(w0, c, curvature, 0.9 * goal)
-        norms = np.linalg.norm(self._gradient(w, c, curvature), axis=-1, keepdims=True)  # margins afresh
-        n = (self._C / self._weight)[:, :, None]
-        hidden = gradient_rounding(self._C, n, self._loss.bend_bound, w, c, curvature, self._loss.outputs)
-        if not (np.all(norms <= goal) and np.all(hidden <= goal)):
-            raise SolverError(
-                f"tol={tol:g}: double precision cannot certify a gradient norm this small here; use a larger tol"
-            )
+        self._must_show(w0, c, curvature, goal)
+        w, norms, iterations = self._solve(w0, c, curvature, goal)
+        self._must_show(w, c, curvature, goal)
 
         def unstack(x: Array) -> Array:
             return x.transpose(1, 0, 2).reshape(*lead, x.shape[-1])
 
         return Solution(unstack(w), unstack(norms), iterations)
+
+    def _must_show(self, w: Array, c: Array, q: Array, goal: float) -> None:
+        """Refuse a certificate at `w` that rounding alone could spoil."""
+        n = (self._C / self._weight)[:, :, None]
+        hidden = gradient_rounding(self._C, n, self._loss.bend_bound, w, c, q, self._loss.outputs)
+        if not np.all(hidden <= goal):
+            rule = "double precision cannot certify a gradient norm this small here; use a larger tol"
+            raise SolverError(f"tol={goal / self._C:g}: {rule}")
 
     def gradient(self, w: Array, part: int = 0, parts: int = 1) -> Array:
         """The data term's gradient ``(C / n) sum_k slope(a_k.w) a_k``, shape (..., d).
@@ -171,62 +188,91 @@ class Solver:
             Rows ``part, part + parts, ...`` only, weighted by C over the least number of rows of any such part.
         """
         lead, points = w.shape[:-1], self._stack(w, w.shape[:-1])
-        design = self._design.every(part, parts)
+        sweep = self._sweep.every(part, parts) if parts > 1 else self._sweep
         weight = self._C / np.maximum(np.floor(self._C / self._weight / parts), 1.0)
-        out = weight[:, :, None] * design.combine(self._loss.slope(design.margins(points)))
+        out = weight[:, :, None] * sweep.gradient(self._loss, points)
         return np.asarray(out.transpose(1, 0, 2).reshape(*lead, w.shape[-1]))
 
     def objective(self, w: Array, clip: float) -> Array:
         """The data term ``(C / n) sum_k min(loss(a_k.w), clip)``, shape (..., 1)."""
         lead, points = w.shape[:-1], self._stack(w, w.shape[:-1])
-        values = np.minimum(self._loss.value(self._design.margins(points)), clip)
-        rows = np.arange(values.shape[-1]) < (self._C / self._weight)[:, :, None]  # not those that fill up small nodes
-        out = self._weight[:, :, None] * np.sum(values * rows, axis=-1, keepdims=True)
+        values = self._sweep.values(self._loss, points, clip, self._C / self._weight)
+        out = self._weight[:, :, None] * values
         return np.asarray(out.transpose(1, 0, 2).reshape(*lead, 1))
 
-    def _gradient(self, w: Array, c: Array, q: Array) -> Array:
-        slopes = self._loss.slope(self._design.margins(w))
-        return np.asarray(self._weight[:, :, None] * self._design.combine(slopes) + c + q * w)
+    def _solve(self, w: Array, c: Array, q: Array, goal: float) -> tuple[Array, Array, int]:
+        """Minimisers, their gradient norms (M, R, 1) in double precision, and the iterations of the slowest."""
+        done = 0
+        if w.size * float(np.max(self._C / self._weight)) >= SINGLE_WORTH:
+            if self._single is None:
+                self._single = self._sweep.single()
+            coarse = max(goal, SINGLE * self._C)
+            w, _, done = self._lbfgs(self._single, w, c, q, coarse, exact=False)
+        w, norm, more = self._lbfgs(self._sweep, w, c, q, goal, exact=True)
+        return w, norm[:, :, None], done + more
 
-    def _lbfgs(self, w: Array, c: Array, q: Array, goal: float) -> tuple[Array, int]:
+    def _lbfgs(
+        self, sweep: Sweep, w: Array, c: Array, q: Array, goal: float, *, exact: bool
+    ) -> tuple[Array, Array, int]:
+        """Iterate until every gradient norm is at most `goal`; without `exact`, or until they stop falling."""
         assert self._spectrum is not None
         out_w, out_norm = w.copy(), np.full(w.shape[:2], np.inf)
         # The working set is a rectangle nodes x replicates that shrinks as solves finish.
         node, rep = np.arange(w.shape[0]), np.arange(w.shape[1])
-        design, weight = self._design, self._weight[:, :, None]
-        basis, spectrum = self._basis, self._spectrum[:, None, :]
-        z = design.margins(w)
-        g = weight * design.combine(self._loss.slope(z)) + c + q * w
+        weight, basis, spectrum = self._weight[:, :, None], self._basis, self._spectrum[:, None, :]
+
+        def gradient(x: Array) -> Array:
+            return np.asarray(weight * sweep.gradient(self._loss, x) + c + q * x)
+
+        g = gradient(w)
         steps: list[tuple[Array, Array, Array]] = []
+        p, descent, t = np.zeros_like(g), np.zeros(g.shape[:2]), np.ones(g.shape[:2])
+        fresh = np.ones(g.shape[:2], dtype=bool)  # which solves stand at a new point, and need a new direction
+        best, patience = np.inf, 2
         for iteration in range(MAX_ITERATIONS):
             norm = np.sqrt(np.einsum("brd,brd->br", g, g))
             out_w[np.ix_(node, rep)], out_norm[np.ix_(node, rep)] = w, norm
             open_ = norm > goal
             if not open_.any():
-                return out_w, iteration
+                return out_w, out_norm, iteration
+            worst = float(norm.max())
+            patience = 2 if worst <= 0.5 * best else patience - 1
+            best = min(best, worst)
+            if not exact and patience == 0:
+                return out_w, out_norm, iteration
             keep_node, keep_rep = open_.any(axis=1), open_.any(axis=0)
             if keep_node.sum() * keep_rep.sum() <= 0.75 * open_.size:
                 cut = np.ix_(keep_node, keep_rep)
                 node, rep = node[keep_node], rep[keep_rep]
-                w, c, q, z, g = w[cut], c[cut], q[cut], z[cut], g[cut]
+                w, c, q, g, p, descent, t, fresh = (x[cut] for x in (w, c, q, g, p, descent, t, fresh))
                 steps = [(s[cut], y[cut], r[cut]) for s, y, r in steps]
                 if not keep_node.all():
-                    design, weight, spectrum = design.keep(keep_node), weight[keep_node], spectrum[keep_node]
+                    sweep, weight, spectrum = sweep.keep(keep_node), weight[keep_node], spectrum[keep_node]
                     basis = None if basis is None else basis[keep_node]
-            p = self._direction(g, steps, basis, spectrum, q)
-            zp = design.margins(p)
-            t, slope = self._step(z, zp, weight, np.einsum("brd,brd->br", p, c + q * w), p, q, g)
-            z += t * zp
-            s = t * p
-            w = w + s
-            g_new = weight * design.combine(slope) + c + q * w
-            y = g_new - g
+            if fresh.any():
+                new = self._direction(g, steps, basis, spectrum, q)
+                p = np.where(fresh[:, :, None], new, p)
+                descent = np.where(fresh, np.einsum("brd,brd->br", g, p), descent)
+                t = np.where(fresh, 1.0, t)
+            s = t[:, :, None] * p
+            if not exact:  # what single precision can hold exactly adds no error of its own
+                s = (w + s).astype(np.float32).astype(float) - w
+            g_new = gradient(w + s)
+            slope = np.einsum("brd,brd->br", g_new, p)
+            # F is convex along p, so the slope grows with t: too far if it turned too steep, never too near.
+            fresh = (slope <= -FLAT * descent) | (t < 1e-9)
+            secant = np.divide(descent, descent - slope, out=np.ones_like(t), where=~fresh)
+            t = t * np.clip(secant, 0.1, np.where(fresh, 1.0, 0.9))
+            took = fresh[:, :, None]
+            s, y = np.where(took, s, 0.0), np.where(took, g_new - g, 0.0)
             sy = np.einsum("brd,brd->br", s, y)
             # F is q-strongly convex, so <s, y> >= q |s|^2 > 0 unless the step is lost in rounding.
             rho = np.divide(1.0, sy, out=np.zeros_like(sy), where=sy > 0)
             steps = [*steps[-(MEMORY - 1) :], (s, y, rho[:, :, None])]
-            g = g_new
+            w, g = w + s, np.where(took, g_new, g)
         worst = float(out_norm.max())
+        if not exact:
+            return out_w, out_norm, MAX_ITERATIONS
         raise SolverError(
             f"tol={goal / self._C:g}: a local solve stopped after {MAX_ITERATIONS} iterations short of its certificate "
             f"by a factor {worst / goal:.3g}; use a larger rho or tol"
@@ -249,33 +295,3 @@ class Solver:
         for (s, y, rho), alpha in zip(steps, reversed(alphas), strict=True):
             p = p + s * (alpha - rho * np.einsum("brd,brd->br", y, p)[:, :, None])
         return p
-
-    def _step(
-        self, z: Array, zp: Array, weight: Array, linear_p: Array, p: Array, q: Array, g: Array
-    ) -> tuple[Array, Array]:
-        """Step lengths with a slope at most 0.4 of the starting slope, and the loss slopes there.
-
-        ``phi'(t) = weight sum_k slope(z_k + t zp_k) zp_k + (c + q w).p + t q ||p||^2`` increases in t (F is convex),
-        so secant steps inside a bracket converge.
-        """
-        curve = q[:, :, 0] * np.einsum("brd,brd->br", p, p)
-        start = np.einsum("brd,brd->br", g, p)
-        t = np.ones_like(start)
-        low, low_phi = np.zeros_like(t), start
-        high, high_phi = np.full_like(t, np.inf), np.zeros_like(t)
-        for _ in range(30):
-            slope = self._loss.slope(z + t[:, :, None] * zp)
-            phi = weight[:, :, 0] * np.einsum("brn,brn->br", slope, zp) + linear_p + t * curve
-            bad = np.abs(phi) > 0.4 * np.abs(start)
-            if not bad.any():
-                break
-            below = phi < 0
-            low, low_phi = np.where(bad & below, t, low), np.where(bad & below, phi, low_phi)
-            high, high_phi = np.where(bad & ~below, t, high), np.where(bad & ~below, phi, high_phi)
-            with np.errstate(invalid="ignore", divide="ignore"):
-                secant = low - low_phi * (high - low) / (high_phi - low_phi)
-            inside = low + np.clip((secant - low) / np.where(np.isfinite(high), high - low, 1.0), 0.1, 0.9) * (
-                np.where(np.isfinite(high), high - low, 1.0)
-            )
-            t = np.where(bad, np.where(np.isfinite(high), inside, 2.0 * t), t)
-        return t[:, :, None], slope

@@ -61,6 +61,16 @@ class Classes(Design):
     def every(self, part: int, parts: int) -> Self:
         return type(self)(self.base.every(part, parts), self.labels[:, part::parts], self.classes)
 
+    @property
+    def n(self) -> int:
+        return self.base.n
+
+    def between(self, first: int, last: int) -> Self:
+        return type(self)(self.base.between(first, last), self.labels[:, first:last], self.classes)
+
+    def single(self) -> Design:
+        return type(self)(self.base.single(), self.labels, self.classes)
+
 
 @dataclass(frozen=True)
 class ClassRows(Rows):
@@ -97,8 +107,9 @@ class ClassRows(Rows):
     def outputs(self) -> int:
         return self.classes
 
-    def design(self) -> Design:
-        return Classes(self.base.design(), self.labels, self.classes)
+    def design(self, nodes: IntArray) -> Design:
+        base = self.base.design(nodes)
+        return Classes(base, self.labels[nodes, : base.n], self.classes)
 
     def arrays(self) -> tuple[Array, ...]:
         return (*self.base.arrays(), self.labels.astype(float))

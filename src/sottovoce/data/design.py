@@ -39,6 +39,19 @@ class Design(ABC):
     def every(self, part: int, parts: int) -> Self:
         """Rows ``part, part + parts, ...`` of every node."""
 
+    @property
+    @abstractmethod
+    def n(self) -> int:
+        """Rows of a node, those of zeros included."""
+
+    @abstractmethod
+    def between(self, first: int, last: int) -> Self:
+        """Rows ``first .. last - 1`` of every node, without copying them."""
+
+    def single(self) -> Design:
+        """The same in single precision, where that is offered."""
+        return self
+
 
 @dataclass(frozen=True)
 class Dense(Design):
@@ -47,7 +60,7 @@ class Dense(Design):
     a: Array
 
     def margins(self, w: Array) -> Array:
-        return np.matmul(w, self.a.transpose(0, 2, 1))
+        return np.matmul(w.astype(self.a.dtype, copy=False), self.a.transpose(0, 2, 1))
 
     def combine(self, slopes: Array) -> Array:
         return np.matmul(slopes, self.a)
@@ -64,6 +77,16 @@ class Dense(Design):
 
     def every(self, part: int, parts: int) -> Dense:
         return Dense(self.a[:, part::parts])
+
+    @property
+    def n(self) -> int:
+        return int(self.a.shape[1])
+
+    def between(self, first: int, last: int) -> Dense:
+        return Dense(self.a[:, first:last])
+
+    def single(self) -> Dense:
+        return Dense(self.a.astype(np.float32))
 
 
 @dataclass(frozen=True)
@@ -100,3 +123,7 @@ class Sparse(Design):
 
     def every(self, part: int, parts: int) -> Sparse:
         return Sparse(tuple(block[part::parts] for block in self.blocks))
+
+    def between(self, first: int, last: int) -> Sparse:
+        whole = (first, last) == (0, self.n)
+        return self if whole else Sparse(tuple(block[first:last] for block in self.blocks))

@@ -9,8 +9,9 @@ import numpy as np
 from scipy.sparse import csr_array, issparse, vstack
 
 from ..errors import InvalidInput
-from ..typing import Any, Array
+from ..typing import Any, Array, IntArray
 from .design import Dense, Design, Sparse
+from .sweep import Group, Sweep, group_sizes
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,17 @@ class Rows:
         alone = np.ascontiguousarray(self.signed[i : i + 1, :n_i])
         return Rows(alone, self.n[i : i + 1], (0,) if i in self.one_class else ())
 
-    def design(self) -> Design:
-        """Products with these rows, for the solver."""
-        return Dense(self.signed)
+    def design(self, nodes: IntArray) -> Design:
+        """Products with the rows of those nodes, filled up to the largest of them."""
+        longest = int(self.n[nodes].max())
+        if len(nodes) == 1:
+            return Dense(self.signed[nodes[0] : nodes[0] + 1, :longest])
+        return Dense(np.ascontiguousarray(self.signed[nodes, :longest]))
+
+    def sweep(self) -> Sweep:
+        """Passes over all of these rows, for the solver."""
+        sizes = group_sizes(self.n[:, 0].astype(int), self.d)
+        return Sweep(tuple(Group(nodes, self.design(nodes)) for nodes in sizes), self.d)
 
     def arrays(self) -> tuple[Array, ...]:
         """All that these rows are, for a fingerprint."""
@@ -148,8 +157,8 @@ class SparseRows(Rows):
         n = np.array([[float(block.shape[0])] for block in blocks])
         return cls(np.zeros((len(blocks), 0, blocks[0].shape[1])), n, one_class, blocks)
 
-    def design(self) -> Design:
-        return Sparse(self.blocks)
+    def design(self, nodes: IntArray) -> Design:
+        return Sparse(tuple(self.blocks[i] for i in nodes))
 
     def arrays(self) -> tuple[Array, ...]:
         parts = [(block.data, block.indices, block.indptr) for block in self.blocks]

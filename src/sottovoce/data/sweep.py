@@ -1,0 +1,176 @@
+"""One pass over all rows: gradients of many classifiers at once, in cache-sized blocks, on all cores.
+
+A sweep costs two products with the rows and one exponential a margin.  Three things make it fast: a block's margins are
+used up while they are in cache, and never stored; nodes of a like size go through one batched product, large ones by
+themselves; and blocks are shared out to threads of our own, with the linear algebra library held to one each.  Partial
+sums are added in a fixed order, so that results do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from ..losses import Loss
+from ..typing import Any, Array, BoolArray, IntArray
+from .design import Design
+
+CACHE = 2**15
+"""Margins of one block."""
+CHUNK = 4096
+"""Rows of one task, about."""
+ALONE = 2**16
+"""Entries from which on a node's rows make a group of their own."""
+INLINE = 2**21
+"""Multiplications below which threads cost more than they bring."""
+_MOST = 128  # replicates of one block
+
+
+def cores() -> int:
+    """Threads to use: what the machine lends this process, or fewer if OMP_NUM_THREADS says so."""
+    lent = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    return max(1, min(lent, int(asked))) if asked.isdecimal() else lent
+
+
+@cache
+def _pool(process: int, threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="sottovoce")
+
+
+@cache
+def _library() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+@contextmanager
+def one_thread_a_product() -> Iterator[None]:
+    """Hold the linear algebra library to one thread: its own spin while they wait, and ours share out the work."""
+    if cores() == 1:
+        yield
+        return
+    with _library().limit(limits=1, user_api="blas"):
+        yield
+
+
+@dataclass(frozen=True)
+class Group:
+    """Nodes whose rows are multiplied together."""
+
+    nodes: IntArray
+    design: Design
+
+
+def group_sizes(n: IntArray, d: int, padding: float = 0.1) -> Iterator[IntArray]:
+    """Nodes that share a block: large ones alone, others with those whose size is within `padding`."""
+    order = np.argsort(n, kind="stable")
+    start = 0
+    for k in range(1, len(order) + 1):
+        first = n[order[start]]
+        alone = first * d >= ALONE
+        if k == len(order) or alone or n[order[k]] > first * (1.0 + padding):
+            yield np.sort(order[start:k])
+            start = k
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """All nodes' rows.  Vectors are (M, R, width), for M nodes and R replicates."""
+
+    groups: tuple[Group, ...]
+    width: int
+
+    @property
+    def nodes(self) -> int:
+        """M."""
+        return sum(len(group.nodes) for group in self.groups)
+
+    def keep(self, nodes: BoolArray) -> Sweep:
+        """Those nodes only."""
+        number = np.cumsum(nodes) - 1
+        kept = []
+        for group in self.groups:
+            inside = nodes[group.nodes]
+            if inside.all():
+                kept.append(Group(number[group.nodes], group.design))
+            elif inside.any():
+                kept.append(Group(number[group.nodes[inside]], group.design.keep(inside)))
+        return Sweep(tuple(kept), self.width)
+
+    def every(self, part: int, parts: int) -> Sweep:
+        """Rows ``part, part + parts, ...`` of every node."""
+        return Sweep(tuple(Group(g.nodes, g.design.every(part, parts)) for g in self.groups), self.width)
+
+    def single(self) -> Sweep:
+        """The same in single precision."""
+        return Sweep(tuple(Group(g.nodes, g.design.single()) for g in self.groups), self.width)
+
+    def gradient(self, loss: Loss, w: Array) -> Array:
+        """``sum_k slope(a_k.w) a_k``, shape of `w`, in the precision of the rows."""
+        out = np.zeros((self.nodes, *w.shape[1:]))
+        tasks = [(g, a, b) for g in self.groups for a, b in _spans(g.design.n, CHUNK)]
+
+        def one(task: tuple[Group, int, int]) -> Array:
+            group, first, last = task
+            return _gradient(group.design.between(first, last), loss, w[group.nodes])
+
+        for (group, _, _), part in zip(tasks, self._map(one, tasks, w.shape[1]), strict=True):
+            out[group.nodes] += part
+        return out
+
+    def values(self, loss: Loss, w: Array, clip: float, n: Array) -> Array:
+        """``sum_k min(loss(a_k.w), clip)`` over the first n rows of every node, shape (M, R, 1)."""
+        out = np.zeros((*w.shape[:2], 1))
+        for group in self.groups:
+            for first, last in _spans(group.design.n, CHUNK):
+                block = group.design.between(first, last)
+                worth = np.minimum(loss.value(block.margins(w[group.nodes])), clip)
+                real = np.arange(first, last) < n[group.nodes][:, :, None]  # not those that fill up small nodes
+                out[group.nodes] += np.sum(worth * real, axis=-1, keepdims=True)
+        return out
+
+    def hessian(self, loss: Loss, w: Array, diagonal: bool) -> Array:
+        """``sum_k bend(a_k.w) a_k a_k'`` for w of shape (M, width): (M, width, width), or its diagonal."""
+        out = np.zeros((len(w), self.width) if diagonal else (len(w), self.width, self.width))
+        for group in self.groups:
+            for first, last in _spans(group.design.n, CHUNK):
+                block = group.design.between(first, last)
+                bends = loss.bend(block.margins(w[group.nodes][:, None]))[:, 0]
+                out[group.nodes] += block.diagonal(bends) if diagonal else block.gram(bends)
+        return out
+
+    def _map(self, task: Any, tasks: list[Any], replicates: int) -> Iterator[Any]:
+        threads = min(cores(), len(tasks))
+        work = sum((b - a) * len(g.nodes) for g, a, b in tasks) * self.width * replicates
+        if threads == 1 or work < INLINE:
+            yield from map(task, tasks)
+            return
+        yield from _pool(os.getpid(), threads).map(task, tasks)
+
+
+def _spans(n: int, size: int) -> list[tuple[int, int]]:
+    """Equal parts of ``range(n)`` of about `size`."""
+    parts = max(1, round(n / size))
+    edges = [n * k // parts for k in range(parts + 1)]
+    return list(pairwise(edges))
+
+
+def _gradient(design: Design, loss: Loss, w: Array) -> Array:
+    """A task: blocks of rows and of replicates small enough for the cache."""
+    out = np.zeros(w.shape)
+    for r in range(0, w.shape[1], _MOST):
+        some = w[:, r : r + _MOST]
+        rows = max(128, CACHE // max(1, some.shape[0] * some.shape[1] * loss.outputs))
+        for first, last in _spans(design.n, rows):
+            block = design.between(first, last)
+            with np.errstate(over="ignore"):
+                out[:, r : r + _MOST] += block.combine(loss.slope(block.margins(some)))
+    return out
