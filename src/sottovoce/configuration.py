@@ -74,6 +74,9 @@ class RunConfig:
         Runs like this one on the same rows, with noise of their own, that share epsilon and delta.
     tol : float
         Certificate of the local solves.
+    backend : str
+        Array library that multiplies rows: "numpy", or one of :data:`sottovoce.data.device.LIBRARIES`, with a device
+        where it has several ("torch:cuda").  Results agree to the certificate, noise exactly.
     seed : int, optional
         Keys the noise: a simulation, repeatable by whoever knows it.  None draws from the operating system.
     replicates : int
@@ -104,6 +107,7 @@ class RunConfig:
     sites_per_row: int = 1
     copies: int = 1
     tol: float = 1e-8
+    backend: str = "numpy"
     seed: int | None = 0
     replicates: int = 1
 

@@ -19,10 +19,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import expit, logsumexp, softmax
+from array_api_compat import array_namespace
 
 from .errors import InvalidInput
-from .typing import Array
+from .typing import Any, Array
+
+
+def _namespace(z: Any) -> Any:
+    """The library of an array, see :mod:`sottovoce.data.device`; NumPy without asking, for that is the common case."""
+    return np if isinstance(z, np.ndarray | np.generic | float) else array_namespace(z)
 
 
 class Loss(ABC):
@@ -75,15 +80,16 @@ class Logistic(Loss):
         return 0.25
 
     def value(self, z: Array) -> Array:
-        return np.logaddexp(0.0, -z)
+        xp = _namespace(z)
+        return xp.logaddexp(xp.zeros_like(z), -z)
 
     def slope(self, z: Array) -> Array:
         with np.errstate(over="ignore"):
-            return -1.0 / (1.0 + np.exp(z))  # much faster than expit, and as exact: nothing cancels
+            return -1.0 / (1.0 + _namespace(z).exp(z))  # nothing cancels
 
     def bend(self, z: Array) -> Array:
-        p = expit(-z)
-        return p * (1.0 - p)
+        p = self.slope(z)
+        return -p * (1.0 + p)
 
     @property
     def spec(self) -> str:
@@ -110,14 +116,16 @@ class HuberSVM(Loss):
         return 1.0 / (2.0 * self.h)
 
     def value(self, z: Array) -> Array:
-        gap = np.clip(1.0 + self.h - z, 0.0, 2.0 * self.h)
-        return gap**2 / (4.0 * self.h) + np.maximum(1.0 - self.h - z, 0.0)
+        xp = _namespace(z)
+        gap = xp.clip(1.0 + self.h - z, 0.0, 2.0 * self.h)
+        return gap**2 / (4.0 * self.h) + xp.clip(1.0 - self.h - z, 0.0, None)
 
     def slope(self, z: Array) -> Array:
-        return -np.clip((1.0 + self.h - z) / (2.0 * self.h), 0.0, 1.0)
+        return -_namespace(z).clip((1.0 + self.h - z) / (2.0 * self.h), 0.0, 1.0)
 
     def bend(self, z: Array) -> Array:
-        return np.where(np.abs(1.0 - z) < self.h, self.bend_bound, 0.0)
+        xp = _namespace(z)
+        return xp.where(xp.abs(1.0 - z) < self.h, xp.full_like(z, self.bend_bound), xp.zeros_like(z))
 
     @property
     def spec(self) -> str:
@@ -149,16 +157,23 @@ class Softmax(Loss):
     def bend_bound(self) -> float:
         return 0.5
 
-    def _split(self, z: Array) -> Array:
-        return z.reshape(*z.shape[:-1], self.classes, -1)
+    def _exponentials(self, z: Array) -> tuple[Array, Array, Array]:
+        """Largest margin and exponentials beside it, shapes (..., 1, n) and (..., K, n), and their sum."""
+        xp = _namespace(z)
+        split = xp.reshape(z, (*z.shape[:-1], self.classes, -1))
+        top = xp.max(split, axis=-2, keepdims=True)
+        e = xp.exp(split - top)
+        return top, e, xp.sum(e, axis=-2, keepdims=True)
 
     def value(self, z: Array) -> Array:
         """Loss of every row, shape (..., n)."""
-        return np.asarray(logsumexp(self._split(z), axis=-2))
+        top, _, total = self._exponentials(z)
+        return (top + _namespace(z).log(total))[..., 0, :]
 
     def slope(self, z: Array) -> Array:
         """``p``, shape (..., K n): the first derivatives in the margins."""
-        return np.asarray(softmax(self._split(z), axis=-2)).reshape(z.shape)
+        _, e, total = self._exponentials(z)
+        return _namespace(z).reshape(e / total, z.shape)
 
     def bend(self, z: Array) -> Array:
         """``p (1 - p)``, shape (..., K n): the diagonal of the second derivative, for preconditioning."""

@@ -140,6 +140,7 @@ def simulate(
     prepared = prepare(config, rows.n, rows.d)
     if REGISTRY[config.method].trust == "curator":
         rows = rows.pooled()
+    rows = rows if config.backend == "numpy" else rows.on(config.backend)
     facts, key = prepared.facts, _key(config, prepared.facts, label)
     book: Ledger | Joint | Run = prepared.ledger
     if isinstance(ledger, DurableLedger):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
+from array_api_compat import array_namespace
 
 from ..errors import InvalidInput
 from ..typing import Any, Array, IntArray
@@ -30,30 +31,40 @@ class Classes(Design):
         """(M, R, K m) -> (M, R K, m)."""
         return x.reshape(x.shape[0], x.shape[1] * self.classes, -1)
 
-    def margins(self, w: Array) -> Array:
-        scores = self.base.margins(self._blocks(w)).reshape(*w.shape[:2], self.classes, -1)
-        own = np.take_along_axis(scores, self.labels[:, None, None, :], axis=2)
-        return (scores - own).reshape(*w.shape[:2], -1)
+    def _hit(self) -> Any:
+        """Which class each row is of, shape (M, 1, K, n)."""
+        return self.base.asarray((self.labels[:, None, None, :] == np.arange(self.classes)[:, None]).astype(float))
 
-    def combine(self, slopes: Array) -> Array:
-        split = slopes.reshape(*slopes.shape[:2], self.classes, -1)
-        hit = self.labels[:, None, None, :] == np.arange(self.classes)[:, None]
-        whole = split - hit * split.sum(axis=2, keepdims=True)
-        return self.base.combine(self._blocks(whole)).reshape(*slopes.shape[:2], -1)
+    def _split(self, x: Any) -> Any:
+        """(..., K m) -> (..., K, m)."""
+        return array_namespace(x).reshape(x, (*x.shape[:-1], self.classes, -1))
 
-    def gram(self, weights: Array) -> Array:
+    def margins(self, w: Array) -> Any:
+        flat = self.base.margins(self._blocks(w))
+        xp = array_namespace(flat)
+        scores = xp.reshape(flat, (*w.shape[:2], self.classes, -1))
+        own = xp.sum(scores * xp.astype(self._hit(), scores.dtype), axis=2, keepdims=True)
+        return xp.reshape(scores - own, (*w.shape[:2], -1))
+
+    def combine(self, slopes: Any) -> Array:
+        xp, split = array_namespace(slopes), self._split(slopes)
+        whole = split - xp.astype(self._hit(), split.dtype) * xp.sum(split, axis=2, keepdims=True)
+        flat = xp.reshape(whole, (whole.shape[0], whole.shape[1] * self.classes, -1))
+        return self.base.combine(flat).reshape(*slopes.shape[:2], -1)
+
+    def gram(self, weights: Any) -> Array:
         """Block by block: the part of the Hessian that lies within classes."""
-        split = weights.reshape(len(weights), self.classes, -1)
-        blocks = [self.base.gram(split[:, j]) for j in range(self.classes)]
+        split = self._split(weights)
+        blocks = [self.base.gram(split[:, j, :]) for j in range(self.classes)]
         d = blocks[0].shape[-1]
-        out = np.zeros((len(weights), self.classes * d, self.classes * d))
+        out = np.zeros((len(blocks[0]), self.classes * d, self.classes * d))
         for j, block in enumerate(blocks):
             out[:, j * d : (j + 1) * d, j * d : (j + 1) * d] = block
         return out
 
-    def diagonal(self, weights: Array) -> Array:
-        split = weights.reshape(len(weights), self.classes, -1)
-        return np.concatenate([self.base.diagonal(split[:, j]) for j in range(self.classes)], axis=1)
+    def diagonal(self, weights: Any) -> Array:
+        split = self._split(weights)
+        return np.concatenate([self.base.diagonal(split[:, j, :]) for j in range(self.classes)], axis=1)
 
     def keep(self, nodes: Any) -> Self:
         return type(self)(self.base.keep(nodes), self.labels[nodes], self.classes)
@@ -64,6 +75,16 @@ class Classes(Design):
     @property
     def n(self) -> int:
         return self.base.n
+
+    @property
+    def cache(self) -> int:
+        return self.base.cache
+
+    def asarray(self, x: Array) -> Any:
+        return self.base.asarray(x)
+
+    def host(self, x: Any) -> Array:
+        return self.base.host(x)
 
     def between(self, first: int, last: int) -> Self:
         return type(self)(self.base.between(first, last), self.labels[:, first:last], self.classes)
@@ -106,6 +127,9 @@ class ClassRows(Rows):
     @property
     def outputs(self) -> int:
         return self.classes
+
+    def on(self, spec: str) -> Self:
+        return replace(self, base=self.base.on(spec), backend=spec)
 
     def design(self, nodes: IntArray) -> Design:
         base = self.base.design(nodes)

@@ -52,6 +52,19 @@ class Design(ABC):
         """The same in single precision, where that is offered."""
         return self
 
+    @property
+    def cache(self) -> int:
+        """Margins that a block should have, about."""
+        return 2**15
+
+    def asarray(self, x: Array) -> Any:
+        """An array of the library that margins are of."""
+        return x
+
+    def host(self, x: Any) -> Array:
+        """NumPy's, from such an array."""
+        return x
+
 
 @dataclass(frozen=True)
 class Dense(Design):
@@ -63,7 +76,7 @@ class Dense(Design):
         return np.matmul(w.astype(self.a.dtype, copy=False), self.a.transpose(0, 2, 1))
 
     def combine(self, slopes: Array) -> Array:
-        return np.matmul(slopes, self.a)
+        return np.matmul(slopes.astype(self.a.dtype, copy=False), self.a)
 
     def gram(self, weights: Array) -> Array:
         scaled = self.a * np.sqrt(weights)[:, :, None]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 from scipy.sparse import csr_array, issparse, vstack
@@ -11,6 +12,7 @@ from scipy.sparse import csr_array, issparse, vstack
 from ..errors import InvalidInput
 from ..typing import Any, Array, IntArray
 from .design import Dense, Design, Sparse
+from .device import OnDevice, backend, spec_of
 from .sweep import Group, Sweep, group_sizes
 
 
@@ -32,6 +34,18 @@ class Rows:
     signed: Array
     n: Array
     one_class: tuple[int, ...] = ()
+    backend: str = field(default="numpy", kw_only=True)
+
+    def on(self, spec: str) -> Self:
+        """The same rows, multiplied by another array library: see :func:`sottovoce.data.device.backend`.
+
+        Raises
+        ------
+        InvalidInput
+        """
+        if spec != "numpy":
+            backend(spec)
+        return replace(self, backend=spec)
 
     @property
     def d(self) -> int:
@@ -58,14 +72,17 @@ class Rows:
         """Node `i` alone."""
         n_i = int(self.n[i, 0])
         alone = np.ascontiguousarray(self.signed[i : i + 1, :n_i])
-        return Rows(alone, self.n[i : i + 1], (0,) if i in self.one_class else ())
+        return Rows(alone, self.n[i : i + 1], (0,) if i in self.one_class else (), backend=self.backend)
 
     def design(self, nodes: IntArray) -> Design:
         """Products with the rows of those nodes, filled up to the largest of them."""
         longest = int(self.n[nodes].max())
-        if len(nodes) == 1:
-            return Dense(self.signed[nodes[0] : nodes[0] + 1, :longest])
-        return Dense(np.ascontiguousarray(self.signed[nodes, :longest]))
+        some = slice(nodes[0], nodes[0] + 1) if len(nodes) == 1 else nodes
+        a = self.signed[some, :longest]
+        if self.backend == "numpy":
+            return Dense(np.ascontiguousarray(a))
+        home = backend(self.backend)
+        return OnDevice(home.put(a), home)
 
     def sweep(self) -> Sweep:
         """Passes over all of these rows, for the solver."""
@@ -80,7 +97,8 @@ class Rows:
         """All rows at one node."""
         counts = self.n[:, 0].astype(int)
         whole = np.concatenate([self.signed[i, :n] for i, n in enumerate(counts)])[None]
-        return Rows(whole, np.array([[float(whole.shape[1])]]), (0,) if len(self.one_class) == len(counts) == 1 else ())
+        alike = (0,) if len(self.one_class) == len(counts) == 1 else ()
+        return Rows(whole, np.array([[float(whole.shape[1])]]), alike, backend=self.backend)
 
     @classmethod
     def build(cls, parts: Sequence[tuple[Array, Array]]) -> Rows:
@@ -98,12 +116,17 @@ class Rows:
 
         Notes
         -----
-        If an X is a SciPy sparse matrix the result is :class:`SparseRows`, and nothing is made dense.
+        If an X is a SciPy sparse matrix the result is :class:`SparseRows`, and nothing is made dense.  Arrays of
+        another library are multiplied where they are.
         """
         if not parts:
             raise InvalidInput("sites", 0, "at least one site is needed", "give one (X, y) a site")
         if any(issparse(X) for X, _ in parts):
             return SparseRows.of([(csr_array(X, dtype=float), y) for X, y in parts])
+        spec = spec_of(parts[0][0])
+        if spec != "numpy":
+            home = backend(spec)
+            return cls.build([(home.get(X), home.get(y)) for X, y in parts]).on(spec)
         d = np.asarray(parts[0][0]).shape[-1]
         one_class = cls._checked(parts, d, [np.einsum("nd,nd->n", X, X) if X.ndim == 2 else X for X, _ in parts])
         n_max = max(len(X) for X, _ in parts)
@@ -142,6 +165,11 @@ class SparseRows(Rows):
     """The same as one CSR matrix ``y x`` a node; ``signed`` is empty."""
 
     blocks: tuple[csr_array, ...] = ()
+
+    def on(self, spec: str) -> Self:
+        if spec != "numpy":
+            raise InvalidInput("backend", spec, "sparse rows are SciPy's, on the host", "use 'numpy', or dense rows")
+        return self
 
     @classmethod
     def of(cls, parts: Sequence[tuple[csr_array, Array]]) -> SparseRows:

@@ -23,8 +23,6 @@ from ..losses import Loss
 from ..typing import Any, Array, BoolArray, IntArray
 from .design import Design
 
-CACHE = 2**15
-"""Margins of one block."""
 CHUNK = 4096
 """Rows of one task, about."""
 ALONE = 2**16
@@ -116,7 +114,7 @@ class Sweep:
     def gradient(self, loss: Loss, w: Array) -> Array:
         """``sum_k slope(a_k.w) a_k``, shape of `w`, in the precision of the rows."""
         out = np.zeros((self.nodes, *w.shape[1:]))
-        tasks = [(g, a, b) for g in self.groups for a, b in _spans(g.design.n, CHUNK)]
+        tasks = [(g, a, b) for g in self.groups for a, b in _spans(g.design.n, max(CHUNK, g.design.cache // 64))]
 
         def one(task: tuple[Group, int, int]) -> Array:
             group, first, last = task
@@ -132,7 +130,7 @@ class Sweep:
         for group in self.groups:
             for first, last in _spans(group.design.n, CHUNK):
                 block = group.design.between(first, last)
-                worth = np.minimum(loss.value(block.margins(w[group.nodes])), clip)
+                worth = np.minimum(block.host(loss.value(block.margins(w[group.nodes]))), clip)
                 real = np.arange(first, last) < n[group.nodes][:, :, None]  # not those that fill up small nodes
                 out[group.nodes] += np.sum(worth * real, axis=-1, keepdims=True)
         return out
@@ -143,7 +141,7 @@ class Sweep:
         for group in self.groups:
             for first, last in _spans(group.design.n, CHUNK):
                 block = group.design.between(first, last)
-                bends = loss.bend(block.margins(w[group.nodes][:, None]))[:, 0]
+                bends = loss.bend(block.margins(w[group.nodes][:, None]))[:, 0, :]
                 out[group.nodes] += block.diagonal(bends) if diagonal else block.gram(bends)
         return out
 
@@ -168,7 +166,7 @@ def _gradient(design: Design, loss: Loss, w: Array) -> Array:
     out = np.zeros(w.shape)
     for r in range(0, w.shape[1], _MOST):
         some = w[:, r : r + _MOST]
-        rows = max(128, CACHE // max(1, some.shape[0] * some.shape[1] * loss.outputs))
+        rows = max(128, design.cache // max(1, some.shape[0] * some.shape[1] * loss.outputs))
         for first, last in _spans(design.n, rows):
             block = design.between(first, last)
             with np.errstate(over="ignore"):

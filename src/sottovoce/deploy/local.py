@@ -41,6 +41,7 @@ def run_sites(config: RunConfig, rows: Rows, replicate: int = 0) -> list[tuple[O
     prepared = prepare(config, rows.n, rows.d)
     if REGISTRY[config.method].trust == "curator":
         rows = rows.pooled()
+    rows = rows if config.backend == "numpy" else rows.on(config.backend)
     nets = QueueNet.connect(prepared.graph)
 
     def site(i: int) -> tuple[Outcome, Ledger]:

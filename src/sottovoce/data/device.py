@@ -1,0 +1,149 @@
+"""Rows on another array library, on a GPU for example: NumPy's twin of :class:`sottovoce.data.design.Dense`.
+
+Only rows and margins live there.  Classifiers, noise, ledgers and the solver's algebra stay NumPy's on the host, where
+they are small: so noise streams are the same on every backend, and results agree to the certificate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+
+import numpy as np
+from array_api_compat import array_namespace, to_device
+from numpy.typing import NDArray
+
+from ..errors import InvalidInput
+from ..typing import Any, Array
+from .design import Design
+
+LIBRARIES = {
+    "torch": "array_api_compat.torch",
+    "cupy": "array_api_compat.cupy",
+    "jax": "jax.numpy",
+    "array_api_strict": "array_api_strict",
+}
+_BLOCK = {"cpu": 2**17}
+_LARGE = 2**26
+
+
+@dataclass(frozen=True)
+class Backend:
+    """An array library and a device of it."""
+
+    xp: Any
+    device: Any
+
+    @property
+    def cache(self) -> int:
+        """Margins of one block: what a cache holds on the host, what keeps a GPU busy elsewhere."""
+        return _BLOCK.get(str(self.device or "cpu").split(":")[0].lower(), _LARGE)
+
+    def put(self, x: NDArray[Any]) -> Any:
+        """A copy on the device, of the same precision."""
+        host = np.ascontiguousarray(x)
+        return self.xp.asarray(host) if self.device is None else self.xp.asarray(host, device=self.device)
+
+    def get(self, x: Any) -> Array:
+        """Back as NumPy's."""
+        near = x if self.device is None else to_device(x, "cpu")
+        return np.asarray(np.from_dlpack(near), dtype=float)
+
+
+@cache
+def backend(spec: str) -> Backend:
+    """The backend that ``"torch"``, ``"torch:cuda"``, ``"cupy"``, ``"jax"`` or ``"array_api_strict"`` names.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no such library, or it is not installed, or has no such device.
+    """
+    name, _, device = spec.partition(":")
+    if name not in LIBRARIES:
+        raise InvalidInput("backend", spec, f"must be one of numpy, {', '.join(LIBRARIES)}", "use 'numpy'")
+    try:
+        xp = import_module(LIBRARIES[name])
+    except ImportError:
+        rule = f"the package {name} is not installed"
+        raise InvalidInput("backend", spec, rule, f"pip install {name}, or use 'numpy'") from None
+    if name == "jax":
+        import_module("jax").config.update("jax_enable_x64", True)
+        place = import_module("jax").devices(device)[0] if device else None
+        return Backend(xp, place)
+    found = Backend(xp, device or None)
+    try:
+        found.put(np.zeros(1))
+    except (RuntimeError, AssertionError, ValueError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise InvalidInput("backend", spec, f"has no such device here ({reason})", f"use {name!r}") from None
+    return found
+
+
+@dataclass(frozen=True)
+class OnDevice(Design):
+    """Rows as one array (M, n, d) of another library; margins and slopes are its arrays, all else NumPy's."""
+
+    a: Any
+    home: Backend
+
+    def asarray(self, x: Array) -> Any:
+        return self.home.put(x)
+
+    def host(self, x: Any) -> Array:
+        return self.home.get(x)
+
+    @property
+    def cache(self) -> int:
+        return self.home.cache
+
+    def _turned(self) -> Any:
+        return self.home.xp.matrix_transpose(self.a)
+
+    def _like(self, x: Any) -> Any:
+        """On the device, in the rows' precision."""
+        x = self.home.put(x) if isinstance(x, np.ndarray) else x
+        return self.home.xp.astype(x, self.a.dtype)
+
+    def margins(self, w: Array) -> Any:
+        return self.home.xp.matmul(self._like(w), self._turned())
+
+    def combine(self, slopes: Any) -> Array:
+        return self.home.get(self.home.xp.matmul(self._like(slopes), self.a))
+
+    def gram(self, weights: Any) -> Array:
+        xp = self.home.xp
+        scaled = self.a * xp.sqrt(self._like(weights))[:, :, None]
+        return self.home.get(xp.matmul(xp.matrix_transpose(scaled), scaled))
+
+    def diagonal(self, weights: Any) -> Array:
+        return self.home.get(self.home.xp.sum(self._like(weights)[:, :, None] * self.a**2, axis=1))
+
+    def keep(self, nodes: Any) -> OnDevice:
+        where = self.home.put(np.flatnonzero(nodes))
+        return OnDevice(self.home.xp.take(self.a, where, axis=0), self.home)
+
+    def every(self, part: int, parts: int) -> OnDevice:
+        return OnDevice(self.a[:, part::parts, :], self.home)
+
+    @property
+    def n(self) -> int:
+        return int(self.a.shape[1])
+
+    def between(self, first: int, last: int) -> OnDevice:
+        return OnDevice(self.a[:, first:last, :], self.home)
+
+    def single(self) -> OnDevice:
+        return OnDevice(self.home.xp.astype(self.a, self.home.xp.float32), self.home)
+
+
+def spec_of(x: Any) -> str:
+    """The backend that an array came from; ``"numpy"`` for NumPy's and whatever NumPy takes."""
+    try:
+        name = array_namespace(x).__name__
+    except TypeError:
+        return "numpy"
+    library = next((known for known in LIBRARIES if known in name), "numpy")
+    place = str(getattr(x, "device", "")) if library == "torch" else ""
+    return f"{library}:{place}" if place not in ("", "cpu") else library

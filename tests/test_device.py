@@ -1,0 +1,104 @@
+"""Other array libraries multiply the same rows: same noise, same ledger, models equal to the certificate."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import pytest
+from problems import make_rows
+from scipy.sparse import csr_array
+
+from sottovoce import solvers
+from sottovoce.data.classes import ClassRows
+from sottovoce.data.device import backend, spec_of
+from sottovoce.data.rows import Rows
+from sottovoce.deploy.local import run_sites
+from sottovoce.errors import InvalidInput
+from sottovoce.losses import HuberSVM, Logistic, Loss, Softmax
+from sottovoce.simulate import RunConfig, simulate
+from sottovoce.solvers import Solver
+
+INSTALLED = [name for name in ("array_api_strict", "torch", "jax") if find_spec(name)]
+LOSSES = [Logistic(), HuberSVM(0.5), Softmax(3)]
+
+
+def rows_for(loss: Loss) -> Rows:
+    rows = make_rows([60, 45, 7], 4)
+    if loss.outputs == 1:
+        return rows
+    n = rows.n[:, 0].astype(int)
+    rng = np.random.default_rng(0)
+    return ClassRows.of([(rows.signed[i, :m], rng.integers(3, size=m)) for i, m in enumerate(n)], 3)
+
+
+def test_a_library_is_installed_to_test_with() -> None:
+    assert "array_api_strict" in INSTALLED
+
+
+@pytest.mark.parametrize("name", INSTALLED)
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+def test_sweeps_agree_with_numpy(name: str, loss: Loss) -> None:
+    rows = rows_for(loss)
+    here, there = Solver(rows, loss, 2.0), Solver(rows.on(name), loss, 2.0)
+    w = np.random.default_rng(1).standard_normal((5, 3, rows.d))
+    np.testing.assert_allclose(there.gradient(w), here.gradient(w), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(there.gradient(w, 1, 2), here.gradient(w, 1, 2), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(there.objective(w, 0.7), here.objective(w, 0.7), rtol=1e-12)
+    for diagonal in (True, False):
+        pair = [r.sweep().hessian(loss, w[0], diagonal) for r in (rows, rows.on(name))]
+        np.testing.assert_allclose(pair[1], pair[0], rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("worth", [np.inf, 0.0], ids=["double", "single first"])
+@pytest.mark.parametrize("name", INSTALLED)
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+def test_runs_agree_with_numpy(name: str, loss: Loss, worth: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solvers, "SINGLE_WORTH", worth)
+    rows = rows_for(loss)
+    knobs: dict[str, Any] = {
+        "method": "prox_admm", "loss": loss.spec, "epsilon": 3.0, "delta": 1e-5, "rounds": 4, "eta": 0.1,
+        "replicates": 3,
+    }  # fmt: skip
+    here, there = (simulate(RunConfig(backend=b, **knobs), rows) for b in ("numpy", name))
+    assert there.ledger == here.ledger
+    np.testing.assert_allclose(there.models, here.models, atol=2e-6)
+    assert there.config.backend == name
+    for i, (outcome, _) in enumerate(run_sites(RunConfig(backend=name, **knobs), rows, replicate=2)):
+        np.testing.assert_allclose(outcome.state.mean, here.models[2, i], atol=2e-6)
+
+
+@pytest.mark.parametrize("name", INSTALLED)
+def test_an_array_knows_where_it_came_from(name: str) -> None:
+    assert spec_of(backend(name).put(np.zeros(2))) == name and spec_of(np.zeros(2)) == spec_of([0.0]) == "numpy"
+
+
+def test_arrays_passed_in_choose_the_backend() -> None:
+    home = backend("array_api_strict")
+    rng = np.random.default_rng(2)
+    parts = [(rng.uniform(-0.4, 0.4, size=(20, 3)), np.where(rng.random(20) < 0.5, -1.0, 1.0)) for _ in range(2)]
+    rows = Rows.build([(home.put(X), home.put(y)) for X, y in parts])
+    assert rows.backend == "array_api_strict" and rows.node(1).backend == rows.pooled().backend == rows.backend
+    np.testing.assert_array_equal(rows.signed, Rows.build(parts).signed)
+    run = RunConfig(method="output", epsilon=1.0, eta=0.1, graph="path")
+    np.testing.assert_allclose(simulate(run, rows).models, simulate(run, Rows.build(parts)).models, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("spec", "rule"),
+    [
+        ("tensorflow", "must be one of numpy, torch"),
+        ("torch:abacus", "abacus|not installed"),
+        ("cupy", "not installed|no such"),
+    ],
+)
+def test_bad_backends_are_refused_before_anything_is_spent(spec: str, rule: str) -> None:
+    with pytest.raises(InvalidInput, match=rule):
+        simulate(RunConfig(backend=spec, epsilon=30.0), make_rows([60, 45, 50, 60, 60], 4))
+
+
+def test_sparse_rows_stay_on_the_host() -> None:
+    X = csr_array(np.eye(4)[:3] * 0.5)
+    with pytest.raises(InvalidInput, match="sparse"):
+        Rows.build([(X, np.array([1.0, -1.0, 1.0]))]).on("array_api_strict")
