@@ -12,6 +12,7 @@ import pytest
 
 from sottovoce.errors import GraphError, InvalidInput
 from sottovoce.graphs import Graph, from_edges, make, names
+from sottovoce.net import DenseNet
 
 FIXED = ["ring", "path", "star", "complete", "grid"]
 RANDOM = ["erdos-renyi", "erdos-renyi:p=0.6", "watts-strogatz", "watts-strogatz:k=2,p=0.5"]
@@ -159,3 +160,11 @@ def test_names_are_specifications() -> None:
         if not kind.startswith("edges"):
             assert make(kind, 6).n_nodes == 6
     assert all("\n" not in line for line in names().values())
+
+
+def test_a_large_net_sums_without_the_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = make("erdos-renyi:p=0.4", 12, 3)
+    x = np.random.default_rng(0).standard_normal((3, 12, 4))
+    small = DenseNet(graph).neighbour_sum(x)
+    monkeypatch.setattr("sottovoce.net.LARGE", 5)
+    np.testing.assert_allclose(DenseNet(graph).neighbour_sum(x), small, rtol=1e-13)

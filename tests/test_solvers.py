@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from problems import make_rows
 from scipy.optimize import minimize
 
+from sottovoce.data.sweep import group_sizes
 from sottovoce.errors import SolverError
 from sottovoce.losses import HuberSVM, Logistic, Loss
 from sottovoce.solvers import Solver, certified_error, gradient_rounding
@@ -109,3 +112,48 @@ def test_rounding_bound_holds_against_exact_arithmetic() -> None:
             slope = -1 / (1 + np.exp(a @ x))
             exact = 2 / np.longdouble(len(a)) * (a.T @ slope) + linear[i, 0] + np.longdouble(q[i, 0, 0]) * x
             assert np.linalg.norm((computed[i, 0] - exact).astype(float)) <= bound[i, 0, 0]
+
+
+def test_replicates_are_solved_in_chunks_of_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = make_rows(SIZES, 5)
+    rng = np.random.default_rng(9)
+    linear, q = rng.standard_normal((7, 3, 5)), np.full((3, 1), 0.1)
+    whole = Solver(rows, Logistic(), 1.0).minimise(linear, q, np.zeros((7, 3, 5)), 1e-11)
+    seen: list[int] = []
+    solve = Solver._solve
+    monkeypatch.setattr(Solver, "_solve", lambda self, w, *more: (seen.append(w.shape[1]), solve(self, w, *more))[1])
+    monkeypatch.setattr("sottovoce.solvers.CHUNK", 2 * 3 * 5)
+    parts = Solver(rows, Logistic(), 1.0).minimise(linear, q, np.zeros((7, 3, 5)), 1e-11)
+    assert seen == [2, 2, 2, 1]
+    np.testing.assert_allclose(parts.w, whole.w, atol=1e-9)
+
+
+@pytest.mark.parametrize("loss", [Logistic(), HuberSVM(0.5)], ids=lambda loss: loss.spec)
+def test_single_precision_first_ends_at_the_same_certificate(loss: Loss, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = make_rows([300, 7, 133], 5)
+    linear, q = np.random.default_rng(10).standard_normal((4, 3, 5)), np.full((3, 1), 0.1)
+    double = Solver(rows, loss, 1.0).minimise(linear, q, np.zeros((4, 3, 5)), 1e-11)
+    monkeypatch.setattr("sottovoce.solvers.SINGLE_WORTH", 0)
+    both = Solver(rows, loss, 1.0).minimise(linear, q, np.zeros((4, 3, 5)), 1e-11)
+    assert np.all(both.gradient_norm <= 1e-11)
+    np.testing.assert_allclose(both.w, double.w, atol=2e-10)
+
+
+def test_threads_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sottovoce.data.sweep.INLINE", 0)
+    rows = make_rows([9000, 60, 5000], 5)
+    w = np.random.default_rng(11).standard_normal((4, 3, 5))
+    answers = []
+    for threads in (1, 3):
+        monkeypatch.setattr("sottovoce.data.sweep.cores", lambda threads=threads: threads)
+        answers.append(Solver(rows, Logistic(), 1.0).gradient(w))
+    np.testing.assert_array_equal(answers[0], answers[1])
+
+
+@given(st.lists(st.integers(1, 400), min_size=1, max_size=30))
+def test_groups_hold_every_node_once_with_little_padding(sizes: list[int]) -> None:
+    n = np.array(sizes)
+    groups = list(group_sizes(n, 3))
+    assert sorted(np.concatenate(groups).tolist()) == list(range(len(n)))
+    for group in groups:
+        assert n[group].max() <= 1.1 * n[group].min()

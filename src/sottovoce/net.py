@@ -16,6 +16,9 @@ from .errors import NetClosed
 from .graphs import Graph
 from .typing import Array
 
+LARGE = 200
+"""Nodes beyond which the adjacency matrix is kept without its zeros."""
+
 
 class Net(ABC):
     """Degree of shape (N, 1) or (1,), and the sum over neighbours."""
@@ -34,11 +37,15 @@ class DenseNet(Net):
     """All nodes of `graph` at once: vectors are (..., N, d)."""
 
     def __init__(self, graph: Graph) -> None:
-        self._adjacency = graph.adjacency
+        self._sparse = graph.n_nodes > LARGE
+        self._adjacency = graph.sparse() if self._sparse else graph.adjacency
         self.degree = graph.degree
 
     def neighbour_sum(self, x: Array) -> Array:
-        return np.matmul(self._adjacency, x)
+        if not self._sparse:
+            return np.matmul(self._adjacency, x)
+        nodes = np.moveaxis(x, -2, 0)
+        return np.moveaxis((self._adjacency @ nodes.reshape(len(nodes), -1)).reshape(nodes.shape), 0, -2)
 
 
 class QueueNet(Net):

@@ -34,6 +34,8 @@ SINGLE = 3e-8
 """Gradient norm, over C, down to which single precision is of use."""
 SINGLE_WORTH = 2**22
 """Multiplications a sweep from which on single precision pays for its copy of the rows."""
+CHUNK = 2**21
+"""Entries of all classifiers that are solved for at a time: the solver's memory is some forty times as much."""
 FLAT = 0.4
 """A step is too long if its slope at the end is more than this share of the descent at its start."""
 WIDEST = 2000
@@ -162,7 +164,11 @@ class Solver:
         self._count(w0)
         goal = tol * self._C
         self._must_show(w0, c, curvature, goal)
-        w, norms, iterations = self._solve(w0, c, curvature, goal)
+        step = max(1, CHUNK // (w0.shape[0] * w0.shape[2]))
+        parts = [slice(r, r + step) for r in range(0, w0.shape[1], step)]
+        found = [self._solve(w0[:, r], c[:, r], curvature[:, r], goal) for r in parts]
+        w, norms = (np.concatenate([one[k] for one in found], axis=1) for k in (0, 1))
+        iterations = max(one[2] for one in found)
         self._must_show(w, c, curvature, goal)
 
         def unstack(x: Array) -> Array:
