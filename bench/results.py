@@ -26,8 +26,8 @@ HEAD = """# Results
 
 Test accuracy in percent, mean ± standard deviation over {replicates} replicates of the noise (seed 0); 5 nodes on a
 ring, {rounds} rounds, replace-one, delta = {delta:g} in total, all other parameters at their defaults. The adversary
-sees every message of every round; rows marked *curator* trust one party with all rows. Written by
-`python bench/results.py`.
+sees every message of every round; rows marked *curator* trust one party with all rows; `auto` picks its own rounds
+and parameters ([choosing](choosing.md)). Written by `python bench/results.py`.
 
 """
 

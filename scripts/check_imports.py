@@ -47,7 +47,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("curator", "net"),
     ("algorithms",),
     ("engine",),
-    ("planner", "claims", "configuration", "simulate", "deploy"),
+    ("planner", "claims", "configuration", "rehearsal", "choosing", "simulate", "deploy"),
     ("aggregation", "audit", "estimators", "training", "studies"),
     ("cli", "__main__"),
 )

@@ -131,7 +131,7 @@ def test_run_config_survives_json(config: RunConfig) -> None:
         raise AssertionError(constant)
 
     plain = config.to_dict()
-    assert set(plain) == {one.name for one in fields(RunConfig)}
+    assert set(plain) == {one.name for one in fields(RunConfig)} - {"auto"}  # keys of ledgers stay as they were
     back = RunConfig.from_dict(json.loads(json.dumps(plain), parse_constant=refuse))
     assert back == config and back.to_dict() == plain
     assert all(type(getattr(back, f.name)) is type(getattr(config, f.name)) for f in fields(RunConfig))

@@ -31,7 +31,8 @@ class RunConfig:
     Parameters
     ----------
     method : str
-        A name of ``sottovoce methods``; "auto" is `prox_admm` with a delta and `mr_admm` without.
+        A name of ``sottovoce methods``; "auto" leaves it to :func:`sottovoce.choosing.choose`, and stands for its first
+        guess here: `prox_admm` with a delta or the softmax loss, else `mr_admm`.
     epsilon : float or tuple of N floats
         Total for the whole run, per row of one site, for all nodes or for each; ``inf`` runs without noise.
     delta : float, optional
@@ -81,6 +82,8 @@ class RunConfig:
         Keys the noise: a simulation, repeatable by whoever knows it.  None draws from the operating system.
     replicates : int
         Independent repetitions of the noise.
+    auto : bool
+        Whether "auto" was asked for.  Set by ``method="auto"``, which leaves its first guess in `method`.
     """
 
     method: str = "mr_admm"
@@ -110,11 +113,13 @@ class RunConfig:
     backend: str = "numpy"
     seed: int | None = 0
     replicates: int = 1
+    auto: bool = False
 
     def __post_init__(self) -> None:
         validate_target(self.epsilon, self.delta)
         if self.method == "auto":  # measured: docs/results.md
-            object.__setattr__(self, "method", "mr_admm" if self.delta is None else "prox_admm")
+            object.__setattr__(self, "method", _first_guess(self.delta, self.loss))
+            object.__setattr__(self, "auto", True)
         if self.method not in REGISTRY:
             raise InvalidInput("method", self.method, f"must be one of {sorted(REGISTRY)}", "see `sottovoce methods`")
         cls = REGISTRY[self.method]
@@ -165,8 +170,9 @@ class RunConfig:
         return bool(np.all(np.isfinite(self.epsilon)))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data; infinity is the text ``inf``."""
-        return asdict(self) | {"epsilon": self.epsilon if self.budgeted else "inf"}
+        """Plain data; infinity is the text ``inf``.  A configuration that names its method does not mention `auto`."""
+        plain = asdict(self) | {"epsilon": self.epsilon if self.budgeted else "inf"}
+        return {name: value for name, value in plain.items() if name != "auto" or value}
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> RunConfig:
@@ -192,6 +198,11 @@ class RunConfig:
             if k in {f.name for f in fields(cls)}
         }
         return cls(penalty=penalty, noise=noise, **extra)
+
+
+def _first_guess(delta: float | None, loss: str) -> str:
+    """The method that "auto" starts from; measured: docs/results.md."""
+    return "mr_admm" if delta is None and not loss.startswith("softmax") else "prox_admm"
 
 
 def default_penalty(config: RunConfig, facts: Facts, graph: Graph) -> float:

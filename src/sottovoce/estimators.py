@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import math
 import secrets
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Self
 
 import numpy as np
@@ -17,6 +18,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .choosing import KNOBS, Choice, choose
 from .data import partition
 from .data.classes import ClassRows
 from .data.rows import Rows
@@ -41,7 +43,9 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     method : str, default="mr_admm"
-        A name of ``sottovoce methods``.
+        A name of ``sottovoce methods``, or "auto": chosen from public facts by :func:`sottovoce.choosing.choose`, with
+        `rounds`, `eta`, `rho` and `noise_growth` where they stand at their defaults.  Sites given as groups are taken
+        to differ.
     loss : str, default="logistic"
         ``"logistic"``, ``"huber:H"`` for the Huberised hinge of half-width H, or ``"softmax"``: multinomial logistic
         regression, one run for all classes, for methods with noise on answers or gradients (`prox_admm`,
@@ -103,6 +107,8 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         Rounds completed.
     stopped_ : str
         Why the fit ended.
+    choice_ : Choice or None
+        What ``method="auto"`` picked, and why.
 
     Guarantee
     ---------
@@ -228,15 +234,16 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
                 raise InvalidInput("accountant", type(ledger).__name__, rule, "give a name, or use loss='softmax'")
         knobs.setdefault("rounds", 1)
         if self.loss == "softmax":
-            return self._fit_softmax(
-                classes, sites, [(encoded[part], label[part]) for part in parts], seed, knobs, ledger
-            )
+            own = [(encoded[part], label[part]) for part in parts]
+            return self._fit_softmax(classes, sites, own, seed, knobs, ledger, groups is not None)
         positives = [1] if len(classes) == 2 else range(len(classes))  # one against the rest: a run for each class
         results = []
+        self.choice_: Choice | None = None
         for c in positives:
             signs = np.where(label == c, 1.0, -1.0)
             rows = Rows.build([(encoded[part], signs[part]) for part in parts])
             run = RunConfig(seed=self._of_class(seed, c), copies=len(positives), **knobs)
+            run = self._chosen(run, rows, groups is not None)
             results.append(simulate(run, rows, ledger=ledger, label=f"class {c} of {len(classes)}"))
         self.coef_, self.intercept_ = self._decode(np.concatenate([result.consensus for result in results]))
         self.site_coef_, self.site_intercept_ = self._decode(results[0].models[0])
@@ -249,12 +256,13 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def _fit_softmax(
-        self, classes: Any, sites: Any, parts: Any, seed: int | None, knobs: dict[str, Any], ledger: Any
+        self, classes: Any, sites: Any, parts: Any, seed: int | None, knobs: dict[str, Any], ledger: Any, differ: bool
     ) -> Self:
         """One run for all classes."""
         K = len(classes)
         rows = ClassRows.of(parts, K)
-        run = RunConfig(seed=seed, **(knobs | {"loss": f"softmax:{K}"}))
+        self.choice_ = None
+        run = self._chosen(RunConfig(seed=seed, **(knobs | {"loss": f"softmax:{K}"})), rows, differ)
         result = simulate(run, rows, ledger=ledger, label=f"{K} classes")
         blocks = np.concatenate([result.consensus, result.models[0]]).reshape(-1, K, rows.base.d)
         if K == 2:
@@ -266,6 +274,16 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         self.classes_, self.sites_ = classes, sites
         self.privacy_spent_, self.n_iter_, self.stopped_ = result.privacy, result.rounds, result.stopped
         return self
+
+    def _chosen(self, run: RunConfig, rows: Rows, differ: bool) -> RunConfig:
+        """What "auto" picks from sizes and other public facts, once a fit; other configurations as they are."""
+        if not run.auto:
+            return run
+        if self.choice_ is None:
+            default = {name: p.default for name, p in inspect.signature(type(self).__init__).parameters.items()}
+            free = [knob for knob in KNOBS if knob in default and getattr(self, knob) == default[knob]]
+            self.choice_ = choose(run, rows.n[:, 0], rows.d, heterogeneity="label" if differ else "iid", free=free)
+        return replace(self.choice_.config, seed=run.seed)
 
     def _of_class(self, seed: int | None, c: int) -> int | None:
         """Noise of its own for each class; two classes keep the seed."""

@@ -58,6 +58,10 @@ class Loss(ABC):
     def bend(self, z: Array) -> Array:
         """Second derivative at margin `z` (almost everywhere)."""
 
+    def typical_bend(self, z: Array) -> Array:
+        """A curvature to precondition with, good for margins around `z`: the bend, unless that jumps."""
+        return self.bend(z)
+
     @property
     @abstractmethod
     def spec(self) -> str:
@@ -126,6 +130,10 @@ class HuberSVM(Loss):
     def bend(self, z: Array) -> Array:
         xp = _namespace(z)
         return xp.where(xp.abs(1.0 - z) < self.h, xp.full_like(z, self.bend_bound), xp.zeros_like(z))
+
+    def typical_bend(self, z: Array) -> Array:
+        """The mean bend within 1 of `z`: at w = 0 no row has any, and all will have some."""
+        return 0.5 * (self.slope(z + 1.0) - self.slope(z - 1.0))
 
     @property
     def spec(self) -> str:

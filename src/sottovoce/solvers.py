@@ -36,6 +36,8 @@ SINGLE_WORTH = 2**22
 """Multiplications a sweep from which on single precision pays for its copy of the rows."""
 CHUNK = 2**21
 """Entries of all classifiers that are solved for at a time: the solver's memory is some forty times as much."""
+REFRESH = 25
+"""Iterations after which a solve that goes on gets a preconditioner of its own."""
 FLAT = 0.4
 """A step is too long if its slope at the end is more than this share of the descent at its start."""
 WIDEST = 2000
@@ -130,12 +132,16 @@ class Solver:
 
     def _factorise(self, reference: Array) -> None:
         self._reference = reference
-        wide = reference.shape[1] > WIDEST
-        hessian = self._sweep.hessian(self._loss, reference, wide)
+        self._basis, self._spectrum = self._eigen(self._sweep, self._weight, reference, typical=True)
+
+    def _eigen(self, sweep: Sweep, weight: Array, at: Array, *, typical: bool) -> tuple[Array | None, Array]:
+        """Eigenvectors (M, d, d) and values (M, d) of the data term's Hessian; beyond `WIDEST` its diagonal."""
+        wide = at.shape[1] > WIDEST
+        hessian = sweep.hessian(self._loss, at, wide, typical)
         if wide:
-            self._spectrum, self._basis = hessian * self._weight, None
-        else:
-            self._spectrum, self._basis = np.linalg.eigh(hessian * self._weight[:, :, None])
+            return None, hessian * weight
+        values, vectors = np.linalg.eigh(hessian * weight[:, :, None])
+        return vectors, values
 
     def minimise(self, linear: Array, q: Array, start: Array, tol: float) -> Solution:
         """Minimise for every leading index.
@@ -211,9 +217,9 @@ class Solver:
         done = 0
         if w.size * float(np.max(self._C / self._weight)) >= SINGLE_WORTH:
             if self._single is None:
-                self._single = self._sweep.single()
-            coarse = max(goal, SINGLE * self._C)
-            w, _, done = self._lbfgs(self._single, w, c, q, coarse, exact=False)
+                self._single = self._sweep.single() or self._sweep
+            if self._single is not self._sweep:
+                w, _, done = self._lbfgs(self._single, w, c, q, max(goal, SINGLE * self._C), exact=False)
         w, norm, more = self._lbfgs(self._sweep, w, c, q, goal, exact=True)
         return w, norm[:, :, None], done + more
 
@@ -255,6 +261,9 @@ class Solver:
                 if not keep_node.all():
                     sweep, weight, spectrum = sweep.keep(keep_node), weight[keep_node], spectrum[keep_node]
                     basis = None if basis is None else basis[keep_node]
+            if iteration % REFRESH == REFRESH - 1:  # the reference point is no good here; this one is not kept
+                basis, values = self._eigen(sweep, weight[:, :, 0], w.mean(axis=1), typical=False)
+                spectrum, steps = values[:, None, :], []
             if fresh.any():
                 new = self._direction(g, steps, basis, spectrum, q)
                 p = np.where(fresh[:, :, None], new, p)

@@ -15,6 +15,7 @@ import numpy as np
 
 from . import data
 from .algorithms import REGISTRY
+from .choosing import Choice, choose, declared
 from .data.rows import Rows
 from .engine import Observer
 from .graphs import make as make_graph
@@ -71,6 +72,8 @@ class Report:
         Pooled logistic regression without noise; always predicting the commoner class.
     positives : array (N,)
         Share of positive training labels per node.  For the holder of the data only.
+    choice : Choice or None
+        What ``method="auto"`` picked; `config` names it.
     """
 
     config: TrainConfig
@@ -82,6 +85,7 @@ class Report:
     majority_test_error: float | None
     positives: Array
     notes: tuple[str, ...]
+    choice: Choice | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """One JSON object; an infinite epsilon is the text ``inf``."""
@@ -100,6 +104,8 @@ class Report:
             "features": result.facts.d, "privacy": result.privacy, "seconds": result.seconds,
             "notes": list(self.notes), "config": run.to_dict(), "algorithm": result.algorithm,
         }  # fmt: skip
+        if self.choice is not None:
+            report["choice"] = self.choice.to_dict()
         return {key: jsonable(value) for key, value in report.items()}
 
 
@@ -136,8 +142,12 @@ def train(
     checkpoint: str | Path | None = None,
     ledger: DurableLedger | None = None,
     run_name: str | None = None,
+    free: Sequence[str] | None = None,
 ) -> Report:
     """Load, deal, train and score.
+
+    With ``method="auto"`` the method and its open knobs are chosen first, from the sizes of the sites and other public
+    facts, by :func:`sottovoce.choosing.choose`.
 
     Parameters
     ----------
@@ -146,6 +156,8 @@ def train(
         Called after every round.
     checkpoint, ledger, run_name : optional
         See :func:`sottovoce.simulate.simulate`.
+    free : sequence of str, optional
+        Knobs that "auto" may set; None for those at their defaults.
 
     Returns
     -------
@@ -161,6 +173,11 @@ def train(
     dataset = data.load(config.data, schema=config.schema, test_share=config.test_share)
     parts = deal(config, dataset)
     rows = Rows.build([(dataset.X_train[part], dataset.y_train[part]) for part in parts])
+    choice = None
+    if config.run.auto:
+        heterogeneity = declared(config.partition, config.strength)
+        choice = choose(config.run, rows.n[:, 0], rows.d, heterogeneity=heterogeneity, free=free)
+        config = replace(config, run=choice.config)
     label = f"{config.data} {config.schema} {config.partition} {config.strength} {config.sizes} {config.test_share}"
     result = simulate(
         config.run, rows, observers=observers, checkpoint=checkpoint, label=label, ledger=ledger, run_name=run_name
@@ -193,4 +210,5 @@ def train(
         majority_test_error=float(np.mean(y != majority)) if scored else None,
         positives=np.array([np.mean(dataset.y_train[part] > 0) for part in parts]),
         notes=tuple(notes),
+        choice=choice,
     )

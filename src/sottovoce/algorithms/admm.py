@@ -25,6 +25,9 @@ class ADMM(Algorithm[State]):
     name: ClassVar[str] = "admm"
     paper: ClassVar[str] = "000, Algorithm 1"
     summary: ClassVar[str] = "consensus ADMM, no noise: the baseline to compare with"
+    releases: ClassVar[str] = "never: messages are exact"
+    noise_law: ClassVar[str] = "none"
+    good_for: ClassVar[str] = "a yardstick without privacy"
     private: ClassVar[bool] = False
 
     def init(self, site: Site) -> State:

@@ -48,6 +48,14 @@ class Algorithm(ABC, Generic[StateT]):
     name: ClassVar[str]
     paper: ClassVar[str]
     summary: ClassVar[str]
+    releases: ClassVar[str]
+    """How often a node releases."""
+    noise_law: ClassVar[str]
+    """Which noise, and where it sits."""
+    good_for: ClassVar[str]
+    """When to pick it."""
+    relations: ClassVar[tuple[str, ...]] = ("replace-one", "zero-out")
+    """Neighbouring data for which releases have a price."""
     private: ClassVar[bool] = True
     forms: ClassVar[tuple[str, ...]] = ("corrected",)
     trust: ClassVar[str] = "nobody"

@@ -20,6 +20,9 @@ class Central(Objective):
     name: ClassVar[str] = "central"
     paper: ClassVar[str] = "baseline"
     summary: ClassVar[str] = "objective perturbation of pooled rows at a trusted curator"
+    releases: ClassVar[str] = "once"
+    noise_law: ClassVar[str] = "spherical or Gaussian, in the objective"
+    good_for: ClassVar[str] = "what trust in one party would buy"
     trust: ClassVar[str] = "curator"
     least_penalty: ClassVar[float] = 0.00002
     noise_weight: ClassVar[float] = 0.1

@@ -41,6 +41,9 @@ class DVP(ADMM):
     name: ClassVar[str] = "dvp"
     paper: ClassVar[str] = "000 and 001, Algorithm 2"
     summary: ClassVar[str] = "ADMM with noise in the dual variable, one release a round"
+    releases: ClassVar[str] = "every round"
+    noise_law: ClassVar[str] = "spherical or Gaussian, in the objective"
+    good_for: ClassVar[str] = "pure epsilon with sites that differ"
     private: ClassVar[bool] = True
     objective_noise: ClassVar[bool] = True
     noise_weight: ClassVar[float] = 2.5

@@ -32,6 +32,9 @@ class DGD(Algorithm[State]):
     name: ClassVar[str] = "dgd"
     paper: ClassVar[str] = "baseline"
     summary: ClassVar[str] = "decentralised gradient descent with noisy gradients"
+    releases: ClassVar[str] = "every round"
+    noise_law: ClassVar[str] = "Gaussian (pure: spherical), on gradients"
+    good_for: ClassVar[str] = "a baseline; no local solves"
     curvature: ClassVar[str] = "node"
     least_penalty: ClassVar[float] = 0.02
 
@@ -61,6 +64,9 @@ class CentralGD(DGD):
 
     name: ClassVar[str] = "central_gd"
     summary: ClassVar[str] = "gradient descent with noisy gradients at a trusted curator"
+    releases: ClassVar[str] = "every round"
+    noise_law: ClassVar[str] = "Gaussian (pure: spherical), on gradients"
+    good_for: ClassVar[str] = "what trust in one party would buy, by gradients"
     trust: ClassVar[str] = "curator"
 
 
@@ -83,6 +89,9 @@ class CentralSGD(DGD):
 
     name: ClassVar[str] = "central_sgd"
     summary: ClassVar[str] = "stochastic gradient descent at a trusted curator, a pass a round"
+    releases: ClassVar[str] = "every round, a pass over the rows"
+    noise_law: ClassVar[str] = "Gaussian (pure: spherical), on gradients"
+    good_for: ClassVar[str] = "what trust in one party would buy, by passes"
     trust: ClassVar[str] = "curator"
     least_penalty: ClassVar[float] = 0.08
 

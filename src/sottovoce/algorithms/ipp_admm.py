@@ -45,6 +45,9 @@ class IPPADMM(PPADMM):
     name: ClassVar[str] = "ipp_admm"
     paper: ClassVar[str] = "004, Algorithm 2"
     summary: ClassVar[str] = "ADMM that sends when a sparse-vector test says that it is worth it"
+    releases: ClassVar[str] = "in rounds that a test picks, at most `positives`"
+    noise_law: ClassVar[str] = "Gaussian, on the answer; Laplace in the tests"
+    good_for: ClassVar[str] = "many rounds of which few matter"
     noise_weight: ClassVar[float] = 1.2
     least_penalty: ClassVar[float] = 0.0005
     objective_noise: ClassVar[bool] = False

@@ -29,6 +29,9 @@ class MADMM(ADMM):
     name: ClassVar[str] = "m_admm"
     paper: ClassVar[str] = "002 and 004, as a baseline"
     summary: ClassVar[str] = "ADMM with noise in the penalty, one release a round"
+    releases: ClassVar[str] = "every round"
+    noise_law: ClassVar[str] = "spherical, in the objective"
+    good_for: ClassVar[str] = "comparisons: what 002 and 004 compare with"
     private: ClassVar[bool] = True
     objective_noise: ClassVar[bool] = True
     noise_weight: ClassVar[float] = 2.5

@@ -52,6 +52,9 @@ class MRADMM(Algorithm[State]):
     name: ClassVar[str] = "mr_admm"
     paper: ClassVar[str] = "002, Algorithms 2 and 3"
     summary: ClassVar[str] = "recycled ADMM with per-node penalty schedules: a release every second round"
+    releases: ClassVar[str] = "every second round"
+    noise_law: ClassVar[str] = "spherical or Gaussian, in the objective"
+    good_for: ClassVar[str] = "pure epsilon; penalties that grow or differ between sites"
     forms: ClassVar[tuple[str, ...]] = ("corrected", "printed")
     objective_noise: ClassVar[bool] = True
     noise_weight: ClassVar[float] = 2.5

@@ -35,6 +35,9 @@ class Output(Algorithm[State]):
     name: ClassVar[str] = "output"
     paper: ClassVar[str] = "003, Algorithm 1"
     summary: ClassVar[str] = "output perturbation at every site, then the average"
+    releases: ClassVar[str] = "once"
+    noise_law: ClassVar[str] = "Gaussian (pure: spherical), on the answer"
+    good_for: ClassVar[str] = "one release of any loss; sites alike"
     forms: ClassVar[tuple[str, ...]] = ("corrected", "printed")
     curvature: ClassVar[str] = "node"
     least_penalty: ClassVar[float] = 0.0003
@@ -70,6 +73,9 @@ class Objective(Output):
     name: ClassVar[str] = "objective"
     paper: ClassVar[str] = "003, Algorithm 2"
     summary: ClassVar[str] = "objective perturbation at every site, then the average"
+    releases: ClassVar[str] = "once"
+    noise_law: ClassVar[str] = "spherical or Gaussian, in the objective"
+    good_for: ClassVar[str] = "one release; one site, or sites alike"
     objective_noise: ClassVar[bool] = True
     noise_weight: ClassVar[float] = 0.3
 
@@ -106,6 +112,9 @@ class Generalised(Objective):
     name: ClassVar[str] = "generalised"
     paper: ClassVar[str] = "003, Algorithm 3"
     summary: ClassVar[str] = "generalised objective perturbation at every site, then the average"
+    releases: ClassVar[str] = "once"
+    noise_law: ClassVar[str] = "spherical or Gaussian, in the objective"
+    good_for: ClassVar[str] = "003 as it is; corrected it is `objective`"
 
     def _printed(self, alpha: Array, q: Array, site: Site) -> tuple[Array, SphericalLaw | GaussianLaw]:
         facts, c1 = site.facts, site.facts.loss.bend_bound

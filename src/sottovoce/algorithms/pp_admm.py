@@ -37,6 +37,9 @@ class PPADMM(ADMM):
     name: ClassVar[str] = "pp_admm"
     paper: ClassVar[str] = "004, Algorithm 1"
     summary: ClassVar[str] = "ADMM with Gaussian noise in the objective and on the answer, one release a round"
+    releases: ClassVar[str] = "every round"
+    noise_law: ClassVar[str] = "Gaussian, in the objective and on the answer"
+    good_for: ClassVar[str] = "sites that differ, with a delta"
     private: ClassVar[bool] = True
     objective_noise: ClassVar[bool] = True
     noise_weight: ClassVar[float] = 2.5

@@ -39,6 +39,9 @@ class ProxADMM(Algorithm[DualState]):
     name: ClassVar[str] = "prox_admm"
     paper: ClassVar[str] = "ours, after 001, Algorithm 3"
     summary: ClassVar[str] = "ADMM with noise on the sent minimisers, tail-averaged"
+    releases: ClassVar[str] = "every round"
+    noise_law: ClassVar[str] = "Gaussian (pure: spherical), on the answer"
+    good_for: ClassVar[str] = "the first choice with a delta; sites that differ; softmax"
     least_penalty: ClassVar[float] = 0.0005
     noise_weight: ClassVar[float] = 1.2
 
@@ -81,6 +84,9 @@ class ProxAverage(Algorithm[MeanState]):
     name: ClassVar[str] = "prox_average"
     paper: ClassVar[str] = "ours"
     summary: ClassVar[str] = "noisy proximal steps, averaged over the neighbourhood, tail-averaged"
+    releases: ClassVar[str] = "every round"
+    noise_law: ClassVar[str] = "Gaussian (pure: spherical), on the answer"
+    good_for: ClassVar[str] = "sites alike, with a delta; one site"
     curvature: ClassVar[str] = "node"
     least_penalty: ClassVar[float] = 0.002
     noise_weight: ClassVar[float] = 1.2

@@ -36,6 +36,9 @@ class PVP(ProxADMM):
     name: ClassVar[str] = "pvp"
     paper: ClassVar[str] = "001, Algorithm 3"
     summary: ClassVar[str] = "ADMM with noise on the sent minimisers, one release a round"
+    releases: ClassVar[str] = "every round"
+    noise_law: ClassVar[str] = "Gaussian (pure: spherical), on the answer"
+    good_for: ClassVar[str] = "001 as it is; prox_admm averages its tail too"
     forms: ClassVar[tuple[str, ...]] = ("corrected", "printed", "listed")
 
     def round(self, k: int, state: DualState, site: Site) -> DualState:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import click
 from rich.console import Console
@@ -58,16 +59,27 @@ cli.add_command(ledger)
 @click.option("--all", "everything", is_flag=True, help="Also those that cannot meet a budget (no noise).")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list instead of a table.")
 def methods(everything: bool, as_json: bool) -> None:
-    """List the private methods: where each comes from, and whom it trusts with rows."""
-    rows = [
+    """List the private methods: whom each trusts with rows, how often it releases what, and when to pick it."""
+    rows: list[dict[str, Any]] = [
         {
-            "name": cls.name, "private": cls.private, "trusts": cls.trust, "paper": cls.paper, "summary": cls.summary,
-            "forms": list(cls.forms),
+            "name": cls.name, "private": cls.private, "trusts": cls.trust, "releases": cls.releases,
+            "noise": cls.noise_law, "relations": list(cls.relations) if cls.private else [], "good for": cls.good_for,
+            "paper": cls.paper, "summary": cls.summary, "forms": list(cls.forms),
         }
         for cls in REGISTRY.values()
         if cls.private or everything
     ]  # fmt: skip
-    _list("Methods", rows, as_json)
+    if as_json:
+        _list("Methods", rows, as_json)
+        return
+    shown = [
+        {key: row[key] for key in ("name", "private", "trusts", "releases", "noise", "good for")}
+        | {"from": f"{row['paper']} ({', '.join(row['forms'])})"}
+        for row in rows
+    ]
+    _list("Methods", shown, as_json)
+    relations = " or ".join(dict.fromkeys(name for row in rows for name in row["relations"]))
+    click.echo(f"Every private method: {relations} (--relation).  `--method auto` picks one from public facts.")
 
 
 @cli.command(name="data")

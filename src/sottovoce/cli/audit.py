@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
+from pathlib import Path
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 from rich.table import Table
 
 from ..audit import Verdict, attack, targets
+from ..audit.lessons import lessons
+from ..audit.one_run import OneRunVerdict, attack_once
+from ..audit.report import write
 from ..privacy.words import ceil_text
 from ..training import jsonable
+from .files import check_folder
 from .options import as_json, say, takes
 
+_QUICK = 4_000
 _OPTIONS = [
     say("--form", "corrected, printed, or listed (pvp).  [default: corrected; for `all`: every form]"),
     say("--epsilon", "Total that the run claims.  [default: 1]", type=float),
@@ -22,6 +30,13 @@ _OPTIONS = [
     say("--replicates", "Runs of each of the two worlds.  [default: 20,000 or more]", type=int),
     say("--confidence", "That the lower bound is true.", type=float, default=0.95),
     say("--seed", "Keys the noise of both worlds.", type=int, default=0),
+    say(
+        "--report", "Also write a page (HTML): bounds, and what a neighbour learns about real rows.", type=click.Path()
+    ),
+    say("--quick", "4,000 runs of each world if --replicates is not given; smaller lessons in the page.", is_flag=True),
+    say("--one-run", "One run on real rows with canaries among them, instead of the worst pair.", is_flag=True),
+    say("--data", "With --one-run: the rows.  [default: adult]"),
+    say("--canaries", "With --one-run: rows that a coin decides.  [default: 1000]", type=int),
     as_json(),
 ]
 
@@ -31,7 +46,8 @@ _OPTIONS = [
 @takes(_OPTIONS)
 def audit(
     method: str, form: str | None, epsilon: float | None, delta: float | None, rounds: int | None,
-    replicates: int | None, confidence: float, seed: int, as_json: bool,
+    replicates: int | None, confidence: float, seed: int, report: str | None, quick: bool,
+    one_run: bool, data: str | None, canaries: int | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Attack METHOD (or `all`): play the worst distinguishing game known against the real code.
 
@@ -44,26 +60,79 @@ def audit(
       sottovoce audit dvp --form printed       a printed form whose claim is false
       sottovoce audit dvp --rounds 5 --epsilon 2 --json
       sottovoce audit all                      every claim of the package
+      sottovoce audit all --report audit.html  the same as a page, with lessons on real rows
+      sottovoce audit dgd --one-run --delta 1e-5   1000 canaries among Adult's rows, and a single run
     """
+    _check_one_run(one_run, data, canaries, method, replicates, report, quick)
     if replicates is not None and replicates < 80:
         raise click.BadParameter(
             f"{replicates} is too few to see anything; use 2000 or more", param_hint="--replicates"
         )
+    if report is not None:
+        check_folder("report", Path(report))
+    replicates = _QUICK if quick and replicates is None else replicates
     chosen = targets(form) if method == "all" else [(method, form or "corrected")]
     console = Console(stderr=True)
     found = []
-    for name, kind in chosen:
+    for k, (name, kind) in enumerate(chosen, 1):
+        _step(console, report, f"{k} of {len(chosen)}: {name} ({kind})")
         with console.status(f"{name} ({kind})") if console.is_terminal else _Silent():
-            verdict = attack(
-                name, kind, epsilon=epsilon, delta=delta, rounds=rounds, replicates=replicates, seed=seed,
-                confidence=confidence,
-            )  # fmt: skip
+            if one_run:
+                verdict: Verdict = attack_once(
+                    name, kind, epsilon=epsilon, delta=delta, rounds=rounds, data=data or "adult",
+                    canaries=1000 if canaries is None else canaries, seed=seed, confidence=confidence,
+                )  # fmt: skip
+            else:
+                verdict = attack(
+                    name, kind, epsilon=epsilon, delta=delta, rounds=rounds, replicates=replicates, seed=seed,
+                    confidence=confidence,
+                )  # fmt: skip
         found.append(verdict)
+    if report is not None:
+        _step(console, report, "lessons on real rows")
+        with console.status("lessons on real rows") if console.is_terminal else _Silent():
+            write(report, found, lessons(seed, quick), _typed())
     if as_json:
         plain = [jsonable(one.to_dict()) for one in found]
         click.echo(json.dumps(plain if method == "all" else plain[0], indent=2))
         return
     _render(found, confidence)
+
+
+def _check_one_run(
+    one_run: bool, data: str | None, canaries: int | None, method: str, replicates: int | None, report: str | None,
+    quick: bool,
+) -> None:  # fmt: skip
+    """Refuse options that say nothing together."""
+    if not one_run:
+        for name, value in (("--data", data), ("--canaries", canaries)):
+            if value is not None:
+                raise click.BadParameter("needs --one-run", param_hint=name)
+        return
+    if method == "all":
+        raise click.BadParameter("`all` does not go with --one-run; name one method", param_hint="METHOD")
+    for name, given in (("--replicates", replicates is not None), ("--report", report is not None), ("--quick", quick)):
+        if given:
+            raise click.BadParameter("does not go with --one-run", param_hint=name)
+
+
+def _step(console: Console, report: str | None, about: str) -> None:
+    """Progress of a long command, in lines where there is no terminal."""
+    if report is not None and not console.is_terminal:
+        click.echo(about, err=True)
+
+
+def _typed() -> str:
+    """The command as it was typed, defaults left out, the seed told, and the page's folder left out."""
+    context = click.get_current_context()
+    words = ["sottovoce", "audit", str(context.params["method"])]
+    for option in context.command.params:
+        value = context.params.get(option.name or "")
+        given = context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
+        if isinstance(option, click.Option) and (given or option.name == "seed"):
+            text = Path(str(value)).name if option.name == "report" else str(value)
+            words += [option.opts[0]] if option.is_flag else [option.opts[0], shlex.quote(text)]
+    return " ".join(words)
 
 
 class _Silent:
@@ -93,5 +162,10 @@ def _render(found: list[Verdict], confidence: float) -> None:
     if len(found) == 1:
         one = found[0]
         at = f" at delta {one.delta:g}" if one.delta else ""
+        if isinstance(one, OneRunVerdict):
+            right = f"{one.right} of {one.guesses} guesses right, {one.canaries} canaries"
+            console.print(f"[dim]one run of {one.rounds} rounds{at}: {right}[/]")
+            console.print(f"[dim]the canaries: {one.why}[/]")
+            return
         console.print(f"[dim]{one.rounds} rounds, {one.replicates:,} runs of each world{at}; attack: {one.attack}[/]")
         console.print(f"[dim]the two tables: {one.why}[/]")

@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from .. import graphs
 from ..algorithms import REGISTRY
+from ..choosing import KNOBS
 from ..configuration import RunConfig
 
 _RUN = RunConfig()
@@ -53,7 +55,12 @@ def takes(options: Iterable[Option]) -> Option:
 def method_options() -> list[Option]:
     """What to run and how much to spend."""
     return [
-        say("--method", f"auto, or one of: {', '.join(REGISTRY)}.", default=_RUN.method),
+        say(
+            "--method",
+            "auto, which chooses from public facts, also rounds, eta, rho and noise growth where they are not given, "
+            f"or one of: {', '.join(REGISTRY)}.",
+            default=_RUN.method,
+        ),
         say("--rounds", "Exchanges with the neighbours.", type=int, default=_RUN.rounds),
         say(
             "--epsilon",
@@ -103,3 +110,9 @@ def default_epsilon(method: str) -> float | tuple[float, ...]:
     """What a budget is where none is given."""
     known = REGISTRY.get(method)
     return _RUN.epsilon if known is None or known.private else math.inf
+
+
+def left_open() -> tuple[str, ...]:
+    """The knobs that the command line did not give, for ``--method auto`` to choose."""
+    context = click.get_current_context()
+    return tuple(knob for knob in KNOBS if context.get_parameter_source(knob) is ParameterSource.DEFAULT)

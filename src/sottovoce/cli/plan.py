@@ -9,14 +9,16 @@ from typing import Any
 import click
 import numpy as np
 from rich.console import Console
+from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
+from ..choosing import choose, declared
 from ..configuration import RunConfig, outline
 from ..errors import InvalidInput
 from ..privacy.words import ceil_text
 from ..training import jsonable
-from .options import NUMBER, as_json, default_epsilon, knob_options, method_options, say, takes
+from .options import NUMBER, as_json, default_epsilon, knob_options, left_open, method_options, say, takes
 from .render import marked_words
 
 _SHOWN = 8
@@ -24,6 +26,7 @@ _OPTIONS = [
     say("--sizes", "Rows of a site, or of each, separated by commas.", type=NUMBER, default=8000.0),
     say("--nodes", "Number of sites, if --sizes is one number.", type=int, default=5),
     say("--features", "Features, the constant one included.", type=int, default=36),
+    say("--partition", "How the sites will differ, for --method auto: iid, or as for train.", default="iid"),
     *method_options(),
     *knob_options(),
     as_json(),
@@ -32,13 +35,16 @@ _OPTIONS = [
 
 @click.command(name="plan")
 @takes(_OPTIONS)
-def plan(sizes: float | tuple[float, ...], nodes: int, features: int, as_json: bool, **knobs: Any) -> None:
+def plan(
+    sizes: float | tuple[float, ...], nodes: int, features: int, partition: str, as_json: bool, **knobs: Any
+) -> None:
     """Price a run from sizes alone: a budget gives the noise, --noise gives the price.  No data are read.
 
     \b
       sottovoce plan --method dvp --rounds 30 --epsilon 1 --delta 1e-5     the noise that this total pays for
       sottovoce plan --method dvp --rounds 30 --noise 0.3 --delta 1e-5     the total that this noise costs
       sottovoce plan --sizes 700,7000,7000 --epsilon 2 --features 105      sites of different sizes
+      sottovoce plan --method auto --epsilon 1 --delta 1e-5                what to run, tried on made-up rows
     """
     n = np.atleast_1d(np.asarray(sizes, dtype=float))
     if np.any((n < 1) | (n != np.floor(n))):
@@ -51,7 +57,13 @@ def plan(sizes: float | tuple[float, ...], nodes: int, features: int, as_json: b
         raise InvalidInput("features", features, "must be at least 1", "use e.g. 36")
     if knobs["epsilon"] is None:
         knobs["epsilon"] = default_epsilon(knobs["method"]) if knobs["noise"] is None else math.inf
-    outlined = outline(RunConfig(**knobs), n[:, None], features)
+    config, choice = RunConfig(**knobs), None
+    if config.auto:
+        choice = choose(config, n, features, heterogeneity=declared(partition), free=left_open())
+        config = choice.config
+    outlined = outline(config, n[:, None], features)
+    if choice is not None:
+        outlined["choice"] = choice.to_dict()
     if as_json:
         click.echo(json.dumps(jsonable(outlined)))
         return
@@ -65,6 +77,8 @@ def _render(outlined: dict[str, Any], console: Console) -> None:
         f"[bold]{outlined['method']}[/] ({privacy['form']}): {len(sizes)} sites of {size} rows, {outlined['graph']} "
         f"graph, {outlined['features']} features, {outlined['rounds']} rounds: a plan, no data were read"
     )
+    if "choice" in outlined:
+        console.print(f"[bold]auto[/] {escape(outlined['choice']['says'])}", highlight=False)
     words = dict(privacy) | {"release": True}  # what makes a simulation is not decided yet
     console.print(Panel(marked_words(words), title="Privacy", title_align="left"))
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))

@@ -38,6 +38,8 @@ def render(report: Report, console: Console, saved: Path | None) -> None:
         + ("" if config.replicates == 1 else f", {config.replicates} replicates")
         + ("" if result.stopped == "finished" else f" [bold yellow](stopped: {result.stopped})[/]")
     )
+    if report.choice is not None:
+        console.print(f"[bold]auto[/] {escape(report.choice.says)}", highlight=False)
     words = marked_words(result.privacy)
     if "ledger" in result.privacy:
         book = result.privacy["ledger"]

@@ -17,7 +17,7 @@ from ..simulate import RunConfig
 from ..training import TrainConfig
 from ..training import train as train_on
 from .files import check_folder
-from .options import NUMBER, as_json, default_epsilon, knob_options, method_options, say, takes
+from .options import NUMBER, as_json, default_epsilon, knob_options, left_open, method_options, say, takes
 from .render import render
 
 _RUN = RunConfig()
@@ -77,10 +77,18 @@ def train(
     with bar if console.is_terminal and not as_json else nullcontext() as progress:
         observers: list[Observer] = []
         if progress is not None:
-            task = progress.add_task(f"{settings.method} round", total=settings.rounds)
+            name = "auto: choosing, then round" if settings.auto else f"{settings.method} round"
+            task = progress.add_task(name, total=None if settings.auto else settings.rounds)
             observers.append(lambda k, state: progress.update(task, completed=k))
         with nullcontext() if ledger is None else DurableLedger.open(ledger) as book:
-            report = train_on(config, observers=observers, checkpoint=checkpoint, ledger=book, run_name=run_name)
+            report = train_on(
+                config,
+                observers=observers,
+                checkpoint=checkpoint,
+                ledger=book,
+                run_name=run_name,
+                free=left_open(),
+            )
     if save is not None:
         report.result.save(save)
     if as_json:

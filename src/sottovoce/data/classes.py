@@ -90,7 +90,8 @@ class Classes(Design):
         return type(self)(self.base.between(first, last), self.labels[:, first:last], self.classes)
 
     def single(self) -> Design:
-        return type(self)(self.base.single(), self.labels, self.classes)
+        short = self.base.single()
+        return self if short is self.base else type(self)(short, self.labels, self.classes)
 
 
 @dataclass(frozen=True)

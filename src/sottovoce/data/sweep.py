@@ -107,9 +107,12 @@ class Sweep:
         """Rows ``part, part + parts, ...`` of every node."""
         return Sweep(tuple(Group(g.nodes, g.design.every(part, parts)) for g in self.groups), self.width)
 
-    def single(self) -> Sweep:
-        """The same in single precision."""
-        return Sweep(tuple(Group(g.nodes, g.design.single()) for g in self.groups), self.width)
+    def single(self) -> Sweep | None:
+        """The same in single precision; None where some rows have no such copy."""
+        short = [g.design.single() for g in self.groups]
+        if any(new is g.design for new, g in zip(short, self.groups, strict=True)):
+            return None
+        return Sweep(tuple(Group(g.nodes, new) for g, new in zip(self.groups, short, strict=True)), self.width)
 
     def gradient(self, loss: Loss, w: Array) -> Array:
         """``sum_k slope(a_k.w) a_k``, shape of `w`, in the precision of the rows."""
@@ -135,13 +138,17 @@ class Sweep:
                 out[group.nodes] += np.sum(worth * real, axis=-1, keepdims=True)
         return out
 
-    def hessian(self, loss: Loss, w: Array, diagonal: bool) -> Array:
-        """``sum_k bend(a_k.w) a_k a_k'`` for w of shape (M, width): (M, width, width), or its diagonal."""
+    def hessian(self, loss: Loss, w: Array, diagonal: bool, typical: bool = False) -> Array:
+        """``sum_k bend(a_k.w) a_k a_k'`` for w of shape (M, width): (M, width, width), or its diagonal.
+
+        With `typical` by :meth:`Loss.typical_bend`.
+        """
+        curve = loss.typical_bend if typical else loss.bend
         out = np.zeros((len(w), self.width) if diagonal else (len(w), self.width, self.width))
         for group in self.groups:
             for first, last in _spans(group.design.n, CHUNK):
                 block = group.design.between(first, last)
-                bends = loss.bend(block.margins(w[group.nodes][:, None]))[:, 0, :]
+                bends = curve(block.margins(w[group.nodes][:, None]))[:, 0, :]
                 out[group.nodes] += block.diagonal(bends) if diagonal else block.gram(bends)
         return out
 

@@ -10,7 +10,7 @@ import csv
 import gzip
 import io
 import lzma
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -153,10 +153,35 @@ def read_parquet(path: str | Path) -> Table:
         rule, remedy = "reading Parquet needs pyarrow", "run: pip install 'sottovoce[parquet]'"
         raise InvalidInput("path", str(path), rule, remedy) from None
     try:
-        frame = pq.read_table(path)
+        return _from_arrow(pq.read_table(path), path)
     except (OSError, pa.ArrowException) as error:
-        reason = "no such file" if isinstance(error, FileNotFoundError) else "not a Parquet file"
-        raise InvalidInput("path", str(path), f"cannot be read: {reason}", "check the path and the file") from None
+        raise _unreadable(path, error) from None
+
+
+def parquet_batches(path: str | Path, rows: int) -> Iterator[Table]:
+    """The same file in tables of at most `rows` rows, one in memory at a time."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        rule, remedy = "reading Parquet needs pyarrow", "run: pip install 'sottovoce[parquet]'"
+        raise InvalidInput("path", str(path), rule, remedy) from None
+    try:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=rows):
+                yield _from_arrow(pa.Table.from_batches([batch]), path)
+    except (OSError, pa.ArrowException) as error:
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: str | Path, error: Exception) -> InvalidInput:
+    reason = "no such file" if isinstance(error, FileNotFoundError) else "not a Parquet file"
+    return InvalidInput("path", str(path), f"cannot be read: {reason}", "check the path and the file")
+
+
+def _from_arrow(frame: Any, path: str | Path) -> Table:
+    import pyarrow as pa
+
     columns = {}
     for name, column in zip(frame.column_names, frame.columns, strict=True):
         plain = column.null_count == 0 and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type))

@@ -1,0 +1,266 @@
+"""What a curious neighbour learns about real rows: membership and one attribute, with no noise, printed forms, ours.
+
+The tables of :mod:`sottovoce.audit.worlds` are as bad as can be.  Here a small site holds rows of Adult, and the
+neighbour knows all of them but one.  In the first lesson the site holds a target row or another, both known
+to the neighbour, who says which; in the second the neighbour knows the target row but for one attribute, and names the
+likeliest value.  The neighbour scores by the likelihood of every message of every round, the most powerful test there
+is.  Real rows seldom are as bad as the worst case: what is measured here does not bound what an attack can do.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from .. import data
+from ..configuration import RunConfig
+from ..data.rows import Rows
+from ..queries import NoisyMinimiser, PerturbedObjective, Query, SphericalLaw
+from ..typing import Any, Array, IntArray
+from .bounds import least_probability
+from .game import Case, Transcripts, watch
+from .likelihood import Candidate, of_node
+
+SITES, VICTIM = 5, 0
+ROUNDS, ROWS, OTHERS, PUBLIC = 5, 50, 100, 2000
+TARGETS, REPLICATES, EPSILONS = 48, 20, (1.0, 4.0)
+QUICK_TARGETS, QUICK_REPLICATES = 8, 16
+CONFIDENCE, RESAMPLES = 0.95, 400
+METHODS = (("pvp", "listed"), ("dvp", "printed"), ("dvp", "corrected"), ("prox_admm", "corrected"))
+"""Beside consensus ADMM without noise."""
+
+ATTRIBUTES: dict[str, dict[str, str]] = {
+    "income": {"at most 50K": "<=50K", "over 50K": ">50K"},
+    "marital-status": {"married": "Married-civ-spouse", "never married": "Never-married", "apart": "Divorced"},
+}
+"""Column -> value as told -> a raw value that is encoded so."""
+
+_EXACT = 1e6  # rate of the noise in whose place there is none: rows that fit to rounding win over all others
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """Rows of all sites; the last row of the victim's is a placeholder.
+
+    Attributes
+    ----------
+    target, other : array (T, d)
+        Signed rows: what the victim may hold, and what it holds in its place.
+    guesses : dict of str to array (T, V, d)
+        The target as it would be with each value of an attribute.
+    truth : dict of str to array (T,)
+        Which of them is true.
+    prior : dict of str to array (V,)
+        Shares among rows that no site holds, which the neighbour knows.
+    """
+
+    rows: Rows
+    target: Array
+    other: Array
+    guesses: dict[str, Array]
+    truth: dict[str, IntArray]
+    prior: dict[str, Array]
+
+    def holding(self, row: Array) -> Rows:
+        """All sites, with `row` as the victim's last."""
+        signed = self.rows.signed.copy()
+        signed[VICTIM, ROWS - 1] = row
+        return replace(self.rows, signed=signed)
+
+
+def _stage(targets: int, seed: int) -> _Stage:
+    adult = data.load("adult")
+    order = np.random.default_rng(seed).permutation(len(adult.y_train))
+    sizes = [ROWS] + [OTHERS] * (SITES - 1) + [targets, targets]
+    *sites, target, other = np.split(order[: sum(sizes)], np.cumsum(sizes)[:-1])
+    schema, raw = adult.schema, data.Table("adult", adult.train_columns)
+    assert schema is not None
+
+    def signed(table: data.Table) -> Array:
+        rows = schema.encode(table)
+        assert rows.y is not None
+        return np.asarray(rows.X * rows.y[:, None])
+
+    def with_value(column: str, value: str, of: IntArray) -> Array:
+        table = raw.take(of)
+        return signed(data.Table("adult", {**table.columns, column: np.full(len(of), value)}))
+
+    public, whole, guesses, truth, prior = order[-PUBLIC:], signed(raw.take(target)), {}, {}, {}
+    for column, values in ATTRIBUTES.items():
+        guesses[column] = np.stack([with_value(column, value, target) for value in values.values()], axis=1)
+        truth[column] = np.argmin(np.abs(guesses[column] - whole[:, None]).sum(axis=2), axis=1)
+        known = signed(raw.take(public))
+        alike = [np.all(with_value(column, value, public) == known, axis=1) for value in values.values()]
+        prior[column] = np.mean(alike, axis=1)
+    rows = Rows.build([(adult.X_train[part], adult.y_train[part]) for part in sites])
+    return _Stage(rows, whole, signed(raw.take(other)), guesses, truth, prior)
+
+
+def _with_density(query: Query) -> Query:
+    """An exact minimiser, as one with next to no noise: its likelihood asks whether rows explain it to rounding."""
+    law = SphericalLaw(np.array(_EXACT), polish=False)
+    if isinstance(query, NoisyMinimiser) and query.alpha is None:
+        return PerturbedObjective(np.asarray(query.linear), np.asarray(query.curvature), query.start, law, query.source)
+    if isinstance(query, PerturbedObjective) and query.noise is None:
+        return replace(query, noise=law)
+    return query
+
+
+def _likelihood(seen: Transcripts, rows: Rows) -> Array:
+    """Log likelihood of the victim's releases if the sites held `rows`, shape (R,), up to a constant."""
+    candidate, total = Candidate(rows, seen.facts, VICTIM), np.zeros(len(seen.messages))
+    for query, answers in seen.asked:
+        density = candidate.log_density(candidate.cut(_with_density(query)), of_node(answers, VICTIM, SITES))
+        assert density is not None
+        total = total + density
+    return np.round(total, 9)  # as the audit's own scores: the last digits of noise are not for reading
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """Of one setting.
+
+    Attributes
+    ----------
+    inside, outside : array (T, R)
+        Log likelihood ratios, target to the row in its place, where the site holds the target and where it does not.
+    right : dict of str to array (T, R)
+        Whether the value that was named is true.
+    """
+
+    claimed: float
+    proved: float
+    inside: Array
+    outside: Array
+    right: dict[str, Array]
+
+
+def _play(config: RunConfig, stage: _Stage, replicates: int, key: int) -> _Seen:
+    inside, outside, right = [], [], {column: [] for column in ATTRIBUTES}  # type: ignore[var-annotated]
+    claimed = proved = 0.0
+    for t, (target, other) in enumerate(zip(stage.target, stage.other, strict=True)):
+        case = Case(config, (stage.holding(other), stage.holding(target)), VICTIM, "rows of Adult")
+        seen = [watch(case, world, replicates, 2 * (1000 * key + t) + world) for world in (0, 1)]
+        claimed, proved = max(claimed, seen[1].claimed), max(proved, seen[1].proved)
+        without, true = (_likelihood(seen[1], rows) for rows in case.worlds)
+        inside.append(true - without)
+        outside.append(_likelihood(seen[0], case.worlds[1]) - _likelihood(seen[0], case.worlds[0]))
+        for column, guesses in stage.guesses.items():
+            fits = [
+                true if v == stage.truth[column][t] else _likelihood(seen[1], stage.holding(row))
+                for v, row in enumerate(guesses[t])
+            ]
+            named = np.argmax(np.stack(fits) + np.log(stage.prior[column])[:, None], axis=0)
+            right[column].append((named == stage.truth[column][t]).astype(float))
+    found = {column: np.stack(each) for column, each in right.items()}
+    return _Seen(claimed, proved, np.stack(inside), np.stack(outside), found)
+
+
+def curve(inside: Array, outside: Array, weights: Array) -> tuple[Array, Array]:
+    """Rates of false and of true positives at every threshold, shape (B, G), for B weightings of the targets."""
+    scores = np.concatenate([inside.ravel(), outside.ravel()])
+    values, group = np.unique(-scores, return_inverse=True)
+    here, there = np.split(group, [inside.size])
+
+    def rates(which: IntArray, width: int) -> Array:
+        each = np.repeat(weights, width, axis=1)
+        counts = np.stack([np.bincount(which, weights=w, minlength=len(values)) for w in each])
+        total = np.cumsum(counts, axis=1) / counts.sum(axis=1, keepdims=True)
+        return np.concatenate([np.zeros((len(weights), 1)), total], axis=1)
+
+    return rates(there, outside.shape[1]), rates(here, inside.shape[1])
+
+
+def area(fpr: Array, tpr: Array) -> Array:
+    """Below each curve."""
+    return np.asarray(np.sum(np.diff(fpr, axis=1) * 0.5 * (tpr[:, 1:] + tpr[:, :-1]), axis=1))
+
+
+def reach(fpr: Array, tpr: Array, most: float) -> Array:
+    """The best rate of true positives with at most so many false ones."""
+    return np.asarray(np.where(fpr <= most + 1e-12, tpr, 0.0).max(axis=1))
+
+
+def _interval(value: float, resampled: Array, targets: int) -> list[float]:
+    """Percentiles over resampled targets; where all targets agree, what so many agreeing targets show."""
+    error = 0.5 * (1.0 - CONFIDENCE)
+    low, high = np.quantile(resampled, [error, 1.0 - error])
+    if min(value, low) > 1.0 - 1e-9:
+        low = least_probability(targets, targets, error)
+    return [float(low), float(high)]
+
+
+def lessons(seed: int = 0, quick: bool = False) -> dict[str, Any]:
+    """Play both lessons on a ring of five sites of Adult rows, and return what was measured.
+
+    Parameters
+    ----------
+    seed : int
+        Of the choice of rows, the noise and the resampling of targets.
+    quick : bool
+        Fewer targets and repetitions.
+
+    Returns
+    -------
+    dict
+        ``setting``; ``membership``, one entry a method and claim, with area and rates and their 95% intervals over
+        targets, and the curve; ``printed_beside_corrected``, areas of both forms and the interval of their difference,
+        over the same targets; ``attributes``, one entry a column, with the base rate and an entry a method and claim.
+        Plain data, but for infinite epsilons.
+    """
+    targets, replicates = (QUICK_TARGETS, QUICK_REPLICATES) if quick else (TARGETS, REPLICATES)
+    stage, rng = _stage(targets, seed), np.random.default_rng([seed, 1])
+    weights = np.concatenate(
+        [np.ones((1, targets)), rng.multinomial(targets, np.full(targets, 1 / targets), RESAMPLES)]
+    )
+    membership: list[dict[str, Any]] = []
+    areas: dict[tuple[str, str, float], Array] = {}
+    told: dict[str, list[dict[str, Any]]] = {column: [] for column in ATTRIBUTES}
+    settings = [("admm", "corrected", math.inf)] + [(*method, e) for e in EPSILONS for method in METHODS]
+    for k, (method, form, epsilon) in enumerate(settings):
+        config = RunConfig(method=method, form=form, epsilon=epsilon, rounds=ROUNDS)
+        exact = math.isinf(epsilon) or form == "listed"  # no noise, so repetitions would all be alike
+        seen = _play(config, stage, 1 if exact else replicates, k + 100 * seed)
+        fpr, tpr = curve(seen.inside, seen.outside, weights)
+        name = {"method": method, "form": form, "claimed_epsilon": epsilon, "proved_epsilon": seen.proved}
+        found: dict[str, Any] = dict(name)
+        areas[method, form, epsilon] = area(fpr, tpr)
+        for what, x in (
+            ("auc", areas[method, form, epsilon]),
+            ("tpr_1", reach(fpr, tpr, 0.01)),
+            ("tpr_10", reach(fpr, tpr, 0.1)),
+        ):
+            found |= {what: float(x[0]), f"{what}_interval": _interval(float(x[0]), x[1:], targets)}
+        grid = np.linspace(0.0, 1.0, 101)
+        membership.append(found | {"fpr": grid.tolist(), "tpr": [float(reach(fpr[:1], tpr[:1], f)[0]) for f in grid]})
+        for column, right in seen.right.items():
+            each = weights @ right.mean(axis=1) / targets
+            interval = _interval(float(each[0]), each[1:], targets)
+            told[column].append(name | {"accuracy": float(each[0]), "interval": interval})
+    attributes = []
+    for column, values in ATTRIBUTES.items():
+        prior, truth = stage.prior[column], stage.truth[column]
+        common = int(np.argmax(prior))
+        attributes.append({
+            "attribute": column, "values": list(values), "prior": prior.tolist(), "commoner": list(values)[common],
+            "base_rate": float(np.mean(truth == common)), "rows": told[column],
+        })  # fmt: skip
+    beside = []
+    for method, form, epsilon in areas:
+        if form == "printed":
+            pair = areas[method, form, epsilon], areas[method, "corrected", epsilon]
+            apart = pair[0] - pair[1]
+            beside.append({
+                "method": method, "claimed_epsilon": epsilon, "printed": float(pair[0][0]),
+                "corrected": float(pair[1][0]), "interval": _interval(float(apart[0]), apart[1:], targets),
+            })  # fmt: skip
+    setting = {
+        "data": "adult", "features": stage.rows.d, "sites": SITES, "graph": "ring", "rounds": ROUNDS,
+        "victim_rows": ROWS, "other_rows": OTHERS, "public_rows": PUBLIC, "targets": targets,
+        "replicates": replicates, "seed": seed, "confidence": CONFIDENCE, "quick": quick,
+    }  # fmt: skip
+    return {
+        "setting": setting, "membership": membership, "printed_beside_corrected": beside, "attributes": attributes,
+    }  # fmt: skip

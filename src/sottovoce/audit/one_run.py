@@ -1,0 +1,524 @@
+"""Audits of one single run, by many canary rows (Steinke, Nasr and Jagielski 2023).
+
+A coin decides each of m canary rows of a real table, one run is made, and the auditor guesses coins from everything
+that was sent, or abstains.  Under an (epsilon, delta) claim guesses are hardly better than randomised response would
+allow, so that many right ones refute it.
+
+The theorem
+-----------
+Let M be (epsilon, delta)-private with respect to each coin, let the m coins be fair and independent, and let the
+auditor guess r of them from M's answer.  With ``W ~ Binomial(r, e^epsilon / (1 + e^epsilon))`` and
+``f(k) = P[W >= k]``,
+
+    P[at least v guesses are right]  <=  f(v) + 2 m delta max_{1 <= i <= m} (f(v - i) - f(v)) / i.
+
+Why, at delta 0: given the answer and the coins before it, a coin's odds are at most e^epsilon, since only one input of
+M differs between its sides; so right guesses are dominated by independent ones of that probability.  The delta term is
+theirs: an unlikely failure may reveal i coins, but then with probability of at most about ``2 m delta / i``.
+
+Which epsilon?  That of the relation whose neighbours a coin's two sides are.  Under replace-one the coin picks between
+two values of one row, a row and the same with its label flipped, and the row count is fixed: the bound is on the
+replace-one epsilon.  Under zero-out it picks between a row and a row of zeros.
+
+Five numbers of guesses are tried, fixed fractions of m, each at a fifth of the error that the confidence leaves, so the
+best of them may be reported.  (To pick r after a look at the scores would be sound at delta 0 only: the delta term is
+an average over answers, and r is then not independent of them.)
+
+The score
+---------
+The auditor knows all other rows, both values of each canary, and the public inputs of each query.  With signs s = +-1
+for the coins, what a release must have had as noise if no canary leaned either way is, to first order, ``R s + noise``:
+the columns of R are half the differences of the canaries' gradients, passed through the solve where noise sits on its
+answer.  Rounds add up in ``t = sum R' Cov^-1 residual`` and ``M = sum R' Cov^-1 R``; canary i's log odds, all others
+taken as Gaussian, are ``2 [(M + I)^-1 t]_i / [(M + I)^-1]_ii``.  The score uses the *stated* noise; if it is wrong,
+guesses are worse, never the guarantee.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import expit
+from scipy.stats import binom
+
+from .. import data as datasets
+from ..algorithms import REGISTRY
+from ..configuration import RunConfig
+from ..data.rows import Rows
+from ..errors import InvalidInput
+from ..facts import Facts
+from ..losses import make as make_loss
+from ..queries import (
+    GatedMinimiser,
+    GaussianLaw,
+    NoisyEpoch,
+    NoisyGradient,
+    NoisyMinimiser,
+    NoisyStatistic,
+    PerturbedObjective,
+    Query,
+    RedrawnGate,
+    SecretMinimiser,
+    SecretStartObjective,
+)
+from ..typing import Array, BoolArray, IntArray
+from .game import BookOf, Case, NoiseOf, Transcripts, Verdict, watch
+from .likelihood import of_node
+
+FRACTIONS = (1, 2, 4, 8, 16)
+"""A guess for every canary, for every second, ...: those of the largest scores."""
+LOSS = "huber:0.5"
+"""The loss of :func:`attack_once`: near zero a row and its opposite both pull with full strength."""
+_LEAST = 16
+_FLOOR = 1e-6  # standard deviation, sum scale, of a release without noise
+
+
+def p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: float = 0.0) -> float:
+    """Bound on the probability of at least `right` right guesses of `guesses`, if a run is (epsilon, delta)-private.
+
+    It grows with epsilon wherever ``2 m delta`` is at most the maximising i of the theorem, 1 for instance: it is then
+    the least concave majorant of ``i -> f(v - i)`` at ``2 m delta``, and each ``f`` grows.
+
+    Parameters
+    ----------
+    canaries, guesses, right : int
+        m, r and v: ``0 <= right <= guesses <= canaries``.
+    epsilon, delta : float
+
+    Raises
+    ------
+    InvalidInput
+    """
+    if not 0 <= right <= guesses <= canaries:
+        raise InvalidInput("right", right, f"must be from 0 to guesses={guesses} <= canaries={canaries}", "count again")
+    if not (epsilon >= 0.0 and 0.0 <= delta <= 1.0):
+        raise InvalidInput("epsilon, delta", (epsilon, delta), "must be >= 0, and inside [0, 1]", "use (1, 1e-5)")
+    q = expit(epsilon)
+    tail = float(binom.sf(right - 1, guesses, q))
+    if delta == 0.0 or right == 0:
+        return min(tail, 1.0)
+    revealed = np.arange(1, right + 1)  # f(v - i) is 1 beyond
+    slope = np.max(np.cumsum(binom.pmf(right - revealed, guesses, q)) / revealed)
+    return min(tail + 2.0 * canaries * delta * float(slope), 1.0)
+
+
+def least_epsilon(canaries: int, guesses: int, right: int, delta: float = 0.0, confidence: float = 0.95) -> float:
+    """Lower bound on epsilon at `delta`, true with probability `confidence`: the epsilon of that p-value, or 0."""
+    error = 1.0 - confidence
+
+    def over(epsilon: float) -> float:
+        return p_value(canaries, guesses, right, epsilon, delta) - error
+
+    if over(0.0) >= 0.0:
+        return 0.0
+    high = 1.0
+    while over(high) < 0.0:
+        high *= 2.0
+    return max(float(brentq(over, 0.0, high, xtol=1e-10)) - 1e-9, 0.0)
+
+
+@dataclass(frozen=True)
+class Count:
+    """The best of several numbers of guesses: a lower bound on epsilon that allows for the choice."""
+
+    lower_bound: float
+    guesses: int
+    right: int
+
+
+def best_count(scores: Array, coins: BoolArray, delta: float = 0.0, confidence: float = 0.95) -> Count:
+    """Guess coins by the signs of the largest scores, for each of :data:`FRACTIONS`, and bound epsilon.
+
+    Parameters
+    ----------
+    scores : array (m,)
+        Large where the coin looks true, very negative where it looks false.
+    coins : array of bool (m,)
+    delta, confidence : float
+    """
+    m = len(coins)
+    order = np.argsort(-np.abs(scores), kind="stable")
+    hits = np.cumsum((scores[order] >= 0) == coins[order])
+    careful = 1.0 - (1.0 - confidence) / len(FRACTIONS)
+    found = [Count(least_epsilon(m, r, int(hits[r - 1]), delta, careful), r, int(hits[r - 1])) for r in _tries(m)]
+    return max(found, key=lambda one: one.lower_bound)
+
+
+def _tries(m: int) -> list[int]:
+    return [max(m // k, 1) for k in FRACTIONS]
+
+
+@dataclass(frozen=True)
+class Planted:
+    """Tables with canaries in the last rows of some sites.
+
+    Attributes
+    ----------
+    rows : Rows
+        The table of the run: as the coins say.
+    others : list of array (n_i, d)
+        Signed rows of each site, zero where a canary is.
+    where : list of int array
+        The canaries' places in each site.
+    values : list of (array (m_i, d), array (m_i, d))
+        Signed rows of each site's canaries, for a false and a true coin.
+    coins : list of bool array
+    """
+
+    rows: Rows
+    others: list[Array]
+    where: list[IntArray]
+    values: list[tuple[Array, Array]]
+    coins: list[BoolArray]
+
+    def pooled(self) -> Planted:
+        """The same at a curator who holds all rows."""
+        starts = np.cumsum([0, *(len(x) for x in self.others)])
+        where = np.concatenate([w + start for w, start in zip(self.where, starts, strict=False)])
+        both = (np.concatenate([v[0] for v in self.values]), np.concatenate([v[1] for v in self.values]))
+        return Planted(self.rows, [np.concatenate(self.others)], [where], [both], [np.concatenate(self.coins)])
+
+
+def plant(
+    parts: Sequence[tuple[Array, Array]],
+    canaries: int,
+    relation: str = "replace-one",
+    sites: Sequence[int] | None = None,
+    seed: int = 0,
+    apart: int = 1,
+) -> Planted:
+    """Append canaries to sites: rows on the unit sphere, orthogonal as far as a site's features allow.
+
+    Parameters
+    ----------
+    parts : sequence of (X, y)
+        Every site's own rows.
+    canaries : int
+        In total, dealt evenly.
+    relation : str
+        What a coin chooses between: a row and its opposite, or a row and zeros.
+    sites : sequence of int, optional
+        Where; None for all.
+    seed : int
+        Of directions and coins.
+    apart : int
+        Sites whose canaries share one orthogonal system: all of them where a curator pools rows.
+    """
+    rng = np.random.default_rng([seed, 0x0CA7])
+    nodes, d = len(parts), parts[0][0].shape[1]
+    chosen = list(range(nodes)) if sites is None else list(sites)
+    counts = np.zeros(nodes, dtype=int)
+    counts[chosen] = [len(part) for part in np.array_split(np.arange(canaries), len(chosen))]
+    spare = np.empty((0, d))
+    tables, others, where, values, coins = [], [], [], [], []
+    for i, (X, y) in enumerate(parts):
+        if i % apart == 0:
+            spare = np.empty((0, d))
+        while len(spare) < counts[i]:
+            q, r = np.linalg.qr(rng.standard_normal((d, d)))
+            spare = np.concatenate([spare, (q * np.sign(np.diag(r))).T * (1.0 - 1e-9)])
+        true, spare = spare[: counts[i]], spare[counts[i] :]
+        false = -true if relation == "replace-one" else np.zeros_like(true)
+        coin = rng.random(counts[i]) < 0.5
+        labels = np.where(coin | (relation != "replace-one"), 1.0, -1.0)
+        shown = true * (coin | (relation == "replace-one"))[:, None]
+        tables.append((np.concatenate([X, shown]), np.concatenate([y, labels])))
+        others.append(np.concatenate([X * y[:, None], np.zeros_like(true)]))
+        where.append(np.arange(len(X), len(X) + counts[i], dtype=np.int64))
+        values.append((false, true))
+        coins.append(coin)
+    return Planted(Rows.build(tables), others, where, values, coins)
+
+
+@dataclass
+class _Reader:
+    """Scores of one site's canaries from what it sent."""
+
+    others: Array
+    where: IntArray
+    values: tuple[Array, Array]
+    facts: Facts
+    _t: Array = field(init=False)
+    _M: Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        m = len(self.where)
+        self._t, self._M = np.zeros(m), np.zeros((m, m))
+        self._sums = float((self.facts.n / self.facts.C)[0, 0])
+
+    def scores(self) -> Array:
+        """Log odds of every canary's coin."""
+        inverse = np.linalg.inv(self._M + np.eye(len(self._t)))
+        return np.asarray(2.0 * (inverse @ self._t) / np.diag(inverse))
+
+    def gradients(self, w: Array, part: int = 0, parts: int = 1) -> tuple[Array, Array]:
+        """At w, in sum scale: the rows' gradient if no canary leaned, and (d, m) half-differences of canaries."""
+        slope, own = self.facts.loss.slope, self.others[part::parts]
+        false, true = (slope(v @ w)[:, None] * v for v in self.values)
+        here = (self.where % parts == part)[:, None]
+        middle = own.T @ slope(own @ w) + 0.5 * np.sum((false + true) * here, axis=0)
+        return middle, (0.5 * (true - false) * here).T
+
+    def hessian(self, w: Array, part: int = 0, parts: int = 1) -> Array:
+        """At w, in sum scale: that of the rows, canaries by half."""
+        bend, own = self.facts.loss.bend, self.others[part::parts]
+        total = own.T @ (bend(own @ w)[:, None] * own)
+        for v in self.values:
+            kept = v[self.where % parts == part]
+            total = total + 0.5 * kept.T @ (bend(kept @ w)[:, None] * kept)
+        return np.asarray(total)
+
+    def read(self, query: Query, answer: Array) -> None:
+        """Add one release to the scores."""
+        match query:
+            case SecretMinimiser() | SecretStartObjective() | RedrawnGate():
+                rule = f"what {type(query).__name__} keeps secret stands between rows and releases"
+                raise InvalidInput("form", "printed", rule, "use the game of two tables")
+            case GatedMinimiser():
+                if answer[-1] > 0:
+                    self._minimiser(query, answer[:-1])
+            case NoisyEpoch():
+                self._epoch(query, answer)
+            case NoisyGradient():
+                middle, lean = self.gradients(_vector(query.start))
+                self._add(self._sums * answer - middle, lean, (self._sums * self._spread(query)) ** 2)
+            case NoisyMinimiser():
+                self._minimiser(query, answer)
+            case PerturbedObjective():
+                self._objective(query, answer)
+            case _:
+                raise InvalidInput("method", type(query).__name__, "is not a release that is understood", "use a game")
+
+    def _add(self, residual: Array, lean: Array, covariance: Array | float) -> None:
+        weighted: Array
+        if isinstance(covariance, np.ndarray):
+            weighted = np.asarray(np.linalg.solve(covariance + _FLOOR**2 * np.eye(len(lean)), lean), dtype=float)
+        else:
+            weighted = lean / max(float(covariance), _FLOOR**2)
+        self._t += weighted.T @ residual
+        self._M += weighted.T @ lean
+
+    def _spread(self, query: NoisyStatistic) -> float:
+        """Standard deviation of a coordinate of the noise on an answer."""
+        if query.alpha is None:
+            return 0.0
+        scale = float(np.max(query.sensitivity(self.facts) / query.alpha))
+        return scale * (np.sqrt(self.facts.d + 1.0) if self.facts.pure else 1.0)  # E ||v||^2 = d (d + 1)
+
+    def _q(self, query: NoisyMinimiser | PerturbedObjective) -> float:
+        return float(np.max(self.facts.mu + np.asarray(query.curvature, dtype=float)))
+
+    def _minimiser(self, query: NoisyMinimiser, answer: Array) -> None:
+        linear = np.broadcast_to(_vector(query.linear), answer.shape)
+        centre, lean, K = self._centre(linear, self._q(query), answer)
+        self._add(K @ (answer - centre), -lean, self._spread(query) ** 2 * (K @ K))
+
+    def _centre(self, linear: Array, q: float, start: Array) -> tuple[Array, Array, Array]:
+        """The minimiser if no canary leaned, by Newton steps; half-differences and the Hessian there."""
+        w: Array = start
+        best = (np.inf, start)
+        for _ in range(12):
+            middle, _ = self.gradients(w)
+            g = middle + self._sums * (linear + q * w)
+            size = float(np.linalg.norm(g))
+            if size < best[0]:
+                best = size, w
+            if size < 1e-9 * self._sums * self.facts.C:
+                break
+            w = np.asarray(w - np.linalg.solve(self._K(w, q), g), dtype=float)
+        w = best[1]
+        return w, self.gradients(w)[1], self._K(w, q)
+
+    def _K(self, w: Array, q: float) -> Array:
+        return np.asarray(self.hessian(w) + self._sums * q * np.eye(len(w)))
+
+    def _objective(self, query: PerturbedObjective, w: Array) -> None:
+        """The noise that made w the minimiser; its determinant says next to nothing of one row."""
+        law, q, d = query.noise, self._q(query), self.facts.d
+        middle, lean = self.gradients(w)
+        residual = -(middle + self._sums * (_vector(query.linear) + q * w))
+        if law is None:
+            self._add(residual, lean, 0.0)
+        elif isinstance(law, GaussianLaw):
+            covariance = float(np.max(law.sigma)) ** 2 * np.eye(d)
+            if law.release is not None:
+                K = self._K(w, q)
+                covariance = covariance + float(np.max(law.release)) ** 2 * (K @ K)
+            self._add(residual, lean, covariance)
+        else:
+            self._add(residual, lean, (d + 1.0) / float(np.min(law.rate)) ** 2)
+
+    def _epoch(self, query: NoisyEpoch, answer: Array) -> None:
+        """A pass from a public start: noise and leaning canaries of each part, carried on by the parts behind it."""
+        facts, parts, w = self.facts, query.batches, _vector(query.start)
+        step, eye = float(np.max(query.step)), np.eye(facts.d)
+        weight = facts.C / max(float(np.floor(facts.n[0, 0] / parts)), 1.0)
+        noise, covariance, lean = self._spread(query), np.zeros_like(eye), np.zeros((facts.d, len(self.where)))
+        for b in range(parts):
+            middle, half = self.gradients(w, b, parts)
+            on = eye - step * (weight * self.hessian(w, b, parts) + facts.mu * eye)
+            covariance = on @ covariance @ on.T + (step * noise) ** 2 * eye
+            lean = on @ lean - step * weight * half
+            w = w - step * (weight * middle + facts.mu * w)
+        scale = float(np.sqrt(max(np.trace(covariance) / facts.d, 1e-300)))
+        self._add((answer - w) / scale, lean / scale, covariance / scale**2)
+
+
+def _vector(x: object) -> Array:
+    """A public vector of one site and one replicate, or a scalar, with the leading axes off."""
+    x = np.asarray(x, dtype=float)
+    return x.reshape(-1) if x.size > 1 else x.reshape(())
+
+
+def scores(planted: Planted, seen: Transcripts) -> Array:
+    """Log odds of every coin, sites in order, from all that was sent."""
+    nodes = len(seen.facts.n)
+    if nodes != len(planted.others):
+        planted = planted.pooled()
+    found = []
+    for i in range(nodes):
+        if len(planted.where[i]) == 0:
+            continue
+        own = replace(seen.facts, n=seen.facts.n[i : i + 1])
+        reader = _Reader(planted.others[i], planted.where[i], planted.values[i], own)
+        for query, answer in seen.asked:
+            reader.read(of_node(query, i, nodes), of_node(answer, i, nodes).reshape(-1))
+        found.append(reader.scores())
+    return np.concatenate(found)
+
+
+@dataclass(frozen=True)
+class OneRunVerdict(Verdict):
+    """What one run says of a claim: as :class:`Verdict`, and how many coins there were, were guessed and were right."""
+
+    canaries: int = 0
+    guesses: int = 0
+    right: int = 0
+
+
+def play_once(
+    config: RunConfig,
+    parts: Sequence[tuple[Array, Array]],
+    canaries: int | None = None,
+    *,
+    sites: Sequence[int] | None = None,
+    seed: int = 0,
+    confidence: float = 0.95,
+    noise: NoiseOf | None = None,
+    book: BookOf | None = None,
+) -> OneRunVerdict:
+    """Make one run on rows with canaries among them, guess their coins, and bound epsilon from below.
+
+    Parameters
+    ----------
+    config : RunConfig
+        With a finite epsilon; its seed and replicates are not used.
+    parts : sequence of (X, y)
+        Every site's rows.
+    canaries : int, optional
+        By default as many as are orthogonal at their site: one a feature and a site.
+    sites : sequence of int, optional
+        Which sites get some; None for all.
+    seed : int
+        Of canaries, coins and noise.
+    confidence : float
+        That the bound is true.
+    noise, book : callable, optional
+        Planted faults, as in :class:`sottovoce.audit.game.Case`.
+
+    Returns
+    -------
+    OneRunVerdict
+
+    Raises
+    ------
+    InvalidInput
+    """
+    if not 0.5 <= confidence < 1.0:
+        raise InvalidInput("confidence", confidence, "must be at least 0.5 and below 1", "use 0.95")
+    cls = REGISTRY[config.method]
+    if not (cls.private and config.budgeted):
+        raise InvalidInput("epsilon", config.epsilon, "a run without noise makes no claim", "use a private method")
+    if make_loss(config.loss).outputs > 1:
+        raise InvalidInput("loss", config.loss, "canaries have a label of two", f"use {LOSS!r} or 'logistic'")
+    nodes, d = len(parts), parts[0][0].shape[1]
+    curator = cls.trust == "curator"
+    most = d * (1 if curator else nodes if sites is None else len(sites))
+    m = most if canaries is None else canaries
+    if m < _LEAST:
+        raise InvalidInput("canaries", m, f"fewer than {_LEAST} show nothing", "use 500")
+    planted = plant(parts, m, config.relation, sites, seed, nodes if curator else 1)
+    why = f"{m} rows at random in orthogonal systems of {d}, each " + (
+        "with one label or the other" if config.relation == "replace-one" else "there or not"
+    )
+    case = Case(config, (planted.rows, planted.rows), 0, why, noise=noise, book=book)
+    seen = watch(case, 0, 1, seed)
+    delta = config.delta or 0.0
+    count = best_count(scores(planted, seen), np.concatenate(planted.coins), delta, confidence)
+    return OneRunVerdict(
+        method=config.method, form=config.form, claimed_epsilon=seen.claimed, proved_epsilon=seen.proved,
+        lower_bound=count.lower_bound, delta=delta, confidence=confidence, replicates=1, rounds=config.rounds,
+        attack="canaries of one run", why=why, releases=len(seen.asked), canaries=m, guesses=count.guesses,
+        right=count.right,
+    )  # fmt: skip
+
+
+def attack_once(
+    method: str,
+    form: str = "corrected",
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rounds: int | None = None,
+    data: str = "adult",
+    canaries: int = 1000,
+    nodes: int | None = None,
+    loss: str = LOSS,
+    relation: str = "replace-one",
+    seed: int = 0,
+    confidence: float = 0.95,
+) -> OneRunVerdict:
+    """Try to refute a claim by one run on real rows.
+
+    Parameters
+    ----------
+    method, form : str
+        A private method of the registry.
+    epsilon, delta : float, optional
+        The claim; by default epsilon 1, and pure wherever the method has a pure price.
+    rounds : int, optional
+        By default 2, and 1 for methods that release once.
+    data : str
+        A data set, see :func:`sottovoce.data.load`; its training rows are dealt to the sites at random.
+    canaries : int
+    nodes : int, optional
+        Sites; by default so many that the canaries of each are orthogonal, at least 5.
+    loss, relation : str
+    seed : int
+    confidence : float
+
+    Raises
+    ------
+    InvalidInput
+    """
+    private = [name for name, cls in REGISTRY.items() if cls.private]
+    if method not in private:
+        raise InvalidInput("method", method, f"must be one of {', '.join(private)}", "see `sottovoce methods`")
+    cls = REGISTRY[method]
+    if delta is None and cls.needs_delta:
+        delta = 1e-5
+    if rounds is None:
+        rounds = 1 if cls.single else 2
+    config = RunConfig(
+        method=method, form=form, epsilon=1.0 if epsilon is None else epsilon, delta=delta, rounds=rounds, loss=loss,
+        relation=relation,
+    )  # fmt: skip
+    table = datasets.load(data)
+    if nodes is None:
+        nodes = max(5, -(-canaries // table.X_train.shape[1]))
+    dealt = datasets.partition("iid", table.y_train, nodes, seed)
+    parts = [(table.X_train[rows], table.y_train[rows]) for rows in dealt]
+    return play_once(config, parts, canaries, seed=seed, confidence=confidence)

@@ -1,0 +1,412 @@
+"""One page, complete in itself: claimed against audited epsilon, and what a neighbour learns about real rows."""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib.metadata import version
+from pathlib import Path
+
+from ..privacy.words import ceil_text
+from ..typing import Any
+from .game import Verdict
+
+_LEAST, _MOST = 0.05, 20.0  # of the axis of epsilon
+_TICKS = (0.1, 0.3, 1.0, 3.0, 10.0)
+_SLACK = 1e-3  # relative: quadrature on a grid
+
+STYLE = """
+:root{color-scheme:light dark;--page:#fff;--ink:#1b1f24;--soft:#59626c;--line:#d5dae0;--band:#f4f6f8;--blue:#0072b2;
+--red:#c44f00;--green:#00805c;--mark:#1b1f24}
+@media (prefers-color-scheme:dark){:root{--page:#14171a;--ink:#e7eaed;--soft:#a3adb7;--line:#3a4149;--band:#1d2227;
+--blue:#56b4e9;--red:#f08a4b;--green:#2fc49a;--mark:#e7eaed}}
+*{box-sizing:border-box}
+body{margin:0;background:var(--page);color:var(--ink);font:16px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
+main{max-width:60rem;margin:0 auto;padding:1rem 1rem 4rem}
+h1{font-size:1.6rem;line-height:1.2;margin:.5rem 0}h2{font-size:1.2rem;margin:2.2rem 0 .4rem}
+h3{font-size:1rem;margin:1.2rem 0 .3rem}
+p{margin:.5rem 0;max-width:46rem}.lead{font-size:1.15rem}.soft,figcaption{color:var(--soft);font-size:.875rem}
+code,pre{font-family:ui-monospace,Menlo,Consolas,monospace;font-size:.875rem}
+pre{background:var(--band);padding:.6rem .8rem;border-radius:.3rem;white-space:pre-wrap;overflow-wrap:anywhere}
+figure{margin:1rem 0}
+.row{display:grid;grid-template-columns:9.5rem 1fr;align-items:center;gap:.5rem;font-size:.875rem;line-height:1.1}
+.row:nth-child(odd){background:var(--band)}.row.axis{background:none;color:var(--soft)}
+.row svg{display:block;width:100%;height:24px;overflow:visible}.row.axis svg{height:40px}
+@media (min-width:40rem){.row{grid-template-columns:12.5rem 1fr}}
+.row svg.at{width:1px;height:1px}
+.plot{padding-right:1rem}
+.key{display:flex;flex-wrap:wrap;gap:.2rem 1.1rem;font-size:.875rem;margin:.3rem 0 .6rem}
+.key svg{width:26px;height:14px;vertical-align:-2px;overflow:visible}
+.pair{display:flex;flex-wrap:wrap;gap:1rem 2rem}.pair>div{flex:1 1 18rem;max-width:26rem;min-width:0}
+.roc{display:block;width:100%;height:auto}
+text{fill:var(--soft);font-size:12px;font-family:inherit}
+.grid{stroke:var(--line);stroke-width:1}.claim{stroke:var(--mark);stroke-width:2.5}
+.blue{--c:var(--blue)}.red{--c:var(--red)}.green{--c:var(--green)}.mark{--c:var(--mark)}
+.dot{fill:var(--c)}.ring{fill:var(--page);stroke:var(--c);stroke-width:2}.reach{stroke:var(--c);stroke-width:2;opacity:.55}
+.bar{fill:var(--c);opacity:.55}.curve{fill:none;stroke:var(--c);stroke-width:2}.wide{stroke-width:5;opacity:.45}
+.dash{stroke-dasharray:7 4}.dots{stroke-dasharray:2 4}
+.box{overflow-x:auto;margin:.6rem 0}
+table{border-collapse:collapse;font-size:.875rem}th,td{padding:.3rem .7rem .3rem 0;text-align:left;vertical-align:top;
+border-bottom:1px solid var(--line)}th{white-space:nowrap}td.n,th.n{
+text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
+td.why{min-width:44rem}td.w{white-space:nowrap}.refuted{color:var(--red);font-weight:600}
+dl{margin:.5rem 0;max-width:46rem}dt{font-weight:600;margin-top:.6rem}dd{margin:0}
+"""
+
+
+def beyond(one: Verdict) -> bool:
+    """Whether the pair of tables needs more than is claimed by quadrature, whatever the sampled bound shows."""
+    exact = one.exact_epsilon
+    return exact is not None and exact > one.claimed_epsilon * (1.0 + _SLACK)
+
+
+def counts(verdicts: Iterable[Verdict]) -> dict[str, int]:
+    """What the headline says: claims and refuted ones, by form, and those that quadrature alone refutes."""
+    all_ = list(verdicts)
+    ours = [one for one in all_ if one.form == "corrected"]
+    theirs = [one for one in all_ if one.form != "corrected"]
+    return {
+        "claims": len(all_), "refuted": sum(one.refuted for one in all_),
+        "corrected": len(ours), "corrected_refuted": sum(one.refuted for one in ours),
+        "printed": len(theirs), "printed_refuted": sum(one.refuted for one in theirs),
+        "exact_only": sum(beyond(one) and not one.refuted for one in all_),
+    }  # fmt: skip
+
+
+def headline(verdicts: Iterable[Verdict]) -> str:
+    """One sentence."""
+    n = counts(verdicts)
+    more = f"; {n['exact_only']} more by exact quadrature alone" if n["exact_only"] else ""
+    return (
+        f"{n['claims']} claims were attacked and {n['refuted']} refuted: {n['printed_refuted']} of {n['printed']} as "
+        f"printed in the papers, {n['corrected_refuted']} of {n['corrected']} as corrected here{more}."
+    )
+
+
+def _floor(x: float) -> str:
+    return f"{math.floor(1000.0 * x + 1e-9) / 1000.0:.3f}"
+
+
+def _sure(confidence: float) -> str:
+    return f"{100.0 * confidence:g}%"
+
+
+def _total(epsilon: float) -> str:
+    return "∞" if math.isinf(epsilon) else ceil_text(epsilon)
+
+
+def _at(epsilon: float) -> str:
+    """Place on the axis of epsilon, in percent."""
+    inside = min(max(epsilon, _LEAST), _MOST)
+    return f"{100.0 * math.log(inside / _LEAST) / math.log(_MOST / _LEAST):.2f}%"
+
+
+def _diamond(x: str, css: str) -> str:
+    return f'<svg x="{x}" y="12" class="at"><path class="ring {css}" d="M0-6 6 0 0 6-6 0z"/></svg>'
+
+
+def _row(name: str, marks: str, css: str = "") -> str:
+    return f'<div class="row{css}"><span>{name}</span><svg role="img">{marks}</svg></div>'
+
+
+def _lines(places: Iterable[str], height: str = "100%") -> str:
+    return "".join(f'<line class="grid" x1="{x}" x2="{x}" y1="0" y2="{height}"/>' for x in places)
+
+
+def _claims(verdicts: Sequence[Verdict], title: str) -> str:
+    """A row a claim: its lower bound, what it claims, and what quadrature says."""
+    rows = []
+    for one in verdicts:
+        css, x = "red" if one.refuted or beyond(one) else "blue", _at(one.lower_bound)
+        claimed = _at(one.claimed_epsilon)
+        exact = "" if one.exact_epsilon is None else _diamond(_at(one.exact_epsilon), css)
+        told = f"claimed {ceil_text(one.claimed_epsilon)}, lower bound {_floor(one.lower_bound)}"
+        told += "" if one.exact_epsilon is None else f", exact {one.exact_epsilon:.3f}"
+        marks = (
+            f"<title>{told}</title>{_lines(map(_at, _TICKS))}"
+            f'<line class="claim" x1="{claimed}" x2="{claimed}" y1="3" y2="21"/>{exact}'
+            f'<line class="reach {css}" x1="0%" x2="{x}" y1="12" y2="12"/>'
+            f'<circle class="dot {css}" cx="{x}" cy="12" r="5"/>'
+        )
+        form = "" if one.form in ("corrected", "printed") else f" ({escape(one.form)})"
+        rows.append(_row(escape(one.method) + form, marks))
+    ticks = "".join(f'<text x="{_at(t)}" y="12" text-anchor="middle">{t:g}</text>' for t in _TICKS)
+    label = '<text x="50%" y="32" text-anchor="middle">epsilon (nats, logarithmic)</text>'
+    axis = _row("", ticks + label, " axis")
+    return f'<h3>{title}</h3><div class="plot">{"".join(rows)}{axis}</div>'
+
+
+def _key(entries: Iterable[tuple[str, str]]) -> str:
+    return '<div class="key">' + "".join(f"<span><svg>{mark}</svg> {text}</span>" for mark, text in entries) + "</div>"
+
+
+def _figure(verdicts: Sequence[Verdict]) -> str:
+    key = _key([
+        ('<line class="claim" x1="13" x2="13" y1="-1" y2="15"/>', "claimed"),
+        ('<circle class="dot blue" cx="13" cy="7" r="5"/>', "lower bound, claim stands"),
+        ('<circle class="dot red" cx="13" cy="7" r="5"/>', "lower bound, claim refuted by it or by the exact value"),
+        ('<path class="ring mark" d="M13 1 19 7 13 13 7 7z"/>', "exact for this pair of tables, where known"),
+    ])  # fmt: skip
+    parts = [
+        _claims(those, title)
+        for those, title in (
+            ([one for one in verdicts if one.form != "corrected"], "As printed in the papers"),
+            ([one for one in verdicts if one.form == "corrected"], "As corrected here"),
+        )
+        if those
+    ]
+    caption = (
+        "A dot or a diamond to the right of the claim's bar refutes the claim. A dot to the left proves nothing: the "
+        f"truth lies between it and what was proved. Bounds below {_LEAST:g} are drawn at the left edge."
+    )
+    return f"<figure>{key}{''.join(parts)}<figcaption>{caption}</figcaption></figure>"
+
+
+def _name(one: dict[str, Any]) -> str:
+    """Of a setting of the lessons."""
+    if math.isinf(one["claimed_epsilon"]):
+        return "no noise"
+    return f"{escape(one['method'])}, {escape(one['form'])}"
+
+
+def _style(one: dict[str, Any]) -> str:
+    if math.isinf(one["claimed_epsilon"]):
+        return "mark wide"
+    if one["form"] != "corrected":
+        return "red dots" if one["form"] == "listed" else "red"
+    return "blue" if one["method"] == "dvp" else "green dash"
+
+
+def _paths(xs: Sequence[float], ys: Sequence[float]) -> str:
+    return "M" + " ".join(f"{40 + 300 * x:.1f} {310 - 300 * y:.1f}" for x, y in zip(xs, ys, strict=True))
+
+
+def _roc(those: Sequence[dict[str, Any]], epsilon: float) -> str:
+    ticks = "".join(
+        f'<line class="grid" x1="{40 + 300 * t}" x2="{40 + 300 * t}" y1="10" y2="310"/>'
+        f'<line class="grid" x1="40" x2="340" y1="{310 - 300 * t}" y2="{310 - 300 * t}"/>'
+        f'<text x="{40 + 300 * t}" y="326" text-anchor="middle">{100 * t:g}</text>'
+        f'<text x="34" y="{314 - 300 * t}" text-anchor="end">{100 * t:g}</text>'
+        for t in (0.0, 0.25, 0.5, 0.75, 1.0)
+    )
+    knee = 1.0 / (1.0 + math.exp(epsilon))
+    limit = _paths([0.0, knee, 1.0], [0.0, 1.0 - knee, 1.0])
+    curves = "".join(
+        f'<path class="curve {_style(one)}" d="{_paths([0.0, *one["fpr"]], [0.0, *one["tpr"]])}"/>' for one in those
+    )
+    plot = (
+        f'<svg class="roc" viewBox="0 0 350 348" role="img"><title>ROC at a claim of {epsilon:g}</title>{ticks}'
+        f'<path class="curve mark dots" d="{limit}"/>{curves}'
+        '<text x="190" y="343" text-anchor="middle">false positives (%)</text>'
+        '<text x="10" y="160" text-anchor="middle" transform="rotate(-90 10 160)">true positives (%)</text></svg>'
+    )
+    lines = [(f'<path class="curve {_style(one)}" d="M0 7H26"/>', _name(one)) for one in those]
+    lines.append(('<path class="curve mark dots" d="M0 7H26"/>', f"no more than this at epsilon {epsilon:g}"))
+    return f"<div><h3>Claimed epsilon {epsilon:g}</h3>{plot}{_key(lines)}</div>"
+
+
+def _share(x: float) -> str:
+    return f"{100.0 * x:.1f}"
+
+
+def _spread(interval: Sequence[float], digits: int = 1) -> str:
+    return " to ".join(f"{100.0 * x:.{digits}f}" for x in interval)
+
+
+def _table(head: Sequence[tuple[str, str]], rows: Iterable[str]) -> str:
+    cells = "".join(f'<th class="{css}">{text}</th>' for text, css in head)
+    return f'<div class="box"><table><thead><tr>{cells}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+
+
+def _by_claim(those: Sequence[dict[str, Any]]) -> list[tuple[float, list[dict[str, Any]]]]:
+    """Settings of each finite claim, behind those without noise."""
+    bare = [one for one in those if math.isinf(one["claimed_epsilon"])]
+    claims = sorted({one["claimed_epsilon"] for one in those} - {math.inf})
+    return [(e, bare + [one for one in those if one["claimed_epsilon"] == e]) for e in claims]
+
+
+def _measured(pairs: Sequence[dict[str, Any]]) -> str:
+    """What a printed form leaks beside the corrected one, in words."""
+    said = []
+    for one in pairs:
+        low, high = one["interval"]
+        word = "more" if low > 0.0 else "less" if high < 0.0 else "no more, as far as this can tell"
+        said.append(
+            f"At a claim of {one['claimed_epsilon']:g}, <code>{escape(one['method'])}</code> as printed has an area of "
+            f"{one['printed']:.3f} beside {one['corrected']:.3f} as corrected: {word} (difference {low:+.3f} to "
+            f"{high:+.3f})."
+        )
+    return " ".join(said)
+
+
+def _membership(those: Sequence[dict[str, Any]], pairs: Sequence[dict[str, Any]], s: dict[str, Any]) -> str:
+    panels = "".join(_roc(group, epsilon) for epsilon, group in _by_claim(those))
+    head = [("claimed ε", "n"), ("form", ""), ("proved ε", "n"), ("area under ROC", "n"),
+            ("true at 1% false (%)", "n"), ("true at 10% false (%)", "n")]  # fmt: skip
+    rows = [
+        f'<tr><td class="n">{_total(one["claimed_epsilon"])}</td><td class="w">{_name(one)}</td>'
+        f'<td class="n">{_total(one["proved_epsilon"])}</td>'
+        f'<td class="n">{one["auc"]:.3f} ({" to ".join(f"{x:.3f}" for x in one["auc_interval"])})</td>'
+        + "".join(f'<td class="n">{_share(one[k])} ({_spread(one[f"{k}_interval"])})</td>' for k in ("tpr_1", "tpr_10"))
+        + "</tr>"
+        for one in those
+    ]
+    return (
+        "<h2>Was this row in the site?</h2>"
+        f"<p>A site holds a target row or another row in its place. The neighbour knows both, and says which. "
+        f"{s['targets']} targets, each tried {s['replicates']} times either way (once where nothing is random). An "
+        f"area of 0.5 is guessing, 1 is certainty.</p>"
+        f'<figure><div class="pair">{panels}</div></figure>'
+        f"<p>{_measured(pairs)} On real rows a false claim need not show: these rows are far from the worst case, on "
+        f"which the claims above were tried, and noise in {s['features']} dimensions hides the one direction in which "
+        f"a row pulls. Where exact minimisers are sent, one message is enough.</p>"
+        f"{_table(head, rows)}"
+        f'<p class="soft">In brackets: {_sure(s["confidence"])} intervals, by resampling targets; where every '
+        "target agrees, Clopper and Pearson's.</p>"
+    )
+
+
+def _bars(lesson: dict[str, Any]) -> str:
+    rows, base = [], 100.0 * lesson["base_rate"]
+    for one in lesson["rows"]:
+        css = _style(one).split()[0]
+        low, high = (f"{100.0 * x:.2f}%" for x in one["interval"])
+        claim = "" if math.isinf(one["claimed_epsilon"]) else f", ε {one['claimed_epsilon']:g}"
+        marks = (
+            f"<title>{_share(one['accuracy'])}%</title>{_lines(f'{t}%' for t in (0, 25, 50, 75, 100))}"
+            f'<rect class="bar {css}" x="0" y="4" height="16" width="{100.0 * one["accuracy"]:.2f}%"/>'
+            f'<line class="claim" stroke-dasharray="3 2" x1="{base:.2f}%" x2="{base:.2f}%" y1="0" y2="24"/>'
+            f'<line class="curve {css}" x1="{low}" x2="{high}" y1="12" y2="12"/>'
+        )
+        rows.append(_row(_name(one) + claim, marks))
+    ticks = "".join(f'<text x="{t}%" y="12" text-anchor="middle">{t}</text>' for t in (0, 25, 50, 75, 100))
+    label = '<text x="50%" y="32" text-anchor="middle">named correctly (%)</text>'
+    values = ", ".join(f"{escape(v)} {100 * p:.0f}%" for v, p in zip(lesson["values"], lesson["prior"], strict=True))
+    return (
+        f"<h3>{escape(lesson['attribute'])}: {values}</h3>"
+        f'<div class="plot">{"".join(rows)}{_row("", ticks + label, " axis")}</div>'
+        f'<p class="soft">Always saying “{escape(lesson["commoner"])}” is right for {_share(lesson["base_rate"])}% of '
+        "these targets.</p>"
+    )
+
+
+def _attributes(those: Sequence[dict[str, Any]], s: dict[str, Any]) -> str:
+    best = [
+        (one["accuracy"] - lesson["base_rate"], lesson["attribute"], one)
+        for lesson in those
+        for one in lesson["rows"]
+        if one["form"] == "corrected" and not math.isinf(one["claimed_epsilon"])
+    ]
+    most, attribute, one = max(best, key=lambda each: each[0])
+    gain = (
+        "Corrected forms gain nothing over it"
+        if most <= 0.0
+        else f"The most that a corrected form gains over it is {100.0 * most:.1f} points ({escape(attribute)}, "
+        f"{_name(one)}, ε {one['claimed_epsilon']:g})"
+    )
+    key = _key([
+        ('<line class="claim" stroke-dasharray="3 2" x1="13" x2="13" y1="-1" y2="15"/>', "always the commoner value"),
+        ('<rect class="bar mark" x="0" y="1" width="26" height="12"/>', "from the messages"),
+        ('<path class="curve mark" d="M0 7H26"/>', f"{_sure(s['confidence'])} interval over targets"),
+    ])  # fmt: skip
+    return (
+        "<h2>What was this row's missing value?</h2>"
+        "<p>The site holds the target row. The neighbour knows it but for one attribute, and names the value that is "
+        "likeliest given the messages and the shares in the population. The base rate is that of always naming the "
+        f"commoner value. {gain}.</p>"
+        f"<figure>{key}{''.join(_bars(lesson) for lesson in those)}</figure>"
+        '<p class="soft">What the rest of a row gives away about an attribute is not counted here, and no differential '
+        "privacy hides it.</p>"
+    )
+
+
+def _verdicts(verdicts: Sequence[Verdict]) -> str:
+    head = [("method", ""), ("form", ""), ("claimed ε", "n"), ("lower bound", "n"), ("exact", "n"), ("proved ε", "n"),
+            ("verdict", ""), ("δ", "n"), ("rounds", "n"), ("runs a world", "n"), ("attack", ""),
+            ("the two tables", "")]  # fmt: skip
+    rows = []
+    for one in verdicts:
+        word = '<td class="w">stands</td>'
+        if one.refuted or beyond(one):
+            word = f'<td class="w refuted">refuted{"" if one.refuted else " (exact)"}</td>'
+        exact = "" if one.exact_epsilon is None else f"{one.exact_epsilon:.3f}"
+        numbers = (ceil_text(one.claimed_epsilon), _floor(one.lower_bound), exact, _total(one.proved_epsilon))
+        others = (f"{one.delta:g}", f"{one.rounds}", f"{one.replicates:,}")
+        rows.append(
+            f'<tr class="verdict"><td class="w">{escape(one.method)}</td><td>{escape(one.form)}</td>'
+            + "".join(f'<td class="n">{x}</td>' for x in numbers)
+            + word
+            + "".join(f'<td class="n">{x}</td>' for x in others)
+            + f'<td class="w">{escape(one.attack)}</td><td class="why">{escape(one.why)}</td></tr>'
+        )
+    return f"<h2>Every claim</h2>{_table(head, rows)}"
+
+
+def _reading(verdicts: Sequence[Verdict]) -> str:
+    sure = " or ".join(sorted({_sure(one.confidence) for one in verdicts}))
+    deltas = ", ".join(f"{x:g}" for x in sorted({one.delta for one in verdicts}))
+    entries = [
+        ("Relation and unit", "Replace-one: the two tables have as many rows, and one row of one site differs, label "
+         "included."),
+        ("What the adversary sees", "Every message of every round, and all of the configuration. It knows both tables, "
+         "and guesses which one was there. The runs are the package's own code, noise included."),
+        ("Lower bound", "From how often the guess is right and wrong, by Clopper and Pearson's intervals. The guess is "
+         f"chosen on one half of the runs and bounded on the other. Each bound is true with {sure} confidence by "
+         "itself, not all of them at once; one above its claim refutes it."),
+        ("Exact", "The privacy loss of the same pair by quadrature, where one release is all there is: no sampling. It "
+         "refutes too, if it is above the claim."),
+        ("Claimed and proved", "Claimed is what the form promises for the whole run: of a printed form the paper's "
+         "number, of a corrected one the ledger's. Proved is what the accountants prove for the same run."),
+        ("Delta", f"The probability that a claim leaves out; here {deltas}. Zero is pure differential privacy."),
+        ("Stands", "No attack that we know refutes the claim. That is no proof; the proofs are in the documentation."),
+    ]  # fmt: skip
+    return "<h2>How to read this</h2><dl>" + "".join(f"<dt>{a}</dt><dd>{b}</dd>" for a, b in entries) + "</dl>"
+
+
+def _made(command: str, s: dict[str, Any]) -> str:
+    parts = [f"{name} {version(name)}" for name in ("sottovoce", "numpy", "scipy")]
+    return (
+        f"<h2>How it was made</h2><pre>{escape(command)}</pre>"
+        f"<p>{', '.join([*parts, f'Python {platform.python_version()}'])}. All noise comes from the seed in the "
+        f"command; the lessons use seed {s['seed']}. The same command with the same versions gives the same page.</p>"
+    )
+
+
+def page(verdicts: Sequence[Verdict], lessons: dict[str, Any], command: str) -> str:
+    """The page as text; parameters as for :func:`write`."""
+    s = lessons["setting"]
+    setting = (
+        f"<h2>What a neighbour learns about real rows</h2><p>A {escape(s['graph'])} of {s['sites']} sites trains on "
+        f"{escape(s['data'].capitalize())} ({s['features']} features) for {s['rounds']} rounds; the victim holds "
+        f"{s['victim_rows']} rows, every other site {s['other_rows']}. A curious neighbour sees every message, knows "
+        f"all rows but one, and scores by likelihood. Forms as listed, as printed and as corrected run at the "
+        f"same claimed total, without delta.{' A quick run: intervals are wide.' if s['quick'] else ''}</p>"
+    )
+    membership = _membership(lessons["membership"], lessons["printed_beside_corrected"], s)
+    body = [
+        "<h1>Claimed and audited epsilon</h1>", f'<p class="lead">{headline(verdicts)}</p>', _figure(verdicts), setting,
+        membership, _attributes(lessons["attributes"], s), _verdicts(verdicts), _reading(verdicts), _made(command, s),
+    ]  # fmt: skip
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1"><title>sottovoce audit</title>'
+        f"<style>{STYLE}</style></head>\n<body><main>\n" + "\n".join(body) + "\n</main></body></html>\n"
+    )
+
+
+def write(path: str | Path, verdicts: Sequence[Verdict], lessons: dict[str, Any], command: str) -> None:
+    """Write the page.
+
+    Parameters
+    ----------
+    path : str or Path
+    verdicts : sequence of Verdict
+        Of :func:`sottovoce.audit.attack`, one a claim.
+    lessons : dict
+        Of :func:`sottovoce.audit.lessons.lessons`.
+    command : str
+        What makes the page, as it would be typed.
+    """
+    Path(path).write_text(page(verdicts, lessons, command), encoding="utf-8")

@@ -1,0 +1,195 @@
+"""Rows that outgrow memory: encoded once, block by block, into files that the solver reads through the page cache.
+
+A folder holds, for every site, its signed rows in double precision, the same in single precision (for the solver's
+first sweeps), and one ``rows.json``.  The solver reads blocks; nothing is ever loaded whole.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InvalidInput
+from ..typing import Any, Array, IntArray
+from .design import Dense, Design
+from .rows import Rows
+from .schema import Schema
+from .table import as_text, parquet_batches
+
+_VERSION = 1
+BATCH = 65_536
+"""Rows of a Parquet file that are in memory at a time."""
+
+
+@dataclass(frozen=True)
+class Mapped(Dense):
+    """Rows in a file, and the file of their single precision."""
+
+    short: NDArray[np.float32] | None = None
+
+    def single(self) -> Dense:
+        return self if self.short is None else Dense(self.short)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class MappedRows(Rows):
+    """Rows in the files of `folder`; ``signed`` is empty."""
+
+    folder: Path = Path()
+    sites: tuple[int, ...] = ()
+
+    def _file(self, i: int, kind: type) -> NDArray[Any]:
+        shape = (1, int(self.n[i, 0]), self.d)
+        name = self.folder / f"site-{self.sites[i]}.{np.dtype(kind).name}"
+        return np.memmap(name, dtype=np.dtype(kind).newbyteorder("<"), mode="r", shape=shape)
+
+    def design(self, nodes: IntArray) -> Design:
+        if len(nodes) == 1:
+            i = int(nodes[0])
+            return Mapped(self._file(i, np.float64), self._file(i, np.float32))
+        longest = int(self.n[nodes].max())
+        a = np.zeros((len(nodes), longest, self.d))
+        for row, i in zip(a, nodes, strict=True):
+            row[: int(self.n[i, 0])] = self._file(int(i), np.float64)[0]
+        return Dense(a)
+
+    def on(self, spec: str) -> Self:
+        if spec != "numpy":
+            raise InvalidInput("backend", spec, "rows in files are read by the host", "use 'numpy'")
+        return self
+
+    def node(self, i: int) -> MappedRows:
+        return self._some([i])
+
+    def _some(self, nodes: list[int]) -> MappedRows:
+        alike = tuple(k for k, i in enumerate(nodes) if i in self.one_class)
+        blank = np.zeros((len(nodes), 0, self.d))
+        return replace(self, signed=blank, n=self.n[nodes], one_class=alike, sites=tuple(self.sites[i] for i in nodes))
+
+    def pooled(self) -> Rows:
+        rule = "a method with a trusted curator would hold all rows in one place, and these are files of sites"
+        raise InvalidInput("rows", str(self.folder), rule, "map them as one site, or use a method that trusts nobody")
+
+    def arrays(self) -> tuple[Array, ...]:
+        return (*(self._file(i, np.float64)[0] for i in range(len(self.n))), self.n)
+
+
+def write_rows(folder: str | Path, blocks: Iterable[tuple[int, Array, Array]]) -> MappedRows:
+    """Validate and store rows that arrive in blocks, and open them.
+
+    Parameters
+    ----------
+    folder : path
+        Made if absent; refused if it holds rows already.
+    blocks : iterable of (site number, X of shape (m, d), y of shape (m,) in {-1, +1})
+        In any order; one block is in memory at a time.
+
+    Returns
+    -------
+    MappedRows
+
+    Raises
+    ------
+    InvalidInput
+        What :meth:`Rows.build` refuses.  Files that were written until then are removed.
+    """
+    folder = Path(folder)
+    if (folder / "rows.json").exists():
+        raise InvalidInput(
+            "folder", str(folder), "holds rows already", "open them with map_rows, or use another folder"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    n: dict[int, int] = {}
+    labels: dict[int, set[float]] = {}
+    d = None
+    try:
+        for site, X, y in blocks:
+            checked = Rows.build([(X, y)])
+            d = checked.d if d is None else d
+            if checked.d != d:
+                raise InvalidInput(
+                    f"site {site}", X.shape, f"rows must have shape (n, {d})", "give all the same columns"
+                )
+            for kind in (np.float64, np.float32):
+                with (folder / f"site-{site}.{np.dtype(kind).name}").open("ab" if site in n else "wb") as file:
+                    file.write(checked.signed[0].astype(np.dtype(kind).newbyteorder("<")).tobytes())
+            n[site] = n.get(site, 0) + len(y)
+            labels.setdefault(site, set()).update(np.unique(y).tolist())
+        if d is None:
+            raise InvalidInput("blocks", 0, "there are no rows", "give at least one block")
+    except BaseException:
+        for site in n:
+            for name in ("float64", "float32"):
+                (folder / f"site-{site}.{name}").unlink(missing_ok=True)
+        raise
+    sites = sorted(n)
+    alike = [k for k, site in enumerate(sites) if len(labels[site]) == 1]
+    meta = {"version": _VERSION, "d": d, "sites": sites, "n": [n[site] for site in sites], "one_class": alike}
+    (folder / "rows.json").write_text(json.dumps(meta))
+    return map_rows(folder)
+
+
+def map_rows(folder: str | Path) -> MappedRows:
+    """Open the rows that :func:`write_rows` stored.
+
+    Raises
+    ------
+    InvalidInput
+        If the folder holds none, or a file has another length than it should.
+    """
+    folder = Path(folder)
+    try:
+        meta = json.loads((folder / "rows.json").read_text())
+        n, d, sites = np.asarray(meta["n"], dtype=float)[:, None], int(meta["d"]), tuple(meta["sites"])
+        known = meta["version"] == _VERSION
+    except (OSError, ValueError, KeyError, TypeError, IndexError):
+        known = False
+    if not known:
+        raise InvalidInput("folder", str(folder), "holds no rows of this version", "make them with write_rows")
+    for site, rows in zip(sites, n[:, 0], strict=True):
+        for kind, size in (("float64", 8), ("float32", 4)):
+            path = folder / f"site-{site}.{kind}"
+            if not path.is_file() or path.stat().st_size != int(rows) * d * size:
+                raise InvalidInput(
+                    "folder", str(folder), f"{path.name} is missing or cut short", "write the rows again"
+                )
+    return MappedRows(np.zeros((len(n), 0, d)), n, tuple(meta["one_class"]), folder=folder, sites=sites)
+
+
+def map_parquet(path: str | Path, schema: Schema, folder: str | Path, nodes: int = 1, seed: int = 0) -> MappedRows:
+    """Encode a Parquet file of any length into mapped rows, `BATCH` rows at a time.
+
+    Parameters
+    ----------
+    path : path
+    schema : Schema
+        If it names a site column, its values in order of appearance are the sites; otherwise every row goes to one of
+        `nodes` sites by a coin of `seed`.
+    folder : path
+
+    Returns
+    -------
+    MappedRows
+    """
+    rng = np.random.default_rng(seed)
+    number: dict[str, int] = {}
+
+    def blocks() -> Iterable[tuple[int, Array, Array]]:
+        for table in parquet_batches(path, BATCH):
+            rows = schema.encode(table)
+            assert rows.y is not None
+            if schema.site is None:
+                index = rng.integers(nodes, size=len(rows.y))
+            else:
+                names = as_text(table.columns[schema.site])
+                index = np.array([number.setdefault(str(name), len(number)) for name in names])
+            for site in np.unique(index):
+                yield int(site), rows.X[index == site], rows.y[index == site]
+
+    return write_rows(folder, blocks())
