@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from joblib import Parallel, delayed
 
 from . import engine
 from .algorithms import REGISTRY
@@ -29,7 +30,10 @@ from .privacy.noise import KeyedNoise, Noise, SystemNoise
 from .solvers import Solver
 from .typing import Any, Array
 
-__all__ = ["Prepared", "Result", "RunConfig", "pooled_minimiser", "prepare", "privacy_statement", "simulate"]
+__all__ = [
+    *("Prepared", "Result", "RunConfig"),
+    *("pooled_minimiser", "prepare", "privacy_statement", "simulate", "simulate_many"),
+]
 
 
 @dataclass(frozen=True)
@@ -181,6 +185,26 @@ def simulate(
         privacy=statement,
         seconds=time.perf_counter() - started,
     )
+
+
+def simulate_many(configs: Iterable[RunConfig], rows: Rows, *, n_jobs: int | None = None) -> list[Result]:
+    """Several configurations on the same rows, shared out by joblib.
+
+    Parameters
+    ----------
+    configs : iterable of RunConfig
+    rows : Rows
+        Sent to workers once each where joblib's backend can (memory-mapped, or scattered over a cluster).
+    n_jobs : int, optional
+        As joblib's; None for one, or for what an enclosing ``joblib.parallel_config`` says.  Under
+        ``joblib.parallel_config("dask")`` or ``"ray"`` the workers are those of that cluster.
+
+    Returns
+    -------
+    list of Result
+        In the order of `configs`, equal to one :func:`simulate` each.
+    """
+    return list(Parallel(n_jobs=n_jobs)(delayed(simulate)(config, rows) for config in configs))
 
 
 def _affordable(prepared: Prepared) -> tuple[Event, ...]:
