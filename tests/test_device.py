@@ -47,7 +47,7 @@ def test_sweeps_agree_with_numpy(name: str, loss: Loss) -> None:
     np.testing.assert_allclose(there.gradient(w, 1, 2), here.gradient(w, 1, 2), rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(there.objective(w, 0.7), here.objective(w, 0.7), rtol=1e-12)
     for diagonal in (True, False):
-        pair = [r.sweep().hessian(loss, w[0], diagonal) for r in (rows, rows.on(name))]
+        pair = [r.sweep().hessian(loss, w.transpose(1, 0, 2), diagonal) for r in (rows, rows.on(name))]
         np.testing.assert_allclose(pair[1], pair[0], rtol=1e-12, atol=1e-14)
 
 

@@ -53,7 +53,7 @@ def test_gradient_is_the_derivative_of_the_definition():
 def test_the_reference_hessian_is_the_block_diagonal_of_the_hessian():
     rows = ClassRows.of(sites(), K)
     solver, loss, w = Solver(rows, Softmax(K), 1.0), Softmax(K), np.random.default_rng(2).normal(size=(3, K * D))
-    gram = rows.sweep().hessian(loss, w, diagonal=False) / rows.n[:, :, None]
+    gram = rows.sweep().hessian(loss, w[:, None], diagonal=False) / rows.n[:, :, None]
     h = 1e-5
     for j in range(K * D):
         step = np.zeros(K * D)
@@ -62,7 +62,7 @@ def test_the_reference_hessian_is_the_block_diagonal_of_the_hessian():
         own = slice(j // D * D, (j // D + 1) * D)
         np.testing.assert_allclose(gram[:, own, j], column[:, own], atol=1e-9)
         assert not gram[:, np.r_[0 : own.start, own.stop : K * D], j].any()
-    diagonal = rows.sweep().hessian(loss, w, diagonal=True) / rows.n
+    diagonal = rows.sweep().hessian(loss, w[:, None], diagonal=True) / rows.n
     np.testing.assert_allclose(diagonal, np.einsum("mjj->mj", gram))
 
 

@@ -31,8 +31,14 @@ from .solvers import Solver
 from .typing import Any, Array
 
 __all__ = [
-    *("Prepared", "Result", "RunConfig"),
-    *("pooled_minimiser", "prepare", "privacy_statement", "simulate", "simulate_many"),
+    "Prepared",
+    "Result",
+    "RunConfig",
+    "pooled_minimiser",
+    "prepare",
+    "privacy_statement",
+    "simulate",
+    "simulate_many",
 ]
 
 

@@ -10,10 +10,10 @@ Since F is q-strongly convex, ``||grad F(w)|| <= g`` certifies ``||w - argmin F|
 solve returns is a proof of how close it came.
 
 Method: limited-memory BFGS on top of a Newton preconditioner.  The Hessian's data term is factorised once per node at
-a *reference point* and shared by all replicates and rounds (the quadratic term only shifts its spectrum), so that
-replicates of one node cost one matrix product together, and nearly every step has length one.  An iteration is one
-sweep over the rows (:mod:`sottovoce.data.sweep`).  Sweeps run in single precision until that has no more to say, then
-in double, in which the certificate is always computed, afresh at the answer.
+*reference points* (bends averaged over replicates) and shared by all replicates and rounds (the quadratic term only
+shifts its spectrum), so that replicates of one node cost one matrix product together, and nearly every step has length
+one.  An iteration is one sweep over the rows (:mod:`sottovoce.data.sweep`).  Sweeps run in single precision until that
+has no more to say, then in double, in which the certificate is always computed, afresh at the answer.
 """
 
 from __future__ import annotations
@@ -32,10 +32,14 @@ MEMORY = 10
 MAX_ITERATIONS = 500
 SINGLE = 3e-8
 """Gradient norm, over C, down to which single precision is of use."""
+NEAR = 1e-5
+"""Gradient norm, over C, from which on single precision is given up if two sweeps in a row do not halve it."""
 SINGLE_WORTH = 2**22
 """Multiplications a sweep from which on single precision pays for its copy of the rows."""
 CHUNK = 2**21
 """Entries of all classifiers that are solved for at a time: the solver's memory is some forty times as much."""
+SAMPLE = 64
+"""Replicates whose mean curvature makes the preconditioner."""
 REFRESH = 25
 """Iterations after which a solve that goes on gets a preconditioner of its own."""
 FLAT = 0.4
@@ -91,7 +95,7 @@ class Solver:
 
     Notes
     -----
-    The preconditioner is rebuilt at the solves number 1, 2, 4, 8, ... from the mean start over replicates (public
+    The preconditioner is rebuilt at the solves number 1, 2, 4, 8, ... from the starts of the first replicates (public
     values), which :meth:`state` returns and :meth:`restore` takes, so that a resumed run repeats every bit.
     """
 
@@ -103,7 +107,7 @@ class Solver:
         self._loss = loss
         self._C = C
         self._solves = 0
-        self._reference = np.zeros((len(rows.n), rows.d))
+        self._reference = np.zeros((len(rows.n), 1, rows.d))
         self._basis: Array | None = None
         self._spectrum: Array | None = None
 
@@ -128,7 +132,7 @@ class Solver:
     def _count(self, start: Array) -> None:
         self._solves += 1
         if self._spectrum is None or self._solves & (self._solves - 1) == 0:
-            self._factorise(start.mean(axis=1))
+            self._factorise(np.ascontiguousarray(start[:, :SAMPLE]))
 
     def _factorise(self, reference: Array) -> None:
         self._reference = reference
@@ -136,7 +140,7 @@ class Solver:
 
     def _eigen(self, sweep: Sweep, weight: Array, at: Array, *, typical: bool) -> tuple[Array | None, Array]:
         """Eigenvectors (M, d, d) and values (M, d) of the data term's Hessian; beyond `WIDEST` its diagonal."""
-        wide = at.shape[1] > WIDEST
+        wide = at.shape[-1] > WIDEST
         hessian = sweep.hessian(self._loss, at, wide, typical)
         if wide:
             return None, hessian * weight
@@ -250,7 +254,7 @@ class Solver:
             worst = float(norm.max())
             patience = 2 if worst <= 0.5 * best else patience - 1
             best = min(best, worst)
-            if not exact and patience == 0:
+            if not exact and patience <= 0 and worst <= NEAR * self._C:
                 return out_w, out_norm, iteration
             keep_node, keep_rep = open_.any(axis=1), open_.any(axis=0)
             if keep_node.sum() * keep_rep.sum() <= 0.75 * open_.size:
@@ -262,7 +266,7 @@ class Solver:
                     sweep, weight, spectrum = sweep.keep(keep_node), weight[keep_node], spectrum[keep_node]
                     basis = None if basis is None else basis[keep_node]
             if iteration % REFRESH == REFRESH - 1:  # the reference point is no good here; this one is not kept
-                basis, values = self._eigen(sweep, weight[:, :, 0], w.mean(axis=1), typical=False)
+                basis, values = self._eigen(sweep, weight[:, :, 0], w[:, :SAMPLE], typical=False)
                 spectrum, steps = values[:, None, :], []
             if fresh.any():
                 new = self._direction(g, steps, basis, spectrum, q)

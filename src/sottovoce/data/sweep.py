@@ -139,7 +139,7 @@ class Sweep:
         return out
 
     def hessian(self, loss: Loss, w: Array, diagonal: bool, typical: bool = False) -> Array:
-        """``sum_k bend(a_k.w) a_k a_k'`` for w of shape (M, width): (M, width, width), or its diagonal.
+        """``sum_k bend(a_k.w) a_k a_k'``, bends averaged over R: (M, width, width), or its diagonal, (M, width).
 
         With `typical` by :meth:`Loss.typical_bend`.
         """
@@ -148,7 +148,8 @@ class Sweep:
         for group in self.groups:
             for first, last in _spans(group.design.n, CHUNK):
                 block = group.design.between(first, last)
-                bends = curve(block.margins(w[group.nodes][:, None]))[:, 0, :]
+                bends = np.mean(block.host(curve(block.margins(w[group.nodes]))), axis=1)
+                bends = block.asarray(bends)
                 out[group.nodes] += block.diagonal(bends) if diagonal else block.gram(bends)
         return out
 
