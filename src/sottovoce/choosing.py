@@ -136,10 +136,10 @@ def _choose(config: RunConfig, n: tuple[int, ...], d: int, heterogeneity: str, f
 
 def _beyond(config: RunConfig, n: tuple[int, ...], d: int) -> str:
     """Why nothing can be tried out, or nothing."""
-    if not config.budgeted:
-        return "without a budget there is no noise to weigh"
     if config.noise is not None:
         return "noise is given, in a unit of the method's own"
+    if not config.budgeted:
+        return "without a budget there is no noise to weigh"
     if config.form != "corrected":
         return "printed forms are for study"
     if d > _WIDEST or sum(min(rows, _FEWEST) for rows in n) * d > _MOST_CELLS:

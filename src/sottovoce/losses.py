@@ -212,4 +212,5 @@ def make(spec: str) -> Loss:
                 raise
     if name == "softmax" and argument.isdecimal():
         return Softmax(int(argument))
-    raise InvalidInput("loss", spec, "must be 'logistic', 'huber', 'huber:H' or 'softmax:K'", "use loss='logistic'")
+    rule = "must be 'logistic', 'huber' or 'huber:H', or, for class labels, 'softmax:K'"
+    raise InvalidInput("loss", spec, rule, "use loss='logistic'")

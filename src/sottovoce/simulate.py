@@ -152,17 +152,17 @@ def simulate(
         rows = rows.pooled()
     rows = rows if config.backend == "numpy" else rows.on(config.backend)
     facts, key = prepared.facts, _key(config, prepared.facts, label)
+    nodes = facts.n_nodes
+    lead = (config.replicates, nodes)
+    noise: Noise = (
+        SystemNoise(lead) if config.seed is None else KeyedNoise(config.seed, range(config.replicates), range(nodes))
+    )
     book: Ledger | Joint | Run = prepared.ledger
     if isinstance(ledger, DurableLedger):
         ledger.bind(rows_digest(*rows.arrays()))
         book = _reserve(prepared, ledger, run_name or key, key)
     elif ledger is not None:
         book = _join(prepared, ledger)
-    nodes = facts.n_nodes
-    lead = (config.replicates, nodes)
-    noise: Noise = (
-        SystemNoise(lead) if config.seed is None else KeyedNoise(config.seed, range(config.replicates), range(nodes))
-    )
     curator = Curator(rows, facts, noise, book)
     place = Place(facts, DenseNet(prepared.graph), curator, lead, rows.d)
     done, state, watchers = 0, None, list(observers)

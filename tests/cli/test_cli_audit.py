@@ -30,3 +30,17 @@ def test_the_same_seed_repeats_the_audit_and_another_does_not(ok: Call) -> None:
 
 def test_aggregation_claims_have_names_of_their_own(ok: Call) -> None:
     assert ok("audit", "feature_sites", "--form", "printed", "--replicates", 1000, "--json").json["refuted"] is True
+
+
+def test_a_form_that_none_has_is_refused_for_all_too(run: Call) -> None:
+    ran = run("audit", "all", "--form", "printd")
+    assert ran.code == 2 and "form='printd'" in ran.err and ran.out == ""
+    assert "epsilon=0.0" in run("audit", "dvp", "--epsilon", 0).err
+
+
+def test_a_claim_that_quadrature_refutes_is_said_to_be(ok: Call) -> None:
+    arguments = ("audit", "pp_admm", "--form", "printed", "--replicates", 400)
+    answer = ok(*arguments, "--json").json
+    assert answer["refuted"] is False and answer["refuted_exactly"] is True
+    shown = ok(*arguments).out
+    assert "refuted (exact)" in shown and "at 0.01" in shown

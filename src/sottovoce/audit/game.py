@@ -175,9 +175,14 @@ class Verdict:
         """Whether the claim is false, at the confidence."""
         return self.lower_bound > self.claimed_epsilon
 
+    @property
+    def refuted_exactly(self) -> bool:
+        """Whether the claim is false by quadrature, with no sampling."""
+        return self.exact_epsilon is not None and self.exact_epsilon > self.claimed_epsilon * (1.0 + 1e-6)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
-        return {**vars(self), "refuted": self.refuted}
+        return {**vars(self), "refuted": self.refuted, "refuted_exactly": self.refuted_exactly}
 
 
 def candidates(case: Case, facts: Facts) -> tuple[Candidate, Candidate]:

@@ -15,7 +15,6 @@ from .game import Verdict
 
 _LEAST, _MOST = 0.05, 20.0  # of the axis of epsilon
 _TICKS = (0.1, 0.3, 1.0, 3.0, 10.0)
-_SLACK = 1e-3  # relative: quadrature on a grid
 
 STYLE = """
 :root{color-scheme:light dark;--page:#fff;--ink:#1b1f24;--soft:#59626c;--line:#d5dae0;--band:#f4f6f8;--blue:#0072b2;
@@ -56,12 +55,6 @@ dl{margin:.5rem 0;max-width:46rem}dt{font-weight:600;margin-top:.6rem}dd{margin:
 """
 
 
-def beyond(one: Verdict) -> bool:
-    """Whether the pair of tables needs more than is claimed by quadrature, whatever the sampled bound shows."""
-    exact = one.exact_epsilon
-    return exact is not None and exact > one.claimed_epsilon * (1.0 + _SLACK)
-
-
 def counts(verdicts: Iterable[Verdict]) -> dict[str, int]:
     """What the headline says: claims and refuted ones, by form, and those that quadrature alone refutes."""
     all_ = list(verdicts)
@@ -71,7 +64,7 @@ def counts(verdicts: Iterable[Verdict]) -> dict[str, int]:
         "claims": len(all_), "refuted": sum(one.refuted for one in all_),
         "corrected": len(ours), "corrected_refuted": sum(one.refuted for one in ours),
         "printed": len(theirs), "printed_refuted": sum(one.refuted for one in theirs),
-        "exact_only": sum(beyond(one) and not one.refuted for one in all_),
+        "exact_only": sum(one.refuted_exactly and not one.refuted for one in all_),
     }  # fmt: skip
 
 
@@ -119,7 +112,7 @@ def _claims(verdicts: Sequence[Verdict], title: str) -> str:
     """A row a claim: its lower bound, what it claims, and what quadrature says."""
     rows = []
     for one in verdicts:
-        css, x = "red" if one.refuted or beyond(one) else "blue", _at(one.lower_bound)
+        css, x = "red" if one.refuted or one.refuted_exactly else "blue", _at(one.lower_bound)
         claimed = _at(one.claimed_epsilon)
         exact = "" if one.exact_epsilon is None else _diamond(_at(one.exact_epsilon), css)
         told = f"claimed {ceil_text(one.claimed_epsilon)}, lower bound {_floor(one.lower_bound)}"
@@ -329,7 +322,7 @@ def _verdicts(verdicts: Sequence[Verdict]) -> str:
     rows = []
     for one in verdicts:
         word = '<td class="w">stands</td>'
-        if one.refuted or beyond(one):
+        if one.refuted or one.refuted_exactly:
             word = f'<td class="w refuted">refuted{"" if one.refuted else " (exact)"}</td>'
         exact = "" if one.exact_epsilon is None else f"{one.exact_epsilon:.3f}"
         numbers = (ceil_text(one.claimed_epsilon), _floor(one.lower_bound), exact, _total(one.proved_epsilon))

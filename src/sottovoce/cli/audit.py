@@ -16,6 +16,7 @@ from ..audit import Verdict, attack, targets
 from ..audit.lessons import lessons
 from ..audit.one_run import OneRunVerdict, attack_once
 from ..audit.report import write
+from ..errors import InvalidInput
 from ..privacy.words import ceil_text
 from ..training import jsonable
 from .files import check_folder
@@ -71,6 +72,10 @@ def audit(
     if report is not None:
         check_folder("report", Path(report))
     replicates = _QUICK if quick and replicates is None else replicates
+    if form is not None and form not in {known for _, known in targets()}:
+        raise InvalidInput("form", form, "must be corrected, printed or listed", "leave it out for `all`")
+    if epsilon is not None and not (math.isfinite(epsilon) and epsilon > 0):
+        raise InvalidInput("epsilon", epsilon, "must be finite and > 0: a claim to attack", "use --epsilon 1")
     chosen = targets(form) if method == "all" else [(method, form or "corrected")]
     console = Console(stderr=True)
     found = []
@@ -153,10 +158,11 @@ def _render(found: list[Verdict], confidence: float) -> None:
     for one in found:
         exact = "" if one.exact_epsilon is None else f"{one.exact_epsilon:.3f}"
         lower = f"{math.floor(1000 * one.lower_bound) / 1000:.3f}"
-        word = "[bold red]refuted[/]" if one.refuted else "[green]stands[/]"
-        table.add_row(
-            one.method, one.form, ceil_text(one.claimed_epsilon), ceil_text(one.proved_epsilon), lower, exact, word
-        )
+        word = "[green]stands[/]"
+        if one.refuted or one.refuted_exactly:
+            word = "[bold red]refuted[/]" if one.refuted else "[bold red]refuted (exact)[/]"
+        claimed = ceil_text(one.claimed_epsilon) + (f" at {one.delta:g}" if one.delta else "")
+        table.add_row(one.method, one.form, claimed, ceil_text(one.proved_epsilon), lower, exact, word)
     console = Console()
     console.print(table)
     if len(found) == 1:

@@ -66,7 +66,10 @@ class Rows:
         """
         if self.outputs != outputs:
             rule = f"the loss has {outputs} margins a row, and these rows have {self.outputs}"
-            raise InvalidInput("loss", outputs, rule, "use 'logistic' for two classes, 'softmax:K' for ClassRows")
+            remedy = (
+                "use 'logistic' for labels of two classes; softmax is ConsensusClassifier(loss='softmax') in Python"
+            )
+            raise InvalidInput("loss", "softmax" if outputs > 1 else "of one margin", rule, remedy)
 
     def node(self, i: int) -> Rows:
         """Node `i` alone."""
