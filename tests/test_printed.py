@@ -76,6 +76,19 @@ def test_pvp_starts_its_last_step_from_a_secret() -> None:
     assert np.all(plan(first.algorithm, first.facts, first.graph, 1, PureAccountant()).rows[0].shift == 0)  # type: ignore[attr-defined]
 
 
+def test_pvp_counts_every_rounds_own_penalty() -> None:
+    """The recursion of docs/privacy/verdicts.md, by hand, for penalties that triple."""
+    config = printed("pvp", rounds=4, eta=0.001, eta_growth=3.0, epsilon=30.0)
+    ready = prepare(config, N, 36)
+    *loop, last = plan(ready.algorithm, ready.facts, ready.graph, 4, PureAccountant()).rows
+    moved = 0.0
+    for k, row in enumerate(loop):
+        pull = 2 * 0.001 * 3.0**k * 2
+        moved = (2 / 8000 + pull * moved) / (0.001 / 5 + pull)
+        np.testing.assert_allclose(row.sensitivity, moved, rtol=1e-3)  # type: ignore[attr-defined]
+    np.testing.assert_allclose(last.shift, 8000 * 0.001 * 27 * 2 * moved, rtol=1e-3)  # type: ignore[attr-defined]
+
+
 def test_pvp_as_listed_has_no_price() -> None:
     privacy = outline(replace(printed("pvp"), form="listed"), N, 36)["privacy"]
     assert privacy["epsilon"] == math.inf and privacy["printed_claim"] == pytest.approx(3.0)

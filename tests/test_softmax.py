@@ -142,6 +142,14 @@ def test_noise_inside_the_objective_is_refused(method):
         simulate(RunConfig(method=method, loss=f"softmax:{K}", epsilon=1.0, delta=1e-5, eta=0.1), rows)
 
 
+def test_printed_primal_perturbation_is_refused_for_its_last_step():
+    with pytest.raises(InvalidInput, match="rank one"):
+        simulate(
+            RunConfig(method="pvp", form="printed", loss=f"softmax:{K}", epsilon=1.0, rounds=1, eta=0.1),
+            ClassRows.of(sites(), K),
+        )
+
+
 def test_losses_and_rows_must_fit():
     with pytest.raises(InvalidInput, match="margins a row"):
         simulate(RunConfig(loss="logistic"), ClassRows.of(sites(), K))

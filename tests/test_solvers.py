@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from problems import make_rows
 from scipy.optimize import minimize
 
+from sottovoce.data.rows import Rows
 from sottovoce.data.sweep import group_sizes
 from sottovoce.errors import SolverError
 from sottovoce.losses import HuberSVM, Logistic, Loss
@@ -157,3 +158,14 @@ def test_groups_hold_every_node_once_with_little_padding(sizes: list[int]) -> No
     assert sorted(np.concatenate(groups).tolist()) == list(range(len(n)))
     for group in groups:
         assert n[group].max() <= 1.1 * n[group].min()
+
+
+@pytest.mark.parametrize("C", [1.0, 3.0, 1750.0])
+def test_parts_are_weighed_by_the_number_of_rows_itself(C: float) -> None:
+    """C / (C / n) rounds below n for one size in sixteen; a weight of C / (n - 1) would exceed every sensitivity."""
+    for n in range(1, 500):
+        solver = Solver(Rows.build([(np.full((n, 1), 1.0), np.ones(n))]), HuberSVM(0.5), C)
+        np.testing.assert_allclose(solver.gradient(np.zeros((1, 1))), -C, rtol=1e-12)
+        for parts in {1, 2, max(1, n // 2), n}:
+            one = solver.gradient(np.zeros((1, 1)), 0, parts)
+            np.testing.assert_allclose(one, -C / max(n // parts, 1) * len(range(0, n, parts)), rtol=1e-12)

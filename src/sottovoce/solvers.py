@@ -103,7 +103,8 @@ class Solver:
         rows.check(loss.outputs)
         self._sweep = rows.sweep()
         self._single: Sweep | None = None
-        self._weight = C / rows.n  # (N, 1)
+        self._n = rows.n  # (N, 1)
+        self._weight = C / rows.n
         self._loss = loss
         self._C = C
         self._solves = 0
@@ -188,7 +189,7 @@ class Solver:
 
     def _must_show(self, w: Array, c: Array, q: Array, goal: float) -> None:
         """Refuse a certificate at `w` that rounding alone could spoil."""
-        n = (self._C / self._weight)[:, :, None]
+        n = self._n[:, :, None]
         hidden = gradient_rounding(self._C, n, self._loss.bend_bound, w, c, q, self._loss.outputs)
         if not np.all(hidden <= goal):
             rule = "double precision cannot certify a gradient norm this small here; use a larger tol"
@@ -205,21 +206,21 @@ class Solver:
         """
         lead, points = w.shape[:-1], self._stack(w, w.shape[:-1])
         sweep = self._sweep.every(part, parts) if parts > 1 else self._sweep
-        weight = self._C / np.maximum(np.floor(self._C / self._weight / parts), 1.0)
+        weight = self._C / np.maximum(self._n // parts, 1.0)  # n itself: C / (C / n) may round below it
         out = weight[:, :, None] * sweep.gradient(self._loss, points)
         return np.asarray(out.transpose(1, 0, 2).reshape(*lead, w.shape[-1]))
 
     def objective(self, w: Array, clip: float) -> Array:
         """The data term ``(C / n) sum_k min(loss(a_k.w), clip)``, shape (..., 1)."""
         lead, points = w.shape[:-1], self._stack(w, w.shape[:-1])
-        values = self._sweep.values(self._loss, points, clip, self._C / self._weight)
+        values = self._sweep.values(self._loss, points, clip, self._n)
         out = self._weight[:, :, None] * values
         return np.asarray(out.transpose(1, 0, 2).reshape(*lead, 1))
 
     def _solve(self, w: Array, c: Array, q: Array, goal: float) -> tuple[Array, Array, int]:
         """Minimisers, their gradient norms (M, R, 1) in double precision, and the iterations of the slowest."""
         done = 0
-        if w.size * float(np.max(self._C / self._weight)) >= SINGLE_WORTH:
+        if w.size * float(np.max(self._n)) >= SINGLE_WORTH:
             if self._single is None:
                 self._single = self._sweep.single() or self._sweep
             if self._single is not self._sweep:
@@ -248,7 +249,7 @@ class Solver:
         for iteration in range(MAX_ITERATIONS):
             norm = np.sqrt(np.einsum("brd,brd->br", g, g))
             out_w[np.ix_(node, rep)], out_norm[np.ix_(node, rep)] = w, norm
-            open_ = norm > goal
+            open_ = ~(norm <= goal)
             if not open_.any():
                 return out_w, out_norm, iteration
             worst = float(norm.max())

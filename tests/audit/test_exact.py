@@ -102,3 +102,9 @@ def test_more_than_two_features_and_unknown_densities_are_refused() -> None:
     wide = Rows.build([(np.eye(3)[:2] * 0.9, np.ones(2)), (np.eye(3)[:2] * 0.9, np.ones(2))])
     with pytest.raises(InvalidInput, match=r"^features=3"):
         densities(replace(make("output"), worlds=(wide, wide)))
+
+
+def test_two_noises_are_not_added_up_where_the_loss_bends() -> None:
+    case = make("pp_admm", "printed")
+    with pytest.raises(InvalidInput, match="blurs"):
+        densities(replace(case, config=replace(case.config, eta=0.1, rho=0.02)))

@@ -47,21 +47,23 @@ class PVP(ProxADMM):
         f, S, lam, mean = state
         eta, V = self.penalty(k), site.net.degree
         linear, curvature = augment(eta, V, f, S, lam)
-        f = site.ask(self._query(k, f, linear, curvature, eta * V, site))
+        path = tuple(2 * self.penalty(s) * V for s in range(1, k + 1))
+        f = site.ask(self._query(k, f, linear, curvature, path, site))
         S = site.net.neighbour_sum(f)
         return DualState(f, S, dual(eta, V, f, S, lam), mean)
 
-    def _query(self, k: int, f: Array, linear: Array, curvature: Array, pull: Array, site: Site) -> Query:
+    def _query(self, k: int, f: Array, linear: Array, curvature: Array, path: tuple[Array, ...], site: Site) -> Query:
         assert self.noise is not None
         alpha, source = self.noise(k), f"001, Algorithm 3 ({self.form})"
         if self.form == "listed":
             return NoisyMinimiser(f, None, source, alpha, linear, curvature)
         # (17) is centred at (f + V_j - eps) / 2 with f exact and eps = V - f: f enters twice, and V once, negative.
-        minimiser = SecretMinimiser(f, alpha, source, None, linear + 2 * pull * f, curvature, -2 * pull, k)
+        pull = path[-1] / 2  # eta V
+        minimiser = SecretMinimiser(f, alpha, source, None, linear + 2 * pull * f, curvature, -2 * pull, path)
         if k != self.rounds:
             return minimiser
         phi, law = DVP.printed(alpha, curvature, site)  # (21), (22): as DVP, whose own part is the exact f, once
-        before = replace(minimiser, index=k - 1)
+        before = replace(minimiser, path=path[:-1])
         source = f"{source}, last step"
         return SecretStartObjective(linear + pull * f, curvature + phi, f, law, source, None, -pull, before)
 

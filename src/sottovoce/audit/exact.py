@@ -76,7 +76,11 @@ def densities(case: Case, seed: int = 0) -> Exact:
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 1, d)
     logs = []
     for one in tables:
-        density = one.log_density(_wide(one.cut(whole), grid), grid)
+        query = _wide(one.cut(whole), grid)
+        if not one.is_sharp(query, grid):
+            rule = "noise on its answer blurs a density that is not Gaussian there"
+            raise InvalidInput("method", case.config.method, rule, "use a game")
+        density = one.log_density(query, grid)
         if density is None or not np.all(np.isfinite(density)):
             raise InvalidInput("method", case.config.method, "its density is not known in closed form", "use a game")
         logs.append(density - logsumexp(density))

@@ -215,7 +215,7 @@ def attacks(case: Case, seen: tuple[Transcripts, Transcripts]) -> list[Attack]:
 
     found = [Attack("likelihood ratio", (likelihood(seen[0]), likelihood(seen[1])), 0)]
     messages = [one.messages for one in seen]
-    spread = np.concatenate(messages).std(axis=0)
+    spread = np.concatenate([m[:quarter] for m in messages]).std(axis=0)
     kept = spread > 0
     if kept.any():
         x = [m[:, kept] / spread[kept] for m in messages]

@@ -61,6 +61,8 @@ def of_node(x: T, i: int, nodes: int) -> T:
     """What node `i` sees of a query or a law: node axes cut down to length one."""
     if isinstance(x, np.ndarray):
         return x[..., i : i + 1, :] if x.ndim >= 2 and x.shape[-2] == nodes else x  # type: ignore[return-value]
+    if isinstance(x, tuple):
+        return tuple(of_node(part, i, nodes) for part in x)  # type: ignore[return-value]
     if is_dataclass(x) and not isinstance(x, type):
         return replace(x, **{f.name: of_node(getattr(x, f.name), i, nodes) for f in fields(x)})
     return x
@@ -90,6 +92,13 @@ class Candidate:
     def silent(self, query: Query) -> Array:
         """The noise-free answer, shape (R, 1, d).  To be called once a round: some queries remember."""
         return query.answer(self._vault, self._own, 1)
+
+    def is_sharp(self, query: Query, answers: Array) -> bool:
+        """Whether :meth:`log_density` is exact: two Gaussian noises add up only where the loss is linear."""
+        law = getattr(query, "noise", None)
+        if not isinstance(law, GaussianLaw) or law.release is None:
+            return True
+        return not np.any(self._own.loss.bend(np.einsum("kd,rd->rk", self._signed, answers[:, 0])))
 
     def log_density(self, query: Query, answer: Array) -> Array | None:
         """Logarithm of the density of a release, shape (R,), up to what does not depend on rows; None where unknown."""

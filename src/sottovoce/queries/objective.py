@@ -46,6 +46,18 @@ def _loss_terms(facts: Facts) -> dict[str, float | bool]:
     return {"bend_bound": facts.loss.bend_bound, "logistic": facts.loss.name == "logistic"}
 
 
+def _one_margin(facts: Facts) -> None:
+    """Refuse losses whose Hessian has a rank above one a row.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    if facts.loss.outputs > 1:
+        rule = "noise inside the objective is proved for Hessians of rank one a row"
+        raise InvalidInput("loss", facts.loss.spec, rule, "use a method with noise on answers, e.g. 'prox_admm'")
+
+
 def rate_for_epsilon(epsilon: ArrayLike, curvature: ArrayLike, facts: Facts) -> Array:
     """The noise rate ``beta`` (sum scale) at which one release costs `epsilon`, per node.
 
@@ -188,9 +200,7 @@ class PerturbedObjective(Query):
         law = self.noise
         if law is None:
             return Unprotected(source=self.source, rows=facts.n)
-        if facts.loss.outputs > 1:
-            rule = "noise inside the objective is proved for Hessians of rank one a row"
-            raise InvalidInput("loss", facts.loss.spec, rule, "use a method with noise on answers, e.g. 'prox_admm'")
+        _one_margin(facts)
         beta_release, sigma_release = self._release(facts, law)
         claimed = None if law.claimed is None else self._per_node(law.claimed, facts)
         if isinstance(law, GaussianLaw):
@@ -242,7 +252,8 @@ class SecretStartObjective(PerturbedObjective):
     def event(self, facts: Facts) -> Event:
         law = self.noise
         assert isinstance(law, SphericalLaw) and self.before is not None
-        moved = self.before.exact_sensitivity(facts) if self.before.index else np.zeros(1)
+        _one_margin(facts)
+        moved = self.before.exact_sensitivity(facts)
         shift = facts.n / facts.C * np.abs(np.asarray(self.own, dtype=float)) * moved
         claimed = None if law.claimed is None else self._per_node(law.claimed, facts)
         return SecretStartPerturbation(

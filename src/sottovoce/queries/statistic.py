@@ -151,18 +151,21 @@ class SecretMinimiser(NoisyMinimiser):
     """001, Algorithm 3 as printed: the linear term has a part ``own * f``, f the exact minimiser of the round before.
 
     f never leaves the vault.  Given all that was sent it is a function of the rows, of sensitivity
-    ``delta(t) = (Delta C / n + |own| delta(t-1) + 2 error q) / q`` with ``delta(0) = 0``, which stays below
-    ``Delta C / (n mu) + ...`` and is what the price uses; the noise's rate is the paper's, ``rho n alpha / (2 C)``.
+    ``delta(t) = (Delta C / n + |own(t)| delta(t-1)) / q(t) + 2 error(t)``, where ``delta(0) = 0`` and
+    ``q = mu + |own|``.  It stays below ``Delta C / (n mu)``, the errors apart, and is what the price uses; the noise's
+    rate is the paper's, ``rho n alpha / (2 C)``.  ``path`` holds ``|own|`` of the rounds 1 .. t: penalties may grow.
     """
 
     own: ArrayLike = 0.0
-    index: int = 1
+    path: tuple[Array, ...] = ()
 
     def exact_sensitivity(self, facts: Facts) -> Array:
-        q, own = self._q(facts), np.abs(np.asarray(self.own, dtype=float))
-        step = facts.gradients_changed * facts.C / facts.n / q
-        ratio, error = own / q, certified_error(facts.C, facts.tol, q)
-        return np.asarray((step + 2.0 * error) * (1.0 - ratio**self.index) / (1.0 - ratio))
+        moved = np.zeros(1)
+        for pull in self.path:
+            q = facts.mu + pull
+            step = facts.gradients_changed * facts.C / facts.n + pull * moved
+            moved = step / q + 2.0 * certified_error(facts.C, facts.tol, q)
+        return moved
 
     def event(self, facts: Facts) -> Event:
         assert self.alpha is not None
@@ -174,7 +177,8 @@ class SecretMinimiser(NoisyMinimiser):
         )  # fmt: skip
 
     def value(self, vault: Vault, facts: Facts) -> Array:
-        before = vault.memory.get("f", np.zeros_like(self.start)) if self.index > 1 else np.zeros_like(self.start)
+        first = len(self.path) == 1
+        before = np.zeros_like(self.start) if first else vault.memory.get("f", np.zeros_like(self.start))
         linear = np.asarray(self.linear, dtype=float) + np.asarray(self.own, dtype=float) * before
         vault.memory["f"] = vault.solver.minimise(linear, self._q(facts), self.start, facts.tol).w
         return vault.memory["f"]
