@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, fields
 import numpy as np
 
 from .algorithms import REGISTRY, Algorithm
+from .data.rows import Rows
 from .errors import InvalidInput
 from .facts import Facts
 from .graphs import Graph
@@ -229,6 +230,13 @@ def default_penalty(config: RunConfig, facts: Facts, graph: Graph) -> float:
         return max(least, config.C * cls.noise_weight * spread / smallest)
     spread = 2.0 * facts.loss.slope_bound * releases / epsilon * (1.0 if cls.objective_noise else math.sqrt(facts.d))
     return max(least, config.C * spread / smallest)
+
+
+def held(config: RunConfig, rows: Rows) -> Rows:
+    """The rows as the method's curators hold them: all at one where the method trusts it, on the backend asked for."""
+    if REGISTRY[config.method].trust == "curator":
+        rows = rows.pooled()
+    return rows if config.backend == "numpy" else rows.on(config.backend)
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from . import engine
-from .algorithms import REGISTRY
-from .configuration import Prepared, RunConfig, prepare, privacy_statement
+from .configuration import Prepared, RunConfig, held, prepare, privacy_statement
 from .curator import Curator
 from .data.rows import Rows
 from .engine import UNREADABLE, Observer, Outcome, Place
@@ -148,9 +147,7 @@ def simulate(
     started = time.perf_counter()
     rows.check(make_loss(config.loss).outputs)
     prepared = prepare(config, rows.n, rows.d)
-    if REGISTRY[config.method].trust == "curator":
-        rows = rows.pooled()
-    rows = rows if config.backend == "numpy" else rows.on(config.backend)
+    rows = held(config, rows)
     facts, key = prepared.facts, _key(config, prepared.facts, label)
     nodes = facts.n_nodes
     lead = (config.replicates, nodes)

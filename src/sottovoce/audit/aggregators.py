@@ -11,23 +11,18 @@ import numpy as np
 from ..aggregation import Statement, Terms, average_trusted, feature, local
 from ..data.rows import Rows
 from ..errors import InvalidInput
-from ..typing import Array
 from .bounds import choose_test
 from .game import Scores, Verdict
+from .worlds import signed_site
 
 _STIFF = 1e5  # Lambda: minimisers stay on the loss's linear piece
 Played = tuple[Scores, Statement, str]
 
 
-def _site(*signed: float) -> tuple[Array, Array]:
-    a = np.array(signed)
-    return np.abs(a)[:, None], np.where(a >= 0, 1.0, -1.0)
-
-
 def average(form: str, terms: Terms) -> Played:
     """Scenario 2, with one site a tenth as large as the others: a row of the smallest moves the average most."""
-    others = [_site(*[1.0, -1.0] * 10)] * 2
-    worlds = [Rows.build([_site(1.0, row), *others]) for row in (1.0, -1.0)]
+    others = [signed_site(*[1.0, -1.0] * 10)] * 2
+    worlds = [Rows.build([signed_site(1.0, row), *others]) for row in (1.0, -1.0)]
     fits = [
         average_trusted(rows, replace(terms, Lambda=_STIFF, seed=2 * terms.seed + w), form)
         for w, rows in enumerate(worlds)
@@ -42,7 +37,7 @@ def feature_sites(form: str, terms: Terms) -> Played:
     if form == "corrected":  # every site's own release is seen: its worst pair is that of objective perturbation
         for world, row in enumerate((1.0, -1.0)):
             own = replace(terms, seed=2 * terms.seed + world, Lambda=_STIFF)
-            fit = local(Rows.build([_site(1.0, -1.0, 1.0, row)]), own)
+            fit = local(Rows.build([signed_site(1.0, -1.0, 1.0, row)]), own)
             scores.append(-fit.models[:, 0, 0])
             said.append(fit.sites)
         return (
@@ -67,7 +62,7 @@ def feature_aggregator(form: str, terms: Terms) -> Played:
     small = Rows.build([(np.full((4, 1), 0.1), np.ones(4))])  # short rows make a long model
     scores, said = [], []
     for world, row in enumerate((1.0, -1.0)):
-        boss = Rows.build([_site(1.0, -1.0, 1.0, row)])
+        boss = Rows.build([signed_site(1.0, -1.0, 1.0, row)])
         own = replace(terms, seed=2 * terms.seed + world, Lambda=1e-3)
         exact = local(small, replace(own, epsilon=math.inf))
         fit = feature(exact, boss, replace(own, Lambda=_STIFF), "printed" if form == "printed" else "private")

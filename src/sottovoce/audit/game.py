@@ -19,8 +19,8 @@ from scipy.spatial import cKDTree
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from .. import engine
-from ..algorithms import REGISTRY, Algorithm
-from ..configuration import RunConfig, prepare
+from ..algorithms import Algorithm
+from ..configuration import RunConfig, held, prepare
 from ..curator import Book, Curator
 from ..data.rows import Rows
 from ..engine import Place
@@ -113,8 +113,7 @@ def watch(case: Case, world: int, replicates: int, seed: int) -> Transcripts:
     config = replace(case.config, seed=seed, replicates=replicates)
     rows = case.worlds[world]
     ready = prepare(config, rows.n, rows.d)
-    if REGISTRY[config.method].trust == "curator":
-        rows = rows.pooled()
+    rows = held(config, rows)
     nodes = range(len(rows.n))
     algorithm = ready.algorithm if case.algorithm is None else case.algorithm(ready.algorithm)
     noise = (case.noise or KeyedNoise)(seed, range(replicates), nodes)

@@ -27,14 +27,16 @@ STIFF = 1e6  # curvature of a node's problem, sum scale: noise moves its minimis
 LINEAR = "one feature, Huber's linear piece, a row and its opposite: gradients change by 2 in every round"
 
 
+def signed_site(*signed: float) -> tuple[Array, Array]:
+    """X and y of a site of one feature, from ``y x``."""
+    a = np.array(signed)
+    return np.abs(a)[:, None], np.where(a >= 0, 1.0, -1.0)
+
+
 def tables(own: list[float], other: list[float], row: float) -> tuple[Rows, Rows]:
     """Two sites of one feature; site 0 holds `own` and `row`, or `own` and ``-row``."""
-
-    def table(last: float) -> Rows:
-        sites = [np.array([*own, last]), np.array(other)]
-        return Rows.build([(np.abs(a)[:, None], np.where(a >= 0, 1.0, -1.0)) for a in sites])
-
-    return table(row), table(-row)
+    first, second = (Rows.build([signed_site(*own, last), signed_site(*other)]) for last in (row, -row))
+    return first, second
 
 
 def _stiff(method: str, n: int, rho: float = 0.02) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shlex
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
@@ -81,7 +82,7 @@ def audit(
     found = []
     for k, (name, kind) in enumerate(chosen, 1):
         _step(console, report, f"{k} of {len(chosen)}: {name} ({kind})")
-        with console.status(f"{name} ({kind})") if console.is_terminal else _Silent():
+        with console.status(f"{name} ({kind})") if console.is_terminal else nullcontext():
             if one_run:
                 verdict: Verdict = attack_once(
                     name, kind, epsilon=epsilon, delta=delta, rounds=rounds, data=data or "adult",
@@ -95,7 +96,7 @@ def audit(
         found.append(verdict)
     if report is not None:
         _step(console, report, "lessons on real rows")
-        with console.status("lessons on real rows") if console.is_terminal else _Silent():
+        with console.status("lessons on real rows") if console.is_terminal else nullcontext():
             write(report, found, lessons(seed, quick), _typed())
     if as_json:
         plain = [jsonable(one.to_dict()) for one in found]
@@ -138,14 +139,6 @@ def _typed() -> str:
             text = Path(str(value)).name if option.name == "report" else str(value)
             words += [option.opts[0]] if option.is_flag else [option.opts[0], shlex.quote(text)]
     return " ".join(words)
-
-
-class _Silent:
-    def __enter__(self) -> None:
-        """Nothing to show."""
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing to take away."""
 
 
 def _render(found: list[Verdict], confidence: float) -> None:

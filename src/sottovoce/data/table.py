@@ -146,12 +146,7 @@ def parse_csv(file: IO[bytes], name: str) -> Table:
 
 def read_parquet(path: str | Path) -> Table:
     """Read a Parquet file (needs the extra ``sottovoce[parquet]``); nulls are missing values."""
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        rule, remedy = "reading Parquet needs pyarrow", "run: pip install 'sottovoce[parquet]'"
-        raise InvalidInput("path", str(path), rule, remedy) from None
+    pa, pq = _arrow(path)
     try:
         return _from_arrow(pq.read_table(path), path)
     except (OSError, pa.ArrowException) as error:
@@ -160,12 +155,7 @@ def read_parquet(path: str | Path) -> Table:
 
 def parquet_batches(path: str | Path, rows: int) -> Iterator[Table]:
     """The same file in tables of at most `rows` rows, one in memory at a time."""
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        rule, remedy = "reading Parquet needs pyarrow", "run: pip install 'sottovoce[parquet]'"
-        raise InvalidInput("path", str(path), rule, remedy) from None
+    pa, pq = _arrow(path)
     try:
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(batch_size=rows):
@@ -174,14 +164,24 @@ def parquet_batches(path: str | Path, rows: int) -> Iterator[Table]:
         raise _unreadable(path, error) from None
 
 
+def _arrow(path: str | Path) -> tuple[Any, Any]:
+    """pyarrow and its Parquet module."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        rule, remedy = "reading Parquet needs pyarrow", "run: pip install 'sottovoce[parquet]'"
+        raise InvalidInput("path", str(path), rule, remedy) from None
+    return pa, pq
+
+
 def _unreadable(path: str | Path, error: Exception) -> InvalidInput:
     reason = "no such file" if isinstance(error, FileNotFoundError) else "not a Parquet file"
     return InvalidInput("path", str(path), f"cannot be read: {reason}", "check the path and the file")
 
 
 def _from_arrow(frame: Any, path: str | Path) -> Table:
-    import pyarrow as pa
-
+    pa, _ = _arrow(path)
     columns = {}
     for name, column in zip(frame.column_names, frame.columns, strict=True):
         plain = column.null_count == 0 and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type))

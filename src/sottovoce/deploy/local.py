@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from .. import engine
-from ..algorithms import REGISTRY
+from ..configuration import RunConfig, held, prepare
 from ..curator import Curator
 from ..data.rows import Rows
 from ..engine import Outcome, Place
@@ -19,7 +19,6 @@ from ..net import QueueNet
 from ..privacy.accountants import make as make_accountant
 from ..privacy.ledger import Ledger
 from ..privacy.noise import KeyedNoise, Noise, SystemNoise
-from ..simulate import RunConfig, prepare
 
 
 def run_sites(config: RunConfig, rows: Rows, replicate: int = 0) -> list[tuple[Outcome, Ledger]]:
@@ -39,9 +38,7 @@ def run_sites(config: RunConfig, rows: Rows, replicate: int = 0) -> list[tuple[O
         One a site; states hold vectors of shape (d,).
     """
     prepared = prepare(config, rows.n, rows.d)
-    if REGISTRY[config.method].trust == "curator":
-        rows = rows.pooled()
-    rows = rows if config.backend == "numpy" else rows.on(config.backend)
+    rows = held(config, rows)
     nets = QueueNet.connect(prepared.graph)
 
     def site(i: int) -> tuple[Outcome, Ledger]:
