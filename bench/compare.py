@@ -26,6 +26,7 @@ import math
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 import tracemalloc
 import warnings
@@ -39,25 +40,33 @@ import numpy as np
 import roofline
 from rich.console import Console
 from rich.table import Table
-from scipy.linalg import cho_factor, cho_solve
-from scipy.optimize import minimize
+from rivals import (
+    ALPHA,
+    ETA,
+    GAMMA,
+    LOSS,
+    NODES,
+    RHO,
+    TOL,
+    C,
+    Loop,
+    Solve,
+    by_cvxpy,
+    lbfgs,
+    newton,
+    newton_cholesky,
+    value_and_gradient,
+)  # fmt: skip
 from threadpoolctl import threadpool_limits
 
 from sottovoce import PrivateClassifier, data
 from sottovoce.configuration import prepare
+from sottovoce.data.mapped import write_rows
 from sottovoce.data.rows import Rows
-from sottovoce.data.sweep import cores
-from sottovoce.graphs import make as make_graph
-from sottovoce.losses import Logistic
+from sottovoce.data.sweep import cores, one_thread_a_product
 from sottovoce.planner import plan
-from sottovoce.privacy.noise import KeyedNoise
-from sottovoce.simulate import Result, RunConfig, simulate
+from sottovoce.simulate import RunConfig, simulate
 from sottovoce.typing import Any, Array
-
-C, RHO, ETA, GAMMA, ALPHA, NODES, TOL = 1750.0, 0.22, 1.0, 0.5, 1.0, 5, 1e-8
-LOSS = Logistic()
-Solve = Callable[[Array, float, float, Array, float, Array, float], Array]
-"""``solve(a, C, n, linear, q, start, goal) -> w`` with a gradient norm of at most `goal`."""
 
 
 @dataclass(frozen=True)
@@ -85,123 +94,6 @@ def adult(quick: bool) -> tuple[data.Dataset, Rows]:
     dataset = data.load("synthetic:n=1000,d=8" if quick else "adult-002")
     parts = data.partition("iid", dataset.y_train, NODES, 0)
     return dataset, Rows.build([(dataset.X_train[p], dataset.y_train[p]) for p in parts])
-
-
-# --- rivals: local solvers
-
-
-def value_and_gradient(a: Array, C: float, n: float, linear: Array, q: float, w: Array) -> tuple[float, Array]:
-    """Of the local objective at w."""
-    z = a @ w
-    value = C / n * float(LOSS.value(z).sum()) + float(linear @ w) + q / 2 * float(w @ w)
-    return value, C / n * (LOSS.slope(z) @ a) + linear + q * w
-
-
-def lbfgs(a: Array, C: float, n: float, linear: Array, q: float, start: Array, goal: float) -> Array:
-    """scipy's L-BFGS-B."""
-    x = start
-    for _ in range(20):  # its stopping rule bounds the largest entry; ask until the norm is reached
-        answer = minimize(
-            lambda w: value_and_gradient(a, C, n, linear, q, w), x, jac=True, method="L-BFGS-B",
-            options={"gtol": goal / math.sqrt(len(x)), "ftol": 0.0, "maxiter": 1000, "maxls": 50},
-        )  # fmt: skip
-        x = answer.x
-        if np.linalg.norm(answer.jac) <= goal:
-            return x
-    raise RuntimeError("L-BFGS-B missed its certificate")
-
-
-def newton(a: Array, C: float, n: float, linear: Array, q: float, start: Array, goal: float) -> Array:
-    """Newton's method with the full Hessian, Cholesky, and halving until the value falls."""
-    w = start
-    value, g = value_and_gradient(a, C, n, linear, q, w)
-    for _ in range(100):
-        if np.linalg.norm(g) <= goal:
-            return w
-        bends = LOSS.bend(a @ w)
-        hessian = C / n * ((a * bends[:, None]).T @ a) + q * np.eye(len(w))
-        step = -cho_solve(cho_factor(hessian), g)
-        t, room = 1.0, 1e-13 * max(1.0, abs(value))  # rounding hides falls smaller than this
-        while True:
-            new, g_new = value_and_gradient(a, C, n, linear, q, w + t * step)
-            if new <= value + 1e-4 * t * float(g @ step) + room or t < 1e-6:
-                break
-            t /= 2
-        w, value, g = w + t * step, new, g_new
-    raise RuntimeError("Newton missed its certificate")
-
-
-def newton_cholesky(a: Array, C: float, n: float, q: float, goal: float) -> Array:
-    """scikit-learn, without the linear term: min (C/n) sum loss + q/2 ||w||^2 = q (weight sum loss + ||w||^2 / 2)."""
-    from sklearn.linear_model import LogisticRegression
-
-    # A row times -1 with its label flipped is the same row, and scikit-learn needs two classes.
-    y = np.where(np.arange(len(a)) % 2, 1.0, -1.0)
-    weight = C / (n * q)
-    # Its gradient is ours over C (data as a mean); it bounds the largest entry.
-    model = LogisticRegression(
-        C=weight, fit_intercept=False, solver="newton-cholesky", tol=goal / C / math.sqrt(a.shape[1]), max_iter=1000
-    )
-    return np.asarray(model.fit(a * y[:, None], y).coef_[0])
-
-
-def by_cvxpy(a: Array, C: float, n: float, linear: Array, q: float) -> Array:
-    """CVXPY with its default solver, built anew as research code does in every round."""
-    import cvxpy as cp
-
-    w = cp.Variable(a.shape[1])
-    objective = C / n * cp.sum(cp.logistic(-(a @ w))) + linear @ w + q / 2 * cp.sum_squares(w)
-    cp.Problem(cp.Minimize(objective)).solve()
-    return np.asarray(w.value)
-
-
-# --- the recurrence, once, with any local solver
-
-
-@dataclass
-class Loop:
-    """002, Algorithm 3 with one penalty, over the keyed noise of a run of ours."""
-
-    rows: Rows
-    run: Result
-
-    def __post_init__(self) -> None:
-        self.signed = [self.rows.node(i).signed[0] for i in range(NODES)]
-        self.graph = make_graph("ring", NODES)
-        self.noise = KeyedNoise(0, [0], range(NODES))  # replicate 0
-        self.worst = 0.0
-
-    def problem(self, k: int, i: int, linear: Array, b: Array) -> tuple[Array, float, float, Array, float]:
-        """Node i's local problem of release k."""
-        n, event = float(self.rows.n[i, 0]), self.run.ledger[k - 1]
-        q = RHO / NODES + 2 * ETA * self.graph.degree[i, 0]
-        return self.signed[i], C, n, linear[i] + C / n * b[i] / event["beta"][i], q
-
-    def __call__(self, solve: Solve, rounds: int) -> Array:
-        """Models (N, d) after so many rounds; `worst` is the largest gradient norm after a single one."""
-        d, degree, adjacency = self.rows.d, self.graph.degree, self.graph.adjacency
-        f, lam, g = np.zeros((NODES, d)), np.zeros((NODES, d)), np.zeros((NODES, d))
-        S, goal = adjacency @ f, C * TOL
-        self.worst = 0.0
-        for k in range(1, rounds + 1):
-            if k % 2:
-                release = (k + 1) // 2
-                b, q = self.noise.spherical(d, release)[0], RHO / NODES + 2 * ETA * degree
-                public, answer = 2 * lam - ETA * (degree * f + S), np.empty_like(f)
-                for i in range(NODES):
-                    problem = self.problem(release, i, public, b)
-                    answer[i] = solve(*problem, f[i], goal)
-                    if rounds == 1:  # not while a whole run is timed
-                        self.worst = max(self.worst, float(np.linalg.norm(value_and_gradient(*problem, answer[i])[1])))
-                rate = np.array(self.run.ledger[release - 1]["beta_release"])[:, None]
-                f = self.noise.add_pure(answer[None], rate, np.zeros(1), release)[0]
-                g = -public - (q - RHO / NODES) * f
-                S = adjacency @ f
-                lam = lam + ETA / 2 * (degree * f - S)
-            else:
-                f = f - (2 * lam + g + ETA * (degree * f - S)) / (2 * ETA * degree + GAMMA)
-                S = adjacency @ f
-        return f
 
 
 def timed(task: Callable[[], Any]) -> tuple[float, Any]:
@@ -394,7 +286,7 @@ def one_site(sizes: Sizes) -> dict[str, Any]:
 def growth(sizes: Sizes) -> dict[str, Any]:
     """Exponents of time in rows, replicates and rounds: least squares in logarithms over a factor of 16."""
     factors, base = ((1, 2) if sizes.quick else (1, 2, 4, 8, 16)), sizes.base
-    least = 40 if sizes.quick else 8000
+    least, rounds = (40, 4) if sizes.quick else (2000, 16)
 
     def rows_of(n: int) -> Rows:
         dataset = data.load(f"synthetic:n={5 * n * 5 // 4},d=50")
@@ -403,9 +295,9 @@ def growth(sizes: Sizes) -> dict[str, Any]:
 
     middle = rows_of(least)
     runs = {
-        "rows": [(config(rounds=2, replicates=4 * base), rows_of(least * k)) for k in factors],
-        "replicates": [(config(rounds=2, replicates=4 * base * k), middle) for k in factors],
-        "rounds": [(config(rounds=4 * k, replicates=4 * base), middle) for k in factors],
+        "rows": [(config(rounds=rounds // 4, replicates=4 * base), rows_of(2 * least * k)) for k in factors],
+        "replicates": [(config(rounds=rounds // 2, replicates=8 * base * k), middle) for k in factors],
+        "rounds": [(config(rounds=rounds * k, replicates=4 * base), middle) for k in factors],
     }
     answer: dict[str, Any] = {}
     for name, pairs in runs.items():
@@ -456,9 +348,53 @@ def study(sizes: Sizes) -> dict[str, Any]:
     return {"seconds_study": seconds, "seconds_study_by_method": took, "ratio_floor_study": seconds / floor}
 
 
+def streamed(sizes: Sizes) -> dict[str, Any]:
+    """A pass over rows in files beside one over rows in memory, and one whose files were dropped from the cache."""
+    n, d, R = (200, 8, 2) if sizes.quick else (100_000, 50, 10)
+    rng = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as folder:
+
+        def block(site: int) -> tuple[int, Array, Array]:
+            X = rng.standard_normal((n, d))
+            X /= np.linalg.norm(X, axis=1, keepdims=True) * (1 + 1e-12)
+            return site, X, np.where(X[:, 0] > 0, 1.0, -1.0)
+
+        mapped = write_rows(Path(folder) / "rows", (block(site) for site in range(NODES)))
+        files, w = mapped.sweep(), rng.standard_normal((NODES, R, d))
+        memory = Rows.build([(X, np.ones(n)) for X in (mapped.arrays()[i][:n] for i in range(NODES))]).sweep()
+        pairs = {"double": (files, memory), "single": (files.single(), memory.single())}
+        answer: dict[str, Any] = {"rows_streamed_per_node": n}
+        with one_thread_a_product():
+            for name, (disk, held) in pairs.items():
+                warm, cold = [], []
+                for k in range(4 * sizes.repeats + 1):  # the first pass of each is a warm-up
+                    base, _ = timed(lambda s=held: s.gradient(LOSS, w))
+                    took, _ = timed(lambda s=disk: s.gradient(LOSS, w))
+                    if k:
+                        warm.append(took / base)
+                for _ in range(sizes.repeats if forget(Path(folder)) else 0):
+                    base, _ = timed(lambda s=held: s.gradient(LOSS, w))
+                    forget(Path(folder))
+                    cold.append(timed(lambda s=disk: s.gradient(LOSS, w))[0] / base)
+                answer[f"ratio_streamed_{name}"] = float(np.median(warm))
+                answer[f"ratio_streamed_{name}_cold"] = float(np.median(cold)) if cold else None
+    return answer
+
+
+def forget(folder: Path) -> bool:
+    """Ask the system to drop the files of a folder from its cache; False where it cannot be asked."""
+    if not hasattr(os, "posix_fadvise"):
+        return False
+    for path in folder.rglob("site-*"):
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    return True
+
+
 PARTS: dict[str, Callable[[Sizes], dict[str, Any]]] = {
     "adult": adult_run, "cvxpy": cvxpy_solve, "one_site": one_site,
-    "growth": growth, "thousand": thousand, "study": study,
+    "growth": growth, "streamed": streamed, "thousand": thousand, "study": study,
 }  # fmt: skip
 
 

@@ -18,7 +18,7 @@ has no more to say, then in double, in which the certificate is always computed,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -36,6 +36,8 @@ NEAR = 1e-5
 """Gradient norm, over C, from which on single precision is given up if two sweeps in a row do not halve it."""
 SINGLE_WORTH = 2**22
 """Multiplications a sweep from which on single precision pays for its copy of the rows."""
+LARGE = 2**18
+"""Entries of a node's rows from which on single precision is good enough for the preconditioner, too."""
 CHUNK = 2**21
 """Entries of all classifiers that are solved for at a time: the solver's memory is some forty times as much."""
 SAMPLE = 64
@@ -44,6 +46,10 @@ REFRESH = 25
 """Iterations after which a solve that goes on gets a preconditioner of its own."""
 FLAT = 0.4
 """A step is too long if its slope at the end is more than this share of the descent at its start."""
+APART = 2**24
+"""Multiplications of a node's sweep from which on it is solved by itself, so that none waits for the slowest of all."""
+TOLD = 1e-6
+"""Change of the gradient, over C, from which on a step in single precision tells curvature and not its rounding."""
 WIDEST = 2000
 """Features up to which the preconditioner is the whole reference Hessian, and beyond which its diagonal."""
 
@@ -81,6 +87,31 @@ class Solution:
     w: Array
     gradient_norm: Array
     iterations: int
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What an iteration needs beside the rows, for M nodes and R replicates."""
+
+    c: Array
+    q: Array
+    weight: Array
+    basis: Array | None
+    spectrum: Array
+
+    def keep(self, node: Array, rep: Array) -> Problem:
+        """Those nodes and replicates only."""
+        cut = np.ix_(node, rep)
+        basis = None if self.basis is None else self.basis[node]
+        return Problem(self.c[cut], self.q[cut], self.weight[node], basis, self.spectrum[node])
+
+
+Step = tuple[Array, Array, Array]
+"""Steps (M, R, d), changes of the gradient along them (M, R, d), and one over the products of both (M, R, 1)."""
+
+
+def _blank(w: Array) -> Step:
+    return np.zeros_like(w), np.zeros_like(w), np.zeros((*w.shape[:2], 1))
 
 
 class Solver:
@@ -137,7 +168,15 @@ class Solver:
 
     def _factorise(self, reference: Array) -> None:
         self._reference = reference
-        self._basis, self._spectrum = self._eigen(self._sweep, self._weight, reference, typical=True)
+        large = float(np.max(self._n)) * reference.shape[-1] >= LARGE
+        sweep = (self._short() or self._sweep) if large else self._sweep
+        self._basis, self._spectrum = self._eigen(sweep, self._weight, reference, typical=True)
+
+    def _short(self) -> Sweep | None:
+        """The rows in single precision, if they can be had."""
+        if self._single is None:
+            self._single = self._sweep.single() or self._sweep
+        return None if self._single is self._sweep else self._single
 
     def _eigen(self, sweep: Sweep, weight: Array, at: Array, *, typical: bool) -> tuple[Array | None, Array]:
         """Eigenvectors (M, d, d) and values (M, d) of the data term's Hessian; beyond `WIDEST` its diagonal."""
@@ -219,30 +258,54 @@ class Solver:
 
     def _solve(self, w: Array, c: Array, q: Array, goal: float) -> tuple[Array, Array, int]:
         """Minimisers, their gradient norms (M, R, 1) in double precision, and the iterations of the slowest."""
-        done = 0
-        if w.size * float(np.max(self._n)) >= SINGLE_WORTH:
-            if self._single is None:
-                self._single = self._sweep.single() or self._sweep
-            if self._single is not self._sweep:
-                w, _, done = self._lbfgs(self._single, w, c, q, max(goal, SINGLE * self._C), exact=False)
-        w, norm, more = self._lbfgs(self._sweep, w, c, q, goal, exact=True)
-        return w, norm[:, :, None], done + more
+        short = self._short() if w.size * float(np.max(self._n)) >= SINGLE_WORTH else None
+        out, norms, slowest = np.empty_like(w), np.empty(w.shape[:2]), 0
+        for nodes in self._apart(w):
+            keep = np.zeros(len(w), dtype=bool)
+            keep[nodes] = True
+            x, problem = w[keep], self._problem(keep, c, q)
+            done, steps = 0, list[Step]()
+            if short is not None:
+                loose = max(goal, SINGLE * self._C)
+                x, _, done, steps = self._lbfgs(short.keep(keep), problem, x, loose, [], exact=False)
+            out[keep], norms[keep], more, _ = self._lbfgs(self._sweep.keep(keep), problem, x, goal, steps, exact=True)
+            slowest = max(slowest, done + more)
+        return out, norms[:, :, None], slowest
+
+    def _apart(self, w: Array) -> list[Array]:
+        """Nodes that are solved together: large ones alone."""
+        work = self._n[:, 0] * w.shape[1] * w.shape[2]
+        together = np.flatnonzero(work < APART)
+        return [np.array([i]) for i in np.flatnonzero(work >= APART)] + ([together] if together.size else [])
+
+    def _problem(self, keep: Array, c: Array, q: Array) -> Problem:
+        assert self._spectrum is not None
+        basis = None if self._basis is None else self._basis[keep]
+        return Problem(c[keep], q[keep], self._weight[keep][:, :, None], basis, self._spectrum[keep][:, None, :])
 
     def _lbfgs(
-        self, sweep: Sweep, w: Array, c: Array, q: Array, goal: float, *, exact: bool
-    ) -> tuple[Array, Array, int]:
-        """Iterate until every gradient norm is at most `goal`; without `exact`, or until they stop falling."""
-        assert self._spectrum is not None
+        self, sweep: Sweep, problem: Problem, w: Array, goal: float, steps: list[Step], *, exact: bool
+    ) -> tuple[Array, Array, int, list[Step]]:
+        """Iterate until every gradient norm is at most `goal`; without `exact`, or until they stop falling.
+
+        `steps` are those of an earlier phase of the same solves, oldest first; the last ones of this phase come back.
+        """
         out_w, out_norm = w.copy(), np.full(w.shape[:2], np.inf)
         # The working set is a rectangle nodes x replicates that shrinks as solves finish.
         node, rep = np.arange(w.shape[0]), np.arange(w.shape[1])
-        weight, basis, spectrum = self._weight[:, :, None], self._basis, self._spectrum[:, None, :]
+        learnt: list[Step] = [] if exact else [_blank(w) for _ in range(MEMORY)]
 
         def gradient(x: Array) -> Array:
-            return np.asarray(weight * sweep.gradient(self._loss, x) + c + q * x)
+            return np.asarray(problem.weight * sweep.gradient(self._loss, x) + problem.c + problem.q * x)
+
+        def learn() -> None:
+            """Keep the steps of those who leave, but for changes of the gradient that are mostly rounding."""
+            at = np.ix_(node, rep)
+            for kept, (s, y, rho) in zip(reversed(learnt), reversed(steps), strict=False):
+                told = np.linalg.norm(y, axis=-1, keepdims=True) >= TOLD * self._C
+                kept[0][at], kept[1][at], kept[2][at] = s, y, np.where(told, rho, 0.0)
 
         g = gradient(w)
-        steps: list[tuple[Array, Array, Array]] = []
         p, descent, t = np.zeros_like(g), np.zeros(g.shape[:2]), np.ones(g.shape[:2])
         fresh = np.ones(g.shape[:2], dtype=bool)  # which solves stand at a new point, and need a new direction
         best, patience = np.inf, 2
@@ -250,27 +313,27 @@ class Solver:
             norm = np.sqrt(np.einsum("brd,brd->br", g, g))
             out_w[np.ix_(node, rep)], out_norm[np.ix_(node, rep)] = w, norm
             open_ = ~(norm <= goal)
-            if not open_.any():
-                return out_w, out_norm, iteration
             worst = float(norm.max())
             patience = 2 if worst <= 0.5 * best else patience - 1
             best = min(best, worst)
-            if not exact and patience <= 0 and worst <= NEAR * self._C:
-                return out_w, out_norm, iteration
+            if not open_.any() or (not exact and patience <= 0 and worst <= NEAR * self._C):
+                learn()
+                return out_w, out_norm, iteration, learnt
             keep_node, keep_rep = open_.any(axis=1), open_.any(axis=0)
             if keep_node.sum() * keep_rep.sum() <= 0.75 * open_.size:
+                learn()
                 cut = np.ix_(keep_node, keep_rep)
                 node, rep = node[keep_node], rep[keep_rep]
-                w, c, q, g, p, descent, t, fresh = (x[cut] for x in (w, c, q, g, p, descent, t, fresh))
+                w, g, p, descent, t, fresh = (x[cut] for x in (w, g, p, descent, t, fresh))
                 steps = [(s[cut], y[cut], r[cut]) for s, y, r in steps]
+                problem = problem.keep(keep_node, keep_rep)
                 if not keep_node.all():
-                    sweep, weight, spectrum = sweep.keep(keep_node), weight[keep_node], spectrum[keep_node]
-                    basis = None if basis is None else basis[keep_node]
+                    sweep = sweep.keep(keep_node)
             if iteration % REFRESH == REFRESH - 1:  # the reference point is no good here; this one is not kept
-                basis, values = self._eigen(sweep, weight[:, :, 0], w[:, :SAMPLE], typical=False)
-                spectrum, steps = values[:, None, :], []
+                basis, values = self._eigen(sweep, problem.weight[:, :, 0], w[:, :SAMPLE], typical=False)
+                problem, steps = replace(problem, basis=basis, spectrum=values[:, None, :]), []
             if fresh.any():
-                new = self._direction(g, steps, basis, spectrum, q)
+                new = self._direction(g, steps, problem)
                 p = np.where(fresh[:, :, None], new, p)
                 descent = np.where(fresh, np.einsum("brd,brd->br", g, p), descent)
                 t = np.where(fresh, 1.0, t)
@@ -292,15 +355,14 @@ class Solver:
             w, g = w + s, np.where(took, g_new, g)
         worst = float(out_norm.max())
         if not exact:
-            return out_w, out_norm, MAX_ITERATIONS
+            return out_w, out_norm, MAX_ITERATIONS, learnt
         raise SolverError(
             f"tol={goal / self._C:g}: a local solve stopped after {MAX_ITERATIONS} iterations short of its certificate "
             f"by a factor {worst / goal:.3g}; use a larger rho or tol"
         )
 
-    def _direction(
-        self, g: Array, steps: list[tuple[Array, Array, Array]], basis: Array | None, spectrum: Array, q: Array
-    ) -> Array:
+    @staticmethod
+    def _direction(g: Array, steps: list[Step], problem: Problem) -> Array:
         """Two-loop recursion around the shifted spectral inverse of the reference Hessian."""
         p = -g
         alphas = []
@@ -308,10 +370,11 @@ class Solver:
             alpha = rho * np.einsum("brd,brd->br", s, p)[:, :, None]
             p = p - alpha * y
             alphas.append(alpha)
+        basis, spectrum = problem.basis, problem.spectrum + problem.q
         if basis is None:  # the diagonal alone
-            p = p / (spectrum + q)
+            p = p / spectrum
         else:
-            p = np.matmul(np.matmul(p, basis) / (spectrum + q), basis.transpose(0, 2, 1))
+            p = np.matmul(np.matmul(p, basis) / spectrum, basis.transpose(0, 2, 1))
         for (s, y, rho), alpha in zip(steps, reversed(alphas), strict=True):
             p = p + s * (alpha - rho * np.einsum("brd,brd->br", y, p)[:, :, None])
         return p

@@ -79,7 +79,7 @@ class Dense(Design):
         return np.matmul(slopes.astype(self.a.dtype, copy=False), self.a)
 
     def gram(self, weights: Array) -> Array:
-        scaled = self.a * np.sqrt(weights)[:, :, None]
+        scaled = self.a * np.sqrt(weights).astype(self.a.dtype, copy=False)[:, :, None]
         return np.matmul(scaled.transpose(0, 2, 1), scaled)
 
     def diagonal(self, weights: Array) -> Array:

@@ -24,10 +24,12 @@ from ..typing import Any, Array, BoolArray, IntArray
 from .design import Design
 
 CHUNK = 4096
-"""Rows of one task, about."""
+"""Rows of one task, about, when it multiplies them with many vectors."""
+TASK = 2**20
+"""Multiplications that a task is worth."""
 ALONE = 2**16
 """Entries from which on a node's rows make a group of their own."""
-INLINE = 2**21
+INLINE = 2**23
 """Multiplications below which threads cost more than they bring."""
 _MOST = 128  # replicates of one block
 
@@ -117,7 +119,8 @@ class Sweep:
     def gradient(self, loss: Loss, w: Array) -> Array:
         """``sum_k slope(a_k.w) a_k``, shape of `w`, in the precision of the rows."""
         out = np.zeros((self.nodes, *w.shape[1:]))
-        tasks = [(g, a, b) for g in self.groups for a, b in _spans(g.design.n, max(CHUNK, g.design.cache // 64))]
+        rows = max(CHUNK, TASK // max(1, w.shape[1] * self.width))
+        tasks = [(g, a, b) for g in self.groups for a, b in _spans(g.design.n, max(rows, g.design.cache // 64))]
 
         def one(task: tuple[Group, int, int]) -> Array:
             group, first, last = task
@@ -145,12 +148,17 @@ class Sweep:
         """
         curve = loss.typical_bend if typical else loss.bend
         out = np.zeros((len(w), self.width) if diagonal else (len(w), self.width, self.width))
-        for group in self.groups:
-            for first, last in _spans(group.design.n, CHUNK):
-                block = group.design.between(first, last)
-                bends = np.mean(block.host(curve(block.margins(w[group.nodes]))), axis=1)
-                bends = block.asarray(bends)
-                out[group.nodes] += block.diagonal(bends) if diagonal else block.gram(bends)
+        tasks = [(g, a, b) for g in self.groups for a, b in _spans(g.design.n, CHUNK)]
+
+        def one(task: tuple[Group, int, int]) -> Array:
+            group, first, last = task
+            block = group.design.between(first, last)
+            bends = np.mean(block.host(curve(block.margins(w[group.nodes]))), axis=1)
+            bends = block.asarray(bends)
+            return block.diagonal(bends) if diagonal else block.gram(bends)
+
+        for (group, _, _), part in zip(tasks, self._map(one, tasks, self.width), strict=True):
+            out[group.nodes] += part
         return out
 
     def _map(self, task: Any, tasks: list[Any], replicates: int) -> Iterator[Any]:

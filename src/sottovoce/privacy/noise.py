@@ -73,26 +73,32 @@ class KeyedNoise(Noise):
         self, seed: int, replicates: Sequence[int], nodes: Sequence[int], lead: tuple[int, ...] | None = None
     ) -> None:
         digest = hashlib.blake2b(f"sottovoce noise {seed}".encode(), digest_size=16).digest()
-        self._key = np.frombuffer(digest, dtype=np.uint64)
+        self._bits = np.random.Philox(key=np.frombuffer(digest, dtype=np.uint64))
+        self._rng, self._unused = np.random.Generator(self._bits), self._bits.state
         self._streams = [(r, i) for r in replicates for i in nodes]
         self._lead = (len(replicates), len(nodes)) if lead is None else lead
 
     def _generator(self, replicate: int, node: int, release: int, use: int) -> np.random.Generator:
+        """The generator, at the start of that stream: to move it is far cheaper than to make another."""
         # The lowest counter word is the stream's own; the others name it, so streams cannot overlap.
-        counter = np.array([0, (release << 8) | use, node, replicate], dtype=np.uint64)
-        return np.random.Generator(np.random.Philox(key=self._key, counter=counter))
+        self._unused["state"]["counter"] = np.array([0, (release << 8) | use, node, replicate], dtype=np.uint64)
+        self._bits.state = self._unused
+        return self._rng
 
     def spherical(self, d: int, release: int, use: int = 0) -> Array:
-        out = np.empty((len(self._streams), d))
-        for row, (replicate, node) in zip(out, self._streams, strict=True):
+        directions, norms = np.empty((len(self._streams), d)), np.empty((len(self._streams), 1))
+        for k, (replicate, node) in enumerate(self._streams):
             rng = self._generator(replicate, node, release, use)
-            direction = rng.standard_normal(d)
-            row[:] = direction * (rng.standard_gamma(d) / np.linalg.norm(direction))
-        return out.reshape(*self._lead, d)
+            rng.standard_normal(out=directions[k])
+            norms[k] = rng.standard_gamma(d)
+        directions *= norms / np.linalg.norm(directions, axis=-1, keepdims=True)
+        return directions.reshape(*self._lead, d)
 
     def gaussian(self, d: int, release: int, use: int = 0) -> Array:
-        rows = [self._generator(replicate, node, release, use).standard_normal(d) for replicate, node in self._streams]
-        return np.array(rows).reshape(*self._lead, d)
+        out = np.empty((len(self._streams), d))
+        for row, (replicate, node) in zip(out, self._streams, strict=True):
+            self._generator(replicate, node, release, use).standard_normal(out=row)
+        return out.reshape(*self._lead, d)
 
     def add_gaussian(self, w: Array, sigma: Array, coarsest: Array, release: int, use: int = 1) -> Array:
         return np.asarray(w + sigma * self.gaussian(w.shape[-1], release, use))
