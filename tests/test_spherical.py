@@ -421,3 +421,10 @@ def test_totals_in_many_dimensions_are_not_what_a_ramp_refutes(
 @pytest.mark.parametrize(("d", "s"), [(2, 50.0), (3, 50.0), (10, 1000.0), (105, 400.0)])
 def test_profiles_of_loud_noise_lose_no_mass(d: int, s: float) -> None:
     assert spherical.profile(0.0, d, s) > 0.999
+
+
+def test_a_part_that_is_lost_altogether_loses_the_product_in_silence() -> None:
+    lost = pld.LossDistribution(1.0, 0, np.zeros(1), 1.0)
+    half = pld.LossDistribution(1.0, 0, np.array([0.5]), 0.5)
+    assert pld.compose([(lost, 2), (half, 1)]).infinite >= 1.0
+    np.testing.assert_allclose(pld.compose([(half, 2)]).infinite, 0.75, rtol=1e-9)

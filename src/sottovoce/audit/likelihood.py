@@ -25,12 +25,10 @@ from ..privacy.noise import KeyedNoise
 from ..queries import (
     GatedMinimiser,
     GaussianLaw,
-    NoisyEpoch,
     NoisyMinimiser,
-    NoisyStatistic,
+    NoisyValue,
     PerturbedObjective,
     Query,
-    RedrawnGate,
     SecretMinimiser,
     SecretStartObjective,
     SphericalLaw,
@@ -106,14 +104,12 @@ class Candidate:
         match query:
             case GatedMinimiser() if query.alpha is not None:
                 return self._gated(query, answer)
-            case NoisyEpoch() | RedrawnGate():
-                return None
-            case NoisyStatistic() if query.alpha is None:
+            case NoisyValue() if query.alpha is None:
                 return -_CERTAIN * (np.abs(answer - query.value(self._vault, facts)).max(axis=(1, 2)) > 1e-9)
             case SecretMinimiser() if query.alpha is not None:
                 rate = facts.mu * facts.n * query.alpha / (2.0 * facts.C)
                 return self._spherical(answer - query.value(self._vault, facts), rate)
-            case NoisyStatistic():
+            case NoisyValue():
                 return self._about(query, answer - query.value(self._vault, facts))
             case PerturbedObjective() if query.noise is None:
                 return -_CERTAIN * (np.abs(answer - self.silent(query)).max(axis=(1, 2)) > 1e-9)
@@ -122,7 +118,7 @@ class Candidate:
             case _:
                 return None
 
-    def _about(self, query: NoisyStatistic, residual: Array) -> Array:
+    def _about(self, query: NoisyValue, residual: Array) -> Array:
         sensitivity = query.sensitivity(self._own)
         assert query.alpha is not None
         if self._own.pure:

@@ -91,7 +91,8 @@ def compose(parts: Iterable[tuple[LossDistribution, int]]) -> LossDistribution:
     mass = np.clip(fft.irfft(product, n)[:size], 0.0, None)
     norm = max(float(np.linalg.norm(part.mass)) for part, _ in kept)
     error = np.sqrt(n) * (2 + sum(count for _, count in kept)) * 8 * 2.3e-16 * np.log2(max(n, 2)) * norm
-    lost = -np.expm1(sum(count * np.log1p(-part.infinite) for part, count in kept))
+    with np.errstate(divide="ignore"):  # a part that is lost altogether loses the product
+        lost = -np.expm1(sum(count * np.log1p(-part.infinite) for part, count in kept))
     first = sum(part.first * count for part, count in kept)
     return LossDistribution(kept[0][0].step, first, mass, float(lost + error))
 

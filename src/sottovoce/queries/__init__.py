@@ -11,7 +11,7 @@ from .objective import (
     law_of,
     rate_for_epsilon,
 )
-from .statistic import NoisyEpoch, NoisyGradient, NoisyMinimiser, NoisyStatistic, SecretMinimiser
+from .statistic import NoisyEpoch, NoisyGradient, NoisyMinimiser, NoisyStatistic, NoisyValue, SecretMinimiser
 
 __all__ = [
     "GatedMinimiser",
@@ -20,6 +20,7 @@ __all__ = [
     "NoisyGradient",
     "NoisyMinimiser",
     "NoisyStatistic",
+    "NoisyValue",
     "PerturbedObjective",
     "Query",
     "RedrawnGate",

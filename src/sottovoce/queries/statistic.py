@@ -48,10 +48,6 @@ class NoisyStatistic(Query):
     def exact_sensitivity(self, facts: Facts) -> Array:
         """Largest Euclidean change between neighbours, the solver's error included, per node."""
 
-    @abstractmethod
-    def value(self, vault: Vault, facts: Facts) -> Array:
-        """The statistic itself, which never leaves the query."""
-
     def sensitivity(self, facts: Facts) -> Array:
         """The same with the grid's rounding."""
         return np.broadcast_to(self.exact_sensitivity(facts) * (1.0 + _FINE), facts.n.shape)
@@ -68,22 +64,33 @@ class NoisyStatistic(Query):
             self.source, facts.relation, sensitivity / self.alpha, sensitivity, facts.d, claimed
         )  # fmt: skip
 
-    def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
-        exact = self.value(vault, facts)
+    def noisy(self, exact: Array, vault: Vault, facts: Facts, release: int, use: int = 1) -> Array:
+        """`exact` with the noise of this release; `use` tells its draws apart if there are several."""
         if self.alpha is None:
             return exact
         sensitivity = self.sensitivity(facts)
         coarsest = _FINE / 2.0 * sensitivity / np.sqrt(facts.d)
         if facts.pure:
-            return vault.noise.add_pure(exact, self.alpha / sensitivity, coarsest, release)
-        return vault.noise.add_gaussian(exact, sensitivity / self.alpha, coarsest, release)
+            return vault.noise.add_pure(exact, self.alpha / sensitivity, coarsest, release, use)
+        return vault.noise.add_gaussian(exact, sensitivity / self.alpha, coarsest, release, use)
 
     def blank(self, facts: Facts) -> Array:
         return np.zeros_like(self.start)
 
 
+class NoisyValue(NoisyStatistic):
+    """A statistic that has a value, which noise is added to once."""
+
+    @abstractmethod
+    def value(self, vault: Vault, facts: Facts) -> Array:
+        """The statistic itself, which never leaves the query."""
+
+    def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
+        return self.noisy(self.value(vault, facts), vault, facts, release)
+
+
 @dataclass(frozen=True)
-class NoisyMinimiser(NoisyStatistic):
+class NoisyMinimiser(NoisyValue):
     """U7: ``argmin f_i(w) + linear.w + curvature ||w||^2 / 2``, of sensitivity ``Delta C / (n q) + 2 error``."""
 
     linear: ArrayLike = 0.0
@@ -105,7 +112,7 @@ class NoisyMinimiser(NoisyStatistic):
 
 
 @dataclass(frozen=True)
-class NoisyGradient(NoisyStatistic):
+class NoisyGradient(NoisyValue):
     """``(C / n) sum_k slope(a_k.w) a_k`` at ``w = start``, of sensitivity ``Delta C / n``."""
 
     def exact_sensitivity(self, facts: Facts) -> Array:
@@ -130,18 +137,10 @@ class NoisyEpoch(NoisyStatistic):
     def exact_sensitivity(self, facts: Facts) -> Array:
         return facts.gradients_changed * facts.C / np.maximum(np.floor(facts.n / self.batches), 1.0)
 
-    def value(self, vault: Vault, facts: Facts) -> Array:
-        raise NotImplementedError("an epoch has no value without its noise")
-
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
-        w, sensitivity, step = self.start, self.sensitivity(facts), np.asarray(self.step, dtype=float)
-        coarsest = _FINE / 2.0 * sensitivity / np.sqrt(facts.d)
+        w, step = self.start, np.asarray(self.step, dtype=float)
         for b in range(self.batches):
-            g = vault.solver.gradient(w, part=b, parts=self.batches)
-            if self.alpha is not None and facts.pure:
-                g = vault.noise.add_pure(g, self.alpha / sensitivity, coarsest, release, use=b + 1)
-            elif self.alpha is not None:
-                g = vault.noise.add_gaussian(g, sensitivity / self.alpha, coarsest, release, use=b + 1)
+            g = self.noisy(vault.solver.gradient(w, part=b, parts=self.batches), vault, facts, release, use=b + 1)
             w = w - step * (g + facts.mu * w)
         return np.asarray(w)
 
