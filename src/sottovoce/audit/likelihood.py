@@ -28,6 +28,7 @@ from ..queries import (
     NoisyMinimiser,
     NoisyValue,
     PerturbedObjective,
+    RedrawnGate,
     Query,
     SecretMinimiser,
     SecretStartObjective,
@@ -104,6 +105,8 @@ class Candidate:
         match query:
             case GatedMinimiser() if query.alpha is not None:
                 return self._gated(query, answer)
+            case RedrawnGate():
+                return None
             case NoisyValue() if query.alpha is None:
                 return -_CERTAIN * (np.abs(answer - query.value(self._vault, facts)).max(axis=(1, 2)) > 1e-9)
             case SecretMinimiser() if query.alpha is not None:
