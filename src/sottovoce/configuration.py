@@ -132,6 +132,9 @@ class RunConfig:
                 raise InvalidInput(name, value, "must be finite", f"use the default, {getattr(type(self), name)}")
         if self.seed is not None and self.seed < 0:
             raise InvalidInput("seed", self.seed, "must be >= 0", "use seed=0")
+        if self.form != "corrected" and self.law != "spherical" and "law" in {f.name for f in fields(cls)}:
+            rule = f"the {self.form} {self.method} draws spherical noise"
+            raise InvalidInput("law", self.law, rule, "use law='spherical', or the corrected form")
         if self.noise is not None and not cls.private:
             raise InvalidInput("noise", self.noise, f"{self.method} draws no noise", "leave it out, or use 'dvp'")
         for name in ("rounds", "replicates", "sites_per_row", "copies"):

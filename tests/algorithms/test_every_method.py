@@ -9,6 +9,8 @@ import pytest
 from conformance import AlgorithmContract
 
 from sottovoce.algorithms import REGISTRY
+from sottovoce.configuration import RunConfig
+from sottovoce.errors import InvalidInput
 
 
 def test_every_method_has_a_parent() -> None:
@@ -25,3 +27,9 @@ def test_every_method_has_its_contract_and_a_test_of_its_noise(method: str) -> N
     assert len(found) == 1
     own = {name for name in vars(found[0]) if "law_of_the_event" in name}  # beside those of the contract
     assert found[0].kind in ("objective", "gaussian objective", "statistic") or own
+
+
+@pytest.mark.parametrize("method", ["dvp", "r_admm", "mr_admm", "objective", "generalised"])
+def test_a_printed_form_has_no_other_noise_than_its_own(method: str) -> None:
+    with pytest.raises(InvalidInput, match="law='gaussian': the printed .* spherical"):
+        RunConfig(method=method, form="printed", law="gaussian", epsilon=1.0, delta=1e-5)

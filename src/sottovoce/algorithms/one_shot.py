@@ -101,7 +101,7 @@ class Objective(Output):
 
 @dataclass(frozen=True)
 class Generalised(Objective):
-    """Generalised objective perturbation (003, Algorithm 3, after Kifer), spherical or Gaussian.
+    """Generalised objective perturbation (003, Algorithm 3, after Kifer): printed spherical, corrected Gaussian too.
 
     Guarantee
     ---------
