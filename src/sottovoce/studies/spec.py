@@ -13,8 +13,8 @@
     rounds = 100
     [grid]                             # one cell a point of the product
     method = ["admm", "r_admm"]
-    [[cells]]                          # optional: the product is taken once for each of these tables
-    alpha = 1.0
+    [[cells]]                          # optional: the product is taken once for each of these tables,
+    alpha = 1.0                        # but for the axes that it names in `without`
     [quick]                            # overrides under --quick: replicates, fixed, grid, cells
     replicates = 3
     fixed = { rounds = 20 }
@@ -26,8 +26,8 @@
     x = "round"
     y = "loss"
     series = "method"                  # one colour each; a list joins columns
-    facet = "alpha"                    # one panel each
-    filter = { basis = "printed" }     # a value, or a list of values, a column
+    facet = "alpha"                    # one panel each; rows without a value are in all of them
+    filter = { basis = "printed" }     # a value, or a list of values, a column; "last" for its largest value
     xlabel = "round"
     ylabel = "mean loss (nats)"
     log = ["x"]
@@ -43,7 +43,7 @@
     among = "method"                   # least, greatest: the column that tells them apart
     x = "alpha"                        # falls, rises: along this column
     by = ["alpha"]                     # the test must hold at every value of these
-    filter = { round = 100 }           # "last" for a column's largest value in each group
+    filter = { round = "last" }        # as of figures, in each group
     printed = { basis = "printed" }    # filters of the claim as printed ...
     proved = { basis = "proved" }      # ... and at the proved epsilon; either may be absent
 """
@@ -163,6 +163,9 @@ class Study:
     file: UserFile | None = None
     table: tuple[str, ...] = ()
     """Columns whose values are rows of the page's table; the grid's by default."""
+    table_filter: Mapping[str, Any] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """What columns of the table are, in words and with units."""
 
     def __post_init__(self) -> None:
         for key, least in (("replicates", 1), ("seed", 0)):
@@ -189,8 +192,13 @@ class Study:
 
     def points(self) -> list[dict[str, Any]]:
         """The parameters of every cell, in order, without `fixed`, `seed` and `replicates`."""
-        axes = [[(key, value) for value in values] for key, values in self.grid.items()]
-        return [{**cell, **dict(point)} for cell in self.cells for point in itertools.product(*axes)]
+        found = []
+        for cell in self.cells:
+            own = {key: value for key, value in cell.items() if key != "without"}
+            free = [key for key in self.grid if key not in cell.get("without", ())]
+            axes = [[(key, value) for value in self.grid[key]] for key in free]
+            found += [{**own, **dict(point)} for point in itertools.product(*axes)]
+        return found
 
     def varied(self) -> list[str]:
         """The parameters that tell cells apart, in order."""
@@ -269,6 +277,16 @@ def _one_of(where: str, value: Any, known: tuple[str, ...]) -> None:
 
 def _unknown(where: str, key: str, known: tuple[str, ...]) -> None:
     raise InvalidInput(f"{where}.{key}", None, f"is not known; there are {', '.join(known)}", "remove or correct it")
+
+
+def select(rows: list[dict[str, Any]], wanted: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Rows with the wanted values; "last" stands for the largest value of a column among the rows that are left."""
+    last = [key for key, value in wanted.items() if value == "last"]
+    kept = [row for row in rows if matches(row, {key: v for key, v in wanted.items() if key not in last})]
+    for key in last:
+        numbers = [row[key] for row in kept if isinstance(row.get(key), int | float)]
+        kept = [row for row in kept if numbers and row.get(key) == max(numbers)]
+    return kept
 
 
 def matches(row: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:

@@ -1,6 +1,6 @@
 """Kinds of cells: a kind is named ``FILE.FUNCTION``, after a file of this folder and a function in it.
 
-``FUNCTION(p)`` takes the plain parameters of one cell (fixed ones, a point of the grid, `seed`, `replicates`, `quick`)
+``FUNCTION(p)`` takes the plain parameters of one cell (fixed ones, a point of the grid, `seed`, `replicates`)
 and returns tidy rows of plain scalars: a curve is one row a round and replicate.  Two keys of a row are no columns but
 notes for the page, each distinct text shown once: ``_privacy`` (the words of a privacy statement) and ``_note``.
 """
