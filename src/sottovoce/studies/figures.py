@@ -86,8 +86,8 @@ def _panel(
 
     style: Any = {
         "font.size": 11, "axes.titlesize": 11, "legend.fontsize": 10, "svg.hashsalt": "sottovoce",
-        "svg.fonttype": "path", "font.family": "DejaVu Sans", "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
-        "grid.color": "#d9dde2", "grid.linewidth": 0.7, "axes.axisbelow": True, "legend.frameon": False,
+        "svg.fonttype": "path", "font.family": "DejaVu Sans", "axes.spines.top": False, "axes.spines.right": False,
+        "axes.grid": True, "grid.color": "#d9dde2", "grid.linewidth": 0.7, "axes.axisbelow": True, "legend.frameon": False,
     }  # fmt: skip
     with matplotlib.rc_context(style):
         canvas = Canvas(figsize=(WIDTH, HEIGHT))
@@ -97,8 +97,11 @@ def _panel(
             getattr(axes, f"set_{axis}scale")("log")
         _DRAW[figure.kind](axes, figure, rows, order)
         for line in figure.references:
-            put = axes.axhline if "y" in line else axes.axvline
-            put(line.get("y", line.get("x")), color="#444", lw=1.2, ls=(0, (2, 2)), label=line.get("label"))
+            look = {"color": "#444", "lw": 1.2, "ls": (0, (2, 2)), "label": line.get("label")}
+            if "diagonal" in line:
+                _diagonal(axes, look)
+            else:
+                (axes.axhline if "y" in line else axes.axvline)(line.get("y", line.get("x")), **look)
         axes.set_xlabel(figure.xlabel or figure.x)
         axes.set_ylabel(figure.ylabel or figure.y or "share of values")
         if limits is not None:
@@ -126,6 +129,14 @@ def _panel(
             canvas.savefig(sink, format=kind, bbox_inches="tight", pad_inches=0.08, **more)
             images.append(sink.getvalue())
     return Panel(name, title, *images)
+
+
+def _diagonal(axes: Any, look: dict[str, Any]) -> None:
+    """y = x over the width of the axes."""
+    low, high = axes.get_xlim()
+    xs = np.geomspace(low, high, 100) if axes.get_xscale() == "log" else np.array([low, high])
+    axes.plot(xs, xs, **look)
+    axes.set_xlim(low, high)
 
 
 def _number(value: Any) -> bool:

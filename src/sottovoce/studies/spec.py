@@ -32,12 +32,12 @@
     ylabel = "mean loss (nats)"
     log = ["x"]
     spread = "ci"                      # 95% interval of the mean; sd; range (least to greatest); none
-    references = [{ y = 0.5, label = "chance" }]
+    references = [{ y = 0.5, label = "chance" }]  # or x = ..., or diagonal = true
     names = { r_admm = "R-ADMM" }      # values as they are written
 
     [[claims]]
     says = "The paper's claim, in a sentence."
-    test = "least"                     # least, greatest, falls, rises, less, near
+    test = "least"                     # least, greatest, falls, rises, less, near, never (value is 0 in every row)
     value = "loss"
     of = { method = "r_admm" }         # least, greatest: these rows against the others; less: against `than`
     among = "method"                   # least, greatest: the column that tells them apart
@@ -63,11 +63,11 @@ from ..typing import Any
 
 FIGURES = ("line", "bar", "hist", "scatter")
 SPREADS = ("ci", "sd", "range", "none")
-TESTS = ("least", "greatest", "falls", "rises", "less", "near")
+TESTS = ("least", "greatest", "falls", "rises", "less", "near", "never")
 _AXES = ("x", "y")
 _NEEDS = {
     "least": ("of", "among"), "greatest": ("of", "among"), "falls": ("x",), "rises": ("x",),
-    "less": ("of", "than"), "near": ("of", "than"),
+    "less": ("of", "than"), "near": ("of", "than"), "never": (),
 }  # fmt: skip
 
 
@@ -104,8 +104,9 @@ class Figure:
         if (self.kind == "hist") != (not self.y):
             raise InvalidInput(f"{where}.y", self.y, "is needed, except by a histogram", "name a column")
         for line in self.references:
-            if not set(line) <= {"x", "y", "label"} or len(set(line) & {"x", "y"}) != 1:
-                raise InvalidInput(f"{where}.references", dict(line), "takes x or y, and a label", "correct it")
+            if not set(line) <= {"x", "y", "diagonal", "label"} or len(set(line) - {"label"}) != 1:
+                rule = "takes one of x, y and diagonal, and a label"
+                raise InvalidInput(f"{where}.references", dict(line), rule, "correct it")
 
 
 @dataclass(frozen=True)

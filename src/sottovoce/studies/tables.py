@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -132,7 +131,7 @@ def covertype() -> tuple[data.Table | None, str]:
     from sklearn.datasets import fetch_covtype
 
     try:
-        found = fetch_covtype(download_if_missing=not os.environ.get("SOTTOVOCE_OFFLINE"))
+        found = fetch_covtype(n_retries=0)
     except OSError:
         return None, (
             "Covertype could not be fetched (no network, and nothing in scikit-learn's cache): synthetic rows of a "

@@ -130,4 +130,9 @@ def _near(claim: Claim, rows: list[Row]) -> tuple[int, str] | None:
     return mark, f"{pair[0]} and {pair[1]}, {gap:.2g} apart (near is {claim.within:g})"
 
 
-_TESTS = {"least": _extreme, "greatest": _extreme, "falls": _along, "rises": _along, "less": _less, "near": _near}
+def _never(claim: Claim, rows: list[Row]) -> tuple[int, str] | None:
+    hits = sum(row[claim.value] != 0 for row in rows)
+    return (-1 if hits else 1, f"{hits} of {len(rows)}") if rows else None
+
+
+_TESTS = {"least": _extreme, "greatest": _extreme, "falls": _along, "rises": _along, "less": _less, "near": _near, "never": _never}
