@@ -131,7 +131,7 @@ def covertype() -> tuple[data.Table | None, str]:
     from sklearn.datasets import fetch_covtype
 
     try:
-        found = fetch_covtype(n_retries=0)
+        found = fetch_covtype(n_retries=1, delay=0.0)
     except OSError:
         return None, (
             "Covertype could not be fetched (no network, and nothing in scikit-learn's cache): synthetic rows of a "

@@ -43,6 +43,8 @@ def _config(p: Mapping[str, Any], rows: Rows) -> RunConfig:
         name = min(unknown)
         raise InvalidInput(name, p[name], "is no parameter of this kind of cell", "remove or correct it")
     knobs: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in p.items() if key in _KNOBS}
+    if p.get("phi") == "000":
+        knobs["phi"] = _curvature_000(p, rows)
     if p.get("rho") == "004":
         knobs["rho"] = _regulariser_004(p, rows)
     knobs.setdefault("epsilon", math.inf)
@@ -61,6 +63,12 @@ def _total(other: dict[str, Any], p: Mapping[str, Any], rows: Rows) -> float:
     book = plan(ready.algorithm, ready.facts, ready.graph, config.rounds, ready.ledger.accountant, ready.ledger.delta)
     claim = book.claimed() if p.get("match_by", "claimed") == "claimed" else None
     return book.total() if claim is None else claim
+
+
+def _curvature_000(p: Mapping[str, Any], rows: Rows) -> float:
+    """000, Algorithm 2: the Phi of its listing, ``C c1 / (n (e^(alpha/4) - 1))`` less the curvature that is there."""
+    alpha = p["noise"] if "noise" in p else p["alpha"]
+    return max(0.0, p["C"] * 0.25 / (float(rows.n.min()) * math.expm1(alpha / 4)) - 2 * p["eta"])
 
 
 def _regulariser_004(p: Mapping[str, Any], rows: Rows) -> float:
@@ -142,7 +150,7 @@ def run(p: Mapping[str, Any]) -> list[Row]:
         config = _config(p, dealt.rows)
         ready = prepare(config, dealt.rows.n, dealt.rows.d)
     except InvalidInput as error:
-        if error.field != "epsilon":
+        if error.field not in ("epsilon", "alpha"):
             raise
         return [{"_note": f"{p['method']} ({p.get('form', 'corrected')}) is left out: {error}."}]
     every = int(p.get("every", config.rounds))
