@@ -91,10 +91,14 @@ def leading(X: Array, share: float = SHARE) -> Array:
     return np.ascontiguousarray(vectors[:, ::-1][:, : int(np.searchsorted(held, share)) + 1])
 
 
-def splits(p: Mapping[str, Any]) -> Iterator[tuple[int, int, int]]:
-    """(seed, first replicate, replicates) of every split of the rows; replicates of one split differ in noise only."""
+def splits(p: Mapping[str, Any], noisy: bool = True) -> Iterator[tuple[int, int, int]]:
+    """(seed, first replicate, replicates) of every split of the rows; replicates of one split differ in noise only.
+
+    There are `splits` of them, or one a replicate, as always where nothing is noisy.
+    """
     replicates = int(p["replicates"])
-    edges = np.linspace(0, replicates, min(int(p.get("splits", replicates)), replicates) + 1).round().astype(int)
+    many = min(int(p.get("splits", replicates)), replicates) if noisy else replicates
+    edges = np.linspace(0, replicates, many + 1).round().astype(int)
     for first, last in pairwise(edges.tolist()):
         yield derived(int(p["seed"]), first), first, last - first
 

@@ -135,7 +135,7 @@ def parties(p: Mapping[str, Any]) -> list[Row]:
     """
     check(p, _PARTIES)
     held, out = load(p["data"], p["pca"]), []
-    for seed, first, some in splits(p):
+    for seed, first, some in splits(p, p["setting"] != "non-private"):
         for row, errors in _split(p, held, seed, some):
             out += [row | {"replicate": first + k, "error": float(error)} for k, error in enumerate(errors)]
     return out
@@ -162,15 +162,14 @@ def _split(p: Mapping[str, Any], held: Held, seed: int, replicates: int) -> Iter
         fits["feature, fully private"] = feature(alone, aggregator, terms)
         fits["feature, fully private, as printed"] = feature(alone, aggregator, rough, "printed")
     elif setting == "public-private":
-        own = local(aggregator, exact)
-        fits[OURS] = Fit(own.models[:, 0], own.aggregator, own.sites)
+        boss = local(aggregator, exact)
+        fits[OURS] = Fit(boss.models[:, 0], boss.aggregator, boss.sites)
     elif setting != "non-private":
         rule = "must be non-private, public-private or private"
         raise InvalidInput("setting", setting, rule, "correct it")
     if p.get("models"):
-        fits = {"global": pooled(Rows.build(dealt), terms), **fits}
-        for i in range(N):
-            fits = {f"site {i + 1}": replace(alone, models=alone.models[:, i]), **fits}
+        own = {f"site {i + 1}": replace(alone, models=alone.models[:, i]) for i in range(N)}
+        fits = {**own, "global": pooled(Rows.build(dealt), terms), **fits}
     for name, fit in fits.items():
         says = {"sites": fit.sites, "aggregator": fit.aggregator}
         counted = [fit.sites] if setting == "public-private" else list(says.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 
 import numpy as np
 
@@ -65,11 +66,16 @@ def _form(setting: str, printed: bool) -> str:
     return "as printed" if printed else "without noise" if setting == "non-private" else "as proved"
 
 
+@lru_cache
+def _claims() -> dict[str, claims.Claim]:
+    return {claim.method: claim for claim in claims.table() if claim.paper.startswith("003")}
+
+
 def verdict(setting: str, printed: bool) -> str:
     """What ``sottovoce claims`` says of the two methods' claims of privacy in a setting, or what ships instead."""
     if setting == "non-private":
         return "none is claimed"
-    said = {claim.method: claim for claim in claims.table() if claim.paper.startswith("003")}
+    said = _claims()
     feature = said["feature method, fully private" if setting == "private" else "feature method 1"]
     instead = f"A {said['average method 1'].verdict}, F "
     return instead + (feature.verdict if printed or setting != "private" else f"corrected: {feature.corrected}")
