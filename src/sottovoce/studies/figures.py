@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from scipy import stats
@@ -112,6 +113,7 @@ def _panel(
                 which.set_major_formatter(plain)
                 low, high = (axes.get_xlim if axis == "x" else axes.get_ylim)()
                 which.set_minor_formatter(plain if low > 0 and high / low < 12 else NullFormatter())
+        _few_ticks(axes, figure, rows)
         if title:
             axes.set_title(title, loc="left")
         handles, labels = axes.get_legend_handles_labels()
@@ -129,6 +131,14 @@ def _panel(
             canvas.savefig(sink, format=kind, bbox_inches="tight", pad_inches=0.08, **more)
             images.append(sink.getvalue())
     return Panel(name, title, *images)
+
+
+def _few_ticks(axes: Any, figure: Figure, rows: list[Row]) -> None:
+    """On a logarithmic axis of few places, those places."""
+    xs = sorted({float(row[figure.x]) for row in rows if _number(row.get(figure.x))})
+    if "x" in figure.log and 2 <= len(xs) <= 8 and min(b / a for a, b in pairwise(xs)) > 1.25:
+        axes.set_xticks(xs, [f"{x:g}" for x in xs])
+        axes.set_xticks([], minor=True)
 
 
 def _diagonal(axes: Any, look: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -131,7 +132,9 @@ def covertype() -> tuple[data.Table | None, str]:
     from sklearn.datasets import fetch_covtype
 
     try:
-        found = fetch_covtype(n_retries=1, delay=0.0)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Retry downloading")
+            found = fetch_covtype(n_retries=1, delay=0.1)
     except OSError:
         return None, (
             "Covertype could not be fetched (no network, and nothing in scikit-learn's cache): synthetic rows of a "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...audit import attack
-from ...errors import InvalidInput
+from ...errors import InvalidInput, SolverError
 from ...typing import Any
 from . import Row
 
@@ -23,10 +23,13 @@ def game(p: Mapping[str, Any]) -> list[Row]:
         raise InvalidInput(name, p[name], "is no parameter of this kind of cell", "remove or correct it")
     rows = []
     for k in range(p["replicates"]):
-        found = attack(
-            p["method"], p["form"], epsilon=p["epsilon"], delta=p.get("delta"), rounds=p.get("rounds"),
-            replicates=p["games"], seed=p["seed"] + k, confidence=p.get("confidence", 0.95),
-        )  # fmt: skip
+        try:
+            found = attack(
+                p["method"], p["form"], epsilon=p["epsilon"], delta=p.get("delta"), rounds=p.get("rounds"),
+                replicates=p["games"], seed=p["seed"] + k, confidence=p.get("confidence", 0.95),
+            )  # fmt: skip
+        except SolverError as error:
+            return [{"_note": f"{p['method']} ({p['form']}) at epsilon {p['epsilon']:g} cannot be played: {error}."}]
         row = {
             "replicate": k, "claimed": found.claimed_epsilon, "proved": found.proved_epsilon,
             "audited": found.lower_bound, "refuted": int(found.refuted or found.refuted_exactly),
