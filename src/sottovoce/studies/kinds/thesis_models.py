@@ -193,8 +193,11 @@ def _first(alone: Fit, own: Fit) -> Fit:
 
 def _promises(method: str, says: Mapping[str, Statement]) -> str:
     """Whom a method protects and whom not, without its numbers, which are columns."""
-    words = [
-        f"{who}: protects {said.protects}" + (f"; not: {said.not_protected}" if said.not_protected else "")
-        for who, said in says.items()
-    ]
+    words = [f"{who}: {_one_promise(said)}" for who, said in says.items()]
     return f"{method[0].upper()}{method[1:]}. " + ". ".join(one[0].upper() + one[1:] for one in words) + "."
+
+
+def _one_promise(said: Statement) -> str:
+    if math.isinf(said.epsilon):
+        return said.not_protected
+    return f"protects {said.protects}" + (f"; not: {said.not_protected}" if said.not_protected else "")
