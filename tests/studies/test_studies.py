@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -99,9 +98,7 @@ def test_a_study_is_cells_of_a_product():
         ("dvp", 1.0), ("dvp", 50.0), ("prox_admm", 1.0), ("prox_admm", 50.0), ("admm", None),
     ]  # fmt: skip
     quick = small.quickly()
-    assert (quick.replicates, quick.fixed["rounds"], quick.fixed["nodes"], quick.grid["epsilon"]) == (1, 2, 3, (50.0,)) or (
-        quick.grid["epsilon"] == [50.0]
-    )
+    assert (quick.replicates, quick.fixed["rounds"], quick.fixed["nodes"], quick.grid["epsilon"]) == (1, 2, 3, [50.0])
     assert len(quick.points()) == 3
     again = changed(small, 7, 3)
     assert (again.replicates, again.seed, again.quickly().replicates) == (7, 3, 7)
@@ -189,7 +186,7 @@ def test_in_parallel_the_same(done, tmp_path):
     told = []
     both = run(parse(SMALL, "small"), tmp_path, jobs=2, progress=lambda k, of: told.append((k, of)))
     assert (both.folder / "table.csv").read_bytes() == (done.folder / "table.csv").read_bytes()
-    assert told[0] == (0, 5) and told[-1] == (5, 5)
+    assert told[0] == (0, 5) and (5, 5) in told
 
 
 def test_a_digest_knows_parameters_kind_and_code(monkeypatch):
@@ -203,7 +200,7 @@ def test_a_digest_knows_parameters_kind_and_code(monkeypatch):
 
 def test_killed_half_way_it_goes_on_where_it_stood(tmp_path):
     """SIGKILL after some cells: they are not run again, and the table is that of an undisturbed run."""
-    text = SMALL.replace("[1.0, 50.0]", str([1.0 + k for k in range(12)])).replace("n=300", "n=20000")
+    text = SMALL.replace("[1.0, 50.0]", str([1.0 + k for k in range(12)])).replace("n=300", "n=6000")
     text = text.replace("rounds = 3", "rounds = 12").replace('\n[[cells]]\nmethod = "admm"\nwithout = ["epsilon"]', "")
     (tmp_path / "mine.toml").write_text(text)
     out, undisturbed = tmp_path / "out", tmp_path / "undisturbed"
@@ -231,7 +228,9 @@ def test_killed_half_way_it_goes_on_where_it_stood(tmp_path):
 
 def rows_of(**groups):
     """Rows {"g": name, "v": value, "x": place} from lists of values."""
-    return [{"g": name, "v": v, "x": float(k), "b": "printed"} for k, (name, vs) in enumerate(groups.items()) for v in vs]
+    return [
+        {"g": name, "v": v, "x": float(k), "b": "printed"} for k, (name, vs) in enumerate(groups.items()) for v in vs
+    ]
 
 
 def verdict(rows, basis=None, **claim):
@@ -337,7 +336,7 @@ def invoke(*words):
 def test_the_command_writes_everything_and_sums_up(tmp_path):
     (tmp_path / "own.toml").write_text(SMALL)
     answer = invoke(str(tmp_path / "own.toml"), "--quick", "--json", "--replicates", "2", "--out", str(tmp_path / "o"))
-    assert answer.exit_code == 0, answer.output
+    assert answer.exit_code == 0 and answer.stderr == "", answer.output
     (one,) = json.loads(answer.stdout)["studies"]
     assert (one["name"], one["cells"], one["reused"], one["rows"]) == ("own", 3, 0, 3 * 2 * 2)
     assert one["claims"] == [{"says": "A larger total gives a lower loss.", "printed": None, "proved": UNSEEN}]
@@ -381,10 +380,3 @@ def test_without_matplotlib_nothing_starts(monkeypatch, tmp_path):
     with pytest.raises(InvalidInput, match=r"sottovoce\[studies\]"):
         invoke("002-fig2", "--out", str(tmp_path / "o"))
     assert not (tmp_path / "o").exists()
-
-
-def test_json_goes_nowhere_else(tmp_path):
-    (tmp_path / "own.toml").write_text(SMALL)
-    assert Path(tmp_path / "own.toml").exists()
-    answer = invoke(str(tmp_path / "own.toml"), "--quick", "--json", "--out", str(tmp_path / "o"))
-    assert answer.stderr == "" and json.loads(answer.stdout)["index"] is None

@@ -1,4 +1,4 @@
-"""The studies that come with the package: every file loads and its first quick cell runs; tables of users and Covertype."""
+"""The studies of the package: every file loads and its first quick cell runs; a user's census and Covertype."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def quick_data(monkeypatch):
     """Data that load in no time, of the same shape."""
     real = data.load
     monkeypatch.setattr(tables, "covertype", lambda: (None, "no network"))
-    monkeypatch.setattr(tables, "STAND_IN", "synthetic:n=400,d=6")
+    monkeypatch.setattr(tables, "STAND_IN_ROWS", 400)
     monkeypatch.setattr(
         tables.data, "load", lambda name: real("synthetic:n=15000,d=4" if name.startswith("adult") else name)
     )
@@ -91,7 +91,7 @@ def test_figures_and_claims_name_columns_that_there_are(name):
 
 def test_a_series_is_named_by_what_it_has():
     figure = spec.Figure("f", "F", "line", "x", "y", series=("label", "gamma"), names={"none": "no privacy"})
-    assert _key({"label": "none"}, figure) == "no privacy" and _key({"gamma": 0.5}, figure) == "0.5"
+    assert _key({"label": "none"}, figure) == "no privacy" and _key({"gamma": 0.5}, figure) == "gamma 0.5"
 
 
 # --- what cells compute
@@ -239,4 +239,4 @@ def test_covertype_fetched_or_stood_in(monkeypatch):
     monkeypatch.setattr(sklearn.datasets, "fetch_covtype", offline)
     table, note = tables.covertype()
     assert table is None and "synthetic rows" in note
-    assert tables.STAND_IN.startswith("synthetic:n=464809,d=54")  # 581,012 rows, a fifth of them test rows
+    assert "d=54" in tables.STAND_IN and tables.STAND_IN_ROWS == 464_809  # 581,012 rows, a fifth of them test rows

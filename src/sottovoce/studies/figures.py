@@ -88,7 +88,8 @@ def _panel(
     style: Any = {
         "font.size": 11, "axes.titlesize": 11, "legend.fontsize": 10, "svg.hashsalt": "sottovoce",
         "svg.fonttype": "path", "font.family": "DejaVu Sans", "axes.spines.top": False, "axes.spines.right": False,
-        "axes.grid": True, "grid.color": "#d9dde2", "grid.linewidth": 0.7, "axes.axisbelow": True, "legend.frameon": False,
+        "axes.grid": True, "grid.color": "#d9dde2", "grid.linewidth": 0.7, "axes.axisbelow": True,
+        "legend.frameon": False,
     }  # fmt: skip
     with matplotlib.rc_context(style):
         canvas = Canvas(figsize=(WIDTH, HEIGHT))
@@ -98,7 +99,7 @@ def _panel(
             getattr(axes, f"set_{axis}scale")("log")
         _DRAW[figure.kind](axes, figure, rows, order)
         for line in figure.references:
-            look = {"color": "#444", "lw": 1.2, "ls": (0, (2, 2)), "label": line.get("label")}
+            look: dict[str, Any] = {"color": "#444", "lw": 1.2, "ls": (0, (2, 2)), "label": line.get("label")}
             if "diagonal" in line:
                 _diagonal(axes, look)
             else:
@@ -169,8 +170,16 @@ def _said(figure: Figure, value: Any) -> str:
 
 
 def _key(row: Row, figure: Figure) -> str:
+    """The name of a row's series: its values, numbers behind the name of their column."""
     columns = (figure.series,) if isinstance(figure.series, str) else figure.series
-    return ", ".join(_said(figure, row[column]) for column in columns if column and row.get(column) is not None)
+    parts = []
+    for column in columns:
+        value = row.get(column) if column else None
+        if value is not None:
+            said = _said(figure, value)
+            bare = not _number(value) or said != f"{value:g}"
+            parts.append(said if bare else f"{figure.names.get(column, column)} {said}".strip())
+    return ", ".join(parts)
 
 
 def _look(order: list[str], name: str) -> dict[str, Any]:

@@ -87,9 +87,13 @@ def _sentence(basis: str, verdict: Verdict | None) -> str:
     if verdict is None:
         return ""
     css = _CSS.get(verdict.word, "hm")
-    details = "; ".join(verdict.details[:4]) + ("; …" if len(verdict.details) > 4 else "")
-    why = f" ({escape(details)})" if details else ""
-    return f'<p>{basis}: <span class="word {css}">{verdict.word}</span>{why}.</p>'
+    head = f'{basis}: <span class="word {css}">{verdict.word}</span>'
+    if len(verdict.details) < 2:
+        return f"<p>{head}{f' ({escape(verdict.details[0])})' if verdict.details else ''}.</p>"
+    items = "".join(f"<li>{escape(text)}</li>" for text in verdict.details)
+    held = sum(text.endswith(": holds") for text in verdict.details)
+    count = f"holds in {held} of {len(verdict.details)} settings"
+    return f"<p>{head}.</p><details><summary>{count}</summary><ul>{items}</ul></details>"
 
 
 def _claims(claims: Sequence[Judged]) -> str:

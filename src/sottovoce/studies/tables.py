@@ -20,8 +20,8 @@ from ..simulate import pooled_minimiser
 from ..typing import Any, Array
 
 COVERTYPE = "covertype"
-STAND_IN = "synthetic:n=464809,d=54,seed=7"
-"""Same numbers of rows and columns as Covertype's training rows."""
+STAND_IN, STAND_IN_ROWS = "synthetic:n={n},d=54,seed=7", 464_809
+"""As many training rows and columns as Covertype has."""
 
 INCOME = {"census-us": 25_000.0, "census-brazil": 300.0}  # 004, section 5
 NO_INCOME = 9_999_998.0  # INCTOT: 9999998 unknown, 9999999 not in universe
@@ -65,7 +65,7 @@ def deal(p: Mapping[str, Any]) -> Dealt:
 def _deal(
     name: str, file: str | None, digest: str | None, limit: int | None, how: str, strength: float, nodes: int, seed: int
 ) -> Dealt:
-    X, y, X_test, y_test, columns, note = _load(name, file)
+    X, y, X_test, y_test, columns, note = _load(name, file, limit if name == COVERTYPE else None)
     if limit is not None and limit < len(y):
         some = np.sort(np.random.default_rng(seed).permutation(len(y))[:limit])
         X, y, columns = X[some], y[some], {key: values[some] for key, values in columns.items()}
@@ -75,12 +75,12 @@ def _deal(
 
 
 @lru_cache(maxsize=2)
-def _load(name: str, file: str | None) -> tuple[Array, Array, Array, Array, Mapping[str, Any], str]:
+def _load(name: str, file: str | None, limit: int | None) -> tuple[Array, Array, Array, Array, Mapping[str, Any], str]:
     note = ""
     if name == COVERTYPE:
         table, note = covertype()
         if table is None:
-            found = data.load(STAND_IN)
+            found = data.load(STAND_IN.format(n=STAND_IN_ROWS if limit is None else min(limit, STAND_IN_ROWS)))
         else:
             return *_split(table, data.builtin_schema(COVERTYPE)), {}, note
     elif name in INCOME:

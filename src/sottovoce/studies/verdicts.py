@@ -14,6 +14,7 @@ from .kinds import Row
 from .spec import Claim, matches, select
 
 REPRODUCED, NOT, NOISE, UNSEEN = "reproduced", "not reproduced", "within the noise", "no rows to test it on"
+_WORDS = {1: "holds", -1: "fails", 0: "within the noise"}
 SURE = 2.0
 """Standard errors of a difference that count as beyond the noise."""
 
@@ -52,7 +53,8 @@ def judge(claim: Claim, rows: list[Row], basis: Mapping[str, Any]) -> Verdict:
         if found is not None:
             name = ", ".join(f"{key} {said(value)}" for key, value in zip(claim.by, setting, strict=True))
             marks.append(found[0])
-            details.append(f"{name}: {found[1]}" if name else found[1])
+            told = (f"{name}: " if name else "") + f"{found[1]}: {_WORDS[found[0]]}"
+            details.append(told)
     if not marks:
         return Verdict(UNSEEN, ())
     word = NOT if min(marks) < 0 else REPRODUCED if min(marks) > 0 else NOISE
@@ -135,4 +137,12 @@ def _never(claim: Claim, rows: list[Row]) -> tuple[int, str] | None:
     return (-1 if hits else 1, f"{hits} of {len(rows)}") if rows else None
 
 
-_TESTS = {"least": _extreme, "greatest": _extreme, "falls": _along, "rises": _along, "less": _less, "near": _near, "never": _never}
+_TESTS = {
+    "least": _extreme,
+    "greatest": _extreme,
+    "falls": _along,
+    "rises": _along,
+    "less": _less,
+    "near": _near,
+    "never": _never,
+}
