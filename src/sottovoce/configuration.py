@@ -24,6 +24,9 @@ from .privacy.words import plain_words
 from .schedules import Schedule
 from .typing import Any, Array
 
+_PRINTED = ("split", "tolerance", "clip")
+_OPTIONAL = ("auto", *_PRINTED)
+
 
 @dataclass(frozen=True)
 class RunConfig:
@@ -83,6 +86,8 @@ class RunConfig:
         Keys the noise: a simulation, repeatable by whoever knows it.  None draws from the operating system.
     replicates : int
         Independent repetitions of the noise.
+    split, tolerance, clip : float, optional
+        Of the printed `pp_admm` and `ipp_admm`; None for the method's own.
     auto : bool
         Whether "auto" was asked for.  Set by ``method="auto"``, which leaves its first guess in `method`.
     """
@@ -114,6 +119,9 @@ class RunConfig:
     backend: str = "numpy"
     seed: int | None = 0
     replicates: int = 1
+    split: float | None = None
+    tolerance: float | None = None
+    clip: float | None = None
     auto: bool = False
 
     def __post_init__(self) -> None:
@@ -130,6 +138,12 @@ class RunConfig:
             value = getattr(self, name)
             if not isinstance(value, Schedule | None) and not np.all(np.isfinite(np.asarray(value, dtype=float))):
                 raise InvalidInput(name, value, "must be finite", f"use the default, {getattr(type(self), name)}")
+        for name in _PRINTED:
+            value = getattr(self, name)
+            if value is not None and name not in {f.name for f in fields(cls)}:
+                raise InvalidInput(name, value, f"{self.method} has none", "leave it out, or use 'ipp_admm'")
+            if value is not None and not (np.isfinite(value) and value > 0):
+                raise InvalidInput(name, value, "must be finite and > 0", "leave it out for the method's own")
         if self.seed is not None and self.seed < 0:
             raise InvalidInput("seed", self.seed, "must be >= 0", "use seed=0")
         if self.form != "corrected" and self.law != "spherical" and "law" in {f.name for f in fields(cls)}:
@@ -174,9 +188,9 @@ class RunConfig:
         return bool(np.all(np.isfinite(self.epsilon)))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data; infinity is the text ``inf``.  A configuration that names its method does not mention `auto`."""
+        """Plain data; infinity is the text ``inf``.  What was left out of ``_OPTIONAL`` is not mentioned."""
         plain = asdict(self) | {"epsilon": self.epsilon if self.budgeted else "inf"}
-        return {name: value for name, value in plain.items() if name != "auto" or value}
+        return {name: value for name, value in plain.items() if name not in _OPTIONAL or value not in (None, False)}
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> RunConfig:
@@ -196,11 +210,12 @@ class RunConfig:
         alpha = 1.0 if self.noise is None else self.noise
         schedule = alpha if isinstance(alpha, Schedule) else Schedule(alpha, self.noise_growth)
         noise = schedule if noisy else None
-        extra = {
+        extra: dict[str, Any] = {
             k: getattr(self, k)
             for k in ("gamma", "phi", "form", "law", "batches", "positives", "threshold", "rounds")
             if k in {f.name for f in fields(cls)}
         }
+        extra |= {k: v for k in _PRINTED if (v := getattr(self, k)) is not None}
         return cls(penalty=penalty, noise=noise, **extra)
 
 

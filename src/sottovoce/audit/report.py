@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import platform
 from collections.abc import Iterable, Sequence
 from html import escape
-from importlib.metadata import version
 from pathlib import Path
 
+from ..pages import frame, table, versions
 from ..privacy.words import ceil_text
 from ..typing import Any
 from .game import Verdict
@@ -17,19 +16,6 @@ _LEAST, _MOST = 0.05, 20.0  # of the axis of epsilon
 _TICKS = (0.1, 0.3, 1.0, 3.0, 10.0)
 
 STYLE = """
-:root{color-scheme:light dark;--page:#fff;--ink:#1b1f24;--soft:#59626c;--line:#d5dae0;--band:#f4f6f8;--blue:#0072b2;
---red:#c44f00;--green:#00805c;--mark:#1b1f24}
-@media (prefers-color-scheme:dark){:root{--page:#14171a;--ink:#e7eaed;--soft:#a3adb7;--line:#3a4149;--band:#1d2227;
---blue:#56b4e9;--red:#f08a4b;--green:#2fc49a;--mark:#e7eaed}}
-*{box-sizing:border-box}
-body{margin:0;background:var(--page);color:var(--ink);font:16px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
-main{max-width:60rem;margin:0 auto;padding:1rem 1rem 4rem}
-h1{font-size:1.6rem;line-height:1.2;margin:.5rem 0}h2{font-size:1.2rem;margin:2.2rem 0 .4rem}
-h3{font-size:1rem;margin:1.2rem 0 .3rem}
-p{margin:.5rem 0;max-width:46rem}.lead{font-size:1.15rem}.soft,figcaption{color:var(--soft);font-size:.875rem}
-code,pre{font-family:ui-monospace,Menlo,Consolas,monospace;font-size:.875rem}
-pre{background:var(--band);padding:.6rem .8rem;border-radius:.3rem;white-space:pre-wrap;overflow-wrap:anywhere}
-figure{margin:1rem 0}
 .row{display:grid;grid-template-columns:9.5rem 1fr;align-items:center;gap:.5rem;font-size:.875rem;line-height:1.1}
 .row:nth-child(odd){background:var(--band)}.row.axis{background:none;color:var(--soft)}
 .row svg{display:block;width:100%;height:24px;overflow:visible}.row.axis svg{height:40px}
@@ -46,12 +32,7 @@ text{fill:var(--soft);font-size:12px;font-family:inherit}
 .dot{fill:var(--c)}.ring{fill:var(--page);stroke:var(--c);stroke-width:2}.reach{stroke:var(--c);stroke-width:2;opacity:.55}
 .bar{fill:var(--c);opacity:.55}.curve{fill:none;stroke:var(--c);stroke-width:2}.wide{stroke-width:5;opacity:.45}
 .dash{stroke-dasharray:7 4}.dots{stroke-dasharray:2 4}
-.box{overflow-x:auto;margin:.6rem 0}
-table{border-collapse:collapse;font-size:.875rem}th,td{padding:.3rem .7rem .3rem 0;text-align:left;vertical-align:top;
-border-bottom:1px solid var(--line)}th{white-space:nowrap}td.n,th.n{
-text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
-td.why{min-width:44rem}td.w{white-space:nowrap}.refuted{color:var(--red);font-weight:600}
-dl{margin:.5rem 0;max-width:46rem}dt{font-weight:600;margin-top:.6rem}dd{margin:0}
+td.why{min-width:44rem}.refuted{color:var(--red);font-weight:600}
 """
 
 
@@ -208,11 +189,6 @@ def _spread(interval: Sequence[float], digits: int = 1) -> str:
     return " to ".join(f"{100.0 * x:.{digits}f}" for x in interval)
 
 
-def _table(head: Sequence[tuple[str, str]], rows: Iterable[str]) -> str:
-    cells = "".join(f'<th class="{css}">{text}</th>' for text, css in head)
-    return f'<div class="box"><table><thead><tr>{cells}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
-
-
 def _by_claim(those: Sequence[dict[str, Any]]) -> list[tuple[float, list[dict[str, Any]]]]:
     """Settings of each finite claim, behind those without noise."""
     bare = [one for one in those if math.isinf(one["claimed_epsilon"])]
@@ -255,7 +231,7 @@ def _membership(those: Sequence[dict[str, Any]], pairs: Sequence[dict[str, Any]]
         f"<p>{_measured(pairs)} On real rows a false claim need not show: these rows are far from the worst case, on "
         f"which the claims above were tried, and noise in {s['features']} dimensions hides the one direction in which "
         f"a row pulls. Where exact minimisers are sent, one message is enough.</p>"
-        f"{_table(head, rows)}"
+        f"{table(head, rows)}"
         f'<p class="soft">In brackets: {_sure(s["confidence"])} intervals, by resampling targets; where every '
         "target agrees, Clopper and Pearson's.</p>"
     )
@@ -334,7 +310,7 @@ def _verdicts(verdicts: Sequence[Verdict]) -> str:
             + "".join(f'<td class="n">{x}</td>' for x in others)
             + f'<td class="w">{escape(one.attack)}</td><td class="why">{escape(one.why)}</td></tr>'
         )
-    return f"<h2>Every claim</h2>{_table(head, rows)}"
+    return f"<h2>Every claim</h2>{table(head, rows)}"
 
 
 def _reading(verdicts: Sequence[Verdict]) -> str:
@@ -359,10 +335,9 @@ def _reading(verdicts: Sequence[Verdict]) -> str:
 
 
 def _made(command: str, s: dict[str, Any]) -> str:
-    parts = [f"{name} {version(name)}" for name in ("sottovoce", "numpy", "scipy")]
     return (
         f"<h2>How it was made</h2><pre>{escape(command)}</pre>"
-        f"<p>{', '.join([*parts, f'Python {platform.python_version()}'])}. All noise comes from the seed in the "
+        f"<p>{versions('numpy', 'scipy')}. All noise comes from the seed in the "
         f"command; the lessons use seed {s['seed']}. The same command with the same versions gives the same page.</p>"
     )
 
@@ -382,11 +357,7 @@ def page(verdicts: Sequence[Verdict], lessons: dict[str, Any], command: str) -> 
         "<h1>Claimed and audited epsilon</h1>", f'<p class="lead">{headline(verdicts)}</p>', _figure(verdicts), setting,
         membership, _attributes(lessons["attributes"], s), _verdicts(verdicts), _reading(verdicts), _made(command, s),
     ]  # fmt: skip
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1"><title>sottovoce audit</title>'
-        f"<style>{STYLE}</style></head>\n<body><main>\n" + "\n".join(body) + "\n</main></body></html>\n"
-    )
+    return frame("sottovoce audit", body, STYLE)
 
 
 def write(path: str | Path, verdicts: Sequence[Verdict], lessons: dict[str, Any], command: str) -> None:

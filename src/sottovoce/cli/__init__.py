@@ -1,4 +1,4 @@
-"""The command line: ``sottovoce train | plan | predict | ledger | claims | audit | methods | data | graphs``."""
+"""The command line: ``sottovoce train``, ``plan``, ``predict`` and the others of ``sottovoce --help``."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from .compare import compare
 from .ledger import ledger
 from .plan import plan
 from .predict import predict
+from .study import study
 from .train import train
 
 _EXAMPLES = """
@@ -37,6 +38,7 @@ Train one linear classifier across sites that may not share their rows, with a p
   sottovoce claims                                 what the papers claim, and what holds
   sottovoce audit mr_admm                          attack a method, and compare with its claim
   sottovoce compare                                local, average, feature and global models, one comparison
+  sottovoce study --list                           the papers' experiments, one command each, with figures and a page
 """
 
 
@@ -53,6 +55,7 @@ cli.add_command(audit)
 cli.add_command(compare)
 cli.add_command(predict)
 cli.add_command(ledger)
+cli.add_command(study)
 
 
 @cli.command(name="methods")

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-import shlex
 from contextlib import nullcontext
 from pathlib import Path
 
 import click
-from click.core import ParameterSource
 from rich.console import Console
 from rich.table import Table
 
@@ -21,7 +19,7 @@ from ..errors import InvalidInput
 from ..privacy.words import ceil_text
 from ..training import jsonable
 from .files import check_folder
-from .options import as_json, say, takes
+from .options import as_json, say, takes, typed
 
 _QUICK = 4_000
 _OPTIONS = [
@@ -97,7 +95,7 @@ def audit(
     if report is not None:
         _step(console, report, "lessons on real rows")
         with console.status("lessons on real rows") if console.is_terminal else nullcontext():
-            write(report, found, lessons(seed, quick), _typed())
+            write(report, found, lessons(seed, quick), typed())
     if as_json:
         plain = [jsonable(one.to_dict()) for one in found]
         click.echo(json.dumps(plain if method == "all" else plain[0], indent=2))
@@ -126,19 +124,6 @@ def _step(console: Console, report: str | None, about: str) -> None:
     """Progress of a long command, in lines where there is no terminal."""
     if report is not None and not console.is_terminal:
         click.echo(about, err=True)
-
-
-def _typed() -> str:
-    """The command as it was typed, defaults left out, the seed told, and the page's folder left out."""
-    context = click.get_current_context()
-    words = ["sottovoce", "audit", str(context.params["method"])]
-    for option in context.command.params:
-        value = context.params.get(option.name or "")
-        given = context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
-        if isinstance(option, click.Option) and (given or option.name == "seed"):
-            text = Path(str(value)).name if option.name == "report" else str(value)
-            words += [option.opts[0]] if option.is_flag else [option.opts[0], shlex.quote(text)]
-    return " ".join(words)
 
 
 def _render(found: list[Verdict], confidence: float) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -116,3 +118,19 @@ def left_open() -> tuple[str, ...]:
     """The knobs that the command line did not give, for ``--method auto`` to choose."""
     context = click.get_current_context()
     return tuple(knob for knob in KNOBS if context.get_parameter_source(knob) is ParameterSource.DEFAULT)
+
+
+def typed() -> str:
+    """The command as it was typed: defaults left out, the seed told, and of paths the last part."""
+    context = click.get_current_context()
+    words = ["sottovoce", context.info_name or ""]
+    for option in context.command.params:
+        value = context.params.get(option.name or "")
+        text = shlex.quote(Path(str(value)).name if isinstance(option.type, click.Path) else str(value))
+        if isinstance(option, click.Argument):
+            words += [Path(str(value)).name]
+            continue
+        given = context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
+        if isinstance(option, click.Option) and (given or option.name == "seed") and value is not None:
+            words += [option.opts[0]] if option.is_flag else [option.opts[0], text]
+    return " ".join(words)

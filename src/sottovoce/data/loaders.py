@@ -121,7 +121,7 @@ def describe() -> list[dict[str, Any]]:
 
 
 def builtin_schema(name: str) -> Schema:
-    """The shipped public schema of ``adult`` or ``mnist37``."""
+    """A shipped public schema: ``adult``, ``mnist37``, ``covertype``, ``census-us`` or ``census-brazil``."""
     with resources.as_file(_folder("schemas") / f"{name}.toml") as path:
         return Schema.from_toml(path)
 

@@ -1,0 +1,170 @@
+"""``sottovoce study``: run an experiment that a TOML file describes, and write its table, figures and page."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from ..errors import SottovoceError
+from ..studies import figures, page, spec
+from ..studies.run import Finished, changed, run, write
+from .options import as_json, say, takes, typed
+
+_OPTIONS = [
+    say("--quick", "Smaller grids, fewer rounds and replicates: seconds instead of minutes.", is_flag=True),
+    say("--out", "Folder that gets a folder a study.", default="studies", type=click.Path(file_okay=False)),
+    say("--jobs", "Cells at a time, as joblib's n_jobs.", type=int, default=1),
+    say("--replicates", "Instead of the study's own.", type=click.IntRange(min=1)),
+    say("--seed", "Instead of the study's own.", type=click.IntRange(min=0)),
+    say("--data", "Your own table, for a study that needs one.", type=click.Path()),
+    say("--list", "Name every study.", name="listed", is_flag=True),
+    as_json(),
+]
+
+
+@click.command(name="study")
+@click.argument("name", required=False)
+@takes(_OPTIONS)
+def study(
+    name: str | None, quick: bool, out: str, jobs: int, replicates: int | None, seed: int | None, data: str | None,
+    listed: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Run the study NAME, `all`, or one of your own from a TOML file.
+
+    Writes OUT/NAME: every replicate (table.csv, and table.parquet with pyarrow), figures (PNG and SVG), and a page,
+    index.html.  Finished cells are kept, so a killed study goes on where it stood.
+
+    \b
+      sottovoce study --list              what there is
+      sottovoce study 002-fig5 --quick    a first look
+      sottovoce study all --quick         every study, and an index page
+      sottovoce study my.toml --jobs 4    your own
+    """
+    if listed:
+        _list(as_json)
+        return
+    if name is None:
+        raise click.UsageError("name a study, `all`, or a TOML file; `sottovoce study --list` names them")
+    figures.require()
+    chosen = [spec.load(each) for each in spec.names()] if name == "all" else [spec.load(name)]
+    console = Console(stderr=True)
+    finished, skipped, failed = [], [], []
+    for one in chosen:
+        if name == "all" and one.file is not None:
+            skipped.append(f"{one.name}: needs a table of yours; {one.file.how}")
+            continue
+        try:
+            finished.append(_one(changed(one, replicates, seed), out, quick, jobs, data, console))
+        except SottovoceError as error:
+            if name != "all":
+                raise
+            failed.append(f"{one.name}: {error}")
+    index = None
+    if name == "all":
+        index = Path(out) / "index.html"
+        write(index, page.index(finished, skipped + failed, typed()))
+    if as_json:
+        click.echo(json.dumps(_plain(finished, skipped, failed, index), indent=2))
+    else:
+        _render(finished, skipped, failed, index)
+    if failed:
+        sys.exit(1)
+
+
+def _one(
+    one: spec.Study, out: str, quick: bool, jobs: int, data: str | None, console: Console
+) -> tuple[Finished, figures.Panel | None, list[page.Judged]]:
+    with _progress(console, one.name) as tell:
+        done = run(one, out, quick=quick, jobs=jobs, file=data, progress=tell)
+    drawn = [(figure, figures.draw(figure, done.rows)) for figure in done.study.figures]
+    panels = [panel for _, those in drawn for panel in those]
+    for panel in panels:
+        write(done.folder / "figures" / f"{panel.name}.svg", panel.svg)
+        write(done.folder / "figures" / f"{panel.name}.png", panel.png)
+    claims = page.judged(done)
+    write(done.folder / "index.html", page.page(done, drawn, claims, typed()))
+    return done, next(iter(panels), None), claims
+
+
+@contextmanager
+def _progress(console: Console, name: str) -> Iterator[Any]:
+    """A bar on a terminal; silence elsewhere."""
+    if not console.is_terminal:
+        yield None
+        return
+    parts = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*parts, console=console, transient=True) as bar:
+        task = bar.add_task(name, total=None)
+        yield lambda done, of: bar.update(task, completed=done, total=of)
+
+
+def _list(as_json: bool) -> None:
+    studies = [spec.load(name) for name in spec.names()]
+    if as_json:
+        plain = [
+            {"name": one.name, "title": one.title, "paper": one.paper, "cells": len(one.points()),
+             "quick_cells": len(one.quickly().points()), "needs": one.file.how if one.file else None}
+            for one in studies
+        ]  # fmt: skip
+        click.echo(json.dumps(plain, indent=2))
+        return
+    table = Table(title="Studies", title_justify="left", header_style="bold", box=None, padding=(0, 2, 0, 0))
+    for head in ("name", "what", "after", "cells"):
+        table.add_column(head, no_wrap=head == "name", justify="right" if head == "cells" else "left")
+    for one in studies:
+        own = " [dim](your own table)[/]" if one.file else ""
+        table.add_row(one.name, escape(one.title) + own, escape(one.paper) or "ours", str(len(one.points())))
+    Console().print(table)
+
+
+def _plain(
+    finished: list[tuple[Finished, figures.Panel | None, list[page.Judged]]], skipped: list[str], failed: list[str],
+    index: Path | None,
+) -> dict[str, Any]:  # fmt: skip
+    def words(judged: page.Judged) -> dict[str, Any]:
+        both = {"printed": judged.printed, "proved": judged.proved}
+        return {"says": judged.claim.says} | {k: None if v is None else v.word for k, v in both.items()}
+
+    return {
+        "studies": [
+            {
+                "name": done.study.name, "page": str(done.folder / "index.html"),
+                "table": str(done.folder / "table.csv"), "rows": len(done.rows), "cells": done.cells,
+                "reused": done.reused, "seconds": done.seconds, "claims": [words(one) for one in claims],
+            }
+            for done, _, claims in finished
+        ],
+        "skipped": skipped, "failed": failed, "index": None if index is None else str(index),
+    }  # fmt: skip
+
+
+def _render(
+    finished: list[tuple[Finished, figures.Panel | None, list[page.Judged]]], skipped: list[str], failed: list[str],
+    index: Path | None,
+) -> None:  # fmt: skip
+    console = Console()
+    for done, _, claims in finished:
+        kept = f", {done.reused} of them kept from before" if done.reused else ""
+        console.print(f"[bold]{done.study.name}[/]: {done.cells} cells{kept}, {done.seconds:.0f} s", highlight=False)
+        for one in claims:
+            console.print(f"  {escape(one.claim.says)}", highlight=False)
+            for basis, verdict in (("as printed", one.printed), ("at the proved epsilon", one.proved)):
+                if verdict is not None:
+                    console.print(f"    {basis}: [bold]{verdict.word}[/]", highlight=False)
+        console.print(f"  {done.folder / 'index.html'}", highlight=False, soft_wrap=True)
+    for line in skipped:
+        console.print(f"[yellow]left out[/] {escape(line)}", highlight=False)
+    for line in failed:
+        console.print(f"[red]failed[/] {escape(line)}", highlight=False)
+    if index is not None:
+        console.print(f"{index}", highlight=False, soft_wrap=True)

@@ -1,0 +1,303 @@
+"""Figures of a study: one panel an image, PNG and SVG, for readers of any eyesight and on any screen.
+
+Colours are Okabe and Ito's, and every series has a marker and a line of its own too.  The same table gives the same
+bytes of SVG.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from scipy import stats
+
+from ..errors import InvalidInput
+from ..typing import Any, Array
+from .kinds import Row
+from .spec import Figure, select
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#000000", "#E69F00", "#7F7F7F")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
+LINES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1.2, 1.5)), (0, (8, 2)))
+WIDTH, HEIGHT = 5.2, 3.3
+_DENSE = 12  # points of a curve above which its spread is a band and only some points are marked
+SPREADS = {
+    "ci": "mean and 95% interval of the mean over replicates",
+    "sd": "mean and standard deviation over replicates",
+    "range": "mean and range over replicates",
+    "none": "mean over replicates",
+}
+
+
+@dataclass(frozen=True)
+class Panel:
+    """An image of a figure: what it shows, and its bytes."""
+
+    name: str
+    title: str
+    svg: bytes
+    png: bytes
+
+
+def require() -> None:
+    """Refuse to start what could not be drawn.
+
+    Raises
+    ------
+    InvalidInput
+        Without matplotlib.
+    """
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise InvalidInput("figures", None, "need matplotlib", "pip install 'sottovoce[studies]'") from None
+
+
+def draw(figure: Figure, rows: list[Row]) -> list[Panel]:
+    """The panels of a figure; none if no row passes its filter."""
+    kept = [row for row in select(rows, figure.filter) if not figure.y or _number(row.get(figure.y))]
+    if not kept:
+        return []
+    facets = [value for value in _values(kept, figure.facet) if value is not None] if figure.facet else []
+    facets = facets or [None]
+    names = [_key(row, figure) for row in kept]
+    order = list(dict.fromkeys(names))
+    limits = _limits(figure, kept) if figure.share_y and len(facets) > 1 else None
+    panels = []
+    for k, facet in enumerate(facets, 1):
+        those = [row for row in kept if facet is None or row.get(figure.facet) in (facet, None)]
+        name = figure.name if len(facets) == 1 else f"{figure.name}-{k}"
+        title = (
+            "" if facet is None else f"{figure.names.get(figure.facet, figure.facet)} {_said(figure, facet)}".strip()
+        )
+        panels.append(_panel(figure, those, order, name, title, limits))
+    return panels
+
+
+def _panel(
+    figure: Figure, rows: list[Row], order: list[str], name: str, title: str, limits: tuple[float, float] | None
+) -> Panel:
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure as Canvas
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    style: Any = {
+        "font.size": 11, "axes.titlesize": 11, "legend.fontsize": 10, "svg.hashsalt": "sottovoce",
+        "svg.fonttype": "path", "font.family": "DejaVu Sans", "axes.spines.top": False, "axes.spines.right": False,
+        "axes.grid": True, "grid.color": "#d9dde2", "grid.linewidth": 0.7, "axes.axisbelow": True,
+        "legend.frameon": False,
+    }  # fmt: skip
+    with matplotlib.rc_context(style):
+        canvas = Canvas(figsize=(WIDTH, HEIGHT))
+        FigureCanvasAgg(canvas)
+        axes = canvas.add_subplot()
+        for axis in figure.log:
+            getattr(axes, f"set_{axis}scale")("log")
+        _DRAW[figure.kind](axes, figure, rows, order)
+        for line in figure.references:
+            look: dict[str, Any] = {"color": "#444", "lw": 1.2, "ls": (0, (2, 2)), "label": line.get("label")}
+            if "diagonal" in line:
+                _diagonal(axes, look)
+            else:
+                (axes.axhline if "y" in line else axes.axvline)(line.get("y", line.get("x")), **look)
+        axes.set_xlabel(figure.xlabel or figure.x)
+        axes.set_ylabel(figure.ylabel or figure.y or "share of values")
+        if limits is not None:
+            axes.set_ylim(*limits)
+        plain = FuncFormatter(lambda value, _: f"{value:g}")
+        for axis, which in (("x", axes.xaxis), ("y", axes.yaxis)):
+            if axis in figure.log:
+                which.set_major_formatter(plain)
+                low, high = (axes.get_xlim if axis == "x" else axes.get_ylim)()
+                which.set_minor_formatter(plain if low > 0 and high / low < 12 else NullFormatter())
+        _few_ticks(axes, figure, rows)
+        if title:
+            axes.set_title(title, loc="left")
+        handles, labels = axes.get_legend_handles_labels()
+        found = dict(zip(labels, handles, strict=True))
+        if found and (len(found) > 1 or figure.references):
+            wide = max(len(label) for label in found)
+            columns = max(1, min(len(found), 3 if wide < 14 else 2 if wide < 26 else 1))
+            axes.legend(
+                list(found.values()), list(found), loc="upper left", bbox_to_anchor=(-0.12, -0.2), ncols=columns,
+                borderaxespad=0.0, handlelength=2.6, columnspacing=1.2,
+            )  # fmt: skip
+        images = []
+        for kind, more in (("svg", {"metadata": {"Date": None, "Creator": "sottovoce"}}), ("png", {"dpi": 160})):
+            sink = io.BytesIO()
+            canvas.savefig(sink, format=kind, bbox_inches="tight", pad_inches=0.08, **more)
+            images.append(sink.getvalue())
+    return Panel(name, title, *images)
+
+
+def _few_ticks(axes: Any, figure: Figure, rows: list[Row]) -> None:
+    """On a logarithmic axis of few places, those places."""
+    xs = sorted({float(row[figure.x]) for row in rows if _number(row.get(figure.x))})
+    if "x" in figure.log and 2 <= len(xs) <= 8 and min(b / a for a, b in pairwise(xs)) > 1.25:
+        axes.set_xticks(xs, [f"{x:g}" for x in xs])
+        axes.set_xticks([], minor=True)
+
+
+def _diagonal(axes: Any, look: dict[str, Any]) -> None:
+    """y = x over the width of the axes."""
+    low, high = axes.get_xlim()
+    xs = np.geomspace(low, high, 100) if axes.get_xscale() == "log" else np.array([low, high])
+    axes.plot(xs, xs, **look)
+    axes.set_xlim(low, high)
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _values(rows: list[Row], column: str) -> list[Any]:
+    """Distinct values, numbers in their order."""
+    found = list(dict.fromkeys(row.get(column) for row in rows))
+    return sorted(found, key=lambda x: -math.inf if x is None else x) if all(map(_orderly, found)) else found
+
+
+def _orderly(value: Any) -> bool:
+    return value is None or _number(value)
+
+
+def _said(figure: Figure, value: Any) -> str:
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return figure.names.get(text, text)
+
+
+def _key(row: Row, figure: Figure) -> str:
+    """The name of a row's series: its values, numbers behind the name of their column."""
+    columns = (figure.series,) if isinstance(figure.series, str) else figure.series
+    parts = []
+    for column in columns:
+        value = row.get(column) if column else None
+        if value is not None:
+            said = _said(figure, value)
+            bare = not _number(value) or said != f"{value:g}"
+            parts.append(said if bare else f"{figure.names.get(column, column)} {said}".strip())
+    return ", ".join(parts)
+
+
+def _look(order: list[str], name: str) -> dict[str, Any]:
+    k = order.index(name)
+    line = LINES[(k % len(COLOURS) + 2 * (k // len(COLOURS))) % len(LINES)]
+    return {"color": COLOURS[k % len(COLOURS)], "marker": MARKERS[k % len(MARKERS)], "ls": line}
+
+
+def summary(values: Array, spread: str) -> tuple[float, float, float]:
+    """Mean, and how far the spread reaches below and above it."""
+    mean, n = float(values.mean()), values.size
+    if n < 2 or spread == "none":
+        return mean, 0.0, 0.0
+    if spread == "range":
+        return mean, mean - float(values.min()), float(values.max()) - mean
+    sd = float(values.std(ddof=1))
+    reach = sd if spread == "sd" else sd / math.sqrt(n) * float(stats.t.ppf(0.975, n - 1))
+    return mean, reach, reach
+
+
+def _groups(figure: Figure, rows: list[Row], order: list[str]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {name: [] for name in order}
+    for row in rows:
+        found[_key(row, figure)].append(row)
+    return {name: those for name, those in found.items() if those}
+
+
+def _points(figure: Figure, rows: list[Row]) -> tuple[list[Any], Array]:
+    """x values, and (mean, below, above) at each."""
+    at: dict[Any, list[float]] = {}
+    for row in rows:
+        at.setdefault(row.get(figure.x), []).append(float(row[figure.y]))
+    xs = sorted(at) if all(_number(x) for x in at) else list(at)
+    return xs, np.array([summary(np.array(at[x]), figure.spread) for x in xs])
+
+
+def _line(axes: Any, figure: Figure, rows: list[Row], order: list[str]) -> None:
+    for name, those in _groups(figure, rows, order).items():
+        look = _look(order, name)
+        moving = [row for row in those if _number(row.get(figure.x))]
+        label = name or None
+        if not moving:  # no place on the axis: a level
+            level = float(np.mean([row[figure.y] for row in those]))
+            axes.axhline(level, color=look["color"], ls=look["ls"], lw=1.6, label=label)
+            continue
+        xs, found = _points(figure, moving)
+        mean, low, high = found[:, 0], found[:, 0] - found[:, 1], found[:, 0] + found[:, 2]
+        if "y" in figure.log:
+            low = np.maximum(low, 0.05 * mean)
+        dense = len(xs) > _DENSE
+        every = max(1, len(xs) // 8)
+        shift = order.index(name) % every
+        axes.plot(xs, mean, **look, lw=1.7, ms=5.0, markevery=(shift, every) if dense else None, label=label)
+        if np.any(found[:, 1:] > 0):
+            if dense:
+                axes.fill_between(xs, low, high, color=look["color"], alpha=0.16, lw=0)
+            else:
+                reach = np.maximum([mean - low, high - mean], 0.0)  # rounding
+                axes.errorbar(xs, mean, reach, fmt="none", ecolor=look["color"], capsize=3, lw=1.1)
+
+
+def _bar(axes: Any, figure: Figure, rows: list[Row], order: list[str]) -> None:
+    groups = _groups(figure, rows, order)
+    places = _values(rows, figure.x)
+    width = 0.8 / len(groups)
+    hatches = ("", "//", "..", "\\\\", "xx", "--", "oo", "++")
+    for k, (name, those) in enumerate(groups.items()):
+        xs, found = _points(figure, those)
+        at = np.array([places.index(x) for x in xs]) + (k - (len(groups) - 1) / 2) * width
+        colour = _look(order, name)["color"]
+        reach = found[:, 1:].T if np.any(found[:, 1:] > 0) else None
+        axes.bar(
+            at, found[:, 0], width * 0.92, yerr=reach, color=colour, alpha=0.75, ecolor="#222", capsize=2,
+            hatch=hatches[k % len(hatches)], edgecolor="white", lw=0, label=name or None, error_kw={"lw": 1.0},
+        )  # fmt: skip
+    texts = [_said(figure, place) for place in places]
+    crowded = sum(map(len, texts)) > 34
+    axes.set_xticks(range(len(places)), texts, rotation=40 if crowded else 0, ha="right" if crowded else "center")
+    axes.grid(visible=False, axis="x")
+
+
+def _hist(axes: Any, figure: Figure, rows: list[Row], order: list[str]) -> None:
+    values = np.array([float(row[figure.x]) for row in rows if _number(row.get(figure.x))])
+    edges = np.histogram_bin_edges(values, bins=figure.bins)
+    for name, those in _groups(figure, rows, order).items():
+        own = np.array([float(row[figure.x]) for row in those if _number(row.get(figure.x))])
+        heights = np.histogram(own, edges)[0] / max(own.size, 1)
+        look = _look(order, name)
+        axes.stairs(heights, edges, color=look["color"], ls=look["ls"], lw=1.8, label=name or None)
+        axes.stairs(heights, edges, fill=True, color=look["color"], alpha=0.12)
+
+
+def _scatter(axes: Any, figure: Figure, rows: list[Row], order: list[str]) -> None:
+    for name, those in _groups(figure, rows, order).items():
+        look = _look(order, name)
+        points = [(row[figure.x], row[figure.y]) for row in those if _number(row.get(figure.x))]
+        if points:
+            xs, ys = zip(*points, strict=True)
+            axes.scatter(xs, ys, color=look["color"], marker=look["marker"], s=26, alpha=0.75, lw=0, label=name or None)
+
+
+def _limits(figure: Figure, rows: list[Row]) -> tuple[float, float] | None:
+    """One y axis for all panels."""
+    if figure.kind not in ("line", "bar"):
+        return None
+    groups: dict[tuple[Any, ...], list[float]] = {}
+    for row in rows:
+        key = row.get(figure.facet), _key(row, figure), row.get(figure.x)
+        groups.setdefault(key, []).append(float(row[figure.y]))
+    found = np.array([summary(np.array(values), figure.spread) for values in groups.values()])
+    low, high = float((found[:, 0] - found[:, 1]).min()), float((found[:, 0] + found[:, 2]).max())
+    low = min([low, *(float(line["y"]) for line in figure.references if "y" in line)])
+    high = max([high, *(float(line["y"]) for line in figure.references if "y" in line)])
+    if "y" in figure.log:
+        low = max(low, 0.5 * float(found[:, 0].min()))
+        return (low / 1.1, high * 1.1) if low > 0 else None
+    room = 0.05 * (high - low) or 0.05
+    return (0.0 if figure.kind == "bar" and low >= 0 else low - room), high + room
+
+
+_DRAW = {"line": _line, "bar": _bar, "hist": _hist, "scatter": _scatter}

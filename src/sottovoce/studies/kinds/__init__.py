@@ -1,0 +1,36 @@
+"""Kinds of cells: a kind is named ``FILE.FUNCTION``, after a file of this folder and a function in it.
+
+``FUNCTION(p)`` takes the plain parameters of one cell (fixed ones, a point of the grid, `seed`, `replicates`)
+and returns tidy rows of plain scalars: a curve is one row a round and replicate.  Two keys of a row are no columns but
+notes for the page, each distinct text shown once: ``_privacy`` (the words of a privacy statement) and ``_note``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.util import find_spec
+
+from ...errors import InvalidInput
+from ...typing import Any
+
+Row = dict[str, Any]
+Cell = Callable[[Mapping[str, Any]], list[Row]]
+
+
+def find(kind: str) -> Cell:
+    """The function that a study's `kind` names.
+
+    Raises
+    ------
+    InvalidInput
+        If there is none.
+    """
+    file, _, function = kind.partition(".")
+    if file.isidentifier() and function.isidentifier() and not function.startswith("_"):
+        place = f"{__name__}.{file}"
+        if find_spec(place) is not None:
+            found = getattr(import_module(place), function, None)
+            if callable(found):
+                return found
+    raise InvalidInput("kind", kind, "must be FILE.FUNCTION of sottovoce/studies/kinds", "for example training.run")

@@ -1,0 +1,130 @@
+"""003's principal components, paid for: the same ledger holds the moments and the models learnt on the projected rows.
+
+The number of components is public, so that both releases of a site are known before the first, and their prices add up
+by the accountant; what the second release is asked about depends on the first, which the sums allow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from ...aggregation import Terms
+from ...curator import Curator
+from ...data.rows import Rows
+from ...errors import InvalidInput
+from ...facts import Facts
+from ...privacy import accountants
+from ...privacy.events import Event, Unprotected
+from ...privacy.gaussian import gaussian_mu
+from ...privacy.ledger import Ledger
+from ...privacy.noise import KeyedNoise
+from ...queries.objective import GaussianLaw, PerturbedObjective
+from ...training import error_rates
+from ...typing import Any, Array
+from . import Row
+from .thesis_data import NoisyMoments, SquaredMargin, derived, load, splits, square
+from .thesis_models import DELTA, check
+
+_KNOWN = {
+    "data", "pca", "components", "share", "loss", "Lambda", "epsilon", "sites", "rows", "splits", "replicates", "seed",
+}  # fmt: skip
+SOURCE = "second moments"
+
+
+def components(p: Mapping[str, Any]) -> list[Row]:
+    """The average of N sites' models on projected rows, by where the components come from: see `pca` in thesis_data.
+
+    Parameters: `data`, `pca`, `loss`, `Lambda`, `sites`, `rows`, `splits`; `epsilon`, the total of a site at delta
+    1e-5; for private components their number `components`, and the `share` of epsilon that the moments would cost
+    alone.
+    """
+    check(p, _KNOWN)
+    pca, N, m, out = p["pca"], int(p["sites"]), int(p["rows"]), []
+    held = load(p["data"], "none" if pca == "private" else pca)
+    width, terms = held.X.shape[1], Terms(float(p["epsilon"]), DELTA, float(p["Lambda"]), p["loss"])
+    n = np.full((N, 1), float(m))
+    before: list[Event] = [Unprotected("003, Appendix A", n)] if pca == "thesis" else []
+    moments, facts, kept = None, terms.facts(n, width), width
+    if pca == "private":
+        kept = min(int(p["components"]), width)
+        moments, about = noisy_moments(n, width, terms.epsilon * float(p["share"]), N)
+        before, facts = [moments.event(about)], terms.facts(n, kept)
+    paid = before if pca == "private" else []
+    sigma = _least_noise(lambda s: [*paid, _model(s, facts, 1).event(facts)], terms)
+    for seed, first, some in splits(p):
+        rows = Rows.build(held.deal([m] * N, seed))
+        batches = [1] * some if moments is not None else [some]  # with moments of its own each, rows differ too
+        for k, R in enumerate(batches):
+            own = derived(seed, k)
+            seen, ledger = held, Ledger(accountants.make(terms.accountant), math.inf, DELTA)
+            if moments is not None:
+                curator = Curator(rows, about, KeyedNoise(own, range(1), range(N), (N,)), ledger)
+                basis = np.linalg.eigh(square(curator.ask(moments).mean(axis=0), width))[1][:, ::-1][:, :kept]
+                seen = held.onto(np.ascontiguousarray(basis))
+            elif before:
+                ledger.charge(before[0])
+            projected = rows if moments is None else Rows.build(seen.deal([m] * N, seed))
+            noise = KeyedNoise(derived(own, 1), range(R), range(N))
+            models = Curator(projected, facts, noise, ledger).ask(_model(sigma, facts, R)).mean(axis=1)
+            row = _row(pca, ledger, terms, kept) | {"_note": held.note}
+            errors = error_rates(seen.X_test, seen.y_test, models)
+            out += [row | {"replicate": first + k + j, "error": float(error)} for j, error in enumerate(errors)]
+    return out
+
+
+def noisy_moments(n: Array, width: int, epsilon: float, nodes: int) -> tuple[NoisyMoments, Facts]:
+    """The moments' release that alone costs (`epsilon`, 1e-5), and the facts that its curator needs."""
+    entries = width * (width + 1) // 2
+    alpha = np.full((nodes, 1), gaussian_mu(epsilon, DELTA))
+    facts = Facts(SquaredMargin(), n, entries, 1.0, 1.0, nodes, pure=False)
+    return NoisyMoments(np.zeros((nodes, entries)), alpha, SOURCE, width=width), facts
+
+
+def _model(sigma: float, facts: Facts, replicates: int) -> PerturbedObjective:
+    zero = np.zeros((replicates, facts.n_nodes, facts.d))
+    law = GaussianLaw(np.full(facts.n.shape, sigma))
+    return PerturbedObjective(zero, np.zeros(facts.n.shape), zero, law, "003, Algorithm 2, Gaussian")
+
+
+def _least_noise(events: Callable[[float], Sequence[Event]], terms: Terms) -> float:
+    """The least sigma, to 0.1%, at which all events together cost no more than the target.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    accountant = accountants.make(terms.accountant)
+
+    def fits(sigma: float) -> bool:
+        return bool(np.all(accountant.total(events(sigma), DELTA) <= terms.epsilon))
+
+    high = 2.0 / gaussian_mu(terms.epsilon, DELTA)
+    for _ in range(30):
+        if fits(high):
+            break
+        high *= 2.0
+    else:
+        rule = "is spent before the models, by the moments or the loss's curvature"
+        raise InvalidInput("epsilon", terms.epsilon, rule, "lower share, or raise epsilon or Lambda")
+    low = high / 2.0
+    while high > 1.001 * low:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return high
+
+
+def _row(pca: str, ledger: Ledger, terms: Terms, kept: int) -> Row:
+    total = ledger.total()
+    words = {
+        "none": "No components: one row of one site is protected.",
+        "public": "Components of rows declared public: one row of one site is protected.",
+        "thesis": "The thesis's components: nothing is protected, since nothing pays for them.",
+        "private": "Components of noisy moments: one row of one site is protected, the moments included.",
+    }
+    return {
+        "target": terms.epsilon, "epsilon": total, "delta": DELTA if math.isfinite(total) else 0.0,
+        "claimed": terms.epsilon if pca == "thesis" else None, "kept": kept, "_privacy": words[pca],
+    }  # fmt: skip

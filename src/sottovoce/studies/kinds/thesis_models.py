@@ -1,0 +1,203 @@
+"""Cells of 003: one private site, and models of many sites averaged or weighted by an aggregator."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from ...aggregation import Fit, Statement, Terms, average, curvature_for, feature, local, pooled
+from ...curator import Curator
+from ...data.rows import Rows
+from ...errors import InvalidInput
+from ...privacy import accountants
+from ...privacy.ledger import Ledger
+from ...queries.objective import GaussianLaw, PerturbedObjective
+from ...simulate import RunConfig, simulate
+from ...training import error_rates
+from ...typing import Any, Array
+from . import Row
+from .thesis_data import Held, derived, load, splits
+
+DELTA = 1e-5  # of the Gaussian forms
+
+ONE_SITE: dict[str, dict[str, Any]] = {
+    "without noise": {"method": "objective", "epsilon": math.inf},
+    "output": {"method": "output"},
+    "objective, as printed": {"method": "objective", "form": "printed"},
+    "objective": {"method": "objective"},
+    "generalised, as printed": {"method": "generalised", "form": "printed"},
+    "generalised Gaussian, as printed": {},
+    "objective, Gaussian": {"method": "objective", "law": "gaussian", "delta": DELTA},
+}  # fmt: skip
+"""003's Algorithms 1 to 3 on one site, and what ships instead: how they are run (empty: :func:`kifer`)."""
+
+OURS = "aggregator's rows alone"
+"""A yardstick that 003 lacks: what an aggregator of public rows learns without any site."""
+
+_ROUGH = 1e-5
+"""Certificate where no noise has to cover the solver's error; large features leave next to no regulariser."""
+
+_SHARED = {"data", "pca", "loss", "Lambda", "epsilon", "splits", "replicates", "seed", "varies"}
+_ONE_SITE = _SHARED | {"rows", "methods"}
+_PARTIES = _SHARED | {"setting", "sites", "rows", "aggregator_rows", "first_epsilon", "first_rows", "models"}
+
+
+def check(p: Mapping[str, Any], known: set[str]) -> None:
+    """Refuse a parameter that a kind of cell does not know.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    if unknown := set(p) - known:
+        name = min(unknown)
+        raise InvalidInput(name, p[name], "is no parameter of this kind of cell", "remove or correct it")
+
+
+def one_site(p: Mapping[str, Any]) -> list[Row]:
+    """Figures 3.1 to 3.6: one party of `rows` rows, and every method of :data:`ONE_SITE` (or those in `methods`).
+
+    Parameters: `data`, `pca`, `loss`, `Lambda`, `epsilon`, `rows`, `splits` (of the rows; noise is drawn anew in every
+    replicate).
+    """
+    check(p, _ONE_SITE)
+    held, out = load(p["data"], p["pca"]), []
+    for seed, first, some in splits(p):
+        rows = Rows.build(held.deal([int(p["rows"])], seed))
+        for name in p.get("methods", ONE_SITE):
+            terms = Terms(float(p["epsilon"]), Lambda=float(p["Lambda"]), loss=p["loss"])
+            terms = replace(terms, seed=seed, replicates=some)
+            if ONE_SITE[name]:
+                result = simulate(one_site_run(ONE_SITE[name], terms, rows), rows)
+                models, said = result.models, result.privacy
+            else:
+                models, said = kifer(rows, terms)
+            row: Row = {"method": name, "target": terms.epsilon, "epsilon": said["epsilon"], "delta": said["delta"]}
+            row |= {"claimed": said.get("printed_claim"), "_note": held.note, "_privacy": _words(name, said)}
+            errors = error_rates(held.X_test, held.y_test, models[:, 0])
+            out += [row | {"replicate": first + k, "error": float(error)} for k, error in enumerate(errors)]
+    return out
+
+
+def one_site_run(how: Mapping[str, Any], terms: Terms, rows: Rows) -> RunConfig:
+    """One release of every site in `rows`, each of regulariser ``terms.Lambda``; rho and the penalty share it.
+
+    Where the loss's curvature alone would cost more than half of epsilon, objective perturbation adds curvature, as
+    003's listing does by a rule of its own.
+    """
+    full: dict[str, Any] = {"form": "corrected", "epsilon": terms.epsilon, **how}
+    extra, N = 0.0, len(rows.n)
+    if full["method"] == "objective" and full["form"] == "corrected" and math.isfinite(full["epsilon"]):
+        extra = float(curvature_for(full["epsilon"], terms.facts(rows.n, rows.d)).max())
+    return RunConfig(
+        **full, rounds=1, graph="complete", loss=terms.loss, rho=terms.Lambda / 2.0 * N, eta=terms.Lambda / 2.0 + extra,
+        seed=terms.seed, replicates=terms.replicates,
+    )  # fmt: skip
+
+
+def kifer(rows: Rows, terms: Terms) -> tuple[Array, dict[str, Any]]:
+    """003, Algorithm 3, as printed, with Gaussian noise and zeta = 1: models (R, N, d), and what is claimed and proved.
+
+    Delta is the least that the listing allows, or what ``Lambda`` is already.
+    """
+    facts, epsilon = terms.facts(rows.n, rows.d), terms.epsilon
+    start = np.zeros((terms.replicates, len(rows.n), rows.d))
+    sigma = np.full(rows.n.shape, math.sqrt(8.0 * math.log(2.0 / DELTA) + 4.0 * epsilon) / epsilon)
+    ridge = np.maximum(0.0, 2.0 * facts.loss.bend_bound / (epsilon * facts.n) - facts.mu)
+    law = GaussianLaw(sigma, polish=False, claimed=np.full(rows.n.shape, epsilon))
+    ledger = Ledger(accountants.make("best"), math.inf, DELTA)
+    curator = Curator(rows, facts, terms.noise(range(len(rows.n))), ledger)
+    models = curator.ask(PerturbedObjective(start, ridge, start, law, "003, Algorithm 3 (printed)"))
+    said: dict[str, Any] = {"epsilon": ledger.total(), "delta": DELTA, "printed_claim": ledger.claimed()}
+    said |= {"unit": "one row of one site", "relation": facts.relation, "adversary": "sees the model"}
+    return models, said | {"assumes": "exact minimisation: printed forms add no noise to the solver's answer"}
+
+
+def _words(name: str, said: Mapping[str, Any]) -> str:
+    """What a run promises, without its numbers, which are columns."""
+    if math.isinf(said["epsilon"]):
+        return f"{name}: nothing is protected."
+    delta = f", delta = {said['delta']:g}" if said["delta"] else ", pure"
+    assumed = f"; assumes {said['assumes']}" if "assumes" in said else ""
+    return f"{name}: {said['unit']} ({said['relation']}{delta}), against who {said['adversary']}{assumed}."
+
+
+def parties(p: Mapping[str, Any]) -> list[Row]:
+    """Figures 5.2 to 5.41: N sites release one model each, which are averaged or weighted by an aggregator.
+
+    Parameters: `data`, `pca`, `loss`, `Lambda`, `epsilon` of every private party; `sites`, `rows` and
+    `aggregator_rows`; `setting` of :data:`sottovoce.aggregation.SETTINGS`; `first_epsilon` and `first_rows` of the
+    first site, if they differ; `varies`, a label; with `models`, every site's own model and that of all
+    rows too; `splits`.
+    """
+    check(p, _PARTIES)
+    held, out = load(p["data"], p["pca"]), []
+    for seed, first, some in splits(p, p["setting"] != "non-private"):
+        for row, errors in _split(p, held, seed, some):
+            out += [row | {"replicate": first + k, "error": float(error)} for k, error in enumerate(errors)]
+    return out
+
+
+def _split(p: Mapping[str, Any], held: Held, seed: int, replicates: int) -> Iterator[tuple[Row, Array]]:
+    """Every model's row and its errors over the replicates of one split."""
+    N, setting = int(p["sites"]), p["setting"]
+    sizes = [int(p.get("first_rows", p["rows"])), *[int(p["rows"])] * (N - 1), int(p["aggregator_rows"])]
+    dealt = held.deal(sizes, seed)
+    terms = Terms(float(p["epsilon"]), Lambda=float(p["Lambda"]), loss=p["loss"], seed=seed, replicates=replicates)
+    exact = replace(terms, epsilon=math.inf)
+    if setting == "non-private":
+        terms = exact
+    rough = replace(terms, tol=_ROUGH)
+    sites, aggregator = Rows.build(dealt[:N]), Rows.build(dealt[N:])
+    alone = local(sites, terms)
+    if "first_epsilon" in p:
+        own_terms = replace(terms, epsilon=float(p["first_epsilon"]), seed=derived(seed, 1))
+        first = local(sites.node(0), own_terms)
+        alone = _first(alone, first)
+    fits: dict[str, Fit] = {"average": average(alone), "feature": feature(alone, aggregator, rough, "public")}
+    if setting == "private":
+        fits["feature, fully private"] = feature(alone, aggregator, terms)
+        fits["feature, fully private, as printed"] = feature(alone, aggregator, rough, "printed")
+    elif setting == "public-private":
+        boss = local(aggregator, exact)
+        fits[OURS] = Fit(boss.models[:, 0], boss.aggregator, boss.sites)
+    elif setting != "non-private":
+        rule = "must be non-private, public-private or private"
+        raise InvalidInput("setting", setting, rule, "correct it")
+    if p.get("models"):
+        own = {f"site {i + 1}": replace(alone, models=alone.models[:, i]) for i in range(N)}
+        fits = {**own, "global": pooled(Rows.build(dealt), terms), **fits}
+    for name, fit in fits.items():
+        says = {"sites": fit.sites, "aggregator": fit.aggregator}
+        counted = [fit.sites] if setting == "public-private" else list(says.values())
+        row: Row = {"method": "local" if name.startswith("site ") else name, "model": name}
+        row |= {"target": terms.epsilon, "case": f"{p['data']}, {setting}"}
+        row |= {"epsilon": max(said.epsilon for said in counted), "claimed": None}
+        if math.isfinite(terms.epsilon) and name != OURS:
+            row["claimed"] = terms.epsilon
+        row |= {f"epsilon_{who}": said.epsilon for who, said in says.items()}
+        if "first_epsilon" in p:
+            row["epsilon_first"] = first.sites.epsilon
+        row |= {"_note": held.note, "_privacy": _promises(row["method"], says)}
+        yield row, error_rates(held.X_test, held.y_test, fit.models)
+
+
+def _first(alone: Fit, own: Fit) -> Fit:
+    """The same sites, the first of which trained on its own terms; the promise is the weakest."""
+    weakest = max(own.sites, alone.sites, key=lambda said: said.epsilon)
+    return replace(alone, models=np.concatenate([own.models, alone.models[:, 1:]], axis=1), sites=weakest)
+
+
+def _promises(method: str, says: Mapping[str, Statement]) -> str:
+    """Whom a method protects and whom not, without its numbers, which are columns."""
+    words = [f"{who}: {_one_promise(said)}" for who, said in says.items()]
+    return f"{method[0].upper()}{method[1:]}. " + ". ".join(one[0].upper() + one[1:] for one in words) + "."
+
+
+def _one_promise(said: Statement) -> str:
+    if math.isinf(said.epsilon):
+        return said.not_protected
+    return f"protects {said.protects}" + (f"; not: {said.not_protected}" if said.not_protected else "")

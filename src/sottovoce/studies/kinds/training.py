@@ -1,0 +1,234 @@
+"""Cells that train: curves over rounds, final scores, and the trade-off of 001."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from ...configuration import Prepared, RunConfig, prepare
+from ...curator import Planner
+from ...data.rows import Rows
+from ...engine import Place
+from ...engine import run as drive
+from ...errors import InvalidInput
+from ...losses import make as make_loss
+from ...net import DenseNet
+from ...planner import plan
+from ...privacy.ledger import Ledger
+from ...simulate import simulate
+from ...tradeoff import PrivacyUtility, fit_accuracy, optimal_alpha
+from ...training import error_rates
+from ...typing import Any, Array
+from ..tables import Dealt, deal
+from . import Row
+
+_KNOBS = {f.name for f in fields(RunConfig)}
+_DATA = {"data", "file", "digest", "limit", "partition", "strength", "nodes", "split"}
+_CELL = {"every", "alpha", "match", "match_by"}
+LABELS = {"basis", "label", "panel"}
+"""Free texts that tell cells apart."""
+
+
+def _config(p: Mapping[str, Any], rows: Rows) -> RunConfig:
+    """The run that a cell's parameters describe.
+
+    They are those of RunConfig and of :func:`..tables.deal`; `alpha`, the noise of the papers; and `match`, another run
+    (with noise `alpha`) whose total, by its paper's claim or as `match_by` = "proved", this run spends.
+    """
+    unknown = set(p) - _KNOBS - _DATA - _CELL - LABELS
+    if unknown:
+        name = min(unknown)
+        raise InvalidInput(name, p[name], "is no parameter of this kind of cell", "remove or correct it")
+    knobs: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in p.items() if key in _KNOBS}
+    if p.get("phi") == "000":
+        knobs["phi"] = _curvature_000(p, rows)
+    if p.get("rho") == "004":
+        knobs["rho"] = _regulariser_004(p, rows)
+    knobs.setdefault("epsilon", math.inf)
+    if p.get("match"):
+        knobs["epsilon"] = _total({"noise": p["alpha"]} | dict(p["match"]), p, rows)
+    elif "alpha" in p:
+        knobs["noise"] = p["alpha"]
+    return RunConfig(**knobs)
+
+
+def _total(other: dict[str, Any], p: Mapping[str, Any], rows: Rows) -> float:
+    """What the run `other` costs: by its paper's claim, or as proved."""
+    shared = {key: p[key] for key in ("rounds", "C", "rho", "graph", "seed", "delta") if key in p}
+    ready = prepare(RunConfig(**({"epsilon": math.inf} | shared | other)), rows.n, rows.d)
+    config = ready.config
+    book = plan(ready.algorithm, ready.facts, ready.graph, config.rounds, ready.ledger.accountant, ready.ledger.delta)
+    claim = book.claimed() if p.get("match_by", "claimed") == "claimed" else None
+    return book.total() if claim is None else claim
+
+
+def _curvature_000(p: Mapping[str, Any], rows: Rows) -> float:
+    """000, Algorithm 2: the Phi of its listing, ``C c1 / (n (e^(alpha/4) - 1))`` less the curvature that is there."""
+    alpha = p["noise"] if "noise" in p else p["alpha"]
+    return max(0.0, p["C"] * 0.25 / (float(rows.n.min()) * math.expm1(alpha / 4)) - 2 * p["eta"])
+
+
+def _regulariser_004(p: Mapping[str, Any], rows: Rows) -> float:
+    """004, Algorithm 1, line 3: ``2.8 N c1 / ((e1 - e3) n)`` with ``e3 = 0.99 e1`` and its budget of a round."""
+    delta, rho = p["delta"], p["epsilon"] ** 2 / (4 * math.log(1 / p["delta"])) / p["rounds"]
+    e1 = rho + 2 * math.sqrt(rho * math.log(1 / delta))
+    return 2.8 * len(rows.n) * 0.25 / (0.01 * e1 * float(rows.n.min()))
+
+
+@dataclass
+class _Scores:
+    """An observer: what papers plot, of every round that is asked for.  It reads rows without noise."""
+
+    ready: Prepared
+    dealt: Dealt
+    optimum: Array
+    wanted: frozenset[int]
+
+    def __post_init__(self) -> None:
+        self.loss = make_loss(self.ready.config.loss)
+        self.rows: dict[int, list[Row]] = {}
+        curator = len(self.ready.facts.n) == 1  # a trusted one's
+        rows = self.dealt.rows.pooled() if curator else self.dealt.rows
+        self.signed = [rows.signed[i, : int(n)] for i, n in enumerate(rows.n[:, 0])]
+
+    def __call__(self, k: int, state: Any) -> None:
+        if k in self.wanted:
+            replicates = self.ready.config.replicates
+            models = self.ready.algorithm.model(state)
+            models = np.broadcast_to(models, (replicates, len(self.signed), models.shape[-1]))
+            self.rows[k] = self.score(models)
+
+    def score(self, models: Array) -> list[Row]:
+        """A row a replicate."""
+        own = np.stack([self.loss.value(a @ models[:, i].T).mean(axis=0) for i, a in enumerate(self.signed)])
+        centre = models.mean(axis=1)
+        apart = np.sqrt(((models - centre[:, None]) ** 2).sum(axis=-1).mean(axis=-1))
+        far = np.linalg.norm(centre - self.optimum, axis=-1) / np.linalg.norm(self.optimum)
+        wrong = error_rates(self.dealt.X_test, self.dealt.y_test, centre)
+        alone = error_rates(self.dealt.X_test, self.dealt.y_test, models).mean(axis=-1)
+        columns = {
+            "loss": own.mean(axis=0), "test_error": wrong, "accuracy": 1.0 - wrong, "site_test_error": alone,
+            "residual": apart, "relative_error": far,
+        }  # fmt: skip
+        return [
+            {"replicate": r} | {name: float(values[r]) for name, values in columns.items()} for r in range(len(centre))
+        ]
+
+
+def _prices(ready: Prepared, wanted: frozenset[int]) -> dict[int, tuple[float, float]]:
+    """(claimed, proved) total after each wanted round, from a plan of the run."""
+    book = Ledger(ready.ledger.accountant, math.inf, ready.ledger.delta)
+    graph, facts = ready.graph, ready.facts
+    found: dict[int, tuple[float, float]] = {}
+
+    def note(k: int, _: Any) -> None:
+        if k in wanted:
+            proved = book.total()
+            claim = book.claimed() if ready.config.form != "corrected" else None
+            found[k] = (proved if claim is None else claim, proved)
+
+    place = Place(facts, DenseNet(graph), Planner(facts, book), (graph.n_nodes,), 1)
+    drive(ready.algorithm, place, ready.config.rounds, observers=[note])
+    return found
+
+
+def run(p: Mapping[str, Any]) -> list[Row]:
+    """One configuration: scores per replicate after the last round, or after `every` so many rounds and the first.
+
+    Columns: `round`, `loss` (mean loss of sites' own models on their own rows, nats), `test_error` and `accuracy` of
+    the average model, `site_test_error` (mean over sites' models), `residual` (root mean square distance of sites'
+    models from their average), `relative_error` (distance to the pooled minimiser of the same objective over its
+    norm), `epsilon_claimed` and `epsilon_proved`, in total up to that round.
+    """
+    if p["method"] == "local":
+        return _local(p)
+    dealt = deal(p)
+    try:
+        config = _config(p, dealt.rows)
+        ready = prepare(config, dealt.rows.n, dealt.rows.d)
+    except InvalidInput as error:
+        if error.field not in ("epsilon", "alpha"):
+            raise
+        return [{"_note": f"{p['method']} ({p.get('form', 'corrected')}) is left out: {error}."}]
+    every = int(p.get("every", config.rounds))
+    wanted = frozenset([1, *range(every, config.rounds, every), config.rounds] if "every" in p else [config.rounds])
+    l2 = config.rho / (len(dealt.rows.n) * config.C)
+    scores = _Scores(ready, dealt, dealt.optimum(config.loss, l2), wanted)
+    result = simulate(config, dealt.rows, observers=[scores])
+    noisy = ready.algorithm.noise is not None
+    prices = _prices(ready, wanted) if noisy else dict.fromkeys(wanted, (math.inf, math.inf))
+    notes = {"_privacy": f"{config.method} ({config.form}): {result.privacy['says']}", "_note": dealt.note}
+    rows = []
+    for k in sorted(scores.rows):
+        claimed, proved = prices[k]
+        price = {"round": k, "epsilon_claimed": claimed, "epsilon_proved": proved}
+        rows += [price | row | notes for row in scores.rows[k]]
+    return rows
+
+
+def _local(p: Mapping[str, Any]) -> list[Row]:
+    """Every site alone: one objective-perturbed minimiser of its own rows, and the mean test error over sites."""
+    dealt = deal(p)
+    wrong, said, spent = [], "", 0.0
+    for X, y in dealt.parts:
+        rows = Rows.build([(X, y)])
+        config = _config({**p, "method": "central", "rounds": 1}, rows)
+        result = simulate(config, rows)
+        wrong.append(error_rates(dealt.X_test, dealt.y_test, result.consensus))
+        spent = max(spent, result.privacy["epsilon"])
+        said = f"local, every site alone: {result.privacy['says']}"
+    errors = np.mean(wrong, axis=0)
+    return [
+        {
+            "replicate": r, "round": 1, "epsilon_claimed": spent, "epsilon_proved": spent, "test_error": float(e),
+            "accuracy": 1.0 - float(e), "site_test_error": float(e), "_privacy": said, "_note": dealt.note,
+        }
+        for r, e in enumerate(errors)
+    ]  # fmt: skip
+
+
+def tradeoff(p: Mapping[str, Any]) -> list[Row]:
+    """001, section V-C: final loss over `alphas`, the fit of L_acc to its means, the utility of privacy, and (28).
+
+    Rows with ``what`` "measured" are those of :func:`run` at the rounds `at`, one a replicate; "L_acc", "U_priv" and
+    "J" are curves over `alpha` in the column `value`; "optimum" is the solution of (28).
+    """
+    alphas, at = [float(a) for a in p["alphas"]], sorted(int(k) for k in p["at"])
+    inner = {key: value for key, value in p.items() if key not in ("alphas", "at", "rounds")}
+    rows: list[Row] = []
+    for k in at:
+        means = []
+        for alpha in alphas:
+            found = run({**inner, "noise": alpha, "rounds": k})
+            means.append(float(np.mean([row["loss"] for row in found])))
+            rows += [row | {"what": "measured", "alpha": alpha, "value": row["loss"]} for row in found]
+        rows += [{"round": k, "replicate": 0} | row for row in _fitted(np.array(alphas), np.array(means), k, p)]
+    return rows
+
+
+def _fitted(alphas: Array, means: Array, k: int, p: Mapping[str, Any]) -> list[Row]:
+    name = f"{p['method']} ({p['form']}), round {k}"
+    try:
+        curve = fit_accuracy(alphas, means)
+        top = float(alphas.max())
+        limit = curve.c6 + 0.9 * float(curve.predict(alphas.min()) - curve.c6)
+        best = optimal_alpha(curve, PrivacyUtility(), alpha_U=top, c3=limit)
+    except InvalidInput as error:
+        return [{"what": "none", "alpha": float(alphas[0]), "value": 0.0, "_note": f"No fit for {name}: {error}"}]
+    grid = np.geomspace(alphas.min(), top, 60)
+    utility = PrivacyUtility()(grid)
+    fit = curve.predict(grid)
+    lines = {"L_acc": fit, "U_priv": utility, "J": fit - utility}
+    note = (
+        f"{name}: L_acc = {curve.c4:.3g} exp(-{curve.c5:.3g} alpha) + {curve.c6:.3g}, residual {curve.residual:.2g}; "
+        f"J is least at alpha = {best.alpha:.3g} ({best.where}), with c3 = {limit:.3g} and alpha_U = {top:g}."
+    )
+    rows: list[Row] = [
+        {"what": what, "alpha": float(a), "value": float(v)}
+        for what, values in lines.items()
+        for a, v in zip(grid, values, strict=True)
+    ]
+    return [*rows, {"what": "optimum", "alpha": float(best.alpha), "value": float(best.objective), "_note": note}]

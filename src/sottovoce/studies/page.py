@@ -1,0 +1,204 @@
+"""The pages of studies: one file a study, and an index of several."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+import numpy as np
+
+from ..pages import frame, table, versions
+from ..typing import Any
+from . import verdicts
+from .figures import SPREADS, Panel
+from .kinds import Row
+from .run import Finished
+from .spec import Claim, Figure, matches
+from .verdicts import Verdict, judge, said
+
+STYLE = """
+.panels{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,24rem),1fr));gap:.8rem}
+.panels img{display:block;width:100%;max-width:36rem;height:auto;background:#fff;border-radius:.3rem}
+.claim{border-left:.25rem solid var(--line);padding:.1rem 0 .1rem .8rem;margin:.8rem 0;max-width:46rem}
+.claim p{margin:.2rem 0}.word{font-weight:600}.word.yes{color:var(--green)}.word.no{color:var(--red)}
+.word.hm{color:var(--blue)}ul{padding-left:1.2rem;max-width:46rem}li{margin:.3rem 0}
+details{margin:.4rem 0}summary{cursor:pointer;color:var(--blue)}
+.cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,17rem),1fr));gap:1rem;padding:0}
+.card{border:1px solid var(--line);border-radius:.4rem;padding:.7rem;color:inherit;text-decoration:none;display:block}
+.card img{width:100%;height:11rem;object-fit:contain;background:#fff;border-radius:.3rem}.card h3{margin:.4rem 0 .1rem}
+"""
+_CSS = {verdicts.REPRODUCED: "yes", verdicts.NOT: "no"}
+_MOST = 400  # rows of a page's table
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim with its verdicts."""
+
+    claim: Claim
+    printed: Verdict | None
+    proved: Verdict | None
+
+
+def judged(done: Finished) -> list[Judged]:
+    """The verdicts on every claim of a study."""
+
+    def one(claim: Claim, basis: Any) -> Verdict | None:
+        return None if basis is None else judge(claim, done.rows, basis)
+
+    return [Judged(c, one(c, c.printed), one(c, c.proved)) for c in done.study.claims]
+
+
+def page(done: Finished, drawn: Sequence[tuple[Figure, list[Panel]]], claims: Sequence[Judged], command: str) -> str:
+    """A study's page, complete in itself."""
+    study = done.study
+    paper = f'<p class="soft">After {escape(study.paper)}.</p>' if study.paper else ""
+    body = [
+        f"<h1>{escape(study.title)}</h1>", paper,
+        f'<p class="lead">{escape(study.about)}</p>' if study.about else "",
+        _claims(claims), *(_figure(*pair) for pair in drawn), _summary(done),
+        _list("What differs from the paper" if study.paper else "Choices", study.differs),
+        _privacy(done), _list("Notes", done.notes), _made(done, command),
+    ]  # fmt: skip
+    return frame(f"sottovoce study {study.name}", body, STYLE)
+
+
+def _image(panel: Panel, about: str) -> str:
+    plain = base64.b64encode(panel.svg).decode()
+    return f'<img alt="{escape(about)}" src="data:image/svg+xml;base64,{plain}">'
+
+
+def _figure(figure: Figure, panels: list[Panel]) -> str:
+    if not panels:
+        return f"<h2>{escape(figure.title)}</h2><p>No rows for this figure.</p>"
+    spread = f" {SPREADS[figure.spread].capitalize()}." if figure.kind in ("line", "bar") else ""
+    images = "".join(_image(panel, f"{figure.title} {panel.title}".strip()) for panel in panels)
+    caption = f"{escape(figure.caption)}{spread}".strip()
+    return (
+        f'<h2>{escape(figure.title)}</h2><figure><div class="panels">{images}</div>'
+        f"<figcaption>{caption}</figcaption></figure>"
+    )
+
+
+def _sentence(basis: str, verdict: Verdict | None) -> str:
+    if verdict is None:
+        return ""
+    css = _CSS.get(verdict.word, "hm")
+    head = f'{basis}: <span class="word {css}">{verdict.word}</span>'
+    if len(verdict.details) < 2:
+        return f"<p>{head}{f' ({escape(verdict.details[0])})' if verdict.details else ''}.</p>"
+    items = "".join(f"<li>{escape(text)}</li>" for text in verdict.details)
+    held = sum(text.endswith(": holds") for text in verdict.details)
+    count = f"holds in {held} of {len(verdict.details)} settings"
+    return f"<p>{head}.</p><details><summary>{count}</summary><ul>{items}</ul></details>"
+
+
+def _claims(claims: Sequence[Judged]) -> str:
+    if not claims:
+        return ""
+    parts = [
+        f'<div class="claim"><p>{escape(one.claim.says)}</p>{_sentence("As printed", one.printed)}'
+        f"{_sentence('At the proved epsilon', one.proved)}</div>"
+        for one in claims
+    ]
+    how = (
+        "Tested over the table below: reproduced or not means by more than two standard errors of the difference, in "
+        "every setting named. ± is two standard errors."
+    )
+    return f'<h2>What is claimed, and what came out</h2>{"".join(parts)}<p class="soft">{how}</p>'
+
+
+def _list(title: str, lines: Sequence[str]) -> str:
+    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    return f"<h2>{title}</h2><ul>{items}</ul>" if lines else ""
+
+
+def _privacy(done: Finished) -> str:
+    if not done.privacy:
+        return ""
+    items = "".join(f"<li>{escape(text)}</li>" for text in done.privacy[:6])
+    rest = "".join(f"<li>{escape(text)}</li>" for text in done.privacy[6:])
+    more = f"<details><summary>{len(done.privacy) - 6} more</summary><ul>{rest}</ul></details>" if rest else ""
+    return f"<h2>What is promised</h2><ul>{items}</ul>{more}"
+
+
+def _made(done: Finished, command: str) -> str:
+    return (
+        f"<h2>How it was made</h2><pre>{escape(command)}</pre><p>{versions('numpy', 'scipy', 'matplotlib')}. "
+        f"{done.cells} cells, {done.seconds:.0f} seconds of work together. Seed {done.study.seed}, "
+        f"{done.study.replicates} replicates; the same command with the same versions gives the same numbers. "
+        'Every replicate is in <a href="table.csv">table.csv</a>.</p>'
+    )
+
+
+def _last(rows: list[Row]) -> list[Row]:
+    """Of a curve its last round."""
+    rounds = [row["round"] for row in rows if "round" in row]
+    return [row for row in rows if row.get("round") == max(rounds)] if rounds else rows
+
+
+def _summary(done: Finished) -> str:
+    """Means over replicates of what the figures show, a row a setting."""
+    study = done.study
+    keys = list(study.table) or [key for key in study.varied() if key in done.columns]
+    shown = [figure.y or figure.x for figure in study.figures]
+    values = [name for name in dict.fromkeys(shown) if name in done.columns and name not in keys][:6]
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in done.rows:
+        if not matches(row, study.table_filter):
+            continue
+        groups.setdefault(tuple(row.get(key) for key in keys), []).append(row)
+    names = {text: word for figure in study.figures for text, word in figure.names.items()}
+    units = {figure.y or figure.x: figure.ylabel if figure.y else figure.xlabel for figure in reversed(study.figures)}
+    units |= {figure.facet or figure.x: names.get(figure.facet, "") for figure in study.figures} | dict(study.columns)
+    lines = []
+    for key, those in list(groups.items())[:_MOST]:
+        cells = "".join(f'<td class="w">{escape(names.get(said(value), said(value)))}</td>' for value in key)
+        last = those if "round" in keys else _last(those)
+        for name in values:
+            found = [float(row[name]) for row in last if isinstance(row.get(name), int | float)]
+            cells += f'<td class="n">{_mean(found)}</td>'
+        lines.append(f"<tr>{cells}</tr>")
+    if not lines or not values:
+        return ""
+    head = [(escape(units.get(key) or key), "") for key in keys]
+    head += [(escape(units.get(name) or name), "n") for name in values]
+    count = "" if len(groups) <= _MOST else f" The first {_MOST} of {len(groups)} settings."
+    note = f'<p class="soft">Mean ± standard deviation over replicates, of curves after the last round.{count}</p>'
+    inner = table(head, lines) + note
+    if len(lines) > 24:
+        inner = f"<details><summary>{len(lines)} settings</summary>{inner}</details>"
+    return f"<h2>In numbers</h2>{inner}"
+
+
+def _mean(values: list[float]) -> str:
+    if not values:
+        return ""
+    array = np.array(values)
+    if not np.all(np.isfinite(array)):
+        return "∞" if np.all(array == math.inf) else "–"
+    spread = f" ± {array.std(ddof=1):.2g}" if array.size > 1 and np.ptp(array) > 0 else ""
+    return f"{array.mean():.4g}{spread}"
+
+
+def index(done: Sequence[tuple[Finished, Panel | None, Sequence[Judged]]], skipped: Sequence[str], command: str) -> str:
+    """A page that leads to the studies' pages."""
+    cards = []
+    for one, panel, claims in done:
+        words = [v.word for j in claims for v in (j.printed, j.proved) if v is not None]
+        told = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
+        picture = "" if panel is None else _image(panel, one.study.title)
+        cards.append(
+            f'<a class="card" href="{escape(one.study.name)}/index.html">{picture}<h3>{escape(one.study.name)}</h3>'
+            f'{escape(one.study.title)}<p class="soft">{escape(told)}</p></a>'
+        )
+    body = [
+        "<h1>Studies</h1>", f'<p class="lead">{len(done)} studies.</p>', f'<div class="cards">{"".join(cards)}</div>',
+        _list("Left out", list(skipped)),
+        f"<h2>How it was made</h2><pre>{escape(command)}</pre><p>{versions('numpy', 'scipy', 'matplotlib')}. "
+        f"{sum(one.seconds for one, _, _ in done):.0f} seconds of work together.</p>",
+    ]  # fmt: skip
+    return frame("sottovoce studies", body, STYLE)

@@ -1,0 +1,236 @@
+"""Run a study: cells through joblib, each kept when it is done, then the tidy table.
+
+A cell's file is named by a digest of its parameters and of the code that it runs, and is written in one step.  So a
+study that was killed goes on where it stood, and nothing that is finished runs twice.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import io
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from importlib import resources
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+from joblib import Parallel, delayed
+
+from ..errors import InvalidInput
+from ..typing import Any
+from . import kinds, tables
+from .kinds import Row
+from .spec import Study
+
+Progress = Callable[[int, int], None]
+"""Called with the number of finished cells and of all."""
+
+_APART = ("cli/", "studies/", "pages.py")
+"""What no cell runs; the file of a kind and the tables of studies are counted by themselves."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A study that has run.
+
+    Attributes
+    ----------
+    rows : list of dict
+        The tidy table.
+    columns : list of str
+    privacy, notes : list of str
+        What cells said of their guarantees, and else; each once.
+    seconds : float
+        Of all cells together, whenever they ran.
+    reused : int
+        Cells that were there already.
+    """
+
+    study: Study
+    folder: Path
+    rows: list[Row]
+    columns: list[str]
+    privacy: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    cells: int = 0
+    reused: int = 0
+
+
+def run(
+    study: Study,
+    out: str | Path,
+    *,
+    quick: bool = False,
+    jobs: int | None = None,
+    file: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Finished:
+    """Run what is not there yet, and write ``OUT/NAME/table.csv`` (and ``table.parquet``, with pyarrow).
+
+    Parameters
+    ----------
+    study : Study
+    out : path
+    quick : bool
+        With the study's overrides for a quick run.
+    jobs : int, optional
+        Cells at a time; as joblib's ``n_jobs``, so under ``joblib.parallel_config`` any of its backends.
+    file : path, optional
+        The user's table, of a study that needs one.
+    progress : callable, optional
+
+    Returns
+    -------
+    Finished
+    """
+    study = study.quickly() if quick else study
+    cell = kinds.find(study.kind)
+    given = _user_file(study, file)
+    folder = Path(out) / study.name
+    (folder / "cells").mkdir(parents=True, exist_ok=True)
+    points = study.points()
+    todo = []
+    for point in points:
+        p = {**study.fixed, **point, **given, "seed": study.seed, "replicates": study.replicates}
+        todo.append((p, folder / "cells" / f"{digest(study.kind, p)}.json.gz"))
+    missing = _missing(todo)
+    tell = progress or (lambda done, of: None)
+    tell(len(todo) - len(missing), len(todo))
+    pool = _Pool(n_jobs=jobs)
+    pool.tell = lambda done: tell(len(todo) - len(missing) + done, len(todo))
+    for (_, path), content in zip(missing, pool(delayed(_work)(cell, p, path) for p, path in missing), strict=True):
+        if not path.exists():  # it ran on a machine that writes elsewhere
+            write(path, content)
+    rows, said, seconds = [], [], 0.0
+    for point, (_, path) in zip(points, todo, strict=True):
+        kept = json.loads(gzip.decompress(path.read_bytes()))
+        seconds += kept["seconds"]
+        labels = {key: _plain(value) for key, value in point.items() if not isinstance(value, Mapping)}
+        for row in kept["rows"]:
+            said.append((row.pop("_privacy", ""), row.pop("_note", "")))
+            if row:
+                rows.append(labels | row)
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    write(folder / "table.csv", _csv(rows, columns))
+    if find_spec("pyarrow") is not None:
+        write(folder / "table.parquet", _parquet(rows, columns))
+    privacy, notes = (list(dict.fromkeys(pair[k] for pair in said if pair[k])) for k in (0, 1))
+    return Finished(
+        study, folder, rows, columns, privacy, notes, seconds, len(todo), len(todo) - len(missing)
+    )  # fmt: skip
+
+
+class _Pool(Parallel):
+    """joblib's, telling how many calls are finished; every backend of it calls this."""
+
+    tell: Callable[[int], None]
+
+    def print_progress(self) -> None:
+        self.tell(self.n_completed_tasks)
+
+
+def _missing(todo: Iterable[tuple[dict[str, Any], Path]]) -> list[tuple[dict[str, Any], Path]]:
+    """Cells that have no file, each once."""
+    return list({path: (p, path) for p, path in todo if not path.exists()}.values())
+
+
+def _work(cell: kinds.Cell, p: dict[str, Any], path: Path) -> bytes:
+    started = time.perf_counter()
+    rows = cell(p)
+    kept = {"parameters": p, "rows": rows, "seconds": time.perf_counter() - started}
+    content = gzip.compress(json.dumps(kept).encode(), mtime=0)
+    if path.parent.is_dir():
+        write(path, content)
+    return content
+
+
+def _user_file(study: Study, file: str | Path | None) -> dict[str, Any]:
+    if study.file is None:
+        if file is not None:
+            raise InvalidInput("data", str(file), f"{study.name} brings its own data", "leave --data out")
+        return {}
+    if file is None:
+        raise InvalidInput("data", None, f"{study.name} needs a table of yours, --data FILE", study.file.how)
+    return {"data": study.file.loader, "file": str(file), "digest": tables.digest(file)}
+
+
+def digest(kind: str, p: Mapping[str, Any]) -> str:
+    """Of a cell: its parameters (of a user's file the content, not the path), its kind and the code."""
+    known = {key: value for key, value in p.items() if key != "file"}
+    text = json.dumps([kind, known, code(kind)], sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+@lru_cache
+def code(kind: str) -> str:
+    """Version of the package and a digest of the files that a cell of this kind can run."""
+    own = (f"studies/kinds/{kind.partition('.')[0]}", "studies/tables.py")
+    top = resources.files(__package__.rpartition(".")[0])
+    hashed = hashlib.blake2b(digest_size=16)
+    assert isinstance(top, Path)
+    for path in sorted(top.rglob("*.py")):
+        name = path.relative_to(top).as_posix()
+        if name.startswith(own) or not name.startswith(_APART):
+            hashed.update(name.encode() + b"\0" + path.read_bytes())
+    return f"{version('sottovoce')} {hashed.hexdigest()}"
+
+
+def write(path: Path, content: bytes | str) -> None:
+    """Write a file in one step: a reader finds the old one or all of the new one."""
+    plain = content.encode() if isinstance(content, str) else content
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(plain)
+        Path(temporary).chmod(0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _plain(value: Any) -> Any:
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else value
+
+
+def _csv(rows: list[Row], columns: list[str]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([row.get(name, "") for name in columns] for row in rows)
+    return text.getvalue()
+
+
+def _parquet(rows: list[Row], columns: list[str]) -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    arrays = {}
+    for name in columns:
+        values = [row.get(name) for row in rows]
+        types = {type(value) for value in values} - {type(None)}
+        if types == {int, float}:
+            values = [None if value is None else float(value) for value in values]
+        elif len(types) > 1:
+            values = [None if value is None else str(value) for value in values]
+        arrays[name] = pa.array(values)
+    sink = io.BytesIO()
+    pq.write_table(pa.table(arrays), sink)
+    return sink.getvalue()
+
+
+def changed(study: Study, replicates: int | None, seed: int | None) -> Study:
+    """The study with replicates and seed of the command line, quick runs included."""
+    if replicates is not None:
+        study = replace(study, replicates=replicates, quick={**study.quick, "replicates": replicates})
+    return study if seed is None else replace(study, seed=seed)

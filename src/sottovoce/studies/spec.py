@@ -1,0 +1,306 @@
+"""What a study's TOML file says: cells, figures and claims, refused in one line if a key or a value is not known.
+
+::
+
+    title = "R-ADMM beside others"     # paper = "002, Figure 5" or "" for a study of our own
+    about = "One paragraph for the page."
+    kind = "training.run"              # FILE.FUNCTION under studies/kinds
+    replicates = 10
+    seed = 0
+    differs = ["What differs from the paper, a sentence each."]
+
+    [fixed]                            # the same in every cell
+    rounds = 100
+    [grid]                             # one cell a point of the product
+    method = ["admm", "r_admm"]
+    [[cells]]                          # optional: the product is taken once for each of these tables,
+    alpha = 1.0                        # but for the axes that it names in `without`
+    [quick]                            # overrides under --quick: replicates, fixed, grid, cells
+    replicates = 3
+    fixed = { rounds = 20 }
+
+    [[figures]]
+    name = "loss"
+    title = "Average loss"
+    kind = "line"                      # line, bar, hist or scatter
+    x = "round"
+    y = "loss"
+    series = "method"                  # one colour each; a list joins columns
+    facet = "alpha"                    # one panel each; rows without a value are in all of them
+    filter = { basis = "printed" }     # a value, or a list of values, a column; "last" for its largest value
+    xlabel = "round"
+    ylabel = "mean loss (nats)"
+    log = ["x"]
+    spread = "ci"                      # 95% interval of the mean; sd; range (least to greatest); none
+    references = [{ y = 0.5, label = "chance" }]  # or x = ..., or diagonal = true
+    names = { r_admm = "R-ADMM" }      # values as they are written
+
+    [[claims]]
+    says = "The paper's claim, in a sentence."
+    test = "least"                     # least, greatest, falls, rises, less, near, never (value is 0 in every row)
+    value = "loss"
+    of = { method = "r_admm" }         # least, greatest: these rows against the others; less: against `than`
+    among = "method"                   # least, greatest: the column that tells them apart
+    x = "alpha"                        # falls, rises: along this column
+    by = ["alpha"]                     # the test must hold at every value of these
+    filter = { round = "last" }        # as of figures, in each group
+    printed = { basis = "printed" }    # filters of the claim as printed ...
+    proved = { basis = "proved" }      # ... and at the proved epsilon; either may be absent
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields, replace
+from importlib import resources
+from pathlib import Path
+
+from ..errors import InvalidInput
+from ..typing import Any
+
+FIGURES = ("line", "bar", "hist", "scatter")
+SPREADS = ("ci", "sd", "range", "none")
+TESTS = ("least", "greatest", "falls", "rises", "less", "near", "never")
+_AXES = ("x", "y")
+_NEEDS = {
+    "least": ("of", "among"), "greatest": ("of", "among"), "falls": ("x",), "rises": ("x",),
+    "less": ("of", "than"), "near": ("of", "than"), "never": (),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of a study; see the module.  A histogram has no `y`."""
+
+    name: str
+    title: str
+    kind: str
+    x: str
+    y: str = ""
+    series: str | tuple[str, ...] = ""
+    facet: str = ""
+    filter: Mapping[str, Any] = field(default_factory=dict)
+    xlabel: str = ""
+    ylabel: str = ""
+    log: tuple[str, ...] = ()
+    spread: str = "ci"
+    references: tuple[Mapping[str, Any], ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+    caption: str = ""
+    share_y: bool = True
+    bins: int = 30
+
+    def __post_init__(self) -> None:
+        where = f"figures.{self.name}"
+        if not self.name.replace("-", "").replace("_", "").isalnum():
+            raise InvalidInput("figures.name", self.name, "must be letters, digits, - and _", "rename it")
+        _one_of(f"{where}.kind", self.kind, FIGURES)
+        _one_of(f"{where}.spread", self.spread, SPREADS)
+        for axis in self.log:
+            _one_of(f"{where}.log", axis, _AXES)
+        if (self.kind == "hist") != (not self.y):
+            raise InvalidInput(f"{where}.y", self.y, "is needed, except by a histogram", "name a column")
+        for line in self.references:
+            if not set(line) <= {"x", "y", "diagonal", "label"} or len(set(line) - {"label"}) != 1:
+                rule = "takes one of x, y and diagonal, and a label"
+                raise InvalidInput(f"{where}.references", dict(line), rule, "correct it")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of a paper and the test of it over the table; see the module."""
+
+    says: str
+    test: str
+    value: str
+    of: Mapping[str, Any] = field(default_factory=dict)
+    than: Mapping[str, Any] = field(default_factory=dict)
+    among: str = ""
+    x: str = ""
+    by: tuple[str, ...] = ()
+    filter: Mapping[str, Any] = field(default_factory=dict)
+    printed: Mapping[str, Any] | None = None
+    proved: Mapping[str, Any] | None = None
+    within: float = 0.01
+
+    def __post_init__(self) -> None:
+        _one_of("claims.test", self.test, TESTS)
+        for name in _NEEDS[self.test]:
+            if not getattr(self, name):
+                raise InvalidInput(f"claims.{name}", None, f"is needed by the test {self.test!r}", "give it")
+        if self.printed is None and self.proved is None:
+            raise InvalidInput("claims", self.says, "needs the filter `printed` or `proved`", "give one, if only {}")
+
+
+@dataclass(frozen=True)
+class UserFile:
+    """A table that the user brings: how to get it, in one line, and the loader that reads it."""
+
+    loader: str
+    how: str
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study as its file describes it."""
+
+    name: str
+    title: str
+    kind: str
+    paper: str = ""
+    about: str = ""
+    replicates: int = 1
+    seed: int = 0
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    cells: tuple[Mapping[str, Any], ...] = ({},)
+    quick: Mapping[str, Any] = field(default_factory=dict)
+    figures: tuple[Figure, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    differs: tuple[str, ...] = ()
+    file: UserFile | None = None
+    table: tuple[str, ...] = ()
+    """Columns whose values are rows of the page's table; the grid's by default."""
+    table_filter: Mapping[str, Any] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """What columns of the table are, in words and with units."""
+
+    def __post_init__(self) -> None:
+        for key, least in (("replicates", 1), ("seed", 0)):
+            value = getattr(self, key)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise InvalidInput(key, value, f"must be a whole number, at least {least}", f"use {key}={least}")
+        for key, values in self.grid.items():
+            if not isinstance(values, list | tuple) or not values:
+                raise InvalidInput(f"grid.{key}", values, "must be a list with a value", "put it under [fixed]")
+        if not self.cells:
+            raise InvalidInput("cells", [], "must hold a table", "leave it out")
+        if len({figure.name for figure in self.figures}) != len(self.figures):
+            raise InvalidInput("figures", None, "every figure must have its own name", "rename one")
+        unknown = set(self.quick) - {"replicates", "fixed", "grid", "cells"}
+        if unknown:
+            _unknown("quick", sorted(unknown)[0], ("replicates", "fixed", "grid", "cells"))
+
+    def quickly(self) -> Study:
+        """The same study with its overrides for a quick run."""
+        over = dict(self.quick)
+        for key in ("fixed", "grid"):
+            over[key] = {**getattr(self, key), **over.get(key, {})}
+        return replace(self, **over, quick={})
+
+    def points(self) -> list[dict[str, Any]]:
+        """The parameters of every cell, in order, without `fixed`, `seed` and `replicates`."""
+        found = []
+        for cell in self.cells:
+            own = {key: value for key, value in cell.items() if key != "without"}
+            free = [key for key in self.grid if key not in cell.get("without", ())]
+            axes = [[(key, value) for value in self.grid[key]] for key in free]
+            found += [{**own, **dict(point)} for point in itertools.product(*axes)]
+        return found
+
+    def varied(self) -> list[str]:
+        """The parameters that tell cells apart, in order."""
+        return list(dict.fromkeys(key for point in self.points() for key in point))
+
+
+def names() -> list[str]:
+    """The studies that come with the package."""
+    folder = resources.files(__package__) / "specs"
+    return sorted(each.name.removesuffix(".toml") for each in folder.iterdir() if each.name.endswith(".toml"))
+
+
+def load(name_or_path: str) -> Study:
+    """A study of the package by its name, or one of the user's by the path of its file.
+
+    Raises
+    ------
+    InvalidInput
+        If there is none, or its file breaks a rule.
+    """
+    if name_or_path in names():
+        file = resources.files(__package__) / "specs" / f"{name_or_path}.toml"
+        return parse(file.read_text(encoding="utf-8"), name_or_path)
+    path = Path(name_or_path)
+    if path.suffix != ".toml" or not path.is_file():
+        rule = "is no study of the package and no TOML file"
+        raise InvalidInput("study", name_or_path, rule, "see `sottovoce study --list`")
+    return parse(path.read_text(encoding="utf-8"), path.stem)
+
+
+def parse(text: str, name: str) -> Study:
+    """A study from the text of its file."""
+    try:
+        given = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidInput("study", name, f"is not TOML: {error}", "correct it") from None
+    if "name" in given:
+        raise InvalidInput("name", given["name"], "is the file's", "leave it out")
+    parts: dict[str, Any] = {"figures": Figure, "claims": Claim}
+    for key, cls in parts.items():
+        given[key] = [_build(cls, each, key) for each in _tables(given, key)]
+    if "cells" in given:
+        _tables(given, "cells")
+    for key in ("fixed", "grid", "quick"):
+        if not isinstance(given.get(key, {}), dict):
+            raise InvalidInput(key, given[key], "must be a table", f"write [{key}]")
+    if "file" in given:
+        given["file"] = _build(UserFile, given["file"], "file")
+    return _build(Study, given | {"name": name}, "study")
+
+
+def _tables(given: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    found = given.get(key, [])
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise InvalidInput(key, None, "must be a list of tables", f"write [[{key}]]")
+    return found
+
+
+def _build(cls: Any, given: Mapping[str, Any], where: str) -> Any:
+    known = {f.name: f for f in fields(cls)}
+    for key in given:
+        if key not in known:
+            _unknown(where, key, tuple(known))
+    for key, f in known.items():
+        if f.default is MISSING and f.default_factory is MISSING and key not in given:
+            raise InvalidInput(f"{where}.{key}", None, "is needed", "give it")
+        if key in given and str(f.type) == "str" and not isinstance(given[key], str):
+            raise InvalidInput(f"{where}.{key}", given[key], "must be text", "quote it")
+    return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in given.items()})
+
+
+def _one_of(where: str, value: Any, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise InvalidInput(where, value, f"must be one of {', '.join(known)}", "correct it")
+
+
+def _unknown(where: str, key: str, known: tuple[str, ...]) -> None:
+    raise InvalidInput(f"{where}.{key}", None, f"is not known; there are {', '.join(known)}", "remove or correct it")
+
+
+def select(rows: list[dict[str, Any]], wanted: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Rows with the wanted values; "last" stands for the largest value of a column among the rows that are left."""
+    last = [key for key, value in wanted.items() if value == "last"]
+    kept = [row for row in rows if matches(row, {key: v for key, v in wanted.items() if key not in last})]
+    for key in last:
+        numbers = [row[key] for row in kept if isinstance(row.get(key), int | float)]
+        kept = [row for row in kept if numbers and row.get(key) == max(numbers)]
+    return kept
+
+
+def matches(row: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether a row has the wanted values, each one or a list of which one is enough."""
+    return all(
+        any(_same(row.get(key), one) for one in (value if isinstance(value, list | tuple) else [value]))
+        for key, value in wanted.items()
+    )
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, bool) or isinstance(b, bool):
+        return a is b
+    if isinstance(a, int | float) and isinstance(b, int | float):
+        return math.isclose(a, b, rel_tol=1e-12)
+    return bool(a == b)

@@ -1,0 +1,154 @@
+"""Rows for studies, dealt to sites once a process: the package's data sets, Covertype, and a census extract."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from .. import data
+from ..configuration import RunConfig
+from ..data.rows import Rows
+from ..data.table import as_numbers
+from ..errors import InvalidInput
+from ..simulate import pooled_minimiser
+from ..typing import Any, Array
+
+COVERTYPE = "covertype"
+STAND_IN, STAND_IN_ROWS = "synthetic:n={n},d=54,seed=7", 464_809
+"""As many training rows and columns as Covertype has."""
+
+INCOME = {"census-us": 25_000.0, "census-brazil": 300.0}  # 004, section 5
+NO_INCOME = 9_999_998.0  # INCTOT: 9999998 unknown, 9999999 not in universe
+
+
+@dataclass(frozen=True)
+class Dealt:
+    """Rows at their sites, and test rows.
+
+    Attributes
+    ----------
+    parts : tuple of (X, y)
+        A site's training rows.
+    note : str
+        What the page must say of the data, or nothing.
+    """
+
+    rows: Rows
+    parts: tuple[tuple[Array, Array], ...]
+    X_test: Array
+    y_test: Array
+    note: str = ""
+    optima: dict[tuple[str, float], Array] = field(default_factory=dict)
+
+    def optimum(self, loss: str, l2: float) -> Array:
+        """The minimiser over all rows without noise, kept: see :func:`sottovoce.simulate.pooled_minimiser`."""
+        if (loss, l2) not in self.optima:
+            self.optima[loss, l2] = pooled_minimiser(self.rows, RunConfig(loss=loss), l2)
+        return self.optima[loss, l2]
+
+
+def deal(p: Mapping[str, Any]) -> Dealt:
+    """The rows of a cell: its `data` (and `file`), `limit`, `partition`, `strength`, `nodes` and `split`."""
+    return _deal(
+        p.get("data", "adult"), p.get("file"), p.get("digest"), p.get("limit"), p.get("partition", "iid"),
+        float(p.get("strength", 1.0)), int(p.get("nodes", 5)), int(p.get("split", 0)),
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=2)
+def _deal(
+    name: str, file: str | None, digest: str | None, limit: int | None, how: str, strength: float, nodes: int, seed: int
+) -> Dealt:
+    X, y, X_test, y_test, columns, note = _load(name, file, limit if name == COVERTYPE else None)
+    if limit is not None and limit < len(y):
+        some = np.sort(np.random.default_rng(seed).permutation(len(y))[:limit])
+        X, y, columns = X[some], y[some], {key: values[some] for key, values in columns.items()}
+    parts = data.partition(how, y, nodes, seed, columns, strength=strength)
+    held = tuple((X[part], y[part]) for part in parts)
+    return Dealt(Rows.build(held), held, X_test, y_test, note)
+
+
+@lru_cache(maxsize=2)
+def _load(name: str, file: str | None, limit: int | None) -> tuple[Array, Array, Array, Array, Mapping[str, Any], str]:
+    note = ""
+    if name == COVERTYPE:
+        table, note = covertype()
+        if table is None:
+            found = data.load(STAND_IN.format(n=STAND_IN_ROWS if limit is None else min(limit, STAND_IN_ROWS)))
+        else:
+            return *_split(table, data.builtin_schema(COVERTYPE)), {}, note
+    elif name in INCOME:
+        if file is None:
+            raise InvalidInput("data", name, "is your own IPUMS extract", "give its CSV file with --data FILE")
+        return *_split(census(file, name), data.builtin_schema(name)), {}, f"Rows of {Path(file).name}."
+    else:
+        found = data.load(name)
+        note = " ".join(found.notes)
+    return found.X_train, found.y_train, found.X_test, found.y_test, found.train_columns, note
+
+
+def _split(table: data.Table, schema: data.Schema) -> tuple[Array, Array, Array, Array]:
+    """Encoded training and test rows: four fifths and one, by a fixed permutation."""
+    rows = schema.encode(table)
+    assert rows.y is not None
+    order = np.random.default_rng(0).permutation(table.n_rows)
+    test, train = np.sort(order[: table.n_rows // 5]), np.sort(order[table.n_rows // 5 :])
+    return rows.X[train], rows.y[train], rows.X[test], rows.y[test]
+
+
+def census(path: str | Path, name: str) -> data.Table:
+    """A user's IPUMS International extract (CSV), with the column `income` that the schema predicts.
+
+    Rows whose income is unknown or not in universe are left out.
+
+    Raises
+    ------
+    InvalidInput
+        If the file cannot be read, or has no numeric column INCTOT.
+    """
+    table = data.read_csv(path)
+    if "INCTOT" not in table.columns:
+        raise InvalidInput("INCTOT", None, "the extract must hold total income", "add it at IPUMS, and export CSV")
+    try:
+        income, missing = as_numbers(table.columns["INCTOT"])
+    except ValueError:
+        raise InvalidInput("INCTOT", None, "must hold IPUMS's numeric codes", "export codes, not labels") from None
+    known = ~missing & (np.nan_to_num(income) < NO_INCOME)
+    if not known.any():
+        raise InvalidInput("INCTOT", None, "holds no known income", "choose a sample in which income was asked")
+    word = np.where(income[known] > INCOME[name], "above", "below").astype(object)
+    kept = table.take(known)
+    return data.Table(kept.name, {**kept.columns, "income": word})
+
+
+def covertype() -> tuple[data.Table | None, str]:
+    """Covertype through scikit-learn (its cache or the network) and a note; None where it cannot be had."""
+    from sklearn.datasets import fetch_covtype
+
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Retry downloading")
+            found = fetch_covtype(n_retries=1, delay=0.1)
+    except OSError:
+        return None, (
+            "Covertype could not be fetched (no network, and nothing in scikit-learn's cache): synthetic rows of a "
+            "logistic model stand in, with as many rows and columns."
+        )
+    columns: dict[str, Any] = {name: found.data[:, k] for k, name in enumerate(found.feature_names)}
+    columns["cover"] = np.where(found.target == 2, "pine", "other").astype(object)  # 2: lodgepole pine
+    return data.Table(COVERTYPE, columns), "Covertype as scikit-learn fetches it; the label is lodgepole pine."
+
+
+def digest(path: str | Path) -> str:
+    """Of a file's bytes, so that cells of another file are not taken for these."""
+    try:
+        with Path(path).open("rb") as file:
+            return hashlib.file_digest(file, "blake2b").hexdigest()[:32]
+    except OSError as error:
+        raise InvalidInput("data", str(path), f"cannot be read: {error.strerror}", "check the path") from None

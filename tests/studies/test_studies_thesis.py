@@ -1,0 +1,251 @@
+"""003's cells: what they promise, what they compute without noise, and the moments that pay for components."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from problems import make_rows
+from scipy.stats import kstest
+from sklearn.decomposition import PCA
+
+from sottovoce import claims
+from sottovoce.aggregation import Terms
+from sottovoce.curator import Curator
+from sottovoce.errors import InvalidInput
+from sottovoce.privacy.ledger import Ledger
+from sottovoce.privacy.noise import KeyedNoise
+from sottovoce.studies import kinds, spec
+from sottovoce.studies.kinds import thesis, thesis_models
+from sottovoce.studies.kinds.thesis_components import noisy_moments
+from sottovoce.studies.kinds.thesis_data import flat, leading, load, splits, square
+from sottovoce.studies.kinds.thesis_table import THESIS, compared, verdict
+
+DATA = "synthetic:n=1200,d=6,seed=1"
+SMALL: dict[str, Any] = {
+    "data": DATA, "pca": "none", "loss": "huber:0.5", "Lambda": 0.05, "epsilon": 1.0, "rows": 100, "replicates": 4,
+    "seed": 3, "splits": 2,
+}  # fmt: skip
+MANY = SMALL | {"sites": 3, "aggregator_rows": 120, "setting": "private"}
+NAMES = [name for name in spec.names() if name.startswith("003")]
+
+
+def by_method(rows: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(row["method"], []).append(row)
+    return found
+
+
+# What is promised
+
+
+def test_one_site_costs_what_it_is_asked_for_and_printed_forms_what_is_proved() -> None:
+    found = by_method(thesis.one_site(SMALL))
+    assert list(found) == list(thesis_models.ONE_SITE)
+    assert all(math.isinf(row["epsilon"]) for row in found["without noise"])
+    for method, rows in found.items():
+        assert [row["replicate"] for row in rows] == [0, 1, 2, 3]
+        assert all(0.0 <= row["error"] <= 1.0 and row["target"] == 1.0 for row in rows)
+        if method in ("output", "objective", "objective, Gaussian"):
+            assert all(0.99 <= row["epsilon"] <= 1.0 and row["claimed"] is None for row in rows)
+        elif method != "without noise":
+            assert all(row["claimed"] == pytest.approx(1.0, rel=1e-6) for row in rows)
+    assert found["generalised, as printed"][0]["epsilon"] > 1.0  # Huber: the claim is false
+    assert found["objective, as printed"][0]["epsilon"] < 1.0
+
+
+def test_the_gaussian_generalised_form_is_priced_as_the_claims_say() -> None:
+    rows = make_rows([claims.N_ROWS // 20], claims.FEATURES)
+    known = next(c for c in claims.table() if c.says.startswith("(epsilon, 1e-5)") and c.paper.startswith("003"))
+    _, said = thesis_models.kifer(rows, Terms(1.0, Lambda=1e-7, loss="huber:0.5", tol=1e-6))
+    assert said["printed_claim"] == 1.0
+    assert said["epsilon"] == pytest.approx(known.proved_at_delta, rel=1e-3)
+
+
+@pytest.mark.parametrize(("factor", "passes"), [(1.0, True), (2 / 3, False), (3 / 2, False)])
+def test_a_wrong_scale_of_the_gaussian_generalised_noise_is_noticed(factor: float, passes: bool) -> None:
+    rows = make_rows([80], 4)
+    w = thesis_models.kifer(rows, Terms(0.5, Lambda=0.1, replicates=300))[0][:, 0]
+    a, K = rows.signed[0], 80 * max(0.1, 2 * 0.25 / (0.5 * 80))
+    noise = ((1.0 / (1.0 + np.exp(w @ a.T))) @ a - K * w) * factor
+    sigma = math.sqrt(8 * math.log(2 / thesis_models.DELTA) + 4 * 0.5) / 0.5
+    assert (kstest(noise.ravel() / sigma, "norm").pvalue > 1e-3) == passes
+
+
+def test_parties_promise_what_their_setting_says() -> None:
+    private = by_method(thesis.parties(MANY | {"models": True}))
+    assert len(private["local"]) == 3 * 4 and len(private["global"]) == 4
+    for method in ("local", "global", "average", "feature, fully private"):
+        assert all(0.99 <= row["epsilon"] <= 1.0 for row in private[method])
+    assert all(math.isinf(row["epsilon"]) and row["epsilon_sites"] <= 1.0 for row in private["feature"])
+    printed = private["feature, fully private, as printed"]
+    assert all(1.0 == row["claimed"] < row["epsilon"] < math.inf for row in printed)
+    public = by_method(thesis.parties(MANY | {"setting": "public-private"}))
+    assert all(0.99 <= row["epsilon"] <= 1.0 < row["epsilon_aggregator"] for row in public["feature"])
+    assert all(row["claimed"] is None for row in public[thesis_models.OURS])
+    exact = thesis.parties(MANY | {"setting": "non-private"})
+    assert all(math.isinf(row["epsilon"]) and row["claimed"] is None for row in exact)
+
+
+def test_a_first_site_of_its_own_terms_weakens_or_keeps_the_whole() -> None:
+    plain = MANY | {"setting": "public-private"}
+
+    def average(**more: float) -> list[dict[str, Any]]:
+        return by_method(thesis.parties(plain | more))["average"]
+
+    for row in average(epsilon=math.inf, first_epsilon=0.5, first_rows=300):
+        assert math.isinf(row["epsilon"]) and 0.49 <= row["epsilon_first"] <= 0.5
+    assert all(0.99 <= row["epsilon"] <= 1.0 for row in average(first_epsilon=0.5))
+    assert all(2.97 <= row["epsilon"] <= 3.0 for row in average(first_epsilon=3.0))
+
+
+def test_components_are_paid_from_the_same_total_or_not_protected() -> None:
+    p = {key: value for key, value in SMALL.items() if key != "loss"} | {"loss": "logistic", "sites": 3, "share": 0.5}
+    for pca, kept in (("none", 6), ("public", 5), ("private", 2)):
+        rows = thesis.components(p | {"pca": pca, "components": 2})
+        assert all(0.99 <= row["epsilon"] <= 1.0 and row["delta"] == 1e-5 for row in rows), pca
+        assert rows[0]["kept"] == kept or pca == "public"
+        assert [row["replicate"] for row in rows] == [0, 1, 2, 3]
+    bare = thesis.components(p | {"pca": "thesis"})
+    assert all(math.isinf(row["epsilon"]) and row["claimed"] == 1.0 for row in bare)
+    with pytest.raises(InvalidInput, match="share"):
+        thesis.components(p | {"pca": "private", "components": 2, "share": 1.0})
+
+
+# What is computed
+
+
+def test_cells_are_functions_of_their_parameters() -> None:
+    for cell, p in ((thesis.one_site, SMALL), (thesis.parties, MANY)):
+        assert cell(p) == cell(p)
+        other = cell(p | {"seed": 4})
+        assert [row["error"] for row in other] != [row["error"] for row in cell(p)]
+
+
+def test_without_noise_every_replicate_has_a_split_of_its_own() -> None:
+    assert len(list(splits({"replicates": 5, "splits": 2, "seed": 0}))) == 2
+    assert sum(some for _, _, some in splits({"replicates": 5, "splits": 2, "seed": 0})) == 5
+    seeds = {seed for seed, _, _ in splits({"replicates": 5, "splits": 2, "seed": 0}, noisy=False)}
+    assert len(seeds) == 5
+
+
+def test_leading_components_are_those_of_scikit_learn() -> None:
+    X = make_rows([200], 7).signed[0] * np.linspace(1.0, 0.1, 7)
+    basis = leading(X)
+    model = PCA(0.9).fit(X)
+    assert basis.shape[1] == model.n_components_
+    assert np.allclose(basis @ basis.T, model.components_.T @ model.components_, atol=1e-8)
+
+
+def test_the_test_rows_are_not_those_of_the_components() -> None:
+    held, reduced = load(DATA), load(DATA, "public")
+    assert len(held.X_public) + len(held.X_test) == 300
+    assert np.allclose(reduced.X, held.X @ leading(held.X_public), atol=1e-9)
+    assert np.allclose(load(DATA, "thesis").X, held.X @ leading(held.X), atol=1e-9)
+    assert np.linalg.norm(reduced.X, axis=1).max() <= 1.0
+
+
+def test_moments_are_those_of_the_rows_and_their_sensitivity_is_attained() -> None:
+    rows = make_rows([30, 50], 4)
+    moments, facts = noisy_moments(rows.n, 4, 1.0, 2)
+    curator = Curator(rows, facts, KeyedNoise(0, range(1), range(2), (2,)), Ledger())
+    S = square(moments.value(curator._vault, facts), 4)
+    for i, one in enumerate(S):
+        a = rows.node(i).signed[0]
+        assert np.allclose(one, a.T @ a / len(a))
+    assert np.allclose(np.linalg.norm(flat(S), axis=1), np.linalg.norm(S, axis=(1, 2)))
+    stated = moments.exact_sensitivity(facts)[:, 0]
+    rng, far = np.random.default_rng(0), 0.0
+    for _ in range(300):
+        x, z = rng.standard_normal((2, 4))
+        x, z = x / np.linalg.norm(x), z / np.linalg.norm(z)
+        far = max(far, float(np.linalg.norm(flat(np.outer(x, x)) - flat(np.outer(z, z)))))
+    assert far <= 30 * stated[0] * (1 + 1e-12)
+    x, z = np.eye(4)[:2]
+    assert np.linalg.norm(flat(np.outer(x, x)) - flat(np.outer(z, z))) == pytest.approx(30 * stated[0])
+
+
+@pytest.mark.parametrize(("factor", "passes"), [(1.0, True), (2 / 3, False), (3 / 2, False)])
+def test_a_wrong_scale_of_the_moments_noise_is_noticed(factor: float, passes: bool) -> None:
+    rows = make_rows([40], 30)
+    moments, facts = noisy_moments(rows.n, 30, 1.0, 1)
+    ledger = Ledger(claims.BestAccountant(), math.inf, 1e-5)
+    curator = Curator(rows, facts, KeyedNoise(0, range(1), range(1), (1,)), ledger)
+    a = rows.signed[0]
+    noise = (curator.ask(moments) - flat(a.T @ a / 40)) * factor
+    (event,) = ledger.rows
+    assert ledger.total() == pytest.approx(1.0, rel=1e-3) and event.sensitivity[0] == pytest.approx(2**0.5 / 40)
+    assert (kstest(noise.ravel() / event.sigma[0], "norm").pvalue > 1e-3) == passes
+
+
+# Table 6.1
+
+
+def test_errors_are_compared_in_the_words_of_the_table() -> None:
+    rng = np.random.default_rng(0)
+    noise = rng.normal(0.0, 0.002, (2, 6, 10))
+    falls, low = np.linspace(0.4, 0.2, 6)[:, None], np.full((6, 1), 0.1)
+    assert compared(falls + noise[0], low + noise[1]) == "A falls > F stable"
+    assert compared(low + noise[0], falls + noise[1]) == "A stable < F falls"
+    assert compared(low + noise[0], low + noise[0]) == "A stable ≈ F stable"
+    crossing = np.linspace(0.05, 0.15, 6)[:, None]
+    assert compared(low + noise[0], crossing + noise[1]) == "A stable > F rises, then A stable < F rises"
+    assert compared(low[:1] + noise[0, :1], 2 * low[:1] + noise[1, :1]) == "A < F"
+
+
+def test_the_table_has_both_forms_and_the_verdicts_of_the_claims() -> None:
+    rows = thesis.table_6_1(MANY | {"along": "epsilon", "values": [0.1, 2.0]})
+    entries = {row["form"]: row for row in rows}
+    assert set(entries) == {"as proved", "as printed"}
+    assert entries["as proved"]["epsilon"] <= 2.0 < entries["as printed"]["epsilon"]
+    assert all(row["thesis"] == THESIS["private", "epsilon"] for row in rows)
+    said = {claim.method: claim for claim in claims.table()}
+    assert said["feature method, fully private"].verdict in verdict("private", True)
+    assert said["feature method, fully private"].corrected in verdict("private", False)
+    assert len(rows) == 8 and rows[0]["gap"] == rows[0]["average"] - rows[0]["feature"]
+
+
+# Bad input, and the files
+
+
+def test_unknown_parameters_and_too_few_rows_are_refused() -> None:
+    for cell, p in ((thesis.one_site, SMALL), (thesis.parties, MANY), (thesis.components, SMALL)):
+        with pytest.raises(InvalidInput, match="wrong"):
+            cell(p | {"wrong": 1})
+    with pytest.raises(InvalidInput, match="10000 are needed"):
+        thesis.one_site(SMALL | {"rows": 10_000})
+    with pytest.raises(InvalidInput, match="setting"):
+        thesis.parties(MANY | {"setting": "open"})
+    with pytest.raises(InvalidInput, match="pca"):
+        load(DATA, "secret")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_study_runs_and_its_figures_and_claims_find_their_columns(name: str) -> None:
+    study = spec.load(name)
+    cell = kinds.find(study.kind)
+    small: dict[str, Any] = {"data": DATA, "splits": 1, "replicates": 2, "seed": 0, "rows": 50}
+    columns: set[str] = set()
+    for quick in (study, study.quickly()):
+        kept: dict[tuple[Any, ...], dict[str, Any]] = {}
+        for point in quick.points():  # one cell a kind of panel
+            kept.setdefault(tuple(point.get(key) for key in ("varies", "setting", "pca", "along")), point)
+        for point in kept.values():
+            p = {**quick.fixed, **point, **small}
+            p |= {"pca": "none"} if name != "003-pca" else {}
+            p |= {key: 3 for key in ("sites", "components") if key in p}
+            p |= {key: 60 for key in ("aggregator_rows", "first_rows") if key in p}
+            if "values" in p:
+                p["values"] = [3, 4] if p["along"] != "epsilon" else [0.5, 1.0]
+            rows = cell(p)
+            assert rows
+            columns |= set(point) | {key for row in rows for key in row}
+    for figure in study.figures:
+        series = (figure.series,) if isinstance(figure.series, str) else figure.series
+        assert {figure.x, figure.y, figure.facet, *series, *figure.filter} - {""} <= columns
+    for claim in study.claims:
+        assert {claim.value, claim.x, claim.among, *claim.by, *claim.filter, *claim.of, *claim.than} - {""} <= columns
+    assert set(study.table) <= columns
