@@ -29,7 +29,7 @@ from ...facts import Facts
 from ...losses import Loss
 from ...privacy.events import RELATIONS
 from ...queries import Vault
-from ...queries.statistic import NoisyStatistic
+from ...queries.statistic import NoisyValue
 from ...typing import Any, Array
 from ..tables import deal
 
@@ -136,7 +136,7 @@ class SquaredMargin(Loss):
 
 
 @dataclass(frozen=True)
-class NoisyMoments(NoisyStatistic):
+class NoisyMoments(NoisyValue):
     """Second moments ``(1/n) sum_k x_k x_k'`` of every node's rows, flattened by :func:`flat`.
 
     Guarantee
