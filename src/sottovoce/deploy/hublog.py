@@ -1,7 +1,7 @@
 """What a hub holds: every message of every run once, on the disk before anybody reads it.
 
-The messages are opaque here.  Whoever runs a hub needs nothing else to go on after a crash: sites repeat what they sent,
-and find that it is there.
+The messages are opaque here.  A hub needs nothing else to go on after a crash: sites repeat what they sent, and find
+that it is there.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ import numpy as np
 from ..errors import InvalidInput, LedgerCorrupt, LedgerError, LedgerVersion, SottovoceError
 from ..typing import Any
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 _APPLICATION = 0x736F7474  # "sott": tells a ledger from any other SQLite file
 _PERSON = b"sottovoce ledger"
 _OLDEST_SQLITE = (3, 37, 0)  # strict tables

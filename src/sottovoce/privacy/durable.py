@@ -22,7 +22,6 @@ A crash can over-count, never under-count.  What this rests on, and what no file
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import math
 from collections.abc import Callable, Sequence
@@ -38,20 +37,10 @@ from . import accountants
 from .accountants import Accountant
 from .chain import ChainFile, canonical, keyed_hash
 from .events import Event, same_relation
-from .history import History, Readings, RunHistory
+from .history import History, Readings, RunHistory, rows_digest
 from .ledger import validate_target
 
 __all__ = ["DurableLedger", "Run", "rows_digest"]
-
-
-def rows_digest(*arrays: Array) -> bytes:
-    """Digest of arrays of rows, for :meth:`DurableLedger.bind`.  It has no key, so it is a secret: never store it."""
-    digest = hashlib.blake2b(digest_size=32)
-    for array in arrays:
-        values = np.ascontiguousarray(array, dtype="<f8")
-        digest.update(repr(values.shape).encode())
-        digest.update(values.tobytes())
-    return digest.digest()
 
 
 def _text(value: float) -> float | str:
@@ -83,6 +72,7 @@ class DurableLedger(Readings):
         accountant: str = "pure",
         n_nodes: int = 1,
         fingerprint: bytes | None = None,
+        demonstration: bool = False,
     ) -> Self:
         """Make the ledger of a data set, readable by this user only.  Its budget never changes.
 
@@ -100,6 +90,8 @@ class DurableLedger(Readings):
             Nodes whose rows the data set holds; 1 at a real site.
         fingerprint : bytes, optional
             See :meth:`bind`.
+        demonstration : bool
+            Marks the file for good: its releases may have repeatable noise, and are none.
 
         Raises
         ------
@@ -116,7 +108,7 @@ class DurableLedger(Readings):
             key = keyed_hash(secret).hex()  # vouches for the key that vouches for the data set
             return {
                 "kind": "create", "accountant": name, "epsilon": budget, "delta": float(delta), "key": key, "at": _now()
-            }  # fmt: skip
+            } | ({"demonstration": True} if demonstration else {})  # fmt: skip
 
         ChainFile.create(path, first)
         return cls.open(path, fingerprint=fingerprint)
@@ -211,6 +203,11 @@ class DurableLedger(Readings):
     def delta(self) -> float:
         """0 for pure epsilon."""
         return self._file.state.delta
+
+    @property
+    def demonstration(self) -> bool:
+        """Whether it was made for a demonstration, whose noise may be repeatable: it can hold no release."""
+        return self._file.state.demonstration
 
     @property
     def runs(self) -> tuple[str, ...]:
@@ -441,7 +438,7 @@ class DurableLedger(Readings):
         return {k: [_text(e) for e in np.broadcast_to(v, state.epsilon.shape)] for k, v in prices.items()} | {
             "path": str(self._file.path), "accountant": state.accountant.label, "delta": state.delta,
             "n_nodes": state.epsilon.size, "releases": len(state.rows), "bound": state.tag is not None,
-            "since": state.since, "runs": runs, "head": head,
+            "since": state.since, "runs": runs, "head": head, "demonstration": state.demonstration,
         }  # fmt: skip
 
     # Inside a transaction

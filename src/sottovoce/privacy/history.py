@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,16 @@ from .events import Event, from_dict, same_relation
 from .ledger import Ledger
 
 
+def rows_digest(*arrays: Array) -> bytes:
+    """Digest of arrays of rows, for :meth:`DurableLedger.bind`.  It has no key, so it is a secret: never store it."""
+    digest = hashlib.blake2b(digest_size=32)
+    for array in arrays:
+        values = np.ascontiguousarray(array, dtype="<f8")
+        digest.update(repr(values.shape).encode())
+        digest.update(values.tobytes())
+    return digest.digest()
+
+
 @dataclass
 class RunHistory:
     """One run: what it reserved, and how far it came.  Releases are numbered from 1."""
@@ -29,6 +40,8 @@ class RunHistory:
     stored: dict[int, tuple[int, str]] = field(default_factory=dict)  # release -> (record, digest of the payload)
     failed: set[int] = field(default_factory=set)
     loose: set[int] = field(default_factory=set)  # charged by a caller that may hand out what it does not store
+    sent: list[tuple[int, str]] = field(default_factory=list)  # by round of an exchange with other sites, from 0
+    received: list[tuple[int, str]] = field(default_factory=list)
     open: bool = True
 
     @property
@@ -45,6 +58,7 @@ class History:
         self.accountant: Accountant[Any] = accountants.make("pure")
         self.epsilon: Array = np.zeros(0)
         self.delta, self.since = 0.0, ""
+        self.demonstration = False
         self.tag: str | None = None
         self.rows: list[Event] = []
         self.spent: Any = None
@@ -57,7 +71,7 @@ class History:
             case "create" if number == 1 and record["key"] == self._key:
                 self.accountant, self.delta = accountants.make(record["accountant"]), float(record["delta"])
                 self.epsilon, self.since = np.array([float(e) for e in record["epsilon"]]), record["at"]
-                self.spent = self.accountant.nothing()
+                self.spent, self.demonstration = self.accountant.nothing(), record.get("demonstration", False)
             case "bind" if number > 1 and self.tag is None and not self.used:
                 self.tag = record["tag"]
             case "reserve" if number > 1 and record["run"] not in self.runs:
@@ -71,6 +85,10 @@ class History:
                 self.runs[record["run"]].stored[record["release"]] = number, record["digest"]
             case "fail" if self._drawable(record):
                 self.runs[record["run"]].failed.add(record["release"])
+            case "send" if self._turn(record) == (record["round"], record["round"]):
+                self.runs[record["run"]].sent.append((number, record["digest"]))
+            case "receive" if self._turn(record) == (record["round"] + 1, record["round"]):
+                self.runs[record["run"]].received.append((number, record["digest"]))
             case "close" if self.runs[record["run"]].open:
                 self.runs[record["run"]].open = False
             case _:
@@ -94,6 +112,11 @@ class History:
         run, release = self.runs[record["run"]], record["release"]
         return 1 <= release <= run.charged and release not in run.failed | run.loose | run.stored.keys()
 
+    def _turn(self, record: dict[str, Any]) -> tuple[int, int]:
+        """Messages sent and inboxes received so far in the run of `record`; one is sent, then one received."""
+        run = self.runs[record["run"]]
+        return len(run.sent), len(run.received)
+
     @property
     def used(self) -> bool:
         """Whether anything was spent or reserved."""
@@ -101,7 +124,8 @@ class History:
 
     def payloads(self) -> dict[int, str]:
         """Records that own a payload, with its digest."""
-        return dict(pair for run in self.runs.values() for pair in run.stored.values())
+        runs = self.runs.values()
+        return dict(pair for run in runs for pair in (*run.stored.values(), *run.sent, *run.received))
 
     def held(self) -> list[Event]:
         """Reserved events of open runs that have no row."""
