@@ -105,12 +105,12 @@ class HubLog:
         return None if missing else found
 
     def wait(self, run: str, round: int, names: Iterable[str], seconds: float) -> dict[str, bytes] | None:
-        """As :meth:`inbox`, but waits up to `seconds` for what is missing."""
+        """As :meth:`inbox`, but waits up to `seconds` for what is missing, or until the log is closed."""
         names, until = tuple(names), time.monotonic() + seconds
         with self._news:
             while True:
                 if self._closed:
-                    raise TransportClosed("the hub is closing")
+                    return None
                 found = self.inbox(run, round, names)
                 left = until - time.monotonic()
                 if found is not None or left <= 0.0:

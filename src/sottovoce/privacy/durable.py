@@ -23,7 +23,6 @@ A crash can over-count, never under-count.  What this rests on, and what no file
 from __future__ import annotations
 
 import hmac
-import math
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,15 +36,10 @@ from . import accountants
 from .accountants import Accountant
 from .chain import ChainFile, canonical, keyed_hash
 from .events import Event, same_relation
-from .history import History, Readings, RunHistory, rows_digest
+from .history import History, Readings, RunHistory, json_number, rows_digest
 from .ledger import validate_target
 
 __all__ = ["DurableLedger", "Run", "rows_digest"]
-
-
-def _text(value: float) -> float | str:
-    """JSON has no infinity."""
-    return "inf" if math.isinf(value) else float(value)
 
 
 def _now() -> str:
@@ -102,7 +96,7 @@ class DurableLedger(Readings):
         name = accountants.for_life(accountant, np.asarray(epsilon, dtype=float), delta).label
         if n_nodes < 1 or np.size(epsilon) not in (1, n_nodes):
             raise InvalidInput("n_nodes", n_nodes, "must fit the values of epsilon", "give one value, or one a node")
-        budget = [_text(e) for e in np.broadcast_to(np.ravel(np.asarray(epsilon, dtype=float)), (n_nodes,))]
+        budget = [json_number(e) for e in np.broadcast_to(np.ravel(np.asarray(epsilon, dtype=float)), (n_nodes,))]
 
         def first(secret: bytes) -> dict[str, Any]:
             key = keyed_hash(secret).hex()  # vouches for the key that vouches for the data set
@@ -277,6 +271,11 @@ class DurableLedger(Readings):
                 raise LedgerMismatch(f"run={run!r}: was reserved with another plan; resume it as it was, or rename")
         return Run(self, run)
 
+    def afford(self, events: Sequence[Event]) -> None:
+        """Refuse what :meth:`reserve` would refuse for its price, and change nothing."""
+        with self._file.transaction("DEFERRED"):
+            self._afford(events, f"a run of {len(events)} releases", "reserved")
+
     def resume(self, run: str, plan: str) -> Run:
         """The run from its first row on: rows are replayed, never charged twice.  A closed run can only be replayed.
 
@@ -435,7 +434,7 @@ class DurableLedger(Readings):
             for name, run in state.runs.items()
         ]  # fmt: skip
         prices = {"epsilon": state.epsilon, "spent": state.price(), "committed": state.price(state.held())}
-        return {k: [_text(e) for e in np.broadcast_to(v, state.epsilon.shape)] for k, v in prices.items()} | {
+        return {k: [json_number(e) for e in np.broadcast_to(v, state.epsilon.shape)] for k, v in prices.items()} | {
             "path": str(self._file.path), "accountant": state.accountant.label, "delta": state.delta,
             "n_nodes": state.epsilon.size, "releases": len(state.rows), "bound": state.tag is not None,
             "since": state.since, "runs": runs, "head": head, "demonstration": state.demonstration,
