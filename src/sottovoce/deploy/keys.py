@@ -107,7 +107,7 @@ def private(path: Path, data: bytes) -> None:
         If the file exists.
     """
     try:
-        with path.open("xb", opener=_mine) as file:
+        with open(path, "xb", opener=_mine) as file:
             file.write(data)
     except FileExistsError:
         raise InvalidInput("file", str(path), "exists, and keys are never overwritten", "use another folder") from None

@@ -105,6 +105,7 @@ def serve(hub: Hub, credentials: Credentials, address: str) -> tuple[grpc.Server
     need_grpc()
     import grpc
 
+    _target(address)
     authority, certificate, key = credentials.read()
     workers = 2 * len(hub.plan.sites) + 4  # a waiting site holds one
     limit = ("grpc.max_receive_message_length", 2 * longest(hub.plan) + 4096)
@@ -145,7 +146,7 @@ def serve(hub: Hub, credentials: Credentials, address: str) -> tuple[grpc.Server
     methods = {name: grpc.unary_unary_rpc_method_handler(handler(answer)) for name, answer in answers.items()}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, methods),))
     try:
-        port = server.add_secure_port(_target(address), secure)
+        port = server.add_secure_port(address, secure)
     except RuntimeError:
         raise InvalidInput("address", address, "cannot be listened on", "use a free port of this machine") from None
     server.start()
@@ -157,14 +158,14 @@ def _texts(inbox: dict[str, bytes] | None) -> dict[str, str] | None:
 
 
 def _target(address: str) -> str:
-    """An address as gRPC takes it; numeric ones in the form that asks no resolver."""
+    """An address as a gRPC client takes it; numeric ones in the form that asks no resolver."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65_535:
         raise InvalidInput("hub", address, "must be HOST:PORT", "use e.g. 'hub.example.org:8443'")
     try:
         ip = ipaddress.ip_address(host.strip("[]"))
     except ValueError:
-        return f"dns:///{address}"
+        return address
     return f"ipv4:{ip}:{port}" if ip.version == 4 else f"ipv6:[{ip}]:{port}"
 
 
@@ -188,8 +189,7 @@ class RelayTransport:
         authority, certificate, key = credentials.read()
         secure = grpc.ssl_channel_credentials(authority, key, certificate)
         self._address, self._run, self._patience = address, run, patience
-        target = _target(address)
-        self._channel = grpc.secure_channel(target.removeprefix("dns:///"), secure, options=list(_OPTIONS))
+        self._channel = grpc.secure_channel(_target(address), secure, options=list(_OPTIONS))
 
     def __enter__(self) -> RelayTransport:
         return self
