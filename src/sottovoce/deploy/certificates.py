@@ -20,6 +20,7 @@ from .plan import check_name
 if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+    from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 
 DAYS = 825
 """A certificate's life; 825 days is the longest that common clients take."""
@@ -66,7 +67,7 @@ class Authority:
             certificate = x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes())
             key = load_pem_private_key((folder / "ca.key").read_bytes(), None)
         except (OSError, ValueError, TypeError):
-            key = None  # type: ignore[assignment]
+            key = None
         if not isinstance(key, EllipticCurvePrivateKey):
             raise InvalidInput("folder", str(folder), "holds no authority", "make one with `sottovoce hub init`")
         return cls(certificate, key)
@@ -104,7 +105,7 @@ class Authority:
             raise InvalidInput("request", None, "is no certificate request", "use the one that `site init` wrote")
         name = str(names[0].value)
         check_name("request", name)
-        builder = _builder(_name(name), self.certificate.subject, asked.public_key())  # type: ignore[arg-type]
+        builder = _builder(_name(name), self.certificate.subject, asked.public_key())
         return name, _pem(self._leaf(builder, ExtendedKeyUsageOID.CLIENT_AUTH))
 
     def _leaf(self, builder: x509.CertificateBuilder, use: x509.ObjectIdentifier) -> x509.Certificate:
@@ -176,7 +177,7 @@ def _usage(*, sign: bool) -> x509.KeyUsage:
     )  # fmt: skip
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, public: x509.CertificatePublicKeyTypes) -> x509.CertificateBuilder:
+def _builder(subject: x509.Name, issuer: x509.Name, public: CertificatePublicKeyTypes) -> x509.CertificateBuilder:
     from cryptography import x509
 
     now = datetime.now(UTC)

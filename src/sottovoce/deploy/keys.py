@@ -75,7 +75,7 @@ class SigningKey:
         try:
             key = load_pem_private_key(Path(path).read_bytes(), None)
         except (OSError, ValueError, TypeError, UnsupportedAlgorithm):
-            key = None  # type: ignore[assignment]
+            key = None
         if not isinstance(key, Ed25519PrivateKey):
             raise InvalidInput("signing_key", str(path), "is no Ed25519 key", "make one with `sottovoce site init`")
         return cls(key)

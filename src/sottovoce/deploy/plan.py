@@ -154,6 +154,8 @@ class Plan:
             raise InvalidInput("sites", names, "every site needs a name and a key of its own", "correct the list")
         if not (np.isfinite(self.norm_cap) and self.norm_cap > 0):
             raise InvalidInput("norm_cap", self.norm_cap, "must be finite and > 0", "leave it out")
+        if self.schema is not None and len(self.features) != self.d:
+            raise InvalidInput("d", self.d, f"the schema has {len(self.features)} features", "use its number")
         if self.config.replicates != 1:
             raise InvalidInput("replicates", self.config.replicates, "sites run once", "use replicates=1")
         if self.prepared.graph.edges != self.edges:
@@ -175,6 +177,11 @@ class Plan:
     def digest(self) -> str:
         """Of everything in the plan; sites that name the same agree."""
         return keyed_hash(b"plan", canonical(self.to_dict()).encode()).hex()
+
+    @property
+    def features(self) -> list[str]:
+        """Names of the features, in order; without a schema, none."""
+        return [] if self.schema is None else Schema.from_dict(self.schema).feature_names
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -216,11 +223,14 @@ class Plan:
             "version": VERSION, "run": self.run, "config": self.config.to_dict(), "d": self.d,
             "sites": [{"name": s.name, "rows": s.rows, "key": s.key} for s in self.sites],
             "edges": [list(edge) for edge in self.edges], "norm_cap": self.norm_cap, "schema": self.schema,
+            "features": self.features,
         }  # fmt: skip
 
     def write(self, path: str | Path) -> None:
         """Write the file that every site gets."""
-        text = json.dumps(self.to_dict() | {"digest": self.digest}, indent=1, sort_keys=True, allow_nan=False)
+        text = json.dumps(
+            self.to_dict() | {"digest": self.digest}, indent=1, allow_nan=False
+        )  # the schema's order counts
         Path(path).write_text(text + "\n", encoding="utf-8")
 
     @classmethod
@@ -247,6 +257,7 @@ class Plan:
                 edges=tuple((int(i), int(j)) for i, j in plain.pop("edges")), norm_cap=plain.pop("norm_cap"),
                 schema=plain.pop("schema"),
             )  # fmt: skip
+            plain.pop("features")
         except SottovoceError:
             raise
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

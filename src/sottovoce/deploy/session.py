@@ -207,10 +207,11 @@ class SiteSession:
             book = self.ledger.resume(plan.run, plan.digest)
         else:
             book = self.ledger.reserve(plan.run, plan.digest, plan.events(self.name))
-        facts, started = prepared.facts.node(i), time.perf_counter()
+        facts = prepared.facts.node(i)
         algorithm = prepared.algorithm.at(i)
         net = WireNet(plan, self.name, journal, transport, self.key)
         net.say("hello", np.zeros(0))
+        net.waited, started = 0.0, time.perf_counter()
         place = Place(facts, net, Curator(rows, facts, noise, book), (), plan.d)
         outcome = engine.run(algorithm, place, plan.config.rounds, observers=self.observers)
         model = np.array(np.broadcast_to(algorithm.model(outcome.state), (plan.d,)))

@@ -34,9 +34,9 @@ from ..errors import BudgetExceeded, InvalidInput, LedgerCorrupt, LedgerError, L
 from ..typing import Any, Array, ArrayLike
 from . import accountants
 from .accountants import Accountant
-from .chain import ChainFile, canonical, keyed_hash
+from .chain import ChainFile, canonical, jsonable, keyed_hash
 from .events import Event, same_relation
-from .history import History, Readings, RunHistory, json_number, rows_digest
+from .history import History, Readings, RunHistory, rows_digest
 from .ledger import validate_target
 
 __all__ = ["DurableLedger", "Run", "rows_digest"]
@@ -96,7 +96,7 @@ class DurableLedger(Readings):
         name = accountants.for_life(accountant, np.asarray(epsilon, dtype=float), delta).label
         if n_nodes < 1 or np.size(epsilon) not in (1, n_nodes):
             raise InvalidInput("n_nodes", n_nodes, "must fit the values of epsilon", "give one value, or one a node")
-        budget = [json_number(e) for e in np.broadcast_to(np.ravel(np.asarray(epsilon, dtype=float)), (n_nodes,))]
+        budget = [jsonable(float(e)) for e in np.broadcast_to(np.ravel(np.asarray(epsilon, dtype=float)), (n_nodes,))]
 
         def first(secret: bytes) -> dict[str, Any]:
             key = keyed_hash(secret).hex()  # vouches for the key that vouches for the data set
@@ -434,7 +434,7 @@ class DurableLedger(Readings):
             for name, run in state.runs.items()
         ]  # fmt: skip
         prices = {"epsilon": state.epsilon, "spent": state.price(), "committed": state.price(state.held())}
-        return {k: [json_number(e) for e in np.broadcast_to(v, state.epsilon.shape)] for k, v in prices.items()} | {
+        return {k: [jsonable(float(e)) for e in np.broadcast_to(v, state.epsilon.shape)] for k, v in prices.items()} | {
             "path": str(self._file.path), "accountant": state.accountant.label, "delta": state.delta,
             "n_nodes": state.epsilon.size, "releases": len(state.rows), "bound": state.tag is not None,
             "since": state.since, "runs": runs, "head": head, "demonstration": state.demonstration,

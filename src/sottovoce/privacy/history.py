@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -27,11 +26,6 @@ def rows_digest(*arrays: Array) -> bytes:
         digest.update(repr(values.shape).encode())
         digest.update(values.tobytes())
     return digest.digest()
-
-
-def json_number(value: float) -> float | str:
-    """JSON has no infinity."""
-    return "inf" if math.isinf(value) else float(value)
 
 
 @dataclass
