@@ -36,7 +36,7 @@ _EVERY = 0.5
     say("--epsilon", "Total budget of the run.", type=float, default=1.0),
     say("--delta", "Probability left out of the guarantee.", type=float, default=1e-5),
     say("--graph", "The sites' network.", default="ring"),
-    say("--transport", "What carries the messages.", type=click.Choice(demonstration.transports()), default="relay"),
+    say("--transport", "What carries the messages.", type=click.Choice(["relay", "nvflare"]), default="relay"),
     say("--keep", "Folder for hub and sites, which stays.  [default: one that is removed at the end]",
         type=click.Path(file_okay=False, path_type=Path)),
     as_json(),

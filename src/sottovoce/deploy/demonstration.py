@@ -193,18 +193,6 @@ def relay(stage: Stage, tick: Callable[[], None]) -> None:
             process.wait()
 
 
-def nvflare(stage: Stage, tick: Callable[[], None]) -> None:
-    """The same over NVFlare."""
-    from .nvflare.loopback import run_loopback
-
-    sites = {name: stage.settings(name) for name in stage.plan.names}
-    run_loopback(stage.plan, sites, stage.folder / "nvflare", disturb=lambda federation, complete: tick())
-
-
-TRANSPORTS: dict[str, Callable[[Stage, Callable[[], None]], None]] = {"relay": relay, "nvflare": nvflare}
-"""What can carry a demonstration."""
-
-
 def progress(stage: Stage) -> list[dict[str, Any]]:
     """Every site's round and spending, as it stands on the disk."""
     shown: list[dict[str, Any]] = []
