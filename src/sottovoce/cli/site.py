@@ -111,7 +111,8 @@ def check(settings: Path, as_json: bool) -> None:
     console = Console()
     console.print(
         f"[bold]{escape(found.name)}[/] in run [bold]{escape(plan.run)}[/]: {report['rows']:,} rows, "
-        f"{plan.d} features, {plan.config.method}, {plan.config.rounds} rounds, neighbours {escape(', '.join(report['neighbours']))}"
+        f"{plan.d} features, {plan.config.method}, {plan.config.rounds} rounds, "
+        f"neighbours {escape(', '.join(report['neighbours']))}"
     )
     console.print(Panel(marked_words(report["privacy"]), title="Privacy of the whole run", title_align="left"))
     console.print(

@@ -83,7 +83,9 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def build(folder: Path, config: RunConfig, sites: int, data: str = "adult", run: str = "demonstration") -> Stage:
+def build(
+    folder: Path, config: RunConfig, sites: int, data: str = "adult", schema: dict[str, Any] | None = None
+) -> Stage:
     """Deal the rows to sites, and make for each what ``sottovoce site init`` and ``hub admit`` would.
 
     Parameters
@@ -94,7 +96,9 @@ def build(folder: Path, config: RunConfig, sites: int, data: str = "adult", run:
         With a seed.
     sites : int
     data : str
-        A data set with a schema.
+        A data set with a schema, or a table.
+    schema : dict, optional
+        Of a table.
 
     Raises
     ------
@@ -104,7 +108,7 @@ def build(folder: Path, config: RunConfig, sites: int, data: str = "adult", run:
         raise InvalidInput("seed", None, "a demonstration's noise can be repeated", "give a seed")
     if sites < 1:
         raise InvalidInput("sites", sites, "must be at least 1", "use e.g. 5")
-    dataset = load(data)
+    dataset = load(data, schema=schema)
     if dataset.schema is None:
         raise InvalidInput("data", data, "has no schema that sites could share", "use 'adult' or a table")
     names = _NAMES[:sites] if sites <= len(_NAMES) else tuple(f"site-{i + 1}" for i in range(sites))
@@ -117,7 +121,7 @@ def build(folder: Path, config: RunConfig, sites: int, data: str = "adult", run:
     members = []
     for i, name in enumerate(names):
         members.append(_site(folder / name, name, dataset, parts[i], rows.node(i), config, authority, hub, stage_port))
-    plan = Plan.make(run, config, members, rows.d, schema=dataset.schema.to_dict())
+    plan = Plan.make("demonstration", config, members, rows.d, schema=dataset.schema.to_dict())
     for place in (hub, *(folder / name for name in names)):
         plan.write(place / "plan.json")
     return Stage(folder, plan, dataset, rows, stage_port)
