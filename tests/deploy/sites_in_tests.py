@@ -48,7 +48,7 @@ class Consortium:
             ).close()  # fmt: skip
         return DurableLedger.open(path)
 
-    def session(self, name: str, ledger: DurableLedger, **changes: Any) -> SiteSession:
+    def session(self, name: str, ledger: DurableLedger, /, **changes: Any) -> SiteSession:
         i = self.plan.index(name)
         seed = self.plan.config.seed
         noise = None if seed is None else KeyedNoise(seed, [0], [i], lead=())
@@ -77,7 +77,9 @@ class Consortium:
         return Message(self.plan.run, self.plan.digest, round, name, kind, values).seal(self.keys[name])
 
 
-def consortium(folder: Path, names: tuple[str, ...] = NAMES, sizes: tuple[int, ...] = SIZES, **knobs: Any) -> Consortium:
+def consortium(
+    folder: Path, names: tuple[str, ...] = NAMES, sizes: tuple[int, ...] = SIZES, **knobs: Any
+) -> Consortium:
     folder.mkdir(parents=True, exist_ok=True)
     settings = {"method": "dvp", "epsilon": 2.0, "rounds": 4, "seed": 3, "graph": "ring", "rho": 0.02} | knobs
     rows = make_rows(list(sizes), 4)
