@@ -43,11 +43,16 @@ class Federation:
         What :func:`sottovoce.deploy.nvflare.provision.provision` returned.
     names : tuple of str
         Of the sites.
+    environment : mapping
+        On top of this process's.
+    server : bool
+        Whether to start the hub, too.
     """
 
     kits: Path
     names: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
+    server: bool = True
     _parents: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _over: threading.Event = field(default_factory=threading.Event)
@@ -55,7 +60,7 @@ class Federation:
 
     def __enter__(self) -> Self:
         try:
-            for name in (SERVER, *self.names):
+            for name in self._all:
                 self._start(name)
             self._watch = threading.Thread(target=self._restart, name="watchdog", daemon=True)
             self._watch.start()
@@ -66,6 +71,10 @@ class Federation:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    @property
+    def _all(self) -> tuple[str, ...]:
+        return (SERVER, *self.names) if self.server else self.names
 
     def _start(self, name: str) -> None:
         kind, kit = "server" if name == SERVER else "client", self.kits / name
@@ -107,7 +116,7 @@ class Federation:
 
     def processes(self, name: str | None = None) -> list[int]:
         """Process numbers of the hub or a site, its jobs' included; of all without a name."""
-        kits = [os.fsencode(self.kits / n) for n in ((SERVER, *self.names) if name is None else (name,))]
+        kits = [os.fsencode(self.kits / n) for n in (self._all if name is None else (name,))]
         found = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ...errors import Refused, Unreachable
 from ..hub import Hub
@@ -25,9 +25,11 @@ from .provision import SUPERVISOR
 if TYPE_CHECKING:
     from nvflare.fuel.flare_api.flare_api import Session
 
+_T = TypeVar("_T")
 POLL = 0.05
 """Seconds after which a site asks again whether the hub has a task for it."""
 _HOME = __name__.rpartition(".")[0]
+_DONE = "done"  # a session's reason to leave when it has sent its last model
 _COMPLETED = "FINISHED:COMPLETED"
 _log = logging.getLogger(__name__)
 
@@ -61,6 +63,43 @@ def write_job(folder: Path, plan: Plan, *, task_seconds: float = 30.0, poll: flo
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return folder
+
+
+def open_session(kit: Path, patience: float) -> Session:
+    """A session with the server as the supervisor of this startup kit.
+
+    Raises
+    ------
+    Unreachable
+        After `patience` seconds.
+    """
+    from nvflare.fuel.flare_api.flare_api import new_secure_session
+    from nvflare.tool.cli_output import set_output_format
+
+    set_output_format("json")  # what NVFlare has to say about its connection goes to the standard error
+    until, pause = time.monotonic() + patience, 0.5
+    while True:
+        try:
+            return new_secure_session(SUPERVISOR, str(kit), timeout=5.0, auto_login_max_tries=1)
+        except Exception as error:
+            if time.monotonic() > until:
+                raise Unreachable(
+                    f"hub: no session with the server after {patience:g} s ({type(error).__name__}: {error}); a "
+                    "certificate that is not of this federation looks the same as a server that is down"
+                ) from error
+            time.sleep(pause)
+            pause = min(2 * pause, 5.0)
+
+
+class _Lost(Exception):
+    """The server went away, or forgot the job."""
+
+
+def _asked(question: Callable[[], _T]) -> _T:
+    try:
+        return question()
+    except Exception as error:  # NVFlare raises a score of classes when a server goes away, RuntimeError among them
+        raise _Lost(f"{type(error).__name__}: {error}") from error
 
 
 class Supervisor:
@@ -119,58 +158,42 @@ class Supervisor:
             while True:
                 status = self._one_job(job, observe, patience)
                 if status == _COMPLETED:
+                    self._check()
                     return
-                _log.warning("job %s of run %s ended as %s", self.jobs[-1:], self.plan.run, status)
+                _log.warning("run %s, job %d ended: %s", self.plan.run, len(self.jobs), status)
                 held = self._held()
                 idle, before = (idle + 1, before) if held == before else (0, held)
                 if idle >= self._tries:
                     raise Refused(f"run={self.plan.run!r}: {self._tries} jobs got no further; {self._last_words()}")
 
     def _one_job(self, job: Path, observe: Callable[[], None], patience: float) -> str:
-        """Hand in a job and watch it to its end; what became of it, "lost" if the server forgot it."""
-        session = self._connect(patience)
+        """Hand in a job and watch it to its end; what became of it."""
+        session = open_session(self._kit, patience)
         try:
-            self._clear(session)
-            name = session.submit_job(str(job))
+            _asked(lambda: self._clear(session))
+            name = _asked(lambda: session.submit_job(str(job)))
             self.jobs.append(name)
             over: float | None = None
             while True:
-                status = session.get_job_status(name)
+                status = _asked(lambda: session.get_job_status(name))
                 if status is not None and status.startswith("FINISHED"):
                     return status
                 if over is None and self._complete():
                     over = time.monotonic()
                 if over is not None and time.monotonic() > over + self._task_seconds:
-                    session.abort_job(name)  # it waits for the last words of a site that was killed at the very end
+                    _asked(
+                        lambda: session.abort_job(name)
+                    )  # NVFlare waits for the last words of a site that was killed
                     return _COMPLETED
                 until = time.monotonic() + 0.5
                 while time.monotonic() < until:
                     observe()
                     time.sleep(0.02)
-        except Exception as error:  # NVFlare raises a score of classes when a server goes away, RuntimeError among them
-            _log.warning("the session with the server ended: %s: %s", type(error).__name__, error)
-            return "lost"
+        except _Lost as error:
+            return str(error)
         finally:
             with suppress(Exception):  # a session whose server is gone cannot be closed well
                 session.close()
-
-    def _connect(self, patience: float) -> Session:
-        from nvflare.fuel.flare_api.flare_api import new_secure_session
-        from nvflare.tool.cli_output import set_output_format
-
-        set_output_format("json")  # what NVFlare has to say about its connection goes to the standard error
-        until, pause = time.monotonic() + patience, 0.5
-        while True:
-            try:
-                return new_secure_session(SUPERVISOR, str(self._kit), timeout=5.0, auto_login_max_tries=1)
-            except Exception as error:
-                if time.monotonic() > until:
-                    raise Unreachable(
-                        f"hub: no session with the server after {patience:g} s ({type(error).__name__}: {error}); a "
-                        "certificate that is not of this federation looks the same as a server that is down"
-                    ) from error
-                time.sleep(pause)
-                pause = min(2 * pause, 5.0)
 
     def _clear(self, session: Session) -> None:
         """End jobs of this run that are left over: after a crash they stay RUNNING for ever."""
@@ -187,6 +210,13 @@ class Supervisor:
         """Whether every site has left, and its last model is there."""
         with HubLog(self._hub / words.HUB_LOG) as log:
             return len(log.gone(self.plan.run)) == len(self.plan.names) and Hub(self.plan, log).models() is not None
+
+    def _check(self) -> None:
+        """A site that has finished repeats what it stored, also to a hub that lost its log."""
+        with HubLog(self._hub / words.HUB_LOG) as log:
+            done = set(log.gone(self.plan.run).values()) == {_DONE}
+            if done and Hub(self.plan, log).models() is None:
+                raise Refused(f"run={self.plan.run!r}: is complete at its sites, and {words.HUB_LOG} is not its log")
 
     def _last_words(self) -> str:
         path = self._hub / words.LAST_FAILURE
