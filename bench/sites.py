@@ -39,7 +39,7 @@ SCHEMA = {
     "intercept": True,
     "columns": {name: {"kind": "number", "lo": 0, "hi": 100} for name in ("age", "weight", "pulse")},
 }
-PATIENCE = 120.0
+PATIENCE = 900.0
 """Seconds without any progress after which a run counts as stuck."""
 
 

@@ -70,8 +70,9 @@ def check_payload(plan: Plan, kind: str, payload: Array) -> None:
         raise Refused(f"payload: must have shape {expected}, and has {payload.shape}")
     if not np.all(np.isfinite(payload)):
         raise Refused("payload: holds NaN or infinite entries")
-    if not np.linalg.norm(payload / plan.norm_cap) <= 1.0:
-        raise Refused(f"payload: is longer than the plan's cap of {plan.norm_cap:g}")
+    cap = plan.norm_cap
+    if not (np.max(np.abs(payload), initial=0.0) <= cap and np.linalg.norm(payload) <= cap):  # no square overflows
+        raise Refused(f"payload: is longer than the plan's cap of {cap:g}")
 
 
 def read(plan: Plan, data: bytes, sender: str, round: int) -> Message:

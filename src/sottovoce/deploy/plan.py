@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -206,16 +207,32 @@ class Plan:
 
     def events(self, name: str) -> tuple[Event, ...]:
         """All that a site will charge, in order, as far as the run's own budget allows."""
+        if name not in self._events:
+            self._events[name] = self._allowed(name)
+        return self._events[name]
+
+    @cached_property
+    def _events(self) -> dict[str, tuple[Event, ...]]:
+        return {}
+
+    def _allowed(self, name: str) -> tuple[Event, ...]:
         prepared, i = self.prepared, self.index(name)
-        facts = prepared.facts.node(i)
+        facts, delta = prepared.facts.node(i), prepared.ledger.delta
         budget = np.broadcast_to(prepared.ledger.epsilon, (len(self.sites),))[i]
-        planner = Planner(facts, Ledger(make_accountant(self.config.notion), budget, prepared.ledger.delta))
-        drive(
-            prepared.algorithm.at(i),
-            Place(facts, _Silent(prepared.graph.degree[i]), planner, (), 1),
-            self.config.rounds,
-        )
-        return planner.ledger.rows
+
+        def planned(limit: float) -> tuple[Event, ...]:
+            planner = Planner(facts, Ledger(make_accountant(self.config.notion), limit, delta))
+            place = Place(facts, _Silent(prepared.graph.degree[i]), planner, (), 1)
+            drive(prepared.algorithm.at(i), place, self.config.rounds)
+            return planner.ledger.rows
+
+        everything = planned(math.inf)
+        accountant = make_accountant(self.config.notion)
+        spent = accountant.nothing()
+        for event in everything:
+            spent = accountant.add(spent, event)
+        # Totals only grow: if the whole run fits, so does each part, and one look is cheaper than one a release.
+        return everything if np.all(accountant.within(spent, delta, budget)) else planned(float(budget))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
