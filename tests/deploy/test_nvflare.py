@@ -28,7 +28,7 @@ from sottovoce.deploy.hub import Hub
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.nvflare import words
 from sottovoce.deploy.nvflare.loopback import SERVER, Federation
-from sottovoce.deploy.nvflare.provision import SUPERVISOR, project, provision, write_project
+from sottovoce.deploy.nvflare.provision import SUPERVISOR, check_kit, project, provision, write_project
 from sottovoce.deploy.nvflare.supervisor import Supervisor, open_session, write_job
 from sottovoce.deploy.nvflare.tasks import TaskTransport
 from sottovoce.errors import InvalidInput, Refused
@@ -139,6 +139,28 @@ def test_every_kit_has_the_hardened_policies(world: World) -> None:
         if name != SERVER:
             assert resources["allow_log_streaming"] is False
     assert "/tmp/nvflare" not in (world.kits / SERVER / "local" / "resources.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("file", "key", "value"),
+    [
+        ("local/resources.json", "class_allow_list", ["*"]),
+        ("local/authorization.json", "permissions", {"lead": "any"}),
+        ("local/comm_config.json", "internal", {}),
+        ("startup/fed_client.json", "client", {"connection_security": "tls"}),
+    ],
+)
+def test_a_loosened_kit_is_found(world: World, tmp_path: Path, file: str, key: str, value: object) -> None:
+    kit = tmp_path / "north"
+    for folder in ("local", "startup"):
+        shutil.copytree(world.kits / "north" / folder, kit / folder, symlinks=True)
+    check_kit(kit)
+    (kit / file).write_text(json.dumps(json.loads((kit / file).read_text()) | {key: value}))
+    with pytest.raises(InvalidInput, match=re.escape(file)):
+        check_kit(kit)
+    (kit / file).unlink()
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        check_kit(kit)
 
 
 def test_a_job_that_ships_code_is_refused(world: World, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import queue
 import threading
 from collections.abc import Callable, Iterator
@@ -10,11 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from sites_in_tests import Consortium, consortium
 
 from sottovoce.deploy.hub import Hub
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.nvflare import words
+from sottovoce.deploy.nvflare.__main__ import main
+from sottovoce.deploy.nvflare.provision import hardened
 from sottovoce.deploy.nvflare.supervisor import write_job
 from sottovoce.deploy.nvflare.talk import Talk
 from sottovoce.deploy.nvflare.tasks import TaskTransport
@@ -215,3 +219,25 @@ def test_a_job_holds_no_code_and_no_plan(sites: Consortium, tmp_path: Path) -> N
     files = {file.relative_to(job).as_posix() for file in job.rglob("*") if file.is_file()}
     assert files == {"meta.json", "hub/config/config_fed_server.json", "site/config/config_fed_client.json"}
     assert sites.plan.digest not in "".join((job / file).read_text() for file in files)
+
+
+def test_the_command_writes_a_project_without_nvflare(sites: Consortium, tmp_path: Path) -> None:
+    sites.plan.write(tmp_path / "plan.json")
+    options = ["--server", "hub.example.org", "--store", "/srv/jobs", "--workspace", str(tmp_path / "kits")]
+    arguments = ["provision", str(tmp_path / "plan.json"), *options, "--project", str(tmp_path / "project.yml")]
+    done = CliRunner().invoke(main, arguments, catch_exceptions=False)
+    assert done.exit_code == 0 and "nvflare provision -p" in done.output
+    description = json.loads((tmp_path / "project.yml").read_text())
+    clients = [one["name"] for one in description["participants"] if one["type"] == "client"]
+    assert clients == list(sites.plan.names)
+    assert any(builder["path"].endswith("policies.HardenedPolicies") for builder in description["builders"])
+
+
+@pytest.mark.parametrize("name", ["server", "client"])
+def test_shipped_policies_let_in_one_class_of_ours(name: str) -> None:
+    policy = hardened(name)
+    (allowed,) = policy["class_allow_list"]
+    module, _, cls = allowed.rpartition(".")
+    source = Path(words.__file__).parent / f"{module.rpartition('.')[2]}.py"
+    assert f"class {cls}(" in source.read_text()
+    assert policy["class_list_enforcement_mode"] == "enforce" and policy.get("allow_log_streaming", False) is False

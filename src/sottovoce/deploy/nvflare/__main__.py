@@ -40,6 +40,14 @@ def provision(plan: Path, server: str, port: int, store: Path, workspace: Path, 
 
 @main.command()
 @click.argument("kit", type=_FOLDER)
+def check(kit: Path) -> None:
+    """Compare the policies of a site's startup KIT with those that are shipped."""
+    kits.check_kit(kit)
+    click.echo(f"{kit}: hardened, as shipped")
+
+
+@main.command()
+@click.argument("kit", type=_FOLDER)
 @click.argument("hub", type=_FOLDER)
 @click.option("--task-seconds", type=float, default=30.0, show_default=True, help="Silence after which a site is lost.")
 def supervise(kit: Path, hub: Path, task_seconds: float) -> None:
@@ -52,6 +60,6 @@ def supervise(kit: Path, hub: Path, task_seconds: float) -> None:
 
 if __name__ == "__main__":
     try:
-        main()
+        main(prog_name="python -m sottovoce.deploy.nvflare")
     except SottovoceError as error:
         raise SystemExit(f"Error: {error}") from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib.resources import files
 from pathlib import Path
 
 from nvflare.lighter.constants import ParticipantType, ProvFileName
@@ -12,13 +11,9 @@ from nvflare.lighter.entity import Project
 from nvflare.lighter.spec import Builder
 
 from ...typing import Any
+from .provision import hardened
 
 _KINDS = {ParticipantType.SERVER: "server", ParticipantType.CLIENT: "client"}
-
-
-def hardened(name: str) -> dict[str, Any]:
-    """A policy as it is shipped: "server", "client", "authorization" or "comm_config"."""
-    return dict(json.loads(files(__package__).joinpath("hardened", f"{name}.json").read_text(encoding="utf-8")))
 
 
 class HardenedPolicies(Builder):

@@ -7,6 +7,7 @@ names :class:`sottovoce.deploy.nvflare.policies.HardenedPolicies` as a builder, 
 from __future__ import annotations
 
 import json
+from importlib.resources import files
 from pathlib import Path
 
 from ...errors import InvalidInput
@@ -95,3 +96,35 @@ class _Quiet:
         """Drop it."""
 
     debug = warning = error = info
+
+
+def hardened(name: str) -> dict[str, Any]:
+    """A policy as it is shipped: "server", "client", "authorization" or "comm_config"."""
+    return dict(json.loads(files(__package__).joinpath("hardened", f"{name}.json").read_text(encoding="utf-8")))
+
+
+def check_kit(kit: str | Path) -> None:
+    """Compare the policies of a site's startup kit with those that are shipped, before it is started.
+
+    Raises
+    ------
+    InvalidInput
+        If a file is missing or says something else, or connections are not mutual TLS.
+    """
+    home = Path(kit)
+    for file, policy in (("resources", "client"), ("authorization", "authorization"), ("comm_config", "comm_config")):
+        path = home / "local" / f"{file}.json"
+        if _read(path) != hardened(policy):
+            raise InvalidInput(
+                "kit", str(path), "is not the hardened policy", "have the kit made again, or put it back"
+            )
+    path = home / "startup" / "fed_client.json"
+    if _read(path).get("client", {}).get("connection_security") != "mtls":
+        raise InvalidInput("kit", str(path), "does not ask for mutual TLS", "have the kit made again")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise InvalidInput("kit", str(path), "cannot be read", "give the folder of a site's startup kit") from error
