@@ -232,7 +232,7 @@ def test_a_run_of_real_processes(world: World, tmp_path: Path) -> None:
     link = world.kits / SERVER / "local" / words.HUB_FOLDER
     link.unlink()
     link.symlink_to(tmp_path / "hub")
-    with pytest.raises(Refused, match=r"1 jobs got no further; site '.*' stopped: Refused.*another plan"):
+    with pytest.raises(Refused, match=r"no further after 1 more jobs; site '.*' stopped: Refused.*another plan"):
         Supervisor(kit, tmp_path / "hub", tries=1).run()
     link.unlink()
     link.symlink_to(world.hub)
@@ -253,6 +253,11 @@ def test_a_run_of_real_processes(world: World, tmp_path: Path) -> None:
     before = world.sent()
     Supervisor(kit, world.hub).run()  # complete already: sites repeat themselves, and nothing is added
     assert world.sent() == before
+
+
+def test_a_supervisor_needs_its_own_kit(world: World) -> None:
+    with pytest.raises(InvalidInput, match="no startup kit of a supervisor"):
+        Supervisor(world.kits / "north", world.hub)
 
 
 def test_a_kit_of_another_site_is_refused(world: World) -> None:

@@ -55,7 +55,7 @@ def supervise(kit: Path, hub: Path, task_seconds: float) -> None:
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     supervisor = Supervisor(kit, hub, task_seconds=task_seconds)
     supervisor.run()
-    click.echo(f"run {supervisor.plan.run} is complete, after {len(supervisor.jobs)} jobs")
+    click.echo(f"run {supervisor.plan.run} is complete; jobs handed in: {len(supervisor.jobs)}")
 
 
 if __name__ == "__main__":

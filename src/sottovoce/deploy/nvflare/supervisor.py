@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from ...errors import Refused, Unreachable
+from ...errors import InvalidInput, Refused, Unreachable
 from ..hub import Hub
 from ..hublog import HubLog
 from ..plan import Plan
@@ -131,6 +131,8 @@ class Supervisor:
         words.need_nvflare()
         self._kit, self._hub = Path(kit), Path(hub)
         self.plan = Plan.read(self._hub / words.PLAN_FILE)
+        if not (self._kit / "startup" / "fed_admin.json").is_file():
+            raise InvalidInput("kit", str(kit), "is no startup kit of a supervisor", f"give the folder {SUPERVISOR}")
         self._task_seconds, self._tries, self._poll = task_seconds, tries, poll
         self.jobs: list[str] = []
         """Names of the jobs so far, the last one running."""
@@ -164,7 +166,9 @@ class Supervisor:
                 held = self._held()
                 idle, before = (idle + 1, before) if held == before else (0, held)
                 if idle >= self._tries:
-                    raise Refused(f"run={self.plan.run!r}: {self._tries} jobs got no further; {self._last_words()}")
+                    raise Refused(
+                        f"run={self.plan.run!r}: no further after {self._tries} more jobs; {self._last_words()}"
+                    )
 
     def _one_job(self, job: Path, observe: Callable[[], None], patience: float) -> str:
         """Hand in a job and watch it to its end; what became of it."""
