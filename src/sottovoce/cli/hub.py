@@ -17,6 +17,7 @@ from ..configuration import outline
 from ..deploy.certificates import Authority
 from ..deploy.hub import Hub
 from ..deploy.hublog import HubLog
+from ..deploy.keys import need_cryptography
 from ..deploy.plan import Plan
 from ..deploy.relay import Credentials, serve
 from ..deploy.report import hub_page
@@ -48,6 +49,7 @@ def hub() -> None:
             required=True)])  # fmt: skip
 def init(folder: Path, hosts: tuple[str, ...]) -> None:
     """Make FOLDER with a certificate authority and the hub's certificate."""
+    need_cryptography()
     check_folder("folder", folder)
     if (folder / "ca.key").exists():
         raise InvalidInput("folder", str(folder), "holds an authority already", "use another folder")

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from ..configuration import outline
 from ..data.schema import Schema
 from ..deploy import certificates
-from ..deploy.keys import SigningKey
+from ..deploy.keys import SigningKey, need_cryptography
 from ..deploy.plan import check_name
 from ..deploy.relay import RelayTransport
 from ..deploy.settings import SiteSettings, load_rows, write_settings
@@ -62,6 +62,7 @@ def init(
     accountant: str | None,
 ) -> None:  # fmt: skip
     """Make FOLDER with keys, the ledger of the rows, and site.toml; say what to give to whom."""
+    need_cryptography()
     check_name("name", name)
     if (folder / "site.toml").exists():
         raise InvalidInput("folder", str(folder), "holds a site already", "use another folder")
