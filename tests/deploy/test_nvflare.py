@@ -21,13 +21,14 @@ pytest.importorskip(
     "nvflare", reason="NVFlare is not installed: the extra nvflare has narrow pins, so the extra test lacks it"
 )
 
+from sottovoce.configuration import RunConfig
 from sottovoce.data.mapped import write_rows
-from sottovoce.deploy import certificates
+from sottovoce.deploy import certificates, demonstration
 from sottovoce.deploy.demonstration import free_port
 from sottovoce.deploy.hub import Hub
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.nvflare import words
-from sottovoce.deploy.nvflare.loopback import SERVER, Federation
+from sottovoce.deploy.nvflare.loopback import SERVER, Federation, demonstrate
 from sottovoce.deploy.nvflare.provision import SUPERVISOR, check_kit, project, provision, write_project
 from sottovoce.deploy.nvflare.supervisor import Supervisor, open_session, write_job
 from sottovoce.deploy.nvflare.tasks import TaskTransport
@@ -236,6 +237,9 @@ def test_a_run_of_real_processes(world: World, tmp_path: Path) -> None:
         Supervisor(kit, tmp_path / "hub", tries=1).run()
     link.unlink()
     link.symlink_to(world.hub)
+    session = open_session(kit, 60.0)  # of a supervisor that was killed: its job is left over
+    session.submit_job(str(write_job(tmp_path / plan.run, plan)))
+    session.close()
     supervisor = Supervisor(kit, world.hub)
     supervisor.run()
     assert len(supervisor.jobs) == 1
@@ -285,3 +289,14 @@ def test_the_project_file_is_that_of_nvflare(tmp_path: Path) -> None:
     description = project(consortium(tmp_path).plan, SERVER, 8002, store=tmp_path)
     write_project(tmp_path / "project.yml", description)
     assert load_yaml(str(tmp_path / "project.yml")) == description
+
+
+def test_a_demonstration_equals_the_run_in_one_process(tmp_path: Path) -> None:
+    config = RunConfig(method="prox_admm", rounds=3, epsilon=1.0, delta=1e-5, graph="ring", seed=1)
+    stage, ticks = demonstration.build(tmp_path / "stage", config, 3), list[int]()
+    demonstrate(stage, lambda: ticks.append(1))
+    report = demonstration.compare(stage, "nvflare", 0.0)
+    assert report["difference"] == 0.0 and report["rounds"] == 3 and ticks
+    assert not Federation(
+        stage.folder / "nvflare" / "federation" / "sottovoce" / "prod_00", stage.plan.names
+    ).processes()
