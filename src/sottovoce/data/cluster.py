@@ -121,9 +121,9 @@ class ClusterRows(Rows):
 
         Parameters
         ----------
-        X : dask.array.Array (n, d)
-            Rows in the unit ball, in blocks of whole rows.
-        y : dask.array.Array (n,)
+        X : dask.array.Array
+            Rows in the unit ball, one a line, in blocks of whole rows.
+        y : dask.array.Array
             Labels -1 and +1, in the same blocks.
 
         Raises
