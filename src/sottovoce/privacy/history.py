@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,44 @@ def rows_digest(*arrays: Array) -> bytes:
         digest.update(repr(values.shape).encode())
         digest.update(values.tobytes())
     return digest.digest()
+
+
+_UNITS = 2.0**64  # to one of the accountant's currency
+
+
+def _up(price: float) -> int | float:
+    return math.ceil(price * _UNITS) if math.isfinite(price) else price
+
+
+def _down(units: int | float) -> float:
+    if isinstance(units, float):  # infinite, or no number
+        return units
+    total = units / 2**64
+    return total if total * _UNITS >= units else math.nextafter(total, math.inf)
+
+
+class Tally:
+    """Spending in whole numbers, 2^64 to one of the currency: of epsilon, of rho, or of Renyi divergence.
+
+    An event's price is rounded up once, and after that nothing is rounded, however many events there are and in
+    whichever order they are added.
+    """
+
+    def __init__(self, accountant: Accountant[Any], units: Any = None) -> None:
+        self._accountant, self._units = accountant, units
+
+    def add(self, event: Event) -> Tally:
+        """What is spent after `event` too."""
+        price = self._accountant.add(self._accountant.nothing(), event)
+        units = np.frompyfunc(_up, 1, 1)(np.asarray(price, dtype=object))
+        return Tally(self._accountant, units if self._units is None else self._units + units)
+
+    def epsilon(self, delta: float) -> Array:
+        """Epsilon per node, from sums that are rounded up."""
+        if self._units is None:
+            return self._accountant.epsilon(self._accountant.nothing(), delta)
+        spent = np.asarray(np.frompyfunc(_down, 1, 1)(self._units), dtype=float)
+        return self._accountant.epsilon(spent, delta)
 
 
 @dataclass
@@ -61,7 +100,7 @@ class History:
         self.demonstration = False
         self.tag: str | None = None
         self.rows: list[Event] = []
-        self.spent: Any = None
+        self.spent = Tally(self.accountant)
         self.relation: str | None = None
         self.runs: dict[str, RunHistory] = {}
 
@@ -71,7 +110,7 @@ class History:
             case "create" if number == 1 and record["key"] == self._key:
                 self.accountant, self.delta = accountants.make(record["accountant"]), float(record["delta"])
                 self.epsilon, self.since = np.array([float(e) for e in record["epsilon"]]), record["at"]
-                self.spent, self.demonstration = self.accountant.nothing(), record.get("demonstration", False)
+                self.spent, self.demonstration = Tally(self.accountant), record.get("demonstration", False)
             case "bind" if number > 1 and self.tag is None and not self.used:
                 self.tag = record["tag"]
             case "reserve" if number > 1 and record["run"] not in self.runs:
@@ -105,7 +144,7 @@ class History:
                 run.loose.add(run.charged)
         event = from_dict(record["event"])
         self.relation = same_relation(self.relation, event)
-        self.spent = self.accountant.add(self.spent, event)
+        self.spent = self.spent.add(event)
         self.rows.append(event)
 
     def _drawable(self, record: dict[str, Any]) -> bool:
@@ -135,8 +174,8 @@ class History:
         """Epsilon per node of all rows and `more`: always added up from the rows, in one order, never subtracted."""
         spent = self.spent
         for event in chain(*more):
-            spent = self.accountant.add(spent, event)
-        return self.accountant.epsilon(spent, self.delta)
+            spent = spent.add(event)
+        return spent.epsilon(self.delta)
 
 
 class Readings(ABC):
