@@ -33,7 +33,8 @@ _UNITS = 2.0**64  # to one of the accountant's currency
 
 
 def _up(price: float) -> int | float:
-    return math.ceil(price * _UNITS) if math.isfinite(price) else price
+    units = float(price) * _UNITS  # exact: a power of two
+    return math.ceil(units) if math.isfinite(units) else units
 
 
 def _down(units: int | float) -> float:
