@@ -17,6 +17,7 @@ from .game import Verdict
 _LEAST, _MOST = 0.05, 20.0  # of the axis of epsilon
 _TICKS = (0.1, 0.3, 1.0, 3.0, 10.0)
 
+
 def counts(verdicts: Iterable[Verdict]) -> dict[str, int]:
     """What the headline says: claims and refuted ones, by form, and those that quadrature alone refutes."""
     all_ = list(verdicts)

@@ -133,11 +133,6 @@ class HubLog:
         with self._news:
             return dict(self._db.execute("SELECT site, reason FROM gone WHERE run = ? ORDER BY site", (run,)))
 
-    def runs(self) -> list[str]:
-        """Names of all runs."""
-        with self._news:
-            return [run for (run,) in self._db.execute("SELECT DISTINCT run FROM message ORDER BY run")]
-
     def messages(self, run: str) -> dict[tuple[int, str], bytes]:
         """Everything that was sent in a run, by round and site."""
         with self._news:
