@@ -36,6 +36,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "privacy.chain",
         "privacy.history",
         "privacy.durable",
+        "privacy.journal",
         "privacy.noise",
         "privacy.words",
         "solvers",

@@ -7,6 +7,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -73,7 +74,11 @@ class LedgerContract(ABC):
         assert len(ledger.rows) == 2
 
     def test_a_budget_can_be_spent_to_its_last_digit(self, make: Callable[..., AnyLedger]) -> None:
-        total = PureAccountant().total([release(0.1)] * 10)[0]
+        probe = make()
+        for _ in range(10):
+            probe.charge(release(0.1))
+        total = probe.total()
+        assert total == pytest.approx(PureAccountant().total([release(0.1)] * 10)[0], rel=1e-15)
         exact, short = make(total), make(np.nextafter(total, 0.0))
         for ledger in (exact, short):
             for _ in range(9):
@@ -229,6 +234,14 @@ def test_a_price_that_is_no_number_is_refused(ledger: DurableLedger, monkeypatch
     monkeypatch.setattr(PureAccountant, "price", lambda self, event: np.full(2, np.nan))
     with pytest.raises(BudgetExceeded):
         ledger.charge(release())
+
+
+def test_spending_is_summed_in_whole_numbers(path: Path) -> None:
+    with DurableLedger.create(path, epsilon=np.inf, n_nodes=2) as ledger:
+        for _ in range(300):
+            ledger.charge(release(0.1))
+        exact = 300 * Fraction(price(0.1))
+        assert 0 <= Fraction(float(ledger.per_node()[0])) - exact <= 2 * Fraction(np.spacing(float(exact)))
 
 
 def test_threads_share_a_ledger(path: Path) -> None:

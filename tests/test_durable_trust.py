@@ -165,8 +165,8 @@ def test_files_that_are_no_ledger(tmp_path: Path, copy: Path) -> None:
         DurableLedger.open(tmp_path / "absent")
     with pytest.raises(LedgerError, match="exists"):
         DurableLedger.create(copy, epsilon=1.0)
-    tamper(copy, "PRAGMA user_version = 3")
-    with pytest.raises(LedgerVersion, match="has schema 3, this version reads 2"):
+    tamper(copy, "PRAGMA user_version = 4")
+    with pytest.raises(LedgerVersion, match="has schema 4, this version reads 3"):
         again(copy)
 
 

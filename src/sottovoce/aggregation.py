@@ -25,13 +25,14 @@ from .errors import InvalidInput
 from .facts import Facts
 from .losses import make as make_loss
 from .privacy import accountants
+from .privacy.chain import jsonable
 from .privacy.events import Event, GaussianMechanism, SphericalMechanism
 from .privacy.ledger import Ledger, validate_target
 from .privacy.noise import KeyedNoise
 from .queries import Query, Vault
 from .queries.objective import GaussianLaw, PerturbedObjective, SphericalLaw
 from .solvers import certified_error
-from .training import error_rates, jsonable
+from .training import error_rates
 from .typing import Any, Array, BoolArray
 
 SETTINGS = ("non-private", "public-private", "private")

@@ -14,7 +14,10 @@
     │   ├── LedgerMismatch               of another data set, or another plan
     │   └── LedgerVersion                written with another schema
     ├── CheckpointError                  a saved run does not belong to this configuration
+    ├── Refused                          a message, plan or site breaks the agreement; nothing was released for it
+    ├── Unreachable                      the hub did not answer, or not as itself
     └── NetClosed                        a neighbour left before the round was over
+        └── TransportClosed              the run ended at the hub
 
 A message never holds a data value: fields, declared parameters, counts of sites and rules only.
 """
@@ -95,3 +98,15 @@ class CheckpointError(SottovoceError):
 
 class NetClosed(SottovoceError):
     """A neighbour left the run before the round was complete."""
+
+
+class TransportClosed(NetClosed):
+    """A run across sites has ended: a site left it, or the hub was told to end it."""
+
+
+class Refused(SottovoceError):
+    """A message, a plan or a site is not what was agreed on.  What it asked for was not done."""
+
+
+class Unreachable(SottovoceError):
+    """The hub did not answer within the time allowed, or what answered could not show that it is the hub."""

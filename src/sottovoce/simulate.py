@@ -156,6 +156,8 @@ def simulate(
     )
     book: Ledger | Joint | Run = prepared.ledger
     if isinstance(ledger, DurableLedger):
+        if ledger.demonstration and not noise.simulated:
+            raise InvalidInput("ledger", None, "was made for a demonstration", "use the ledger of these rows")
         ledger.bind(rows_digest(*rows.arrays()))
         book = _reserve(prepared, ledger, run_name or key, key)
     elif ledger is not None:
@@ -228,7 +230,13 @@ def _affordable(prepared: Prepared) -> tuple[Event, ...]:
     return allowed.rows
 
 
-def _check_notion(prepared: Prepared, ledger: DurableLedger | Ledger) -> None:
+def check_notion(prepared: Prepared, ledger: DurableLedger | Ledger) -> None:
+    """Refuse a ledger whose accountant cannot price the run's releases.
+
+    Raises
+    ------
+    InvalidInput
+    """
     if ledger.accountant.name == "pure" and not prepared.facts.pure:
         rule = "the ledger counts pure epsilon, and releases under a delta have no pure price"
         raise InvalidInput("delta", prepared.config.delta, rule, "leave it out, or use a ledger that has a delta")
@@ -236,7 +244,7 @@ def _check_notion(prepared: Prepared, ledger: DurableLedger | Ledger) -> None:
 
 def _join(prepared: Prepared, shared: Ledger) -> Joint:
     """The run's ledger inside a shared one, which can pay for all of it."""
-    _check_notion(prepared, shared)
+    check_notion(prepared, shared)
     if not shared.accountant.is_filter:
         rule = "its totals are not proved for runs that are chosen as one goes"
         raise InvalidInput(
@@ -250,7 +258,7 @@ def _join(prepared: Prepared, shared: Ledger) -> Joint:
 
 def _reserve(prepared: Prepared, ledger: DurableLedger, name: str, key: str) -> Run:
     """Reserve the releases that the run's own budget allows, or find the run as it was left."""
-    _check_notion(prepared, ledger)
+    check_notion(prepared, ledger)
     if len(ledger.epsilon) != prepared.facts.n_nodes:
         rule = f"the ledger holds {len(ledger.epsilon)} nodes"
         raise InvalidInput("nodes", prepared.facts.n_nodes, rule, "use the ledger made for this partition")

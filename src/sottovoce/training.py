@@ -6,7 +6,6 @@ They belong to whoever holds the data in one place, as in a simulation; real sit
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from .choosing import Choice, choose, declared
 from .data.rows import Rows
 from .engine import Observer
 from .graphs import make as make_graph
+from .privacy.chain import jsonable
 from .privacy.durable import DurableLedger
 from .privacy.words import plain_words
 from .simulate import Result, RunConfig, pooled_minimiser, simulate
@@ -107,15 +107,6 @@ class Report:
         if self.choice is not None:
             report["choice"] = self.choice.to_dict()
         return {key: jsonable(value) for key, value in report.items()}
-
-
-def jsonable(value: Any) -> Any:
-    """Plain data in which infinities are the texts ``inf`` and ``-inf``, since JSON has none."""
-    if isinstance(value, dict):
-        return {k: jsonable(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [jsonable(v) for v in value]
-    return str(value) if isinstance(value, float) and math.isinf(value) else value
 
 
 def error_rates(X: Array, y: Array, W: Array) -> Array:

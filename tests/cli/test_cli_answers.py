@@ -92,7 +92,8 @@ def test_an_edge_list_is_a_graph(ok: Call, tmp_path: Path) -> None:
 def test_help_has_examples(ok: Call) -> None:
     shown = ok("--help").out
     examples = [line.split() for line in shown.splitlines() if line.strip().startswith("sottovoce ")]
-    assert {words[1] for words in examples} == {"train", "plan", "predict", "ledger", "claims", "compare", "audit"}
+    known = {"train", "plan", "predict", "ledger", "claims", "compare", "audit", "demo"}
+    assert {words[1] for words in examples} == known
     train = commands.commands["train"]
     for words in examples:  # options that examples use exist
         assert {w for w in words if w.startswith("--")} <= {o for p in train.params for o in p.opts}

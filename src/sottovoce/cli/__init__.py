@@ -15,13 +15,16 @@ from rich.table import Table
 from .. import data as datasets
 from .. import graphs
 from ..algorithms import REGISTRY
-from ..errors import BudgetExceeded, CheckpointError, InvalidInput, LedgerError, SottovoceError
+from ..errors import BudgetExceeded, CheckpointError, InvalidInput, LedgerError, Refused, SottovoceError
 from .audit import audit
 from .claims import claims
 from .compare import compare
+from .demo import demo
+from .hub import hub
 from .ledger import ledger
 from .plan import plan
 from .predict import predict
+from .site import site
 from .study import study
 from .train import train
 
@@ -39,6 +42,7 @@ Train one linear classifier across sites that may not share their rows, with a p
   sottovoce audit mr_admm                          attack a method, and compare with its claim
   sottovoce compare                                local, average, feature and global models, one comparison
   sottovoce study --list                           the papers' experiments, one command each, with figures and a page
+  sottovoce demo                                   a hub and five sites as processes of this machine
 """
 
 
@@ -56,6 +60,9 @@ cli.add_command(compare)
 cli.add_command(predict)
 cli.add_command(ledger)
 cli.add_command(study)
+cli.add_command(site)
+cli.add_command(hub)
+cli.add_command(demo)
 
 
 @cli.command(name="methods")
@@ -118,7 +125,8 @@ def _word(value: object) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; errors are one line on standard error.
 
-    Exit codes: 0 done; 1 a run failed; 2 bad input, nothing spent and nothing written; 130 interrupted.
+    Exit codes: 0 done; 1 a run failed; 2 bad input, nothing spent and nothing written; 3 refused, and a person must
+    look before it is tried again; 130 interrupted.
     """
     try:
         cli.main(args=list(arguments) if arguments is not None else None, prog_name="sottovoce", standalone_mode=False)
@@ -135,4 +143,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(2)
     except SottovoceError as error:
         click.echo(f"error: {error}", err=True)
-        sys.exit(1)
+        sys.exit(3 if isinstance(error, Refused) else 1)

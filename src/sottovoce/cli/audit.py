@@ -16,8 +16,8 @@ from ..audit.lessons import lessons
 from ..audit.one_run import OneRunVerdict, attack_once
 from ..audit.report import write
 from ..errors import InvalidInput
+from ..privacy.chain import jsonable
 from ..privacy.words import ceil_text
-from ..training import jsonable
 from .files import check_folder
 from .options import as_json, say, takes, typed
 

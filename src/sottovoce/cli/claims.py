@@ -11,8 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from .. import claims as known
+from ..privacy.chain import jsonable
 from ..privacy.words import ceil_text
-from ..training import jsonable
 from .options import as_json
 
 _COLOURS = {"false": "bold red", "unproved": "yellow"}

@@ -57,7 +57,9 @@ def show(file: Path, as_json: bool) -> None:
     console = Console()
     console.print(
         f"[bold]{escape(str(file))}[/]: {shown['accountant']} accountant, delta = {shown['delta']:g}, "
-        f"{shown['releases']} releases, " + ("tied to its rows" if shown["bound"] else "not tied to any rows yet")
+        f"{shown['releases']} releases, "
+        + ("tied to its rows" if shown["bound"] else "not tied to any rows yet")
+        + ("; [bold red]of a demonstration: it holds no release[/]" if shown["demonstration"] else "")
     )
     nodes = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     for name in ("node", "budget", "spent", "spent or held"):

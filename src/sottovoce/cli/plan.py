@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import click
@@ -15,13 +16,17 @@ from rich.table import Table
 
 from ..choosing import choose, declared
 from ..configuration import RunConfig, outline
+from ..data.schema import Schema
+from ..deploy.plan import Member, Plan
 from ..errors import InvalidInput
+from ..privacy.chain import jsonable
 from ..privacy.words import ceil_text
-from ..training import jsonable
+from .files import check_folder
 from .options import NUMBER, as_json, default_epsilon, knob_options, left_open, method_options, say, takes
 from .render import marked_words
 
 _SHOWN = 8
+_FILE = click.Path(dir_okay=False, path_type=Path)
 _OPTIONS = [
     say("--sizes", "Rows of a site, or of each, separated by commas.", type=NUMBER, default=8000.0),
     say("--nodes", "Number of sites, if --sizes is one number.", type=int, default=5),
@@ -29,6 +34,17 @@ _OPTIONS = [
     say("--partition", "How the sites will differ, for --method auto: iid, or as for train.", default="iid"),
     *method_options(),
     *knob_options(),
+    say("--write", "Write the plan that separate sites agree on to this file.", type=_FILE),
+    say("--run", "Name of the run in that plan, new to every site's ledger.", name="run_name"),
+    say(
+        "--site",
+        "A site of that plan: the .public.json of `site init`; once a site, in the graph's order.",
+        name="sites",
+        type=_FILE,
+        multiple=True,
+    ),
+    say("--schema", "TOML file by which every site of that plan encodes its rows.", type=_FILE),
+    say("--norm-cap", "Longest message of that plan.  [default: from public facts]", type=float),
     as_json(),
 ]
 
@@ -36,8 +52,9 @@ _OPTIONS = [
 @click.command(name="plan")
 @takes(_OPTIONS)
 def plan(
-    sizes: float | tuple[float, ...], nodes: int, features: int, partition: str, as_json: bool, **knobs: Any
-) -> None:
+    sizes: float | tuple[float, ...], nodes: int, features: int, partition: str, as_json: bool, write: Path | None,
+    run_name: str | None, sites: tuple[Path, ...], schema: Path | None, norm_cap: float | None, **knobs: Any,
+) -> None:  # fmt: skip
     """Price a run from sizes alone: a budget gives the noise, --noise gives the price.  No data are read.
 
     \b
@@ -45,7 +62,15 @@ def plan(
       sottovoce plan --method dvp --rounds 30 --noise 0.3 --delta 1e-5     the total that this noise costs
       sottovoce plan --sizes 700,7000,7000 --epsilon 2 --features 105      sites of different sizes
       sottovoce plan --method auto --epsilon 1 --delta 1e-5                what to run, tried on made-up rows
+      sottovoce plan --write plan.json --run trial-1 --schema s.toml --site north.public.json --site east.public.json
     """
+    members, seed = _members(sites, write), RunConfig().seed
+    if write is not None:
+        check_folder("write", write)
+        sizes, seed = tuple(float(member.rows) for member in members), None
+        features = 0 if schema is None else Schema.from_toml(schema).n_features
+        if run_name is None or not features:
+            raise InvalidInput("write", str(write), "the sites' plan needs --run and --schema", "give both")
     n = np.atleast_1d(np.asarray(sizes, dtype=float))
     if np.any((n < 1) | (n != np.floor(n))):
         raise InvalidInput("sizes", n.tolist(), "must be whole numbers of rows, at least 1", "use e.g. 8000")
@@ -57,17 +82,39 @@ def plan(
         raise InvalidInput("features", features, "must be at least 1", "use e.g. 36")
     if knobs["epsilon"] is None:
         knobs["epsilon"] = default_epsilon(knobs["method"]) if knobs["noise"] is None else math.inf
-    config, choice = RunConfig(**knobs), None
+    config, choice = RunConfig(**knobs, seed=seed), None
     if config.auto:
         choice = choose(config, n, features, heterogeneity=declared(partition), free=left_open())
         config = choice.config
     outlined = outline(config, n[:, None], features)
+    if write is not None:
+        assert schema is not None and run_name is not None
+        agreed = Plan.make(
+            run_name, config, members, features, schema=Schema.from_toml(schema).to_dict(), norm_cap=norm_cap
+        )
+        agreed.write(write)
+        outlined |= {"plan": str(write), "digest": agreed.digest}
     if choice is not None:
         outlined["choice"] = choice.to_dict()
     if as_json:
         click.echo(json.dumps(jsonable(outlined)))
         return
     _render(outlined, Console())
+
+
+def _members(files: tuple[Path, ...], write: Path | None) -> tuple[Member, ...]:
+    """What the sites have told about themselves."""
+    if bool(files) != (write is not None):
+        raise InvalidInput("site", None, "--site and --write belong together", "give both, or --sizes alone")
+    members = []
+    for file in files:
+        try:
+            members.append(Member(**json.loads(file.read_text(encoding="utf-8"))))
+        except (OSError, ValueError, TypeError) as error:
+            if isinstance(error, InvalidInput):
+                raise
+            raise InvalidInput("site", str(file), "is not what `site init` writes", "ask the site for it") from error
+    return tuple(members)
 
 
 def _render(outlined: dict[str, Any], console: Console) -> None:
@@ -96,6 +143,8 @@ def _render(outlined: dict[str, Any], console: Console) -> None:
         factor = schedule["factor"]
         shown = f"{factor:.4g}" if isinstance(factor, float | int) else ", ".join(f"{f:.4g}" for f in factor[:_SHOWN])
         console.print(f"noise parameter of the method (`--noise`): {shown} times {schedule['start']}", highlight=False)
+    if "plan" in outlined:
+        console.print(f"wrote {escape(outlined['plan'])}, digest {outlined['digest']}", soft_wrap=True, highlight=False)
     console.print(
         "[dim]noise: standard deviation of a coordinate of what a site sends, at most; weights of a useful classifier "
         "are of order 1[/]"

@@ -145,8 +145,9 @@ class Schema:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the canonical JSON form: equal for equal encodings."""
+        """SHA-256 of the canonical JSON form: equal for equal encodings, the order of features included."""
         facts = {key: value for key, value in self.to_dict().items() if key not in ("name", "note")}
+        facts["features"] = self.feature_names
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
     def encode(self, table: Table | Mapping[str, Any], *, labels: bool = True) -> Encoded:

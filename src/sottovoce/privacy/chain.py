@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import sqlite3
 import threading
@@ -30,7 +31,7 @@ import numpy as np
 from ..errors import InvalidInput, LedgerCorrupt, LedgerError, LedgerVersion, SottovoceError
 from ..typing import Any
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 _APPLICATION = 0x736F7474  # "sott": tells a ledger from any other SQLite file
 _PERSON = b"sottovoce ledger"
 _OLDEST_SQLITE = (3, 37, 0)  # strict tables
@@ -49,6 +50,15 @@ def canonical(value: Any) -> str:
         return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, default=_plain)
     except ValueError as error:
         raise InvalidInput("event", None, "parameters must be finite numbers or texts", "see its attributes") from error
+
+
+def jsonable(value: Any) -> Any:
+    """Plain data in which infinities are the texts ``inf`` and ``-inf``, since JSON has none."""
+    if isinstance(value, dict):
+        return {k: jsonable(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [jsonable(v) for v in value]
+    return str(value) if isinstance(value, float) and math.isinf(value) else value
 
 
 def _plain(value: object) -> object:

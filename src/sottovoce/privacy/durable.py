@@ -22,9 +22,7 @@ A crash can over-count, never under-count.  What this rests on, and what no file
 
 from __future__ import annotations
 
-import hashlib
 import hmac
-import math
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,27 +34,12 @@ from ..errors import BudgetExceeded, InvalidInput, LedgerCorrupt, LedgerError, L
 from ..typing import Any, Array, ArrayLike
 from . import accountants
 from .accountants import Accountant
-from .chain import ChainFile, canonical, keyed_hash
+from .chain import ChainFile, canonical, jsonable, keyed_hash
 from .events import Event, same_relation
-from .history import History, Readings, RunHistory
+from .history import History, Readings, RunHistory, rows_digest
 from .ledger import validate_target
 
 __all__ = ["DurableLedger", "Run", "rows_digest"]
-
-
-def rows_digest(*arrays: Array) -> bytes:
-    """Digest of arrays of rows, for :meth:`DurableLedger.bind`.  It has no key, so it is a secret: never store it."""
-    digest = hashlib.blake2b(digest_size=32)
-    for array in arrays:
-        values = np.ascontiguousarray(array, dtype="<f8")
-        digest.update(repr(values.shape).encode())
-        digest.update(values.tobytes())
-    return digest.digest()
-
-
-def _text(value: float) -> float | str:
-    """JSON has no infinity."""
-    return "inf" if math.isinf(value) else float(value)
 
 
 def _now() -> str:
@@ -83,6 +66,7 @@ class DurableLedger(Readings):
         accountant: str = "pure",
         n_nodes: int = 1,
         fingerprint: bytes | None = None,
+        demonstration: bool = False,
     ) -> Self:
         """Make the ledger of a data set, readable by this user only.  Its budget never changes.
 
@@ -100,6 +84,8 @@ class DurableLedger(Readings):
             Nodes whose rows the data set holds; 1 at a real site.
         fingerprint : bytes, optional
             See :meth:`bind`.
+        demonstration : bool
+            Marks the file for good: its releases may have repeatable noise, and are none.
 
         Raises
         ------
@@ -110,13 +96,13 @@ class DurableLedger(Readings):
         name = accountants.for_life(accountant, np.asarray(epsilon, dtype=float), delta).label
         if n_nodes < 1 or np.size(epsilon) not in (1, n_nodes):
             raise InvalidInput("n_nodes", n_nodes, "must fit the values of epsilon", "give one value, or one a node")
-        budget = [_text(e) for e in np.broadcast_to(np.ravel(np.asarray(epsilon, dtype=float)), (n_nodes,))]
+        budget = [jsonable(float(e)) for e in np.broadcast_to(np.ravel(np.asarray(epsilon, dtype=float)), (n_nodes,))]
 
         def first(secret: bytes) -> dict[str, Any]:
             key = keyed_hash(secret).hex()  # vouches for the key that vouches for the data set
             return {
                 "kind": "create", "accountant": name, "epsilon": budget, "delta": float(delta), "key": key, "at": _now()
-            }  # fmt: skip
+            } | ({"demonstration": True} if demonstration else {})  # fmt: skip
 
         ChainFile.create(path, first)
         return cls.open(path, fingerprint=fingerprint)
@@ -213,6 +199,11 @@ class DurableLedger(Readings):
         return self._file.state.delta
 
     @property
+    def demonstration(self) -> bool:
+        """Whether it was made for a demonstration, whose noise may be repeatable: it can hold no release."""
+        return self._file.state.demonstration
+
+    @property
     def runs(self) -> tuple[str, ...]:
         """Names of all runs, open or closed."""
         return tuple(self._file.state.runs)
@@ -279,6 +270,11 @@ class DurableLedger(Readings):
             elif known.plan != plan or known.texts != [canonical(event) for event in plain]:
                 raise LedgerMismatch(f"run={run!r}: was reserved with another plan; resume it as it was, or rename")
         return Run(self, run)
+
+    def afford(self, events: Sequence[Event]) -> None:
+        """Refuse what :meth:`reserve` would refuse for its price, and change nothing."""
+        with self._file.transaction("DEFERRED"):
+            self._afford(events, f"a run of {len(events)} releases", "reserved")
 
     def resume(self, run: str, plan: str) -> Run:
         """The run from its first row on: rows are replayed, never charged twice.  A closed run can only be replayed.
@@ -438,10 +434,10 @@ class DurableLedger(Readings):
             for name, run in state.runs.items()
         ]  # fmt: skip
         prices = {"epsilon": state.epsilon, "spent": state.price(), "committed": state.price(state.held())}
-        return {k: [_text(e) for e in np.broadcast_to(v, state.epsilon.shape)] for k, v in prices.items()} | {
+        return {k: [jsonable(float(e)) for e in np.broadcast_to(v, state.epsilon.shape)] for k, v in prices.items()} | {
             "path": str(self._file.path), "accountant": state.accountant.label, "delta": state.delta,
             "n_nodes": state.epsilon.size, "releases": len(state.rows), "bound": state.tag is not None,
-            "since": state.since, "runs": runs, "head": head,
+            "since": state.since, "runs": runs, "head": head, "demonstration": state.demonstration,
         }  # fmt: skip
 
     # Inside a transaction

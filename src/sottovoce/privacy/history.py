@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,6 +19,55 @@ from .events import Event, from_dict, same_relation
 from .ledger import Ledger
 
 
+def rows_digest(*arrays: Array) -> bytes:
+    """Digest of arrays of rows, for :meth:`DurableLedger.bind`.  It has no key, so it is a secret: never store it."""
+    digest = hashlib.blake2b(digest_size=32)
+    for array in arrays:
+        values = np.ascontiguousarray(array, dtype="<f8")
+        digest.update(repr(values.shape).encode())
+        digest.update(values.tobytes())
+    return digest.digest()
+
+
+_UNITS = 2.0**64  # to one of the accountant's currency
+
+
+def _up(price: float) -> int | float:
+    units = float(price) * _UNITS  # exact: a power of two
+    return math.ceil(units) if math.isfinite(units) else units
+
+
+def _down(units: int | float) -> float:
+    if isinstance(units, float):  # infinite, or no number
+        return units
+    total = units / 2**64
+    return total if total * _UNITS >= units else math.nextafter(total, math.inf)
+
+
+class Tally:
+    """Spending in whole numbers, 2^64 to one of the currency: of epsilon, of rho, or of Renyi divergence.
+
+    An event's price is rounded up once, and after that nothing is rounded, however many events there are and in
+    whichever order they are added.
+    """
+
+    def __init__(self, accountant: Accountant[Any], units: Any = None) -> None:
+        self._accountant, self._units = accountant, units
+
+    def add(self, event: Event) -> Tally:
+        """What is spent after `event` too."""
+        price = self._accountant.add(self._accountant.nothing(), event)
+        units = np.frompyfunc(_up, 1, 1)(np.asarray(price, dtype=object))
+        return Tally(self._accountant, units if self._units is None else self._units + units)
+
+    def epsilon(self, delta: float) -> Array:
+        """Epsilon per node, from sums that are rounded up."""
+        if self._units is None:
+            return self._accountant.epsilon(self._accountant.nothing(), delta)
+        spent = np.asarray(np.frompyfunc(_down, 1, 1)(self._units), dtype=float)
+        return self._accountant.epsilon(spent, delta)
+
+
 @dataclass
 class RunHistory:
     """One run: what it reserved, and how far it came.  Releases are numbered from 1."""
@@ -29,6 +80,8 @@ class RunHistory:
     stored: dict[int, tuple[int, str]] = field(default_factory=dict)  # release -> (record, digest of the payload)
     failed: set[int] = field(default_factory=set)
     loose: set[int] = field(default_factory=set)  # charged by a caller that may hand out what it does not store
+    sent: list[tuple[int, str]] = field(default_factory=list)  # by round of an exchange with other sites, from 0
+    received: list[tuple[int, str]] = field(default_factory=list)
     open: bool = True
 
     @property
@@ -45,9 +98,10 @@ class History:
         self.accountant: Accountant[Any] = accountants.make("pure")
         self.epsilon: Array = np.zeros(0)
         self.delta, self.since = 0.0, ""
+        self.demonstration = False
         self.tag: str | None = None
         self.rows: list[Event] = []
-        self.spent: Any = None
+        self.spent = Tally(self.accountant)
         self.relation: str | None = None
         self.runs: dict[str, RunHistory] = {}
 
@@ -57,7 +111,7 @@ class History:
             case "create" if number == 1 and record["key"] == self._key:
                 self.accountant, self.delta = accountants.make(record["accountant"]), float(record["delta"])
                 self.epsilon, self.since = np.array([float(e) for e in record["epsilon"]]), record["at"]
-                self.spent = self.accountant.nothing()
+                self.spent, self.demonstration = Tally(self.accountant), record.get("demonstration", False)
             case "bind" if number > 1 and self.tag is None and not self.used:
                 self.tag = record["tag"]
             case "reserve" if number > 1 and record["run"] not in self.runs:
@@ -71,6 +125,10 @@ class History:
                 self.runs[record["run"]].stored[record["release"]] = number, record["digest"]
             case "fail" if self._drawable(record):
                 self.runs[record["run"]].failed.add(record["release"])
+            case "send" if self._turn(record) == (record["round"], record["round"]):
+                self.runs[record["run"]].sent.append((number, record["digest"]))
+            case "receive" if self._turn(record) == (record["round"] + 1, record["round"]):
+                self.runs[record["run"]].received.append((number, record["digest"]))
             case "close" if self.runs[record["run"]].open:
                 self.runs[record["run"]].open = False
             case _:
@@ -87,12 +145,17 @@ class History:
                 run.loose.add(run.charged)
         event = from_dict(record["event"])
         self.relation = same_relation(self.relation, event)
-        self.spent = self.accountant.add(self.spent, event)
+        self.spent = self.spent.add(event)
         self.rows.append(event)
 
     def _drawable(self, record: dict[str, Any]) -> bool:
         run, release = self.runs[record["run"]], record["release"]
         return 1 <= release <= run.charged and release not in run.failed | run.loose | run.stored.keys()
+
+    def _turn(self, record: dict[str, Any]) -> tuple[int, int]:
+        """Messages sent and inboxes received so far in the run of `record`; one is sent, then one received."""
+        run = self.runs[record["run"]]
+        return len(run.sent), len(run.received)
 
     @property
     def used(self) -> bool:
@@ -101,7 +164,8 @@ class History:
 
     def payloads(self) -> dict[int, str]:
         """Records that own a payload, with its digest."""
-        return dict(pair for run in self.runs.values() for pair in run.stored.values())
+        runs = self.runs.values()
+        return dict(pair for run in runs for pair in (*run.stored.values(), *run.sent, *run.received))
 
     def held(self) -> list[Event]:
         """Reserved events of open runs that have no row."""
@@ -111,8 +175,8 @@ class History:
         """Epsilon per node of all rows and `more`: always added up from the rows, in one order, never subtracted."""
         spent = self.spent
         for event in chain(*more):
-            spent = self.accountant.add(spent, event)
-        return self.accountant.epsilon(spent, self.delta)
+            spent = spent.add(event)
+        return spent.epsilon(self.delta)
 
 
 class Readings(ABC):

@@ -1,0 +1,107 @@
+"""``sottovoce demo``: a hub and its sites as processes of this machine."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.live import Live
+from rich.markup import escape
+from rich.panel import Panel
+from rich.table import Table
+
+from ..configuration import RunConfig
+from ..deploy import demonstration
+from ..deploy.demonstration import Stage
+from ..deploy.session import DEMONSTRATION
+from ..privacy.chain import jsonable
+from ..privacy.words import ceil_text
+from .options import as_json, say, takes
+from .render import marked_words
+
+_EVERY = 0.5
+
+
+@click.command(name="demo")
+@takes([
+    say("--sites", "Number of sites.", type=int, default=5),
+    say("--rounds", "Exchanges with the neighbours.", type=int, default=30),
+    say("--method", "One of `sottovoce methods`.", default="prox_admm"),
+    say("--epsilon", "Total budget of the run.", type=float, default=1.0),
+    say("--delta", "Probability left out of the guarantee.", type=float, default=1e-5),
+    say("--graph", "The sites' network.", default="ring"),
+    say("--transport", "What carries the messages.", type=click.Choice(["relay", "nvflare"]), default="relay"),
+    say("--keep", "Folder for hub and sites, which stays.  [default: one that is removed at the end]",
+        type=click.Path(file_okay=False, path_type=Path)),
+    as_json(),
+])  # fmt: skip
+def demo(
+    sites: int, rounds: int, method: str, epsilon: float, delta: float, graph: str, transport: str, keep: Path | None,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Start a hub and sites as real processes with generated certificates, train on Adult, and compare.
+
+    The model is compared with that of the same run in one process.  For that the noise is repeatable: this is a
+    demonstration, not a release, and its ledgers and reports say so.
+    """
+    config = RunConfig(method=method, rounds=rounds, epsilon=epsilon, delta=delta, graph=graph)
+    console = Console()
+    with _folder(keep) as folder:
+        stage = demonstration.build(folder, config, sites)
+        started, last = time.perf_counter(), 0.0
+        live = Live(_table(stage), console=console, transient=True)
+        with nullcontext() if as_json or not console.is_terminal else live as shown:
+
+            def tick() -> None:
+                nonlocal last
+                if shown is not None and time.perf_counter() - last > _EVERY:
+                    last = time.perf_counter()
+                    shown.update(_table(stage))
+
+            if transport == "relay":
+                demonstration.relay(stage, tick)
+            else:
+                from ..deploy.nvflare.loopback import demonstrate
+
+                demonstrate(stage, tick)
+        report = demonstration.compare(stage, transport, time.perf_counter() - started)
+        table = _table(stage)
+    if as_json:
+        click.echo(json.dumps(jsonable(report), allow_nan=False))
+        return
+    console.print(table)
+    console.print(Panel(marked_words(report["privacy"]), title=f"Privacy: {DEMONSTRATION}", title_align="left"))
+    console.print(
+        f"{report['rounds']} rounds over {transport}, {report['seconds_per_round']:.3f} s a round; test error "
+        f"{100 * report['test_error']:.2f}%; largest difference to the same run in one process: "
+        f"{report['difference']:.3g}", highlight=False,
+    )  # fmt: skip
+    if keep is not None:
+        console.print(f"everything is in {escape(str(keep))}: start with hub/hub.html", highlight=False)
+
+
+@contextmanager
+def _folder(keep: Path | None) -> Iterator[Path]:
+    if keep is not None:
+        yield keep
+        return
+    with tempfile.TemporaryDirectory(prefix="sottovoce-demo-") as folder:
+        yield Path(folder)
+
+
+def _table(stage: Stage) -> Table:
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    for name in ("site", "rows", "round", "", "epsilon spent", "of"):
+        table.add_column(name, justify="left" if name in ("site", "") else "right")
+    rounds, rows = stage.plan.config.rounds, stage.rows.n[:, 0].astype(int)
+    for one, size in zip(demonstration.progress(stage), rows, strict=True):
+        bar = "█" * round(24 * one["round"] / rounds)
+        spent = (ceil_text(one["spent"]), f"{one['budget']:g}")
+        table.add_row(one["site"], f"{size:,}", f"{one['round']}/{rounds}", f"[green]{bar:24}[/]", *spent)
+    return table

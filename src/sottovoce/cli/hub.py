@@ -1,0 +1,143 @@
+"""``sottovoce hub``: what the sites connect to.  It sees messages, never rows."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from ..configuration import outline
+from ..deploy.certificates import Authority
+from ..deploy.hub import Hub
+from ..deploy.hublog import HubLog
+from ..deploy.keys import need_cryptography
+from ..deploy.plan import Plan
+from ..deploy.relay import Credentials, serve
+from ..deploy.report import hub_page
+from ..deploy.settings import result
+from ..errors import InvalidInput
+from .files import check_folder
+from .options import as_json, say, takes
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_FOLDER = click.Path(file_okay=False, path_type=Path)
+_EVERY = 0.2
+
+
+@click.group()
+def hub() -> None:
+    """Carry the messages of a run between sites.
+
+    \b
+      sottovoce hub init hub --host hub.example.org
+      sottovoce hub admit hub north.csr east.csr south.csr
+      sottovoce hub run hub --listen 0.0.0.0:8443          with the agreed plan.json in the folder
+      sottovoce hub status hub
+    """
+
+
+@hub.command()
+@click.argument("folder", type=_FOLDER)
+@takes([say("--host", "Name or address by which sites reach the hub; repeat for more.", name="hosts", multiple=True,
+            required=True)])  # fmt: skip
+def init(folder: Path, hosts: tuple[str, ...]) -> None:
+    """Make FOLDER with a certificate authority and the hub's certificate."""
+    need_cryptography()
+    check_folder("folder", folder)
+    if (folder / "ca.key").exists():
+        raise InvalidInput("folder", str(folder), "holds an authority already", "use another folder")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    Authority.make(folder).serve(folder, hosts)
+    click.echo(f"made {folder}; give ca.crt to every site, and keep ca.key to yourself")
+
+
+@hub.command()
+@click.argument("folder", type=_FOLDER)
+@click.argument("requests", type=_FILE, nargs=-1, required=True)
+def admit(folder: Path, requests: tuple[Path, ...]) -> None:
+    """Sign the certificate requests of sites.  Be sure of who sent each, and of the name that it asks for."""
+    authority = Authority.read(folder)
+    for path in requests:
+        try:
+            name, certificate = authority.admit(path.read_bytes())
+        except OSError:
+            raise InvalidInput("request", str(path), "cannot be read", "correct the path") from None
+        (folder / f"{name}.crt").write_bytes(certificate)
+        click.echo(f"{path}: {name}, signed; give the site {folder / name}.crt")
+
+
+@hub.command()
+@click.argument("folder", type=_FOLDER)
+@takes([
+    say("--listen", "HOST:PORT to listen on.", default="0.0.0.0:8443"),
+    say("--once", "End when every site has left the run.", is_flag=True),
+    as_json(),
+])  # fmt: skip
+def run(folder: Path, listen: str, once: bool, as_json: bool) -> None:
+    """Serve the plan.json of FOLDER until stopped; after a crash, the same command goes on.
+
+    When the last model of every site is there, hub.html and hub.npz are written to FOLDER.
+    """
+    plan = Plan.read(folder / "plan.json")
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    with HubLog(folder / "hub.log") as log:
+        carried = Hub(plan, log)
+        server, port = serve(carried, Credentials(*(folder / f for f in ("ca.crt", "hub.crt", "hub.key"))), listen)
+        said: dict[str, Any] = {"run": plan.run, "plan": plan.digest, "port": port}
+        click.echo(json.dumps(said) if as_json else f"run {plan.run}, plan {plan.digest}: listening on port {port}")
+        written = False
+        while not stop.wait(_EVERY):
+            gone = len(log.gone(plan.run))
+            if not written and gone == len(plan.names):
+                written = True
+                report(folder, carried)
+            if once and gone == len(plan.names):
+                break
+        log.close()
+        server.stop(1.0).wait()
+
+
+def report(folder: Path, carried: Hub) -> None:
+    """Write what the hub keeps of a run that all sites have left: released vectors and public facts only."""
+    plan, models = carried.plan, carried.models()
+    if models is None:
+        return
+    privacy = outline(plan.config, plan.prepared.facts.n, plan.d)["privacy"]
+    (folder / "hub.html").write_text(hub_page(plan, carried.status(), models, privacy), encoding="utf-8")
+    result(plan, models, privacy, "finished", 0.0).save(folder / "hub.npz")
+
+
+@hub.command()
+@click.argument("folder", type=_FOLDER)
+@takes([as_json()])
+def status(folder: Path, as_json: bool) -> None:
+    """How far every site of the run is, also while the hub runs."""
+    plan = Plan.read(folder / "plan.json")
+    if not (folder / "hub.log").exists():
+        raise InvalidInput("folder", str(folder), "has no log yet", "start the hub")
+    with HubLog(folder / "hub.log") as log:
+        shown = Hub(plan, log).status()
+    if as_json:
+        click.echo(json.dumps(shown))
+        return
+    console = Console()
+    console.print(
+        f"run [bold]{escape(shown['run'])}[/], {shown['rounds']} rounds; plan {shown['plan']}", soft_wrap=True
+    )
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    for name in ("site", "rows", "last message", "left"):
+        table.add_column(name, justify="left" if name in ("site", "left") else "right")
+    for one in shown["sites"]:
+        last = "none" if one["round"] < 0 else "greeting" if one["round"] == 0 else f"round {one['round']}"
+        last = "last model" if one["round"] > shown["rounds"] else last
+        table.add_row(escape(one["site"]), f"{one['rows']:,}", last, escape(one["left"] or "no"))
+    console.print(table)

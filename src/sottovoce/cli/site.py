@@ -1,0 +1,169 @@
+"""``sottovoce site``: one organisation's part in a run across organisations."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.panel import Panel
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from ..configuration import outline
+from ..data.schema import Schema
+from ..deploy import certificates
+from ..deploy.keys import SigningKey, need_cryptography
+from ..deploy.plan import check_name
+from ..deploy.relay import RelayTransport
+from ..deploy.settings import SiteSettings, load_rows, write_settings
+from ..errors import InvalidInput
+from ..privacy.chain import jsonable
+from ..privacy.durable import DurableLedger, rows_digest
+from ..privacy.words import ceil_text
+from .files import check_folder
+from .options import as_json, say, takes
+from .render import marked_words
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_FOLDER = click.Path(file_okay=False, path_type=Path)
+
+
+@click.group()
+def site() -> None:
+    """Take part in a run across organisations: rows, ledger and keys stay here.
+
+    \b
+      sottovoce site init here --name north --hub hub.example.org:8443 --data rows.csv --schema s.toml --epsilon 3
+      sottovoce site check here/site.toml     read and validate everything, send nothing
+      sottovoce site run here/site.toml       connect to the hub, and take part until the run ends
+    """
+
+
+_INIT = [
+    say("--name", "Of the site, as in the plan and its certificate.", required=True),
+    say("--hub", "HOST:PORT of the hub.", required=True),
+    say("--data", "CSV or Parquet file, or a folder of mapped rows.", required=True, type=click.Path(path_type=Path)),
+    say("--schema", "TOML file declaring the public facts of the table.", required=True, type=_FILE),
+    say("--epsilon", "Lifetime budget of these rows.", required=True, type=float),
+    say("--delta", "Probability left out of the guarantee.  [default: none, pure epsilon]", type=float),
+    say("--accountant", "pure, zcdp or rdp, for life.  [default: pure without a delta, else rdp]"),
+]
+
+
+@site.command()
+@click.argument("folder", type=_FOLDER)
+@takes(_INIT)
+def init(
+    folder: Path, name: str, hub: str, data: Path, schema: Path, epsilon: float, delta: float | None,
+    accountant: str | None,
+) -> None:  # fmt: skip
+    """Make FOLDER with keys, the ledger of the rows, and site.toml; say what to give to whom."""
+    need_cryptography()
+    check_name("name", name)
+    if (folder / "site.toml").exists():
+        raise InvalidInput("folder", str(folder), "holds a site already", "use another folder")
+    check_folder("folder", folder)
+    rows = load_rows(data, Schema.from_toml(schema))
+    folder.mkdir(mode=0o700, exist_ok=True)
+    ledger = folder / f"{name}.ledger"
+    kind = accountant or ("pure" if delta is None else "rdp")
+    fingerprint = rows_digest(*rows.arrays())
+    DurableLedger.create(ledger, epsilon=epsilon, delta=delta or 0.0, accountant=kind, fingerprint=fingerprint).close()
+    certificates.request(folder, name)
+    key = SigningKey.make()
+    key.write(folder / f"{name}.signing")
+    public = {"name": name, "rows": int(rows.n[0, 0]), "key": key.public}
+    (folder / f"{name}.public.json").write_text(json.dumps(public, indent=1) + "\n", encoding="utf-8")
+    write_settings(folder, name, hub, data.resolve(), schema.resolve())
+    click.echo(
+        f"made {folder}; give the hub's operator {name}.csr and {name}.public.json, and put {name}.crt, ca.crt and "
+        "plan.json here when they come; never restore the ledger from a backup"
+    )
+
+
+@site.command()
+@click.argument("settings", type=_FILE)
+@takes([as_json()])
+def check(settings: Path, as_json: bool) -> None:
+    """Read the data, the plan, the ledger and the keys of SETTINGS, and validate everything.  Sends nothing."""
+    found = SiteSettings.read(settings)
+    found.credentials.read()
+    with DurableLedger.open(found.ledger) as ledger:
+        session = found.session(ledger)
+        session.check()
+        plan, shown = session.plan, ledger.show()
+    n = session.plan.prepared.facts.n
+    report: dict[str, Any] = {
+        "site": found.name, "run": plan.run, "plan": plan.digest, "hub": found.hub, "rows": int(session.rows.n[0, 0]),
+        "features": plan.d, "method": plan.config.method, "rounds": plan.config.rounds,
+        "neighbours": list(plan.neighbours(found.name)), "sites": list(plan.names),
+        "demonstration": plan.demonstration, "spent": shown["spent"][0], "budget": shown["epsilon"][0],
+        "certificate_ends": certificates.expiry(found.credentials.certificate).isoformat(),
+        "known": plan.run in [run["run"] for run in shown["runs"]],
+        "privacy": outline(plan.config, n, plan.d)["privacy"], "sent": 0,
+    }  # fmt: skip
+    if as_json:
+        click.echo(json.dumps(jsonable(report), allow_nan=False))
+        return
+    console = Console()
+    console.print(
+        f"[bold]{escape(found.name)}[/] in run [bold]{escape(plan.run)}[/]: {report['rows']:,} rows, "
+        f"{plan.d} features, {plan.config.method}, {plan.config.rounds} rounds, "
+        f"neighbours {escape(', '.join(report['neighbours']))}"
+    )
+    console.print(Panel(marked_words(report["privacy"]), title="Privacy of the whole run", title_align="left"))
+    console.print(
+        f"ledger: {_text(report['spent'])} spent of {_text(report['budget'])}; "
+        + ("this run is in it" if report["known"] else "it can pay for this run")
+    )
+    console.print(f"plan {plan.digest}: compare with the other sites", soft_wrap=True, highlight=False)
+    console.print(f"certificate until {report['certificate_ends']}; everything fits; nothing was sent", highlight=False)
+
+
+def _text(epsilon: float | str) -> str:
+    return epsilon if isinstance(epsilon, str) else ceil_text(epsilon)
+
+
+@site.command()
+@click.argument("settings", type=_FILE)
+@takes([as_json()])
+def run(settings: Path, as_json: bool) -> None:
+    """Take part in the plan of SETTINGS until it ends; after a crash, the same command goes on.
+
+    With --json: one JSON object a round on standard output, and one at the end.
+    """
+    found = SiteSettings.read(settings)
+    plan = found.read_plan()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    console = Console(stderr=True)
+    bar: Any = Progress(*columns, console=console, transient=True)
+    with bar if console.is_terminal and not as_json else nullcontext() as progress:
+        task = None if progress is None else progress.add_task(f"{found.name}: round", total=plan.config.rounds)
+
+        def observe(k: int, state: object) -> None:
+            if as_json:
+                click.echo(json.dumps({"round": k, "rounds": plan.config.rounds}))
+            elif progress is not None and task is not None:
+                progress.update(task, completed=k, description=f"{found.name}: round")
+
+        with RelayTransport(found.hub, found.credentials, plan.run, found.patience) as transport:
+            finished = found.take_part(transport, [observe])
+    report = {
+        "site": found.name, "run": plan.run, "rounds": finished.outcome.rounds, "stopped": finished.outcome.stopped,
+        "privacy": finished.privacy, "spent": finished.spent, "budget": finished.budget, "seconds": finished.seconds,
+        "waited": finished.waited, "report": str(found.file("html")), "model": str(found.file("npz")),
+    }  # fmt: skip
+    if as_json:
+        click.echo(json.dumps(jsonable(report), allow_nan=False))
+        return
+    shown = Console()
+    shown.print(
+        f"[bold]{escape(found.name)}[/]: {finished.outcome.rounds} of {plan.config.rounds} rounds "
+        f"({finished.outcome.stopped}); {ceil_text(finished.spent)} spent of {finished.budget:g} for life"
+    )
+    shown.print(Panel(marked_words(finished.privacy), title="Privacy of this site's rows", title_align="left"))
+    shown.print(f"report {report['report']}; classifier {report['model']}", soft_wrap=True, highlight=False)

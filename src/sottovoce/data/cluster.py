@@ -1,0 +1,169 @@
+"""Rows of one site that outgrow one machine: a Dask Array, whose blocks stay where they are.
+
+A pass over the rows sends classifiers out and sums back: every block is multiplied by the code that multiplies rows in
+memory, and parts are added in the order of the blocks, so that a run repeats every bit while the blocks are the same.
+The cluster belongs to the site: what it computes are sums over private rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Self
+
+import numpy as np
+
+from ..errors import InvalidInput
+from ..losses import Loss
+from ..typing import Any, Array, BoolArray
+from .design import Dense
+from .rows import Rows
+from .sweep import Group, Sweep
+
+
+def _dask() -> Any:
+    try:
+        import dask.array
+    except ImportError as error:
+        rule = "a Dask Array needs Dask, which is not installed"
+        raise InvalidInput("X", None, rule, "pip install 'sottovoce[cluster]'") from error
+    return dask
+
+
+def _local(block: Array) -> Sweep:
+    return Sweep((Group(np.array([0]), Dense(block[None])),), block.shape[1])
+
+
+def _gradient(block: Array, loss: Loss, w: Array) -> Array:
+    return _local(block).gradient(loss, w)
+
+
+def _values(block: Array, loss: Loss, w: Array, clip: float) -> Array:
+    return _local(block).values(loss, w, clip, np.array([[float(len(block))]]))
+
+
+def _hessian(block: Array, loss: Loss, w: Array, diagonal: bool, typical: bool) -> Array:
+    return _local(block).hessian(loss, w, diagonal, typical)
+
+
+def _signed(X: Array, y: Array) -> Array:
+    return Rows.build([(np.asarray(X, dtype=float), np.asarray(y, dtype=float))]).signed[0]
+
+
+def _every(block: Array, first: int, step: int) -> Array:
+    return block[first::step]
+
+
+def _digest(block: Array) -> bytes:
+    return blake2b(np.ascontiguousarray(block, dtype="<f8").tobytes(), digest_size=32).digest()
+
+
+@dataclass(frozen=True)
+class ClusterSweep(Sweep):
+    """Passes over blocks on a cluster."""
+
+    blocks: tuple[Any, ...] = ()
+    sizes: tuple[int, ...] = ()
+
+    def _sum(self, task: Callable[..., Array], *arguments: Any) -> Array:
+        dask = _dask()
+        shared = dask.delayed(arguments)
+        run = dask.delayed(lambda block, given: task(block, *given))
+        parts = dask.compute(*[run(block, shared) for block in self.blocks])
+        total = np.array(parts[0], dtype=float)
+        for part in parts[1:]:
+            total += part
+        return total
+
+    def gradient(self, loss: Loss, w: Array) -> Array:
+        return self._sum(_gradient, loss, w)
+
+    def values(self, loss: Loss, w: Array, clip: float, n: Array) -> Array:
+        return self._sum(_values, loss, w, clip)
+
+    def hessian(self, loss: Loss, w: Array, diagonal: bool, typical: bool = False) -> Array:
+        return self._sum(_hessian, loss, w, diagonal, typical)
+
+    @property
+    def nodes(self) -> int:
+        return 1
+
+    def keep(self, nodes: BoolArray) -> Self:
+        return self
+
+    def single(self) -> None:
+        return None
+
+    def every(self, part: int, parts: int) -> ClusterSweep:
+        dask = _dask()
+        start, kept, sizes = 0, [], []
+        for block, size in zip(self.blocks, self.sizes, strict=True):
+            first = (part - start) % parts
+            if first < size:
+                kept.append(dask.delayed(_every)(block, first, parts))
+                sizes.append(len(range(first, size, parts)))
+            start += size
+        return ClusterSweep((), self.width, tuple(kept), tuple(sizes))
+
+
+@dataclass(frozen=True)
+class ClusterRows(Rows):
+    """Rows of one site in the blocks of a Dask Array; ``signed`` is empty.  Use :meth:`of`."""
+
+    blocks: tuple[Any, ...] = ()
+    sizes: tuple[int, ...] = ()
+    digests: tuple[bytes, ...] = ()
+
+    @classmethod
+    def of(cls, X: Any, y: Any) -> Self:
+        """Validate a Dask Array of rows where it is, and keep its signed blocks there.
+
+        Parameters
+        ----------
+        X : dask.array.Array
+            Rows in the unit ball, one a line, in blocks of whole rows.
+        y : dask.array.Array
+            Labels -1 and +1, in the same blocks.
+
+        Raises
+        ------
+        InvalidInput
+            What :meth:`Rows.build` refuses; or without Dask.
+        """
+        dask = _dask()
+        if not isinstance(X, dask.array.Array) or X.ndim != 2 or X.numblocks[1] != 1:
+            raise InvalidInput("X", None, "must be a Dask Array of blocks of whole rows", "rechunk((ROWS, -1))")
+        if not isinstance(y, dask.array.Array) or y.ndim != 1 or y.chunks[0] != X.chunks[0]:
+            raise InvalidInput("y", None, "must be a Dask Array in the blocks of X", "rechunk it like X")
+        if any(np.isnan(size) or size == 0 for size in X.chunks[0]):
+            raise InvalidInput(
+                "X", None, "every block needs a known number of rows, at least 1", "compute_chunk_sizes()"
+            )
+        sign = dask.delayed(_signed)
+        pairs = zip(X.to_delayed()[:, 0], y.to_delayed(), strict=True)
+        blocks = dask.persist(*[sign(a, b) for a, b in pairs])
+        found = dask.compute(*[dask.delayed(_digest)(block) for block in blocks])
+        labels = np.asarray(dask.array.unique(y).compute())
+        n = np.array([[float(sum(X.chunks[0]))]])
+        alike = (0,) if len(labels) == 1 else ()
+        blank = np.zeros((1, 0, int(X.shape[1])))
+        return cls(blank, n, alike, blocks=tuple(blocks), sizes=tuple(map(int, X.chunks[0])), digests=tuple(found))
+
+    def sweep(self) -> ClusterSweep:
+        return ClusterSweep((), self.d, self.blocks, self.sizes)
+
+    def node(self, i: int) -> Self:
+        return self
+
+    def on(self, spec: str) -> Self:
+        if spec != "numpy":
+            raise InvalidInput("backend", spec, "rows on a cluster are read by its workers", "use 'numpy'")
+        return self
+
+    def pooled(self) -> Self:
+        return self
+
+    def arrays(self) -> tuple[Array, ...]:
+        """Digests of the blocks: other blocks of the same rows are other rows to a ledger."""
+        return (np.array([list(one) for one in self.digests], dtype=float), np.array(self.sizes, dtype=float), self.n)

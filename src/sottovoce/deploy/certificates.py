@@ -1,0 +1,204 @@
+"""Certificates for a hub and its sites: one authority a run or a consortium, made with the package cryptography.
+
+A site's key never leaves it: it makes a request, the hub's authority signs it.  A site's certificate is good for a
+client only and the hub's for a server only, so that no site can stand in for the hub.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import InvalidInput
+from .keys import need_cryptography, private
+from .plan import check_name
+
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+    from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
+
+DAYS = 825
+"""A certificate's life; 825 days is the longest that common clients take."""
+_SKEW = timedelta(hours=1)
+
+
+@dataclass(frozen=True)
+class Authority:
+    """A certificate authority in the files ``ca.crt`` and ``ca.key``.  Use :meth:`make` or :meth:`read`."""
+
+    certificate: x509.Certificate
+    key: EllipticCurvePrivateKey
+
+    @classmethod
+    def make(cls, folder: Path, name: str = "sottovoce") -> Authority:
+        """A new authority, written to `folder`."""
+        need_cryptography()
+        from cryptography import x509
+
+        key, subject = _new_key(), _name(f"{name} authority")
+        builder = _builder(subject, subject, key.public_key()).add_extension(
+            x509.BasicConstraints(ca=True, path_length=0), critical=True
+        )
+        builder = builder.add_extension(_usage(sign=False), critical=True)
+        authority = cls(_signed(builder, key), key)
+        private(folder / "ca.key", _pem_key(key))
+        (folder / "ca.crt").write_bytes(_pem(authority.certificate))
+        return authority
+
+    @classmethod
+    def read(cls, folder: Path) -> Authority:
+        """The authority in `folder`.
+
+        Raises
+        ------
+        InvalidInput
+        """
+        need_cryptography()
+        from cryptography import x509
+        from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        try:
+            certificate = x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes())
+            key = load_pem_private_key((folder / "ca.key").read_bytes(), None)
+        except (OSError, ValueError, TypeError):
+            key = None
+        if not isinstance(key, EllipticCurvePrivateKey):
+            raise InvalidInput("folder", str(folder), "holds no authority", "make one with `sottovoce hub init`")
+        return cls(certificate, key)
+
+    def serve(self, folder: Path, hosts: Sequence[str]) -> None:
+        """Write ``hub.key`` and ``hub.crt``, good for these host names and addresses."""
+        from cryptography import x509
+        from cryptography.x509.oid import ExtendedKeyUsageOID
+
+        key = _new_key()
+        builder = _builder(_name("hub"), self.certificate.subject, key.public_key())
+        builder = builder.add_extension(x509.SubjectAlternativeName([_host(h) for h in hosts]), critical=False)
+        certificate = self._leaf(builder, ExtendedKeyUsageOID.SERVER_AUTH)
+        private(folder / "hub.key", _pem_key(key))
+        (folder / "hub.crt").write_bytes(_pem(certificate))
+
+    def admit(self, request: bytes) -> tuple[str, bytes]:
+        """Sign a site's request; returns the site's name and the certificate.
+
+        Raises
+        ------
+        InvalidInput
+            If it is no sound request, or names what cannot be a site.
+        """
+        from cryptography import x509
+        from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+        try:
+            asked = x509.load_pem_x509_csr(request)
+            sound = asked.is_signature_valid
+        except ValueError:
+            sound = False
+        names = asked.subject.get_attributes_for_oid(NameOID.COMMON_NAME) if sound else []
+        if len(names) != 1:
+            raise InvalidInput("request", None, "is no certificate request", "use the one that `site init` wrote")
+        name = str(names[0].value)
+        check_name("request", name)
+        builder = _builder(_name(name), self.certificate.subject, asked.public_key())
+        return name, _pem(self._leaf(builder, ExtendedKeyUsageOID.CLIENT_AUTH))
+
+    def _leaf(self, builder: x509.CertificateBuilder, use: x509.ObjectIdentifier) -> x509.Certificate:
+        from cryptography import x509
+
+        builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        builder = builder.add_extension(_usage(sign=True), critical=True)
+        return _signed(builder.add_extension(x509.ExtendedKeyUsage([use]), critical=False), self.key)
+
+
+def request(folder: Path, name: str) -> None:
+    """Write ``NAME.key``, a site's TLS key, and ``NAME.csr``, its request for a certificate."""
+    need_cryptography()
+    check_name("name", name)
+    from cryptography import x509
+    from cryptography.hazmat.primitives.hashes import SHA256
+
+    key = _new_key()
+    asked = x509.CertificateSigningRequestBuilder().subject_name(_name(name)).sign(key, SHA256())
+    private(folder / f"{name}.key", _pem_key(key))
+    (folder / f"{name}.csr").write_bytes(_pem(asked))
+
+
+def expiry(path: Path) -> datetime:
+    """When the certificate in a file ends.
+
+    Raises
+    ------
+    InvalidInput
+        If it holds none.
+    """
+    need_cryptography()
+    from cryptography import x509
+
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
+    except (OSError, ValueError):
+        raise InvalidInput("certificate", str(path), "is no certificate", "ask the hub's operator for it") from None
+
+
+def _new_key() -> EllipticCurvePrivateKey:
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def _name(text: str) -> x509.Name:
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+def _host(text: str) -> x509.GeneralName:
+    from cryptography import x509
+
+    try:
+        return x509.IPAddress(ipaddress.ip_address(text))
+    except ValueError:
+        return x509.DNSName(text)
+
+
+def _usage(*, sign: bool) -> x509.KeyUsage:
+    from cryptography import x509
+
+    return x509.KeyUsage(
+        digital_signature=sign, key_cert_sign=not sign, crl_sign=not sign, content_commitment=False,
+        key_encipherment=False, data_encipherment=False, key_agreement=False, encipher_only=False, decipher_only=False,
+    )  # fmt: skip
+
+
+def _builder(subject: x509.Name, issuer: x509.Name, public: CertificatePublicKeyTypes) -> x509.CertificateBuilder:
+    from cryptography import x509
+
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(public)
+    builder = builder.serial_number(x509.random_serial_number())
+    return builder.not_valid_before(now - _SKEW).not_valid_after(now + timedelta(days=DAYS))
+
+
+def _signed(builder: x509.CertificateBuilder, key: EllipticCurvePrivateKey) -> x509.Certificate:
+    from cryptography.hazmat.primitives.hashes import SHA256
+
+    return builder.sign(key, SHA256())
+
+
+def _pem(what: x509.Certificate | x509.CertificateSigningRequest) -> bytes:
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    return what.public_bytes(Encoding.PEM)
+
+
+def _pem_key(key: EllipticCurvePrivateKey) -> bytes:
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

@@ -1,0 +1,234 @@
+"""A hub and its sites as processes of this machine, on rows that are public anyway: a demonstration, not a release.
+
+Everything is real but the secrets: the commands, certificates, keys, ledgers and transports are those of a deployment.
+The noise comes from a seed that stands in the plan, so that the same run can be made in one process and compared; plan
+and ledgers are marked for good, and no command but the one for this makes such ledgers.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ..configuration import RunConfig, outline
+from ..data import partition
+from ..data.loaders import Dataset, load
+from ..data.rows import Rows
+from ..errors import InvalidInput, SottovoceError
+from ..privacy.durable import DurableLedger, rows_digest
+from ..privacy.journal import Journal
+from ..simulate import Result
+from ..typing import Any, Array, IntArray
+from . import certificates
+from .keys import SigningKey
+from .local import run_sites
+from .plan import Member, Plan
+from .session import DEMONSTRATION
+from .settings import write_settings
+
+LIFE = 3.0
+"""Budget of a throw-away ledger, in units of the run's."""
+LONGEST = 1800.0
+"""Seconds that a demonstration may take."""
+_NAMES = ("north", "east", "south", "west", "centre")
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a demonstration stands on.
+
+    Attributes
+    ----------
+    folder : path
+        ``hub/`` and one folder a site, each with its ``site.toml``.
+    plan : Plan
+    dataset : Dataset
+    rows : Rows
+        Of all sites, for the twin in one process.
+    port : int
+        Of the hub.
+    """
+
+    folder: Path
+    plan: Plan
+    dataset: Dataset
+    rows: Rows
+    port: int
+
+    def settings(self, name: str) -> Path:
+        """The file of a site."""
+        return self.folder / name / "site.toml"
+
+    @property
+    def hub(self) -> Path:
+        """The hub's folder."""
+        return self.folder / "hub"
+
+
+def free_port() -> int:
+    """A TCP port of the loopback interface that nobody listens on at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def build(
+    folder: Path, config: RunConfig, sites: int, data: str = "adult", schema: dict[str, Any] | None = None
+) -> Stage:
+    """Deal the rows to sites, and make for each what ``sottovoce site init`` and ``hub admit`` would.
+
+    Parameters
+    ----------
+    folder : path
+        Empty, or absent.
+    config : RunConfig
+        With a seed.
+    sites : int
+    data : str
+        A data set with a schema, or a table.
+    schema : dict, optional
+        Of a table.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    if config.seed is None:
+        raise InvalidInput("seed", None, "a demonstration's noise can be repeated", "give a seed")
+    if sites < 1:
+        raise InvalidInput("sites", sites, "must be at least 1", "use e.g. 5")
+    dataset = load(data, schema=schema)
+    if dataset.schema is None:
+        raise InvalidInput("data", data, "has no schema that sites could share", "use 'adult' or a table")
+    names = _NAMES[:sites] if sites <= len(_NAMES) else tuple(f"site-{i + 1}" for i in range(sites))
+    parts = partition("iid", dataset.y_train, sites, config.seed, dataset.train_columns)
+    rows = Rows.build([(dataset.X_train[part], dataset.y_train[part]) for part in parts])
+    stage_port, hub = free_port(), folder / "hub"
+    hub.mkdir(parents=True)
+    authority = certificates.Authority.make(hub)
+    authority.serve(hub, ["127.0.0.1"])
+    members = []
+    for i, name in enumerate(names):
+        members.append(_site(folder / name, name, dataset, parts[i], rows.node(i), config, authority, hub, stage_port))
+    plan = Plan.make("demonstration", config, members, rows.d, schema=dataset.schema.to_dict())
+    for place in (hub, *(folder / name for name in names)):
+        plan.write(place / "plan.json")
+    return Stage(folder, plan, dataset, rows, stage_port)
+
+
+def _site(
+    folder: Path, name: str, dataset: Dataset, part: IntArray, rows: Rows, config: RunConfig,
+    authority: certificates.Authority, hub: Path, port: int,
+) -> Member:  # fmt: skip
+    folder.mkdir()
+    columns = {column: values[part] for column, values in dataset.train_columns.items()}
+    with (folder / "rows.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+    DurableLedger.create(
+        folder / f"{name}.ledger", epsilon=LIFE * np.max(config.epsilon).item(), delta=config.delta or 0.0,
+        accountant="pure" if config.delta is None else "rdp", fingerprint=rows_digest(*rows.arrays()),
+        demonstration=True,
+    ).close()  # fmt: skip
+    certificates.request(folder, name)
+    (folder / f"{name}.crt").write_bytes(authority.admit((folder / f"{name}.csr").read_bytes())[1])
+    (folder / "ca.crt").write_bytes((hub / "ca.crt").read_bytes())
+    key = SigningKey.make()
+    key.write(folder / f"{name}.signing")
+    write_settings(folder, name, f"127.0.0.1:{port}", Path("rows.csv"))
+    return Member(name, int(rows.n[0, 0]), key.public)
+
+
+def start(*arguments: str, errors: Path) -> subprocess.Popen[str]:
+    """One of this library's commands as a process of its own, with one thread for linear algebra."""
+    environment = os.environ | dict.fromkeys(_THREADS, "1")
+    with errors.open("a") as file:
+        return subprocess.Popen(
+            [sys.executable, "-m", "sottovoce", *arguments], stdout=subprocess.DEVNULL, stderr=file, text=True,
+            env=environment,
+        )  # fmt: skip
+
+
+def relay(stage: Stage, tick: Callable[[], None]) -> None:
+    """Run hub and sites over the relay until every site is done.
+
+    Parameters
+    ----------
+    tick : callable
+        Called some times a second.
+
+    Raises
+    ------
+    SottovoceError
+        If one of them fails, with what it said.
+    """
+    names, until = stage.plan.names, time.monotonic() + LONGEST
+    listen = f"127.0.0.1:{stage.port}"
+    processes = {"hub": start("hub", "run", str(stage.hub), "--listen", listen, "--once", errors=stage.hub / "errors")}
+    try:
+        for name in names:
+            processes[name] = start(
+                "site", "run", str(stage.settings(name)), "--json", errors=stage.folder / name / "errors"
+            )
+        while any(process.poll() is None for process in processes.values()):
+            for name, process in processes.items():
+                if process.poll():
+                    said = (stage.folder / name / "errors").read_text().strip()
+                    raise SottovoceError(f"{name}: {said or f'exit code {process.returncode}'}")
+            if time.monotonic() > until:
+                raise SottovoceError(f"demonstration: not done after {LONGEST:g} s")
+            tick()
+            time.sleep(0.05)
+    finally:
+        for process in processes.values():
+            process.kill()
+            process.wait()
+
+
+def progress(stage: Stage) -> list[dict[str, Any]]:
+    """Every site's round and spending, as it stands on the disk."""
+    shown: list[dict[str, Any]] = []
+    for name in stage.plan.names:
+        with DurableLedger.open(stage.folder / name / f"{name}.ledger") as ledger:
+            spent, budget = float(np.max(ledger.per_node())), float(ledger.epsilon[0])
+            sent = Journal(ledger, stage.plan.run).highest
+        done = min(max(sent, 0), stage.plan.config.rounds)
+        shown.append({"site": name, "round": done, "spent": spent, "budget": budget})
+    return shown
+
+
+def compare(stage: Stage, transport: str, wall: float) -> dict[str, Any]:
+    """What came out, beside the same run in one process."""
+    plan = stage.plan
+    models = np.array([Result.load(stage.folder / n / f"{n}.npz").models[0, 0] for n in plan.names])
+    ends = [json.loads((stage.folder / n / f"{n}.json").read_text()) for n in plan.names]
+    twin = np.array([
+        plan.prepared.algorithm.at(i).model(outcome.state)
+        for i, (outcome, _) in enumerate(run_sites(plan.config, stage.rows))
+    ])  # fmt: skip
+    rounds = min(end["rounds"] for end in ends)
+    seconds = max(end["seconds"] for end in ends)
+    return {
+        "transport": transport, "sites": len(plan.names), "rounds": rounds, "stopped": ends[0]["stopped"],
+        "seconds_per_round": seconds / max(rounds, 1),
+        "seconds_with_messages_per_round": max(end["waited"] for end in ends) / max(rounds, 1), "seconds": wall,
+        "test_error": _error(stage.dataset, models.mean(axis=0)), "difference": float(np.max(np.abs(models - twin))),
+        "privacy": outline(plan.config, plan.prepared.facts.n, plan.d)["privacy"], "plan": plan.digest,
+        "spent": [end["spent"] for end in ends], "demonstration": DEMONSTRATION, "folder": str(stage.folder),
+    }  # fmt: skip
+
+
+def _error(dataset: Dataset, w: Array) -> float:
+    return float(np.mean((dataset.X_test @ w) * dataset.y_test <= 0))

@@ -1,0 +1,17 @@
+"""NVFlare 2.9 as the carrier of a run's messages (extra ``nvflare``).
+
+NVFlare moves bytes and starts processes; what a site releases, and when, is decided by
+:class:`sottovoce.deploy.session.SiteSession` alone.  ``docs/deploy/nvflare.md`` says how to run it.
+
+=================  =====================================================================
+``words``          what hub and sites say to each other, as plain data
+``talk``           what the hub says, and when
+``tasks``          a site's transport
+``controller``     the hub's side of a job: NVFlare's tasks around ``talk``
+``executor``       a site's side of a job: NVFlare's tasks around ``tasks`` and the site's session
+``provision``      project file of a plan, and the startup kits
+``policies``       the hardened policies that every kit gets
+``supervisor``     hands in the job, and again after a crash, until the run is complete
+``loopback``       a hub and its sites as processes of this machine, for ``sottovoce demo``
+=================  =====================================================================
+"""

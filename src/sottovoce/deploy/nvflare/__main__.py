@@ -1,0 +1,65 @@
+"""``python -m sottovoce.deploy.nvflare``: make startup kits from a plan, and drive a run to its end."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import click
+
+from ...errors import SottovoceError
+from ..plan import Plan
+from . import provision as kits
+from .supervisor import Supervisor
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_FOLDER = click.Path(file_okay=False, path_type=Path)
+
+
+@click.group()
+def main() -> None:
+    """Carry a run over NVFlare."""
+
+
+@main.command()
+@click.argument("plan", type=_FILE)
+@click.option("--server", required=True, help="Host name of the hub as the sites reach it.")
+@click.option("--port", type=int, default=8002, show_default=True, help="The hub's port, the only one that is open.")
+@click.option("--store", type=_FOLDER, required=True, help="Absolute folder at the hub for NVFlare's jobs.")
+@click.option("--workspace", type=_FOLDER, required=True, help="Folder for the kits and the authority's key.")
+@click.option("--project", type=_FILE, help="Only write the file for `nvflare provision -p`.")
+def provision(plan: Path, server: str, port: int, store: Path, workspace: Path, project: Path | None) -> None:
+    """Make a startup kit for the hub, for every site of PLAN and for the supervisor."""
+    description = kits.project(Plan.read(plan), server, port, store=store)
+    if project is not None:
+        kits.write_project(project, description)
+        click.echo(f"wrote {project}; go on with: nvflare provision -p {project} -w {workspace}")
+        return
+    click.echo(f"kits are in {kits.provision(description, workspace)}; keep {workspace}/*/state to yourself")
+
+
+@main.command()
+@click.argument("kit", type=_FOLDER)
+def check(kit: Path) -> None:
+    """Compare the policies of a site's startup KIT with those that are shipped."""
+    kits.check_kit(kit)
+    click.echo(f"{kit}: hardened, as shipped")
+
+
+@main.command()
+@click.argument("kit", type=_FOLDER)
+@click.argument("hub", type=_FOLDER)
+@click.option("--task-seconds", type=float, default=30.0, show_default=True, help="Silence after which a site is lost.")
+def supervise(kit: Path, hub: Path, task_seconds: float) -> None:
+    """Hand in the run of HUB's plan with the supervisor's KIT, again after every crash, until it is complete."""
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    supervisor = Supervisor(kit, hub, task_seconds=task_seconds)
+    supervisor.run()
+    click.echo(f"run {supervisor.plan.run} is complete; jobs handed in: {len(supervisor.jobs)}")
+
+
+if __name__ == "__main__":
+    try:
+        main(prog_name="python -m sottovoce.deploy.nvflare")
+    except SottovoceError as error:
+        raise SystemExit(f"Error: {error}") from None

@@ -1,0 +1,80 @@
+"""A site's side of a job: the session lives in a thread of its own, tasks come and go around it."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from nvflare.apis.event_type import EventType
+from nvflare.apis.executor import Executor
+from nvflare.apis.fl_constant import FLContextKey, ReturnCode
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.shareable import Shareable, make_reply
+from nvflare.apis.signal import Signal
+
+from ...errors import InvalidInput, SottovoceError
+from ..settings import SiteSettings
+from ..transport import Transport
+from . import words
+from .tasks import TaskTransport
+
+
+class SiteExecutor(Executor):
+    """Runs the site that ``local/site.toml`` of its own startup kit describes; takes no arguments from the hub."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._transport = TaskTransport()
+        self._done = threading.Event()
+        self._failure: str | None = None
+        self._thread: threading.Thread | None = None
+
+    def execute(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
+        """Take in what the hub grants, and say what the session waits for now."""
+        if task_name != words.TASK:
+            return make_reply(ReturnCode.TASK_UNKNOWN)
+        if self._thread is None:
+            local = Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT).get_site_config_dir())
+            name = str(fl_ctx.get_identity_name())
+            self._thread = threading.Thread(target=self._work, args=(local, name), name="site", daemon=True)
+            self._thread.start()
+        self._transport.take(shareable)
+        self._transport.wait(self._done, words.PATIENCE)
+        result = make_reply(ReturnCode.OK)
+        result[words.LEFT] = self._transport.left()
+        wish = self._transport.wish()
+        if self._done.is_set():
+            result[words.STATE] = words.FINISHED if self._failure is None else words.FAILED
+            result[words.REASON] = self._failure
+        elif wish is not None:
+            result[words.STATE] = words.WAITING
+            result[words.ROUND], result[words.MESSAGE] = wish
+        else:
+            result[words.STATE] = words.WORKING
+        return result
+
+    def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
+        """Tell the session that the job is over."""
+        if event_type in (EventType.ABOUT_TO_END_RUN, EventType.END_RUN, EventType.ABORT_TASK):
+            self._transport.end("the hub ended the job; it will be handed in again if the run is not complete")
+
+    def _work(self, local: Path, name: str) -> None:
+        try:
+            self.take_part(local / words.SITE_FILE, name, self._transport)
+        except SottovoceError as error:
+            self._failure = f"{type(error).__name__}: {error}"
+        except BaseException as error:
+            self._failure = type(error).__name__  # its text might hold what nobody but this site may see
+            self.logger.exception("the site's session failed")
+        finally:
+            self._done.set()
+            self._transport.nudge()
+
+    @staticmethod
+    def take_part(path: Path, name: str, transport: Transport) -> None:
+        """Open the site of this configuration, and run it to its end."""
+        settings = SiteSettings.read(path)
+        if settings.name != name:
+            rule = f"this site's certificate is for {name!r}"
+            raise InvalidInput("name", settings.name, rule, f"correct it in {words.SITE_FILE}, or get the right kit")
+        settings.take_part(transport)

@@ -1,0 +1,230 @@
+"""A hub and its sites as processes of this machine, from provisioned kits: for ``sottovoce demo`` and benchmarks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Self
+
+from ..demonstration import Stage, free_port
+from ..hublog import HubLog
+from ..plan import Plan
+from . import words
+from .provision import SUPERVISOR, project, provision
+from .supervisor import POLL, Supervisor
+
+SERVER = "localhost"
+_APPS = {
+    "server": "nvflare.private.fed.app.server.server_train",
+    "client": "nvflare.private.fed.app.client.client_train",
+}
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+@dataclass
+class Federation:
+    """The processes of a provisioned federation; a context manager that leaves none behind.
+
+    NVFlare starts a process for each job, in a session of its own, which may outlive a parent that was killed.  All of
+    them have the folder of their kit in their arguments, by which they are found.
+
+    Parameters
+    ----------
+    kits : path
+        What :func:`sottovoce.deploy.nvflare.provision.provision` returned.
+    names : tuple of str
+        Of the sites.
+    environment : mapping
+        On top of this process's.
+    server : bool
+        Whether to start the hub, too.
+    """
+
+    kits: Path
+    names: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    server: bool = True
+    _parents: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _over: threading.Event = field(default_factory=threading.Event)
+    _watch: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            for name in self._all:
+                self._start(name)
+            self._watch = threading.Thread(target=self._restart, name="watchdog", daemon=True)
+            self._watch.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def _all(self) -> tuple[str, ...]:
+        return (SERVER, *self.names) if self.server else self.names
+
+    def _start(self, name: str) -> None:
+        kind, kit = "server" if name == SERVER else "client", self.kits / name
+        (kit / "transfer").mkdir(exist_ok=True)
+        settings = ["secure_train=true", "org=sottovoce", "config_folder=config"]
+        if kind == "client":
+            settings.append(f"uid={name}")
+        command = [
+            sys.executable,
+            "-u",
+            "-m",
+            _APPS[kind],
+            "-m",
+            str(kit),
+            "-s",
+            f"fed_{kind}.json",
+            "--set",
+            *settings,
+        ]
+        environment = os.environ | dict.fromkeys(_THREADS, "1") | dict(self.environment)
+        with (kit / "console.txt").open("ab") as out:
+            self._parents[name] = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                env=environment,
+                cwd=kit,
+                start_new_session=True,
+            )
+
+    def _restart(self) -> None:
+        """What the watchdog of a startup kit, or systemd, does at a real site."""
+        while not self._over.wait(0.5):
+            with self._lock:
+                for name, process in list(self._parents.items()):
+                    if process.poll() is not None and not self._over.is_set():
+                        self._start(name)
+
+    def processes(self, name: str | None = None) -> list[int]:
+        """Process numbers of the hub or a site, its jobs' included; of all without a name."""
+        kits = [os.fsencode(self.kits / n) for n in (self._all if name is None else (name,))]
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                with suppress(OSError):  # it ended meanwhile
+                    if any(kit in (entry / "cmdline").read_bytes().split(b"\0") for kit in kits):
+                        found.append(int(entry.name))
+        return sorted(found)
+
+    def kill(self, name: str, only: int | None = None) -> None:
+        """SIGKILL for all processes of a site or the hub, or for one of them."""
+        with self._lock:
+            for number in self.processes(name) if only is None else [only]:
+                with suppress(ProcessLookupError):
+                    os.kill(number, signal.SIGKILL)
+            parent = self._parents[name]
+        if only is None or only == parent.pid:
+            parent.wait()
+
+    def stop(self, seconds: float = 5.0) -> None:
+        """End every process, and return when none is left."""
+        self._over.set()
+        if self._watch is not None:
+            self._watch.join()
+        until = time.monotonic() + seconds
+        with self._lock:
+            while numbers := self.processes():
+                for number in numbers:
+                    with suppress(ProcessLookupError):
+                        os.kill(number, signal.SIGTERM if time.monotonic() < until else signal.SIGKILL)
+                for process in self._parents.values():
+                    process.poll()  # what has ended is to leave /proc
+                time.sleep(0.1)
+            for process in self._parents.values():
+                process.wait()
+
+
+@dataclass(frozen=True)
+class Loopback:
+    """What a run on this machine took.
+
+    Attributes
+    ----------
+    seconds : tuple of float
+        From each round's last message to the next one's.
+    jobs : int
+        How many it took; more than one after a crash.
+    """
+
+    seconds: tuple[float, ...]
+    jobs: int
+
+
+def run_loopback(
+    hub: str | Path,
+    sites: Mapping[str, Path],
+    folder: str | Path,
+    *,
+    tick: Callable[[Federation, int], None] = lambda federation, complete: None,
+    task_seconds: float = 30.0,
+    poll: float = POLL,
+    environment: Mapping[str, str] | None = None,
+) -> Loopback:
+    """Provision, start hub and sites, hand the run in, wait for its end, and leave no process behind.
+
+    Parameters
+    ----------
+    hub : path
+        The hub's folder, with the plan; the log is made there.
+    sites : mapping of name to path
+        Each site's settings.
+    folder : path
+        For kits and jobs.
+    tick : callable
+        Called some times a second with the federation and the number of complete rounds.
+    task_seconds, poll : float
+        See :class:`sottovoce.deploy.nvflare.supervisor.Supervisor`.
+    environment : mapping, optional
+        On top of this process's, for those of the federation.
+    """
+    hub, folder = Path(hub).resolve(), Path(folder).resolve()
+    plan = Plan.read(hub / words.PLAN_FILE)
+    kits = provision(project(plan, SERVER, free_port(), store=folder / "store"), folder / "federation")
+    (kits / SERVER / "local" / words.HUB_FOLDER).symlink_to(hub)
+    for name, path in sites.items():
+        (kits / name / "local" / words.SITE_FILE).symlink_to(Path(path).resolve())
+    supervisor = Supervisor(kits / SUPERVISOR, hub, task_seconds=task_seconds, poll=poll)
+    times: list[tuple[int, float]] = []
+    with HubLog(hub / words.HUB_LOG) as log, Federation(kits, plan.names, environment or {}) as federation:
+
+        def look() -> None:
+            complete = min(log.highest(plan.run, name) for name in plan.names)
+            if complete > (times[-1][0] if times else 0):
+                times.append((complete, time.monotonic()))
+            tick(federation, complete)
+
+        supervisor.run(look)
+    seconds = [(after - before) / (k - j) for (j, before), (k, after) in pairwise(times) for _ in range(k - j)]
+    return Loopback(tuple(seconds), len(supervisor.jobs))
+
+
+def demonstrate(stage: Stage, tick: Callable[[], None]) -> None:
+    """Run a demonstration's hub and sites over NVFlare.
+
+    Parameters
+    ----------
+    stage : Stage
+    tick : callable
+        Called some times a second.
+    """
+    sites = {name: stage.settings(name) for name in stage.plan.names}
+    run_loopback(stage.hub, sites, stage.folder / "nvflare", tick=lambda federation, complete: tick())

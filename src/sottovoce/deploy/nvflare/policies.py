@@ -1,0 +1,54 @@
+"""The builder that puts our policies into every startup kit, in place of NVFlare's defaults."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from nvflare.lighter.constants import ParticipantType, ProvFileName
+from nvflare.lighter.ctx import ProvisionContext
+from nvflare.lighter.entity import Project
+from nvflare.lighter.spec import Builder
+
+from ...typing import Any
+from .provision import hardened
+
+_KINDS = {ParticipantType.SERVER: "server", ParticipantType.CLIENT: "client"}
+
+
+class HardenedPolicies(Builder):
+    """Writes resources and permissions of hub and sites; comes after the builder of NVFlare's static files.
+
+    No code from the hub, no classes but ours, no logs that leave a site, jobs stored where the hub says, and TLS even
+    between the processes of one machine.
+
+    Parameters
+    ----------
+    store : str
+        Folder at the hub for NVFlare's jobs.
+    """
+
+    def __init__(self, store: str) -> None:
+        self._store = Path(store)
+
+    def finalize(self, project: Project, ctx: ProvisionContext) -> None:
+        """Write the policies, and remove the defaults that they replace."""
+        for participant in project.get_all_participants():
+            kind = _KINDS.get(participant.type)
+            if kind is None:
+                continue
+            local = Path(ctx.get_local_dir(participant))
+            resources = hardened(kind)
+            if kind == "server":
+                self._place(resources)
+            policies = {"resources": resources} | {name: hardened(name) for name in ("authorization", "comm_config")}
+            for name, policy in policies.items():
+                (local / f"{name}.json").write_text(json.dumps(policy, indent=2) + "\n", encoding="utf-8")
+            for name in (ProvFileName.RESOURCES_JSON_DEFAULT, ProvFileName.AUTHORIZATION_JSON_DEFAULT):
+                (local / name).unlink()
+
+    def _place(self, resources: dict[str, Any]) -> None:
+        storage = resources["snapshot_persistor"]["args"]["storage"]
+        storage["args"]["root_dir"] = str(self._store / "snapshots")
+        manager = next(part for part in resources["components"] if part["id"] == "job_manager")
+        manager["args"]["uri_root"] = str(self._store / "jobs")

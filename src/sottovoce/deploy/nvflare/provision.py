@@ -1,0 +1,130 @@
+"""From a plan to NVFlare's startup kits: one for the hub, one a site, one for the supervisor, all with our policies.
+
+``nvflare provision -p FILE`` on the file that :func:`write_project` writes does the same as :func:`provision`: the file
+names :class:`sottovoce.deploy.nvflare.policies.HardenedPolicies` as a builder, so that no kit leaves without them.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from pathlib import Path
+
+from ...errors import InvalidInput
+from ...typing import Any
+from ..plan import Plan
+from .words import need_nvflare
+
+SUPERVISOR = "supervisor@sottovoce.invalid"
+_ORGANISATION = "sottovoce"
+_BUILDERS = "nvflare.lighter.impl"
+_STATIC = {"config_folder": "config", "scheme": "tcp"}
+DAYS = 3 * 365
+
+
+def project(plan: Plan, server: str, port: int, *, store: str | Path, name: str = "sottovoce") -> dict[str, Any]:
+    """NVFlare's description of the federation, as plain data.
+
+    Parameters
+    ----------
+    plan : Plan
+    server : str
+        Host name of the hub as the sites reach it; its certificate is for this name.
+    port : int
+        The only port that is open anywhere: at the hub.
+    store : path
+        Folder at the hub, absolute, where NVFlare keeps jobs.
+    name : str
+    """
+    if not 1 <= port <= 65535:
+        raise InvalidInput("port", port, "must be 1 to 65535", "give the hub's port")
+    if not Path(store).is_absolute():
+        raise InvalidInput("store", str(store), "must be an absolute path", "e.g. /var/lib/sottovoce/nvflare")
+    clients = [{"name": site, "type": "client", "org": _ORGANISATION} for site in plan.names]
+    return {
+        "api_version": 3, "name": name, "description": f"sottovoce run {plan.run}",
+        "participants": [
+            {"name": server, "type": "server", "org": _ORGANISATION, "fed_learn_port": port, "admin_port": port},
+            *clients,
+            {"name": SUPERVISOR, "type": "admin", "org": _ORGANISATION, "role": "lead"},
+        ],
+        "builders": [
+            {"path": f"{_BUILDERS}.workspace.WorkspaceBuilder", "args": {"template_file": ["master_template.yml"]}},
+            {"path": f"{_BUILDERS}.static_file.StaticFileBuilder", "args": _STATIC},
+            {"path": f"{_BUILDERS}.cert.CertBuilder", "args": {"root_valid_days": DAYS}},
+            {"path": f"{__package__}.policies.HardenedPolicies", "args": {"store": str(store)}},
+            {"path": f"{_BUILDERS}.signature.SignatureBuilder"},
+        ],
+    }  # fmt: skip
+
+
+def write_project(path: str | Path, description: dict[str, Any]) -> None:
+    """Write what :func:`project` gives for ``nvflare provision -p``; JSON, which is YAML."""
+    Path(path).write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
+
+
+def provision(description: dict[str, Any], workspace: str | Path) -> Path:
+    """Make all startup kits, and return the folder that holds them, by participant.
+
+    Raises
+    ------
+    InvalidInput
+        If NVFlare finds the description wanting.
+    """
+    need_nvflare()
+    from nvflare.lighter.constants import CtxKey
+    from nvflare.lighter.prov_utils import prepare_builders
+    from nvflare.lighter.provision import prepare_project
+    from nvflare.lighter.provisioner import Provisioner
+
+    plain = json.loads(json.dumps(description))  # NVFlare writes into what it is given
+    try:
+        context = Provisioner(str(workspace), prepare_builders(plain)).provision(
+            prepare_project(plain), logger=_Quiet()
+        )
+    except ValueError as error:
+        raise InvalidInput("project", None, f"NVFlare refuses it: {error}", "correct names, host or port") from error
+    if context.get(CtxKey.BUILD_ERROR):
+        raise InvalidInput("workspace", str(workspace), "NVFlare could not make the kits", "use an empty folder")
+    return Path(str(context.get_result_location()))
+
+
+class _Quiet:
+    """NVFlare prints its progress unless it is given somewhere else to say it."""
+
+    def info(self, message: str) -> None:
+        """Drop it."""
+
+    debug = warning = error = info
+
+
+def hardened(name: str) -> dict[str, Any]:
+    """A policy as it is shipped: "server", "client", "authorization" or "comm_config"."""
+    return dict(json.loads(files(__package__).joinpath("hardened", f"{name}.json").read_text(encoding="utf-8")))
+
+
+def check_kit(kit: str | Path) -> None:
+    """Compare the policies of a site's startup kit with those that are shipped, before it is started.
+
+    Raises
+    ------
+    InvalidInput
+        If a file is missing or says something else, or connections are not mutual TLS.
+    """
+    home = Path(kit)
+    for file, policy in (("resources", "client"), ("authorization", "authorization"), ("comm_config", "comm_config")):
+        path = home / "local" / f"{file}.json"
+        if _read(path) != hardened(policy):
+            raise InvalidInput(
+                "kit", str(path), "is not the hardened policy", "have the kit made again, or put it back"
+            )
+    path = home / "startup" / "fed_client.json"
+    if _read(path).get("client", {}).get("connection_security") != "mtls":
+        raise InvalidInput("kit", str(path), "does not ask for mutual TLS", "have the kit made again")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise InvalidInput("kit", str(path), "cannot be read", "give the folder of a site's startup kit") from error

@@ -1,0 +1,227 @@
+"""Hands a run in as a job, watches it, and hands it in again after a crash, until the run is complete.
+
+NVFlare does not resume a job whose server or site was killed.  A new job resumes the run: the hub's log holds every
+message, each site's journal what it released.  So the supervisor needs no state, and may be killed and started itself.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from ...errors import InvalidInput, Refused, Unreachable
+from ..hub import Hub
+from ..hublog import HubLog
+from ..plan import Plan
+from . import words
+from .provision import SUPERVISOR
+
+if TYPE_CHECKING:
+    from nvflare.fuel.flare_api.flare_api import Session
+
+_T = TypeVar("_T")
+POLL = 0.05
+"""Seconds after which a site asks again whether the hub has a task for it."""
+_HOME = __name__.rpartition(".")[0]
+_DONE = "done"  # a session's reason to leave when it has sent its last model
+_COMPLETED = "FINISHED:COMPLETED"
+_log = logging.getLogger(__name__)
+
+
+def write_job(folder: Path, plan: Plan, *, task_seconds: float = 30.0, poll: float = POLL) -> Path:
+    """Write the job of a plan: three files of plain data, and no code.
+
+    It names two classes that are installed where they run, and the sites.  Not even the plan is in it: hub and sites
+    have copies of their own, and agree on the digest.
+    """
+    server = {
+        "format_version": 2,
+        "server": {"task_request_interval": poll},  # at the top level it would be ignored without a word
+        "workflows": [
+            {"id": "run", "path": f"{_HOME}.controller.SiteController", "args": {"task_seconds": task_seconds}}
+        ],
+        "components": [], "task_data_filters": [], "task_result_filters": [],
+    }  # fmt: skip
+    client = {
+        "format_version": 2,
+        "executors": [{"tasks": [words.TASK], "executor": {"path": f"{_HOME}.executor.SiteExecutor", "args": {}}}],
+        "components": [], "task_data_filters": [], "task_result_filters": [],
+    }  # fmt: skip
+    meta = {
+        "name": plan.run, "resource_spec": {}, "min_clients": len(plan.sites), "mandatory_clients": list(plan.names),
+        "deploy_map": {"hub": ["server"], "site": list(plan.names)},
+    }  # fmt: skip
+    files = {"meta": meta, "hub/config/config_fed_server": server, "site/config/config_fed_client": client}
+    for path, content in files.items():
+        file = folder / f"{path}.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    return folder
+
+
+def open_session(kit: Path, patience: float) -> Session:
+    """A session with the server as the supervisor of this startup kit.
+
+    Raises
+    ------
+    Unreachable
+        After `patience` seconds.
+    """
+    from nvflare.fuel.flare_api.flare_api import new_secure_session
+    from nvflare.tool.cli_output import set_output_format
+
+    set_output_format("json")  # what NVFlare has to say about its connection goes to the standard error
+    until, pause = time.monotonic() + patience, 0.5
+    while True:
+        try:
+            return new_secure_session(SUPERVISOR, str(kit), timeout=5.0, auto_login_max_tries=1)
+        except Exception as error:
+            if time.monotonic() > until:
+                raise Unreachable(
+                    f"hub: no session with the server after {patience:g} s ({type(error).__name__}: {error}); a "
+                    "certificate that is not of this federation looks the same as a server that is down"
+                ) from error
+            time.sleep(pause)
+            pause = min(2 * pause, 5.0)
+
+
+class _Lost(Exception):
+    """The server went away, or forgot the job."""
+
+
+def _asked(question: Callable[[], _T]) -> _T:
+    try:
+        return question()
+    except Exception as error:  # NVFlare raises a score of classes when a server goes away, RuntimeError among them
+        raise _Lost(f"{type(error).__name__}: {error}") from error
+
+
+class Supervisor:
+    """Drives one run to its end.
+
+    Parameters
+    ----------
+    kit : path
+        Startup kit of the supervisor.
+    hub : path
+        The hub's folder, with plan and log; on the same machine.
+    task_seconds : float
+        See :class:`sottovoce.deploy.nvflare.controller.SiteController`.
+    tries : int
+        Jobs in a row that may end without one new message in the log, before the supervisor gives up.
+    poll : float
+        Seconds between a site's questions for a task.
+    """
+
+    def __init__(
+        self,
+        kit: str | Path,
+        hub: str | Path,
+        *,
+        task_seconds: float = 30.0,
+        tries: int = 5,
+        poll: float = POLL,
+    ) -> None:
+        words.need_nvflare()
+        self._kit, self._hub = Path(kit), Path(hub)
+        self.plan = Plan.read(self._hub / words.PLAN_FILE)
+        if not (self._kit / "startup" / "fed_admin.json").is_file():
+            raise InvalidInput("kit", str(kit), "is no startup kit of a supervisor", f"give the folder {SUPERVISOR}")
+        self._task_seconds, self._tries, self._poll = task_seconds, tries, poll
+        self.jobs: list[str] = []
+        """Names of the jobs so far, the last one running."""
+
+    def run(self, observe: Callable[[], None] = lambda: None, *, patience: float = 600.0) -> None:
+        """Return when the run is complete.
+
+        Parameters
+        ----------
+        observe : callable
+            Called a few times a second.
+        patience : float
+            Seconds without a connection to the server after which it gives up.
+
+        Raises
+        ------
+        Refused
+            If jobs end one after the other and nothing gets further: the message says what the last one said.
+        Unreachable
+            If the server cannot be reached.
+        """
+        idle, before = 0, -1
+        with tempfile.TemporaryDirectory() as folder:
+            job = write_job(Path(folder) / self.plan.run, self.plan, task_seconds=self._task_seconds, poll=self._poll)
+            while True:
+                status = self._one_job(job, observe, patience)
+                if status == _COMPLETED:
+                    self._check()
+                    return
+                _log.warning("run %s, job %d ended: %s", self.plan.run, len(self.jobs), status)
+                held = self._held()
+                idle, before = (idle + 1, before) if held == before else (0, held)
+                if idle >= self._tries:
+                    raise Refused(
+                        f"run={self.plan.run!r}: no further after {self._tries} more jobs; {self._last_words()}"
+                    )
+
+    def _one_job(self, job: Path, observe: Callable[[], None], patience: float) -> str:
+        """Hand in a job and watch it to its end; what became of it."""
+        session = open_session(self._kit, patience)
+        try:
+            _asked(lambda: self._clear(session))
+            name = _asked(lambda: session.submit_job(str(job)))
+            self.jobs.append(name)
+            over: float | None = None
+            while True:
+                status = _asked(lambda: session.get_job_status(name))
+                if status is not None and status.startswith("FINISHED"):
+                    return status
+                if over is None and self._complete():
+                    over = time.monotonic()
+                if over is not None and time.monotonic() > over + self._task_seconds:
+                    _asked(
+                        lambda: session.abort_job(name)
+                    )  # NVFlare waits for the last words of a site that was killed
+                    return _COMPLETED
+                until = time.monotonic() + 0.5
+                while time.monotonic() < until:
+                    observe()
+                    time.sleep(0.02)
+        except _Lost as error:
+            return str(error)
+        finally:
+            with suppress(Exception):  # a session whose server is gone cannot be closed well
+                session.close()
+
+    def _clear(self, session: Session) -> None:
+        """End jobs of this run that are left over: after a crash they stay RUNNING for ever."""
+        for job in session.list_jobs():
+            if job.get("job_name") == self.plan.run and not str(job.get("status")).startswith("FINISHED"):
+                with suppress(Exception):  # it may have ended in between, or have no process any more
+                    session.abort_job(str(job["job_id"]))
+
+    def _held(self) -> int:
+        with HubLog(self._hub / words.HUB_LOG) as log:
+            return len(log.messages(self.plan.run))
+
+    def _complete(self) -> bool:
+        """Whether every site has left, and its last model is there."""
+        with HubLog(self._hub / words.HUB_LOG) as log:
+            return len(log.gone(self.plan.run)) == len(self.plan.names) and Hub(self.plan, log).models() is not None
+
+    def _check(self) -> None:
+        """A site that has finished repeats what it stored, also to a hub that lost its log."""
+        with HubLog(self._hub / words.HUB_LOG) as log:
+            done = set(log.gone(self.plan.run).values()) == {_DONE}
+            if done and Hub(self.plan, log).models() is None:
+                raise Refused(f"run={self.plan.run!r}: is complete at its sites, and {words.HUB_LOG} is not its log")
+
+    def _last_words(self) -> str:
+        path = self._hub / words.LAST_FAILURE
+        return path.read_text(encoding="utf-8").strip() if path.exists() else "look at the server's log"

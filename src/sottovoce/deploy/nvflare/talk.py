@@ -1,0 +1,90 @@
+"""What the hub says to each site, and when: the part of the controller that knows nothing of NVFlare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from ...errors import Refused, TransportClosed
+from ...typing import Any
+from ..hub import Hub
+from . import words
+
+Task = tuple[str, dict[str, Any]]
+"""A site, and what to tell it."""
+
+
+class Talk:
+    """One conversation a site.
+
+    All of it can be had again from the hub's log, so nothing in here is missed after a crash.  Every task is answered
+    by one result; a site that waits for its neighbours has no task open.
+
+    Parameters
+    ----------
+    hub : Hub
+    """
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._running = set(hub.plan.names)
+        self._waiting: dict[str, int] = {}
+        self.failure: str | None = None
+        """Why the run cannot go on in this job; None while it can."""
+
+    @property
+    def over(self) -> bool:
+        """Whether every site has ended, or nothing can go on."""
+        return self.failure is not None or not self._running
+
+    def open(self) -> Iterable[Task]:
+        """The first task of every site."""
+        return [(site, {words.HIGHEST: self._hub.highest(site)}) for site in self._hub.plan.names]
+
+    def hear(self, site: str, result: dict[str, Any] | None) -> Iterable[Task]:
+        """Take in the result of a site's task, and say what to ask now.
+
+        Parameters
+        ----------
+        site : str
+            As NVFlare has established it from the certificate.
+        result : dict or None
+            None if the task was not answered.
+        """
+        if result is None:
+            self.failure = f"site {site!r} does not answer"
+            return []
+        tasks: list[Task] = []
+        state, round, message = (result.get(word) for word in (words.STATE, words.ROUND, words.MESSAGE))
+        left = result.get(words.LEFT)
+        if isinstance(left, str):
+            self._hub.leave(site, left)
+        if state == words.FINISHED:
+            self._running.discard(site)
+        elif state == words.FAILED:
+            self.failure = f"site {site!r} stopped: {result.get(words.REASON)}"
+            return []
+        elif state == words.WAITING and type(round) is int and isinstance(message, bytes):
+            self._waiting[site] = round
+            tasks += self._grant(site, round, partial(self._hub.exchange, site, round, message, 0.0))
+        else:
+            tasks.append((site, {}))
+        run, plan = self._hub.plan.run, self._hub.plan
+        for name, k in list(self._waiting.items()):
+            tasks += self._grant(name, k, partial(self._hub.log.inbox, run, k, plan.neighbours(name)))
+        return tasks
+
+    def _grant(self, site: str, round: int, inbox: Callable[[], dict[str, bytes] | None]) -> Iterable[Task]:
+        """The answer to what a site waits for, if there is one."""
+        answer: dict[str, Any] | None
+        try:
+            found = inbox()
+            answer = None if found is None else {words.INBOX: found}
+        except TransportClosed as error:
+            answer = {words.CLOSED: str(error)}
+        except Refused as error:
+            answer = {words.REFUSED: str(error)}
+        if answer is None:
+            return []
+        del self._waiting[site]
+        return [(site, {words.ROUND: round} | answer)]

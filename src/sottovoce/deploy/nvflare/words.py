@@ -1,0 +1,53 @@
+"""What the two ends of a job say to each other: one task is one question of the hub, its result a site's answer.
+
+A task says where the hub is with this site; a result says what the site waits for.  Both are plain data and may be
+repeated: a site states the same wish until it is granted, and the hub's log keeps the first message of a round.
+
+==============  =====================================================
+in a task       meaning
+==============  =====================================================
+``highest``     the highest round that the hub holds from this site
+``inbox``       the neighbours' messages of ``round``, by site
+``closed``      why ``round`` will never be complete
+``refused``     why the message of ``round`` was not kept
+==============  =====================================================
+
+===================  ==================================================================
+in a result          meaning
+===================  ==================================================================
+``state``            "working", "waiting", "finished" or "failed"
+``round, message``   if waiting: the message to keep, and the round whose inbox is asked for
+``left``             a reason, once the site has said that no more messages will come
+``reason``           if failed: what to write down; never a data value
+===================  ==================================================================
+"""
+
+from __future__ import annotations
+
+from ...errors import InvalidInput
+
+TASK = "sottovoce"
+HIGHEST, ROUND, INBOX, CLOSED, REFUSED = "highest", "round", "inbox", "closed", "refused"
+STATE, MESSAGE, LEFT, REASON = "state", "message", "left", "reason"
+WORKING, WAITING, FINISHED, FAILED = "working", "waiting", "finished", "failed"
+SITE_FILE = "site.toml"
+HUB_FOLDER, PLAN_FILE, HUB_LOG, LAST_FAILURE = "hub", "plan.json", "hub.log", "last_failure.txt"
+PATIENCE = 5.0
+"""Seconds after which a site that still computes says so."""
+
+
+def need_nvflare() -> None:
+    """Say what is missing if NVFlare cannot be used.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    try:
+        import nvflare
+    except ImportError as error:
+        rule = "needs NVFlare 2.9, which is not installed"
+        raise InvalidInput("transport", "nvflare", rule, "pip install 'sottovoce[nvflare]'") from error
+    version = str(nvflare.__version__)
+    if not version.startswith("2.9."):
+        raise InvalidInput("nvflare", version, "must be 2.9", "pip install 'nvflare>=2.9,<2.10'")

@@ -1,0 +1,240 @@
+"""The built-in transport: one gRPC server at the hub, mutual TLS, and outbound connections only from the sites.
+
+Three unary methods carry JSON.  ``exchange`` is a long poll: the hub answers when the round is complete, or with
+nothing after a while, and the site asks again.  Who speaks is the common name of its certificate, never a field of a
+message.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import InvalidInput, Refused, SottovoceError, TransportClosed, Unreachable
+from ..privacy.chain import canonical
+from ..typing import Any
+from .hub import Hub
+from .messages import longest
+
+if TYPE_CHECKING:
+    import grpc
+
+SERVICE = "sottovoce.Relay"
+POLL = 10.0
+"""Seconds that the hub keeps a question open."""
+SLACK = 20.0
+"""Seconds more that a site waits for an answer."""
+_OPTIONS = (
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.service_config_disable_resolution", 1),
+    ("grpc.dns_enable_srv_queries", 0),
+    ("grpc.so_reuseport", 0),
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", 20_000),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+)
+
+
+def need_grpc() -> None:
+    """Say what is missing if there is no gRPC.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    try:
+        import grpc  # noqa: F401
+    except ImportError as error:
+        rule = "the relay needs the package grpcio, which is not installed"
+        raise InvalidInput("hub", None, rule, "pip install 'sottovoce[relay]'") from error
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """Files in PEM: the authority's certificate, and one's own certificate and key."""
+
+    authority: Path
+    certificate: Path
+    key: Path
+
+    def read(self) -> tuple[bytes, bytes, bytes]:
+        """Their contents, authority first.
+
+        Raises
+        ------
+        InvalidInput
+            If one is missing.
+        """
+        for name in ("authority", "certificate", "key"):
+            path: Path = getattr(self, name)
+            if not path.is_file():
+                raise InvalidInput(name, str(path), "there is no such file", "see `site init` and `hub admit`")
+        return self.authority.read_bytes(), self.certificate.read_bytes(), self.key.read_bytes()
+
+
+def serve(hub: Hub, credentials: Credentials, address: str) -> tuple[grpc.Server, int]:
+    """Start the relay.
+
+    Parameters
+    ----------
+    hub : Hub
+    credentials : Credentials
+    address : str
+        ``HOST:PORT``; port 0 takes a free one.
+
+    Returns
+    -------
+    server, port
+        Stop it with ``server.stop(seconds)``.
+
+    Raises
+    ------
+    InvalidInput
+        If the address cannot be used.
+    """
+    need_grpc()
+    import grpc
+
+    _target(address)
+    authority, certificate, key = credentials.read()
+    workers = 2 * len(hub.plan.sites) + 4  # a waiting site holds one
+    limit = ("grpc.max_receive_message_length", 2 * longest(hub.plan) + 4096)
+    server = grpc.server(ThreadPoolExecutor(max_workers=workers), options=[*_OPTIONS, limit])
+    secure = grpc.ssl_server_credentials([(key, certificate)], authority, require_client_auth=True)
+    answers: dict[str, Callable[[str, dict[str, Any]], dict[str, Any]]] = {
+        "highest": lambda site, asked: {"highest": hub.highest(site)},
+        "exchange": lambda site, asked: {
+            "inbox": _texts(hub.exchange(site, int(asked["round"]), str(asked["message"]).encode(), POLL))
+        },
+    }
+
+    def leave(site: str, asked: dict[str, Any]) -> dict[str, Any]:
+        hub.leave(site, str(asked["reason"]))
+        return {}
+
+    answers["leave"] = leave
+
+    def handler(answer: Callable[[str, dict[str, Any]], dict[str, Any]]) -> Callable[[bytes, Any], bytes]:
+        def handle(request: bytes, context: Any) -> bytes:
+            try:
+                names = context.auth_context().get("x509_common_name", [])
+                if len(names) != 1:
+                    raise Refused("certificate: has no common name")
+                asked = json.loads(request)
+                if asked["run"] != hub.plan.run:
+                    raise Refused("run: this hub carries another one")
+                return canonical(answer(names[0].decode(), asked)).encode()
+            except TransportClosed as error:
+                return context.abort(grpc.StatusCode.ABORTED, str(error))
+            except SottovoceError as error:
+                return context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+            except (ValueError, KeyError, TypeError, RecursionError):
+                return context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not a request of this version")
+
+        return handle
+
+    methods = {name: grpc.unary_unary_rpc_method_handler(handler(answer)) for name, answer in answers.items()}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, methods),))
+    try:
+        port = server.add_secure_port(address, secure)
+    except RuntimeError:
+        raise InvalidInput("address", address, "cannot be listened on", "use a free port of this machine") from None
+    server.start()
+    return server, port
+
+
+def _texts(inbox: dict[str, bytes] | None) -> dict[str, str] | None:
+    return None if inbox is None else {name: data.decode("ascii") for name, data in inbox.items()}
+
+
+def _target(address: str) -> str:
+    """An address as a gRPC client takes it; numeric ones in the form that asks no resolver."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65_535:
+        raise InvalidInput("hub", address, "must be HOST:PORT", "use e.g. 'hub.example.org:8443'")
+    try:
+        ip = ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return address
+    return f"ipv4:{ip}:{port}" if ip.version == 4 else f"ipv6:[{ip}]:{port}"
+
+
+class RelayTransport:
+    """A site's connection to a relay; a context manager, which closes it.
+
+    Parameters
+    ----------
+    address : str
+        ``HOST:PORT`` of the hub.
+    credentials : Credentials
+    run : str
+    patience : float
+        Seconds without any answer after which the hub counts as unreachable.
+    """
+
+    def __init__(self, address: str, credentials: Credentials, run: str, patience: float = 600.0) -> None:
+        need_grpc()
+        import grpc
+
+        authority, certificate, key = credentials.read()
+        secure = grpc.ssl_channel_credentials(authority, key, certificate)
+        self._address, self._run, self._patience = address, run, patience
+        self._channel = grpc.secure_channel(_target(address), secure, options=list(_OPTIONS))
+
+    def __enter__(self) -> RelayTransport:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._channel.close()
+
+    def highest(self) -> int:
+        """See :class:`sottovoce.deploy.transport.Transport`."""
+        return int(self._ask("highest")["highest"])
+
+    def leave(self, reason: str) -> None:
+        """See :class:`sottovoce.deploy.transport.Transport`."""
+        self._ask("leave", reason=reason)
+
+    def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
+        """See :class:`sottovoce.deploy.transport.Transport`."""
+        while True:
+            inbox = self._ask("exchange", round=round, message=message.decode("ascii"))["inbox"]
+            if inbox is not None:
+                return {str(name): str(text).encode() for name, text in inbox.items()}
+
+    def _ask(self, method: str, **asked: Any) -> dict[str, Any]:
+        """One question, repeated while nobody answers."""
+        import grpc
+
+        call = self._channel.unary_unary(f"/{SERVICE}/{method}")
+        body, since, pause = canonical(asked | {"run": self._run}).encode(), time.monotonic(), 0.05
+        while True:
+            try:
+                return dict(json.loads(call(body, timeout=POLL + SLACK)))
+            except grpc.RpcError as error:
+                code, details = error.code(), error.details() or ""
+                if code == grpc.StatusCode.ABORTED:
+                    raise TransportClosed(details) from None
+                if code in (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT):
+                    raise Refused(f"the hub refused: {details}") from None
+                if code == grpc.StatusCode.RESOURCE_EXHAUSTED:
+                    raise Refused("the hub refused: the message is too long") from None
+                if time.monotonic() - since > self._patience:
+                    raise Unreachable(
+                        f"hub={self._address!r}: no answer for {self._patience:g} s: it is down, a firewall is "
+                        "between, or one side does not take the other's certificate (gRPC does not say which)"
+                    ) from None
+            except (ValueError, TypeError):
+                raise Refused("the hub gave an answer of another version") from None
+            time.sleep(pause)
+            pause = min(2.0 * pause, 1.0)

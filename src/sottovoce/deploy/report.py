@@ -1,0 +1,101 @@
+"""The pages at the end of a run: a site's own, and the hub's, which holds only what was released."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+import numpy as np
+
+from ..pages import frame
+from ..privacy.words import ceil_text, privacy_words
+from ..typing import Any, Array
+from .plan import Plan
+from .session import DEMONSTRATION, Finished
+
+
+def site_page(plan: Plan, name: str, finished: Finished) -> str:
+    """What one site keeps of a run; for its own people."""
+    outcome = finished.outcome
+    facts = [
+        ("Run", plan.run), ("Plan", plan.digest), ("Rounds", f"{outcome.rounds} of {plan.config.rounds}"),
+        ("Ended", outcome.stopped), ("Releases of this site", str(finished.privacy["releases"])),
+        ("Rows", f"{plan.sites[plan.index(name)].rows:,}"),
+        ("Lifetime budget of these rows", f"{ceil_text(finished.spent)} spent of {finished.budget:g}"),
+        ("Seconds", f"{finished.seconds:.1f}, {finished.waited:.1f} of them with messages"),
+    ]  # fmt: skip
+    body = [
+        *_head(f"Site {name}", plan.demonstration), _privacy(finished.privacy), "<h2>The run</h2>", _list(facts),
+        *_agreed(plan), "<h2>This site's classifier</h2>", _model(finished.model[None], [name]),
+    ]  # fmt: skip
+    return frame(f"{plan.run}: {name}", body)
+
+
+def hub_page(plan: Plan, status: dict[str, Any], models: Array, privacy: dict[str, Any]) -> str:
+    """What a hub knows of a run: messages and public facts.
+
+    Parameters
+    ----------
+    plan : Plan
+    status : dict
+        Of :meth:`sottovoce.deploy.hub.Hub.status`.
+    models : array (N, d)
+    privacy : dict
+        The statement of the plan.
+    """
+    rows = [
+        [escape(site["site"]), f"{site['rows']:,}", str(site["round"]), escape(site["left"] or "no")]
+        for site in status["sites"]
+    ]
+    body = [
+        *_head(f"Run {plan.run}", plan.demonstration), _privacy(privacy), "<h2>Sites</h2>",
+        _table([("site", ""), ("rows", "n"), ("messages to round", "n"), ("left", "")], rows), *_agreed(plan),
+        "<h2>Classifiers that were released</h2>", _model(models, plan.names),
+        '<p class="soft">Everything on this page was sent by the sites or agreed on before: a hub sees no rows.</p>',
+    ]  # fmt: skip
+    return frame(plan.run, body)
+
+
+def _head(title: str, demonstration: bool) -> Iterable[str]:
+    yield f"<h1>{escape(title)}</h1>"
+    if demonstration:
+        said = DEMONSTRATION.capitalize()
+        yield f'<p class="lead refuted">{said}: its noise can be repeated by whoever has the plan.</p>'
+
+
+def _privacy(privacy: dict[str, Any]) -> str:
+    words = "".join(f"<p><b>{escape(head)}</b>{escape(rest)}</p>" for head, rest in privacy_words(privacy))
+    return f"<h2>Privacy</h2>{words}"
+
+
+def _agreed(plan: Plan) -> Iterable[str]:
+    config = plan.config
+    yield "<h2>What was agreed on</h2>"
+    yield _list([
+        ("Method", f"{config.method} ({config.form}), {config.loss} loss"), ("Graph", config.graph),
+        ("Sites", str(len(plan.sites))), ("Features", str(plan.d)),
+        ("Weights", f"C = {config.C:g}, rho = {config.rho:g}"), ("Longest message", f"{plan.norm_cap:.3g}"),
+        ("Digest", plan.digest),
+    ])  # fmt: skip
+
+
+def _model(models: Array, names: Sequence[str]) -> str:
+    size = np.linalg.norm(models, axis=1)
+    rows = [[escape(name), str(models.shape[1]), f"{norm:.4g}"] for name, norm in zip(names, size, strict=True)]
+    if len(names) > 1:
+        mean = models.mean(axis=0)
+        rows.append(["average", str(models.shape[1]), f"{np.linalg.norm(mean):.4g}"])
+    return _table([("classifier of", ""), ("weights", "n"), ("length", "n")], rows)
+
+
+def _list(entries: Iterable[tuple[str, str]]) -> str:
+    return "<dl>" + "".join(f"<dt>{escape(a)}</dt><dd>{escape(b)}</dd>" for a, b in entries) + "</dl>"
+
+
+def _table(head: Sequence[tuple[str, str]], rows: Iterable[Sequence[str]]) -> str:
+    top = "".join(f'<th class="{css}">{name}</th>' for name, css in head)
+    lines = "".join(
+        "<tr>" + "".join(f'<td class="{css}">{cell}</td>' for cell, (_, css) in zip(row, head, strict=True)) + "</tr>"
+        for row in rows
+    )
+    return f'<div class="box"><table><tr>{top}</tr>{lines}</table></div>'

@@ -1,0 +1,234 @@
+"""One site's part in a run: rows, ledger and journal on one side, a transport on the other, the engine between.
+
+Nothing is stored but what the ledger's chain holds.  A site that was killed starts again at round 1: releases and
+inboxes are those of the chain, nothing is drawn or charged twice, and the algorithm arrives where it stood.  Whatever
+leaves the site is on its disk before, and what it answers is, too (:mod:`sottovoce.privacy.journal`).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from .. import engine
+from ..configuration import held, privacy_statement
+from ..curator import Curator
+from ..data.rows import Rows
+from ..engine import BUDGET, FINISHED, NEIGHBOUR, Observer, Outcome, Place
+from ..errors import InvalidInput, LedgerCorrupt, NetClosed, Refused
+from ..net import Net
+from ..privacy.chain import canonical
+from ..privacy.durable import DurableLedger, rows_digest
+from ..privacy.journal import Journal
+from ..privacy.noise import Noise, SystemNoise
+from ..simulate import check_notion
+from ..typing import Any, Array
+from .keys import SigningKey
+from .messages import Kind, Message, check_payload, read
+from .plan import Plan
+from .transport import Transport
+
+DEMONSTRATION = "demonstration, not a release"
+
+
+class WireNet(Net):
+    """The network as a site has it: every message and every inbox goes through the journal.
+
+    Parameters
+    ----------
+    plan : Plan
+    name : str
+    journal : Journal
+    transport : Transport
+    key : SigningKey
+    """
+
+    def __init__(self, plan: Plan, name: str, journal: Journal, transport: Transport, key: SigningKey) -> None:
+        self._plan, self._name, self._journal, self._transport, self._key = plan, name, journal, transport, key
+        self._neighbours = plan.neighbours(name)
+        self.degree = np.array([float(len(self._neighbours))])
+        self.round = -1
+        self.waited = 0.0
+        """Seconds spent with messages, neighbours' time included."""
+
+    def say(self, kind: Kind, x: Array) -> list[Message]:
+        """One exchange: write down, send, wait, check, write down."""
+        started = time.perf_counter()
+        self.round += 1
+        check_payload(self._plan, kind, x)
+        message = Message(self._plan.run, self._plan.digest, self.round, self._name, kind, x).seal(self._key)
+        self._journal.send(self.round, message)
+        stored = self._journal.received(self.round)
+        if stored is None:
+            arrived = self._transport.exchange(self.round, message)
+            if arrived.keys() != set(self._neighbours):
+                raise Refused(f"round={self.round}: the hub gave messages of other sites than the neighbours")
+            messages = self._read(arrived)
+            inbox = {name: data.decode("ascii") for name, data in arrived.items()}
+            self._journal.receive(self.round, canonical(inbox).encode())
+        else:
+            messages = self._read({name: text.encode() for name, text in json.loads(stored).items()})
+        self.waited += time.perf_counter() - started
+        return messages
+
+    def _read(self, inbox: dict[str, bytes]) -> list[Message]:
+        return [read(self._plan, inbox[name], name, self.round) for name in self._neighbours]
+
+    def neighbour_sum(self, x: Array) -> Array:
+        total = np.zeros_like(x)
+        for message in self.say("release", x):
+            if message.kind != "release":
+                raise NetClosed(f"site {message.sender!r} ended its run in round {self.round}")
+            total = total + message.payload
+        return total
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What a site has at the end of a run.
+
+    Attributes
+    ----------
+    model : array (d,)
+        This site's classifier.
+    outcome : Outcome
+    privacy : dict
+        The statement of this site's rows.
+    spent, budget : float
+        Of the data set's lifetime budget, in all.
+    seconds, waited : float
+        Of the rounds; and the part of it spent with messages.
+    """
+
+    model: Array
+    outcome: Outcome
+    privacy: dict[str, Any]
+    spent: float
+    budget: float
+    seconds: float
+    waited: float
+
+
+@dataclass
+class SiteSession:
+    """A site in one run.
+
+    Parameters
+    ----------
+    plan : Plan
+    name : str
+    rows : Rows
+        Of this site alone.
+    ledger : DurableLedger
+        Of these rows.
+    key : SigningKey
+    noise : Noise, optional
+        None for the operating system's.  Repeatable noise needs a plan *and* a ledger that are demonstrations.
+    observers : sequence of callables ``(k, state)``
+    """
+
+    plan: Plan
+    name: str
+    rows: Rows
+    ledger: DurableLedger
+    key: SigningKey
+    noise: Noise | None = None
+    observers: Sequence[Observer] = ()
+
+    def check(self, *, bind: bool = False) -> tuple[Noise, Rows]:
+        """Everything that can be known before the hub is asked.  Nothing is spent, reserved or sent.
+
+        Parameters
+        ----------
+        bind : bool
+            Tie the ledger to these rows if it is not tied to any.
+
+        Raises
+        ------
+        InvalidInput, LedgerError, BudgetExceeded
+        """
+        plan, i = self.plan, self.plan.index(self.name)
+        prepared = plan.prepared
+        if self.key.public != plan.sites[i].key:
+            raise InvalidInput(
+                "signing_key", None, f"is not the one that the plan has for {self.name!r}", "use its own"
+            )
+        self.rows.check(prepared.facts.loss.outputs)
+        if self.rows.n.shape != (1, 1) or int(self.rows.n[0, 0]) != plan.sites[i].rows:
+            rule = f"the plan says {plan.sites[i].rows} rows of {self.name!r}, and the data have another number"
+            raise InvalidInput("rows", None, rule, "agree on a plan with the right number")
+        if self.rows.d != plan.d:
+            raise InvalidInput("features", self.rows.d, f"the plan has {plan.d}", "use the plan's schema")
+        noise = SystemNoise() if self.noise is None else self.noise
+        if len({noise.simulated, plan.demonstration, self.ledger.demonstration}) > 1:
+            rule = "noise, plan and ledger must all three be of a demonstration, or none of them"
+            raise InvalidInput("plan", plan.run, rule, "give a real site a plan and a ledger that are none")
+        if len(self.ledger.epsilon) != 1:
+            raise InvalidInput("ledger", None, "a site's ledger has one node", "make it with `sottovoce site init`")
+        check_notion(prepared, self.ledger)
+        rows = held(plan.config, self.rows)
+        if bind or self.ledger.show()["bound"]:
+            self.ledger.bind(rows_digest(*rows.arrays()))
+        if plan.run in self.ledger.runs:
+            self.ledger.resume(plan.run, plan.digest)
+        else:
+            self.ledger.afford(plan.events(self.name))
+        return noise, rows
+
+    def run(self, transport: Transport) -> Finished:
+        """Take part, from the greeting to the last model.
+
+        Raises
+        ------
+        Refused
+            If the hub or a neighbour does what was not agreed on; nothing was answered to that.
+        LedgerCorrupt
+            If the journal is older than what the hub holds.
+        BudgetExceeded
+            Before anything was sent, if the ledger cannot pay for the run.
+        Unreachable
+        """
+        noise, rows = self.check(bind=True)
+        plan, i = self.plan, self.plan.index(self.name)
+        prepared, journal = plan.prepared, Journal(self.ledger, plan.run)
+        highest, own = transport.highest(), journal.highest
+        if highest > max(own, 0):
+            raise LedgerCorrupt(
+                f"run={plan.run!r}: the hub holds round {highest} of this site and its journal ends at round "
+                f"{max(own, 0)}: the journal is an older copy; halted, nothing was drawn; find the newest one, and "
+                "never restore a ledger from a backup"
+            )
+        if plan.run in self.ledger.runs:
+            book = self.ledger.resume(plan.run, plan.digest)
+        else:
+            book = self.ledger.reserve(plan.run, plan.digest, plan.events(self.name))
+        facts = prepared.facts.node(i)
+        algorithm = prepared.algorithm.at(i)
+        net = WireNet(plan, self.name, journal, transport, self.key)
+        net.say("hello", np.zeros(0))
+        net.waited, started = 0.0, time.perf_counter()
+        place = Place(facts, net, Curator(rows, facts, noise, book), (), plan.d)
+        outcome = engine.run(algorithm, place, plan.config.rounds, observers=self.observers)
+        model = np.array(np.broadcast_to(algorithm.model(outcome.state), (plan.d,)))
+        if outcome.stopped != NEIGHBOUR:
+            with suppress(NetClosed):  # a neighbour that ended before has nothing left to say
+                net.say("stop" if outcome.stopped == FINISHED else "refuse", model)
+        seconds = time.perf_counter() - started
+        transport.leave({FINISHED: "done", BUDGET: "its budget is spent"}.get(outcome.stopped, outcome.stopped))
+        book.close()
+        alone = replace(
+            prepared, facts=facts, config=replace(plan.config, sites_per_row=1),
+            ledger=replace(prepared.ledger, sites_per_row=1),
+        )  # fmt: skip
+        statement = privacy_statement(alone, book.rows, simulated=noise.simulated) | {"site": self.name}
+        statement["per_node"] = [statement["epsilon"]]
+        if noise.simulated:
+            statement["demonstration"] = DEMONSTRATION
+        return Finished(
+            model, outcome, statement, self.ledger.total(), float(self.ledger.epsilon[0]), seconds, net.waited
+        )

@@ -1,0 +1,241 @@
+"""A site's own file: where its rows, ledger, keys and plan are.  Nothing in it leaves the site.
+
+::
+
+    name = "north"
+    hub = "hub.example.org:8443"
+    plan = "plan.json"
+    ledger = "north.ledger"
+
+    [data]
+    file = "rows.csv"            # .csv, .parquet, or a folder made by write_rows
+    schema = "schema.toml"       # optional: the plan holds it, and a file must agree
+
+    [keys]
+    authority = "ca.crt"
+    certificate = "north.crt"
+    key = "north.key"
+    signing = "north.signing"
+
+Paths are relative to the file.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from ..data.loaders import load
+from ..data.mapped import map_rows
+from ..data.rows import Rows
+from ..data.schema import Schema
+from ..engine import Observer
+from ..errors import InvalidInput
+from ..privacy.chain import jsonable
+from ..privacy.durable import DurableLedger
+from ..privacy.noise import KeyedNoise, Noise
+from ..simulate import Result
+from ..typing import Any
+from .keys import SigningKey
+from .plan import Plan, check_name
+from .relay import Credentials
+from .report import site_page
+from .session import Finished, SiteSession
+from .transport import Transport
+
+_TOP = {"name": str, "hub": str, "plan": str, "ledger": str, "patience": int | float, "data": dict, "keys": dict}
+_DATA = {"file": str, "schema": str}
+_KEYS = {"authority": str, "certificate": str, "key": str, "signing": str}
+_OPTIONAL = {"hub", "patience", "schema", "keys.authority", "keys.certificate", "keys.key"}
+
+
+_FILE = """\
+name = {name}
+hub = {hub}
+plan = "plan.json"
+ledger = {ledger}
+
+[data]
+file = {data}
+{schema}
+[keys]
+authority = "ca.crt"
+certificate = {certificate}
+key = {key}
+signing = {signing}
+"""
+
+
+def write_settings(folder: Path, name: str, hub: str, data: Path, schema: Path | None = None) -> Path:
+    """Write a site's ``site.toml``."""
+    values = {
+        "name": name, "hub": hub, "ledger": f"{name}.ledger", "data": str(data),
+        "certificate": f"{name}.crt", "key": f"{name}.key", "signing": f"{name}.signing",
+    }  # fmt: skip
+    shown = {key: json.dumps(value) for key, value in values.items()}
+    path = folder / "site.toml"
+    path.write_text(
+        _FILE.format(**shown, schema="" if schema is None else f"schema = {json.dumps(str(schema))}\n"),
+        encoding="utf-8",
+    )
+    return path
+
+
+def load_rows(file: Path, schema: Schema | None) -> Rows:
+    """All rows of one site: a table that the schema encodes, or a folder of mapped rows.
+
+    Raises
+    ------
+    InvalidInput
+        On what cannot be read or does not fit; no message holds a value of the data.
+    """
+    if file.is_dir():
+        mapped = map_rows(file)
+        if len(mapped.n) != 1:
+            raise InvalidInput("file", str(file), f"holds rows of {len(mapped.n)} sites", "map those of this site")
+        return mapped
+    if not file.exists():
+        raise InvalidInput("file", str(file), "there is no such file", "correct the path under [data]")
+    dataset = load(file, schema=schema, test_share=None)
+    return Rows.build([(dataset.X_train, dataset.y_train)])
+
+
+@dataclass(frozen=True)
+class SiteSettings:
+    """A site's file, read; relative paths are made absolute.
+
+    Parameters
+    ----------
+    folder : path
+        Of the file.
+    name, hub : str
+    plan, ledger, data, signing : path
+    credentials : Credentials
+    schema : path, optional
+    patience : float
+        Seconds without an answer after which the hub counts as unreachable.
+    """
+
+    folder: Path
+    name: str
+    hub: str
+    plan: Path
+    ledger: Path
+    data: Path
+    signing: Path
+    credentials: Credentials
+    schema: Path | None = None
+    patience: float = 600.0
+
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """Read and check the file.
+
+        Raises
+        ------
+        InvalidInput
+        """
+        file = Path(path)
+        try:
+            given = tomllib.loads(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise InvalidInput("site", str(path), "is no readable TOML file", "see `sottovoce site init`") from error
+        _fits("", given, _TOP)
+        _fits("data.", given["data"], _DATA)
+        _fits("keys.", given["keys"], _KEYS)
+        check_name("name", given["name"])
+        folder, keys, name = file.resolve().parent, given["keys"], given["name"]
+
+        def at(text: str) -> Path:
+            return folder / text
+
+        schema = given["data"].get("schema")
+        return cls(
+            folder, name, given.get("hub", ""), at(given["plan"]), at(given["ledger"]), at(given["data"]["file"]),
+            at(keys["signing"]), Credentials(
+                at(keys.get("authority", "ca.crt")), at(keys.get("certificate", f"{name}.crt")),
+                at(keys.get("key", f"{name}.key")),
+            ), None if schema is None else at(schema), float(given.get("patience", 600.0)),
+        )  # fmt: skip
+
+    def read_plan(self) -> Plan:
+        """The plan, with the schema of this site compared.
+
+        Raises
+        ------
+        InvalidInput
+        """
+        plan = Plan.read(self.plan)
+        if self.schema is not None:
+            agreed = None if plan.schema is None else Schema.from_dict(plan.schema).fingerprint
+            if Schema.from_toml(self.schema).fingerprint != agreed:
+                rule = "encodes rows in another way than the plan's"
+                raise InvalidInput("schema", str(self.schema), rule, "use the plan's, or agree on another plan")
+        return plan
+
+    def session(self, ledger: DurableLedger, observers: Sequence[Observer] = ()) -> SiteSession:
+        """The site's part in its plan.
+
+        Noise is the operating system's, unless the ledger's file was made for a demonstration: no command makes such
+        a file but ``sottovoce demo``, which ties it to rows of its own.
+        """
+        plan = self.read_plan()
+        schema = None if plan.schema is None else Schema.from_dict(plan.schema)
+        noise: Noise | None = None
+        if ledger.demonstration and plan.config.seed is not None:
+            noise = KeyedNoise(plan.config.seed, [0], [plan.index(self.name)], lead=())
+        rows = load_rows(self.data, schema)
+        return SiteSession(plan, self.name, rows, ledger, SigningKey.read(self.signing), noise, observers)
+
+    def take_part(self, transport: Transport, observers: Sequence[Observer] = ()) -> Finished:
+        """Run the plan to its end over `transport`, and write what is left of it beside the settings.
+
+        ``NAME.html`` is the report, ``NAME.npz`` the classifier for ``sottovoce predict``, ``NAME.json`` the rest.
+        """
+        with DurableLedger.open(self.ledger) as ledger:
+            session = self.session(ledger, observers)
+            finished = session.run(transport)
+        plan = session.plan
+        self.file("html").write_text(site_page(plan, self.name, finished), encoding="utf-8")
+        result(plan, finished.model[None], finished.privacy, finished.outcome.stopped, finished.seconds).save(
+            self.file("npz")
+        )
+        summary = {
+            "run": plan.run, "plan": plan.digest, "site": self.name, "rounds": finished.outcome.rounds,
+            "stopped": finished.outcome.stopped, "privacy": finished.privacy, "spent": finished.spent,
+            "budget": finished.budget, "seconds": finished.seconds, "waited": finished.waited,
+            "demonstration": plan.demonstration,
+        }  # fmt: skip
+        self.file("json").write_text(json.dumps(jsonable(summary), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        return finished
+
+    def file(self, kind: str) -> Path:
+        """Where a result goes."""
+        return self.folder / f"{self.name}.{kind}"
+
+
+def result(plan: Plan, models: Any, privacy: dict[str, Any], stopped: str, seconds: float) -> Result:
+    """Classifiers of a run as a saved run, for ``sottovoce predict``; `models` has shape (sites, d)."""
+    prepared = plan.prepared
+    extra = {"data": plan.run, "schema": plan.schema, "plan": plan.digest}
+    return Result(
+        plan.config, prepared.facts, prepared.algorithm.to_dict(), np.asarray(models)[None], plan.config.rounds,
+        stopped, [], privacy, seconds, extra,
+    )  # fmt: skip
+
+
+def _fits(prefix: str, given: dict[str, Any], known: dict[str, Any]) -> None:
+    for key, value in given.items():
+        if key not in known:
+            raise InvalidInput(prefix + key, None, f"is none of {', '.join(known)}", "remove it")
+        if not isinstance(value, known[key]) or isinstance(value, bool):
+            raise InvalidInput(prefix + key, None, "is of the wrong type", "see `sottovoce site init`")
+    for key in known:
+        if key not in given and key not in _OPTIONAL and prefix + key not in _OPTIONAL:
+            raise InvalidInput(prefix + key, None, "is missing", "see `sottovoce site init`")

@@ -1,0 +1,38 @@
+"""The one interface between a site and what carries its messages.
+
+Rounds of a run are numbered: 0 is the greeting in which the plan is agreed on, 1 .. T are the algorithm's, and the one
+after the last carries the final model.  Transports carry opaque bytes; who may say what is decided by signatures and by
+the identity that the transport itself has established.
+
+A call may be repeated after a crash of either side.  What makes that exactly once: a site sends the same bytes again
+(its journal), and the other side keeps the first (:class:`sottovoce.deploy.hublog.HubLog`).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Transport(Protocol):
+    """What a site needs to take part in one run."""
+
+    def highest(self) -> int:
+        """The highest round of this run of which the hub holds a message from this site; 0 for none."""
+
+    def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
+        """Post this site's message, wait for those of all neighbours, and return them by site.
+
+        A message is kept once: the same bytes again are fine.
+
+        Raises
+        ------
+        Refused
+            If the hub holds another message of this round, or the round is not the next.
+        TransportClosed
+            If the run ended, or a neighbour left before it sent its message of this round.
+        Unreachable
+            If the hub cannot be reached for longer than the transport waits.
+        """
+
+    def leave(self, reason: str) -> None:
+        """Tell the hub that no more messages of this site will come."""

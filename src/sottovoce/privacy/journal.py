@@ -1,0 +1,84 @@
+"""The messages of a run between sites, in the ledger of the site's data set.
+
+They are records of the same chain as rows and releases.  A round leaves, in this order and each on the disk before the
+next step: the rows charged in it and the bytes released under them, the message to be sent, and the inbox received for
+it.  An inbox is what the next round's releases answer, so
+
+- every row stands behind the one inbox that it answers, and the chain vouches for the order;
+- the same round asked again gets the same bytes, of a release and of a message;
+- a round is never answered under another inbox: the first stands, whatever a hub says later.
+
+No state is stored.  It is a function of public facts, releases and inboxes, and a run that is walked through again from
+its first round arrives at it bit by bit.
+"""
+
+from __future__ import annotations
+
+from ..errors import LedgerMismatch
+from .chain import keyed_hash
+from .durable import DurableLedger
+
+
+class Journal:
+    """What one run sent and received.
+
+    Parameters
+    ----------
+    ledger : DurableLedger
+    run : str
+    """
+
+    def __init__(self, ledger: DurableLedger, run: str) -> None:
+        self._file, self._run = ledger._file, run
+
+    @property
+    def highest(self) -> int:
+        """The highest round of which a message is written down; -1 for none, or no such run."""
+        known = self._file.read().runs.get(self._run)
+        return -1 if known is None else len(known.sent) - 1
+
+    def sent(self, round: int) -> bytes | None:
+        """The message of a round."""
+        return self._find("sent", round)
+
+    def received(self, round: int) -> bytes | None:
+        """The inbox of a round."""
+        return self._find("received", round)
+
+    def send(self, round: int, message: bytes) -> None:
+        """Write a message down, before it is sent.
+
+        Raises
+        ------
+        LedgerMismatch
+            If another one is written down for this round.
+        """
+        self._keep("send", "sent", round, message)
+
+    def receive(self, round: int, inbox: bytes) -> None:
+        """Write an inbox down, before anything is asked that depends on it.
+
+        Raises
+        ------
+        LedgerMismatch
+            If another one is written down for this round.
+        """
+        self._keep("receive", "received", round, inbox)
+
+    def _find(self, which: str, round: int) -> bytes | None:
+        with self._file.transaction("DEFERRED"):
+            known = getattr(self._file.state.runs[self._run], which)
+            return self._file.payload(*known[round]) if round < len(known) else None
+
+    def _keep(self, kind: str, which: str, round: int, data: bytes) -> None:
+        with self._file.transaction():
+            known = getattr(self._file.state.runs[self._run], which)
+            if round < len(known):
+                if self._file.payload(*known[round]) != data:
+                    raise LedgerMismatch(
+                        f"run={self._run!r}: something else was {which} in round {round} already; that stands, and "
+                        "nothing was done under this one"
+                    )
+                return
+            record = {"kind": kind, "run": self._run, "round": round, "digest": keyed_hash(data).hex()}
+            self._file.append(record, data)

@@ -1,0 +1,188 @@
+"""``sottovoce site | hub | demo`` and ``plan --write``: a run of separate processes, from keys to reports."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_line import Call
+
+from sottovoce.deploy.demonstration import free_port
+from sottovoce.deploy.hublog import HubLog
+from sottovoce.deploy.plan import Plan
+from sottovoce.privacy.durable import DurableLedger
+from sottovoce.simulate import Result
+
+pytest.importorskip("grpc")
+pytest.importorskip("cryptography")
+
+NAMES = ("north", "east", "south")
+SCHEMA = """
+label = {column = "ill", positive = "yes", negative = "no"}
+intercept = true
+
+[columns.pulse]
+kind = "number"
+lo = 0
+hi = 4242
+
+[columns.age]
+kind = "number"
+lo = 0
+hi = 100
+"""
+
+
+def table(path: Path, rows: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["pulse", "age", "ill"])
+        for age in rng.integers(0, 101, rows):
+            writer.writerow([int(rng.integers(0, 4242)), int(age), "yes" if age > 50 else "no"])
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "sottovoce", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+
+
+def said(process: subprocess.Popen[str], code: int = 0) -> tuple[str, str]:
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == code, err
+    return out, err
+
+
+@pytest.fixture
+def agreed(run: Call, tmp_path: Path) -> int:
+    """Three sites and a hub that have agreed on a plan; returns the hub's port."""
+    port = free_port()
+    (tmp_path / "schema.toml").write_text(SCHEMA)
+    assert run("hub", "init", "hub", "--host", "127.0.0.1").code == 0
+    for i, name in enumerate(NAMES):
+        table(tmp_path / f"{name}.csv", 300 + i, i)
+        made = run(
+            "site", "init", name, "--name", name, "--hub", f"127.0.0.1:{port}", "--data", f"{name}.csv",
+            "--schema", "schema.toml", "--epsilon", "6", "--delta", "1e-5",
+        )  # fmt: skip
+        assert made.code == 0 and "never restore" in made.out
+        assert run("hub", "admit", "hub", f"{name}/{name}.csr").code == 0
+        for file, place in ((f"{name}.crt", name), ("ca.crt", name)):
+            (tmp_path / place / file).write_bytes((tmp_path / "hub" / file).read_bytes())
+    publics = [option for name in NAMES for option in ("--site", f"{name}/{name}.public.json")]
+    wrote = run(
+        "plan", "--write", "plan.json", "--run", "trial-1", "--schema", "schema.toml", *publics, "--method",
+        "prox_admm", "--rounds", "4", "--epsilon", "2", "--delta", "1e-5",
+    )  # fmt: skip
+    assert wrote.code == 0 and "digest" in wrote.out
+    for place in ("hub", *NAMES):
+        (tmp_path / place / "plan.json").write_bytes((tmp_path / "plan.json").read_bytes())
+    return port
+
+
+def test_sites_run_a_plan_as_processes(run: Call, agreed: int, tmp_path: Path) -> None:
+    plan = Plan.read("plan.json")
+    assert not plan.demonstration and [site.rows for site in plan.sites] == [300, 301, 302]
+    checked = run("site", "check", "north/site.toml", "--json").json
+    assert checked["sent"] == 0 and checked["plan"] == plan.digest and checked["privacy"]["release"]
+    assert "nothing was sent" in run("site", "check", "north/site.toml").out
+    with DurableLedger.open("north/north.ledger") as ledger:
+        assert ledger.runs == ()
+    hub = start("hub", "run", "hub", "--listen", f"127.0.0.1:{agreed}", "--json")
+    sites = {name: start("site", "run", f"{name}/site.toml", "--json") for name in NAMES}
+    ends = {name: [json.loads(line) for line in said(process)[0].splitlines()] for name, process in sites.items()}
+    for name in NAMES:
+        assert [line.get("round") for line in ends[name][:-1]] == [1, 2, 3, 4]
+        last = ends[name][-1]
+        assert last["privacy"]["epsilon"] <= 2.0 and last["privacy"]["release"]
+        assert 0.0 < last["spent"] < last["budget"] == 6.0
+        page = (tmp_path / name / f"{name}.html").read_text()
+        assert f"Site {name}" in page and "demonstration" not in page
+    again = said(start("site", "run", "north/site.toml", "--json"))[0].splitlines()
+    assert json.loads(again[-1])["spent"] == ends["north"][-1]["spent"]
+    status = run("hub", "status", "hub", "--json").json
+    assert status["finished"] and [site["left"] for site in status["sites"]] == ["done"] * 3
+    assert "last model" in run("hub", "status", "hub").out
+    hub.send_signal(signal.SIGTERM)
+    said(hub)
+    models = Result.load("hub/hub.npz").models[0]
+    for model, name in zip(models, NAMES, strict=True):
+        np.testing.assert_array_equal(model, Result.load(f"{name}/{name}.npz").models[0, 0])
+    page = (tmp_path / "hub" / "hub.html").read_text()
+    assert all(name in page for name in NAMES) and "Lifetime budget" not in page
+    assert run("predict", "hub/hub.npz", "north.csv", "--out", "scores.csv").code == 0
+    with HubLog("hub/hub.log") as log:
+        assert len(log.messages("trial-1")) == 3 * 6
+
+
+def test_what_a_site_cannot_do_is_one_line(run: Call, agreed: int, tmp_path: Path) -> None:
+    text = (tmp_path / "north" / "site.toml").read_text()
+
+    def refused(change: tuple[str, str], *match: str) -> None:
+        (tmp_path / "north" / "site.toml").write_text(text.replace(*change))
+        ran = run("site", "check", "north/site.toml")
+        assert ran.code == 2 and len(ran.err.strip().splitlines()) == 1, ran.err
+        assert all(part in ran.err for part in match), ran.err
+        assert "4242" not in ran.err and "Traceback" not in ran.err
+
+    refused(("north.csv", "nowhere.csv"), "there is no such file")
+    refused(("north.csv", "east.csv"), "300 rows of 'north'")
+    refused(('name = "north"', 'name = "west"'), "is no site of the plan")
+    refused(('name = "north"', 'nome = "north"'), "nome", "is none of")
+    refused(("north.signing", "north.key"), "no Ed25519 key")
+    refused(("north.crt", "none.crt"), "there is no such file")
+    other = tmp_path / "other.toml"
+    other.write_text(SCHEMA.replace("hi = 100", "hi = 99"))
+    refused((str(tmp_path / "schema.toml"), str(other)), "encodes rows in another way")
+    plan = (tmp_path / "north" / "plan.json").read_text()
+    (tmp_path / "north" / "plan.json").write_text(plan.replace('"rounds": 4', '"rounds": 5'))
+    refused(("", ""), "was changed")
+    table(tmp_path / "north.csv", 300, 77)
+    (tmp_path / "north" / "plan.json").write_text(plan)
+    refused(("", ""), "belongs to other rows")
+    assert run("site", "init", "north", "--name", "north", "--hub", "h:1", "--data", "east.csv", "--schema",
+               "schema.toml", "--epsilon", "1").code == 2  # fmt: skip
+    assert run("hub", "init", "hub", "--host", "127.0.0.1").code == 2
+    assert run("hub", "admit", "hub", "schema.toml").code == 2
+    assert run("hub", "status", "hub").code == 2
+    assert run("plan", "--write", "again.json").code == 2
+    assert run("plan", "--site", "north/north.public.json").code == 2
+    assert run("plan", "--write", "x.json", "--site", "schema.toml").code == 2
+
+
+def test_a_plan_that_the_ledger_cannot_pay_for_is_refused_before_anything_is_sent(
+    run: Call, agreed: int, tmp_path: Path
+) -> None:
+    publics = [option for name in NAMES for option in ("--site", f"{name}/{name}.public.json")]
+    dear = ("--method", "prox_admm", "--rounds", "4", "--epsilon", "9", "--delta", "1e-5")
+    assert run("plan", "--write", "plan.json", "--run", "dear", "--schema", "schema.toml", *publics, *dear).code == 0
+    (tmp_path / "north" / "plan.json").write_bytes((tmp_path / "plan.json").read_bytes())
+    ran = run("site", "check", "north/site.toml")
+    assert ran.code == 2 and "nothing was reserved" in ran.err
+
+
+def test_the_demonstration_is_the_run_of_one_process(run: Call) -> None:
+    report = run("demo", "--sites", "3", "--rounds", "3", "--json", "--keep", "shown").json
+    assert report["difference"] == 0.0 and report["rounds"] == 3 and report["transport"] == "relay"
+    assert report["seconds_per_round"] > 0.0 and 0.0 < report["test_error"] < 0.25
+    assert report["privacy"]["epsilon"] <= 1.0 and not report["privacy"]["release"]
+    assert report["demonstration"] == "demonstration, not a release"
+    for name in NAMES:
+        with DurableLedger.open(f"shown/{name}/{name}.ledger") as ledger:
+            assert ledger.demonstration and len(ledger.rows) == 3
+        assert "Demonstration, not a release" in Path(f"shown/{name}/{name}.html").read_text()
+    assert "Demonstration, not a release" in Path("shown/hub/hub.html").read_text()
+    # The command of a real site takes no part of it for a release: a real ledger refuses the plan.
+    Path("shown/north/north.ledger").unlink()
+    DurableLedger.create("shown/north/north.ledger", epsilon=3.0, delta=1e-5, accountant="rdp").close()
+    ran = run("site", "run", "shown/north/site.toml")
+    assert ran.code != 0

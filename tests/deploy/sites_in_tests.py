@@ -1,0 +1,89 @@
+"""What the tests of sites share: a small plan, its keys, and a run with one thread a site."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from problems import make_rows
+
+from sottovoce.configuration import RunConfig
+from sottovoce.data.rows import Rows
+from sottovoce.deploy.hub import Hub, LocalTransport
+from sottovoce.deploy.hublog import HubLog
+from sottovoce.deploy.keys import SigningKey
+from sottovoce.deploy.messages import Kind, Message
+from sottovoce.deploy.plan import Member, Plan
+from sottovoce.deploy.session import Finished, SiteSession
+from sottovoce.deploy.transport import Transport
+from sottovoce.privacy.durable import DurableLedger
+from sottovoce.privacy.noise import KeyedNoise
+
+NAMES = ("north", "east", "south")
+SIZES = (60, 45, 80)
+
+
+@dataclass
+class Consortium:
+    """Sites of one plan, with throw-away ledgers in `folder`."""
+
+    folder: Path
+    plan: Plan
+    keys: dict[str, SigningKey]
+    rows: Rows
+    budget: float = 10.0
+    ledgers: dict[str, DurableLedger] = field(default_factory=dict)
+
+    def ledger(self, name: str) -> DurableLedger:
+        path = self.folder / f"{name}.ledger"
+        if not path.exists():
+            delta = self.plan.config.delta
+            DurableLedger.create(
+                path, epsilon=self.budget, delta=delta or 0.0, accountant="rdp" if delta else "pure",
+                demonstration=self.plan.demonstration,
+            ).close()  # fmt: skip
+        return DurableLedger.open(path)
+
+    def session(self, name: str, ledger: DurableLedger, /, **changes: Any) -> SiteSession:
+        i = self.plan.index(name)
+        seed = self.plan.config.seed
+        noise = None if seed is None else KeyedNoise(seed, [0], [i], lead=())
+        return SiteSession(
+            **({"plan": self.plan, "name": name, "rows": self.rows.node(i), "ledger": ledger, "key": self.keys[name],
+                "noise": noise} | changes)
+        )  # fmt: skip
+
+    def run_site(self, name: str, transport: Transport, **changes: Any) -> Finished:
+        with self.ledger(name) as ledger:
+            return self.session(name, ledger, **changes).run(transport)
+
+    def run(self, door: Callable[[str], Transport]) -> dict[str, Finished]:
+        with ThreadPoolExecutor(len(self.plan.names)) as pool:
+            jobs = {name: pool.submit(self.run_site, name, door(name)) for name in self.plan.names}
+            return {name: job.result() for name, job in jobs.items()}
+
+    def run_locally(self, log: HubLog, patience: float = 20.0) -> dict[str, Finished]:
+        hub = Hub(self.plan, log)
+        return self.run(lambda name: LocalTransport(hub, name, patience))
+
+    def sealed(self, name: str, round: int, payload: Any = None, kind: Kind | None = None) -> bytes:
+        """A well-signed message of a site, whatever it says."""
+        values = np.zeros(0 if round == 0 else self.plan.d) if payload is None else np.asarray(payload, dtype=float)
+        kind = kind or ("hello" if round == 0 else "release")
+        return Message(self.plan.run, self.plan.digest, round, name, kind, values).seal(self.keys[name])
+
+
+def consortium(
+    folder: Path, names: tuple[str, ...] = NAMES, sizes: tuple[int, ...] = SIZES, **knobs: Any
+) -> Consortium:
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = {"method": "dvp", "epsilon": 2.0, "rounds": 4, "seed": 3, "graph": "ring", "rho": 0.02} | knobs
+    rows = make_rows(list(sizes), 4)
+    keys = {name: SigningKey.make() for name in names}
+    members = [Member(name, size, keys[name].public) for name, size in zip(names, sizes, strict=True)]
+    plan = Plan.make("trial", RunConfig(**settings), members, rows.d)
+    return Consortium(folder, plan, keys, rows)

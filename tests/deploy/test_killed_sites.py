@@ -1,0 +1,24 @@
+"""The bench that kills hubs and sites, in little."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("grpc")
+pytest.importorskip("cryptography")
+
+BENCH = Path(__file__).parents[2] / "bench" / "sites.py"
+
+
+def test_killed_processes_leave_no_trace() -> None:
+    command = [sys.executable, str(BENCH), "--kills", "4", "--sites", "3", "--rounds", "8", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["kills"] == report["of_hub"] + report["of_sites"] >= 4
+    assert report["difference"] == 0.0 and report["messages"] == report["runs"] * 3 * 10

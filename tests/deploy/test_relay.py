@@ -1,0 +1,329 @@
+"""The relay: mutual TLS, who may say what, what the wire shows, and hubs that come back."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from relay_in_tests import certify, credentials, relay, transport
+from sites_in_tests import NAMES, Consortium, consortium
+
+from sottovoce.deploy import certificates, run_sites
+from sottovoce.deploy.demonstration import free_port
+from sottovoce.deploy.hub import Hub, LocalTransport
+from sottovoce.deploy.hublog import HubLog
+from sottovoce.deploy.relay import SERVICE, Credentials, RelayTransport, serve
+from sottovoce.errors import InvalidInput, Refused, TransportClosed, Unreachable
+
+grpc = pytest.importorskip("grpc")
+pytest.importorskip("cryptography")
+
+
+@pytest.fixture
+def sites(tmp_path: Path) -> Consortium:
+    return consortium(tmp_path / "sites")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    certify(tmp_path / "tls", NAMES)
+    return tmp_path / "tls"
+
+
+@pytest.fixture
+def hub(sites: Consortium, folder: Path) -> Iterator[tuple[str, HubLog]]:
+    with relay(sites, folder) as running:
+        yield running
+
+
+def test_the_relay_carries_a_run(sites: Consortium, folder: Path, hub: tuple[str, HubLog]) -> None:
+    ends = sites.run(lambda name: transport(sites, folder, hub[0], name))
+    twin = run_sites(sites.plan.config, sites.rows)
+    for i, name in enumerate(NAMES):
+        np.testing.assert_array_equal(ends[name].model, twin[i][0].state.f)
+    assert hub[1].gone("trial") == dict.fromkeys(sorted(NAMES), "done")
+
+
+def strangers(folder: Path, other: Path) -> dict[str, Callable[[], grpc.ChannelCredentials]]:
+    certify(other, ("north",))
+    authority = (folder / "ca.crt").read_bytes()
+    key, own = (other / "north.key").read_bytes(), (other / "north.crt").read_bytes()
+    return {
+        "no certificate": lambda: grpc.ssl_channel_credentials(authority),
+        "a certificate of another authority": lambda: grpc.ssl_channel_credentials(authority, key, own),
+        "a self-signed certificate": lambda: grpc.ssl_channel_credentials(authority, *self_signed("north")),
+        "no TLS": lambda: grpc.experimental.insecure_channel_credentials(),
+    }
+
+
+def self_signed(name: str) -> tuple[bytes, bytes]:
+    key, subject = certificates._new_key(), certificates._name(name)
+    builder = certificates._builder(subject, subject, key.public_key())
+    return certificates._pem_key(key), certificates._pem(certificates._signed(builder, key))
+
+
+def test_strangers_get_no_answer(sites: Consortium, folder: Path, hub: tuple[str, HubLog], tmp_path: Path) -> None:
+    body = json.dumps({"run": "trial"}).encode()
+    for name, credentials_of in strangers(folder, tmp_path / "other").items():
+        with grpc.secure_channel(f"ipv4:{hub[0]}", credentials_of()) as channel:
+            with pytest.raises(grpc.RpcError) as caught:
+                channel.unary_unary(f"/{SERVICE}/highest")(body, timeout=5.0)
+            assert caught.value.code() == grpc.StatusCode.UNAVAILABLE, name
+    with transport(sites, folder, hub[0], "north") as known:
+        assert known.highest() == 0
+    assert hub[1].messages("trial") == {}
+
+
+def test_a_stranger_is_told_after_its_patience(
+    sites: Consortium, folder: Path, hub: tuple[str, HubLog], tmp_path: Path
+) -> None:
+    certify(tmp_path / "other", ("north",))
+    theirs = credentials(tmp_path / "other", "north", authority=folder)
+    with (
+        RelayTransport(hub[0], theirs, "trial", patience=0.2) as stranger,
+        pytest.raises(Unreachable, match="does not take the other's certificate"),
+    ):
+        stranger.highest()
+
+
+def test_a_site_cannot_stand_in_for_the_hub(sites: Consortium, folder: Path, tmp_path: Path) -> None:
+    with HubLog(tmp_path / "false.log") as log:
+        server, port = serve(Hub(sites.plan, log), credentials(folder, "east"), "127.0.0.1:0")
+        try:
+            with transport(sites, folder, f"127.0.0.1:{port}", "north", 0.2) as victim, pytest.raises(Unreachable):
+                victim.highest()
+        finally:
+            server.stop(0).wait()
+
+
+def test_a_valid_certificate_speaks_for_its_own_name_only(
+    sites: Consortium, folder: Path, hub: tuple[str, HubLog]
+) -> None:
+    with transport(sites, folder, hub[0], "east") as east:
+        with pytest.raises(Refused, match="names another sender"):
+            east.exchange(0, sites.sealed("north", 0))
+        with pytest.raises(Refused, match="carries another one"):
+            RelayTransport(hub[0], credentials(folder, "east"), "elsewhere", 1.0).highest()
+    assert hub[1].messages("trial") == {}
+
+
+def test_a_certificate_of_no_site_of_the_plan_is_refused(
+    sites: Consortium, folder: Path, hub: tuple[str, HubLog], tmp_path: Path
+) -> None:
+    certify(tmp_path / "more", ("guest",), authority=folder)
+    guest = RelayTransport(hub[0], credentials(tmp_path / "more", "guest", authority=folder), "trial", 1.0)
+    with guest, pytest.raises(Refused, match="no site of this plan"):
+        guest.highest()
+
+
+def forged(data: bytes) -> bytes:
+    body = json.loads(data)
+    body["payload"] = body["payload"][::-1] if body["payload"][::-1] != body["payload"] else body["payload"]
+    return json.dumps(body | {"payload": "AAAAAAAA8D8" * 3 + "A" * 11}).encode()
+
+
+def test_the_hub_keeps_only_what_belongs_there(sites: Consortium, folder: Path, hub: tuple[str, HubLog]) -> None:
+    north = transport(sites, folder, hub[0], "north")
+    for name in NAMES:
+        hub[1].post("trial", 0, name, sites.sealed(name, 0))
+    one, huge = np.ones(4), np.full(4, 1e150)
+    with north:
+        for message, match in (
+            (sites.sealed("north", 2, one), "of another round"),
+            (forged(sites.sealed("north", 1, one)), "not signed|no message of this schema"),
+            (sites.sealed("north", 1, [np.nan, 0, 0, 0]), "NaN or infinite"),
+            (sites.sealed("north", 1, [np.inf, 0, 0, 0]), "NaN or infinite"),
+            (sites.sealed("north", 1, huge), "longer than the plan's cap"),
+            (sites.sealed("north", 1, np.ones(5)), "shape"),
+            (sites.sealed("north", 1, np.ones(300)), "more than any of this plan|too long"),
+            (sites.sealed("north", 1, np.zeros(0), "hello"), "does not belong there"),
+            (b"\x80\x04K\x01.", "schema|version"),  # a pickle
+            (b"[" * 900, "no message of this schema"),
+        ):
+            with pytest.raises(Refused, match=match):
+                north.exchange(1, message.decode("latin-1").encode("ascii", "replace"))
+        with pytest.raises(Refused, match=r"out of order; the next .* is that of round 1"):
+            north.exchange(2, sites.sealed("north", 2, one))
+        hub[1].post("trial", 1, "north", sites.sealed("north", 1, one))
+        with pytest.raises(Refused, match="another message of this round"):
+            north.exchange(1, sites.sealed("north", 1, 2 * one))
+        with pytest.raises(Refused, match="of another round"):  # replayed
+            north.exchange(2, sites.sealed("north", 1, one))
+        assert north.highest() == 1
+    assert len(hub[1].messages("trial")) == 4
+
+
+class Lying(LocalTransport):
+    """A hub that changes what it hands on."""
+
+    def __init__(self, hub: Hub, name: str, change: Callable[[int, dict[str, bytes]], dict[str, bytes]]) -> None:
+        super().__init__(hub, name)
+        self._change = change
+
+    def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
+        return self._change(round, super().exchange(round, message))
+
+
+LIES: dict[str, tuple[Callable[[Consortium, dict[str, bytes]], dict[str, bytes]], str]] = {
+    "forged": (lambda s, inbox: inbox | {"east": forged(inbox["east"])}, "not signed by 'east'"),
+    "replayed": (lambda s, inbox: inbox | {"east": s.sealed("east", 1)}, "of another round"),
+    "swapped": (lambda s, inbox: inbox | {"east": inbox["south"]}, "another sender"),
+    "dropped": (lambda s, inbox: {"south": inbox["south"]}, "other sites than the neighbours"),
+    "nan": (lambda s, inbox: inbox | {"east": s.sealed("east", 2, np.full(4, np.nan))}, "NaN or infinite"),
+    "huge": (lambda s, inbox: inbox | {"east": s.sealed("east", 2, np.full(4, 1e300))}, "plan's cap"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_site_believes_no_hub(sites: Consortium, tmp_path: Path, lie: str) -> None:
+    change, match = LIES[lie]
+    with HubLog(tmp_path / "hub.log") as log, ThreadPoolExecutor(2) as pool:
+        honest = Hub(sites.plan, log)
+        others = [pool.submit(sites.run_site, name, LocalTransport(honest, name)) for name in NAMES[1:]]
+        liar = Lying(honest, "north", lambda k, inbox: change(sites, inbox) if k == 2 else inbox)
+        with pytest.raises(Refused, match=match):
+            sites.run_site("north", liar)
+        with sites.ledger("north") as ledger:
+            assert len(ledger.rows) == 2  # nothing was released under that inbox
+        sites.run_site("north", LocalTransport(honest, "north"))  # and with the true one the run goes on
+        assert [other.result().outcome.rounds for other in others] == [4, 4]
+
+
+def test_a_site_that_leaves_ends_the_run_of_its_neighbours(
+    sites: Consortium, folder: Path, hub: tuple[str, HubLog]
+) -> None:
+    with transport(sites, folder, hub[0], "east") as east:
+        east.leave("its people decided so")
+        with transport(sites, folder, hub[0], "north") as north, pytest.raises(TransportClosed, match="decided so"):
+            north.exchange(0, sites.sealed("north", 0))
+        with pytest.raises(Refused, match="has left this run"):
+            east.exchange(0, sites.sealed("east", 0))
+
+
+def test_sites_wait_for_a_hub_that_comes_back(sites: Consortium, folder: Path) -> None:
+    port = free_port()
+    began = threading.Event()
+
+    def watch(k: int, state: object) -> None:
+        if k == 2:
+            began.set()
+            assert back.wait(30.0)
+
+    back = threading.Event()
+    with ThreadPoolExecutor(3) as pool:
+        with relay(sites, folder, port) as (address, _):
+            jobs = [
+                pool.submit(sites.run_site, name, transport(sites, folder, address, name), observers=[watch])
+                for name in NAMES
+            ]
+            assert began.wait(30.0)
+        back.set()
+        with relay(sites, folder, port) as (_, log):
+            assert [job.result().outcome.rounds for job in jobs] == [4, 4, 4]
+            assert len(log.messages("trial")) == 18
+
+
+def test_nobody_answers(sites: Consortium, folder: Path) -> None:
+    with transport(sites, folder, f"127.0.0.1:{free_port()}", "north", 0.2) as north, pytest.raises(Unreachable):
+        north.highest()
+    with pytest.raises(InvalidInput, match="HOST:PORT"):
+        transport(sites, folder, "nowhere", "north")
+    missing = Credentials(folder / "ca.crt", folder / "none.crt", folder / "none.key")
+    with pytest.raises(InvalidInput, match="there is no such file"):
+        RelayTransport("127.0.0.1:1", missing, "trial")
+
+
+class Recorder:
+    """Stands between sites and hub, hands on every byte, and keeps a copy."""
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.partition(":")
+        self._to, self.streams = (host, int(port)), list[bytearray]()
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._server.getsockname()[1]}"
+        self._open = [self._server]
+        self._threads = [threading.Thread(target=self._accept)]
+        self._threads[0].start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self._server.accept()
+                far = socket.socket()  # create_connection would ask the resolver
+                self._open += [near, far]
+                far.connect(self._to)
+                for one, other in ((near, far), (far, near)):
+                    self.streams.append(kept := bytearray())
+                    self._threads.append(threading.Thread(target=self._copy, args=(one, other, kept)))
+                    self._threads[-1].start()
+
+    @staticmethod
+    def _copy(one: socket.socket, other: socket.socket, kept: bytearray) -> None:
+        with contextlib.suppress(OSError):
+            while data := one.recv(65_536):
+                kept += data
+                other.sendall(data)
+            other.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)  # ends accept
+        self._threads[0].join()
+        for one in self._open[1:]:
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads[1:]:
+            thread.join()
+        for one in self._open:
+            one.close()
+
+
+def test_the_wire_shows_nothing_but_tls_and_no_name_is_looked_up(
+    sites: Consortium, folder: Path, hub: tuple[str, HubLog], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look_up(*arguments: object, **_: object) -> None:
+        raise AssertionError(f"looked up {arguments[0]!r}")
+
+    recorder = Recorder(hub[0])
+    try:
+        for name in ("getaddrinfo", "gethostbyname", "gethostbyname_ex", "getnameinfo", "gethostbyaddr"):
+            monkeypatch.setattr(socket, name, look_up)
+        ends = sites.run(lambda name: transport(sites, folder, recorder.address, name))
+        assert {end.outcome.rounds for end in ends.values()} == {4}
+    finally:
+        recorder.close()
+    assert len(recorder.streams) >= 6 and sum(map(len, recorder.streams)) > 10_000
+    for stream in recorder.streams:
+        at = 0
+        while at + 5 <= len(stream):
+            kind, version, size = stream[at], stream[at + 1], int.from_bytes(stream[at + 3 : at + 5], "big")
+            assert 0x14 <= kind <= 0x17 and version == 3 and size <= 2**14 + 256
+            at += 5 + size
+    everything = b"".join(recorder.streams)
+    for secret in (b"payload", b"release", b"sottovoce.Relay", sites.plan.digest.encode()):
+        assert secret not in everything
+
+
+def test_an_authority_signs_names_only(folder: Path, tmp_path: Path) -> None:
+    authority = certificates.Authority.read(folder)
+    with pytest.raises(InvalidInput, match="no certificate request"):
+        authority.admit(b"anything")
+    certificates.request(tmp_path, "west")
+    with pytest.raises(InvalidInput, match="never overwritten"):
+        certificates.request(tmp_path, "west")
+    name, certificate = authority.admit((tmp_path / "west.csr").read_bytes())
+    assert name == "west"
+    (tmp_path / "west.crt").write_bytes(certificate)
+    assert certificates.expiry(tmp_path / "west.crt").year >= 2026
+    assert (tmp_path / "west.key").stat().st_mode & 0o077 == 0
+    with pytest.raises(InvalidInput, match="letters"):
+        certificates.request(tmp_path, "no/name")
+    with pytest.raises(InvalidInput, match="holds no authority"):
+        certificates.Authority.read(tmp_path)

@@ -1,0 +1,268 @@
+"""A site in a run: the same model as in one process, restarts that change nothing, and what is refused."""
+
+from __future__ import annotations
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sites_in_tests import NAMES, Consortium, consortium
+
+from sottovoce.deploy import run_sites
+from sottovoce.deploy.hub import Hub, LocalTransport
+from sottovoce.deploy.hublog import HubLog
+from sottovoce.deploy.messages import read
+from sottovoce.deploy.plan import Plan
+from sottovoce.deploy.session import Finished
+from sottovoce.errors import BudgetExceeded, InvalidInput, LedgerCorrupt, LedgerMismatch, Refused
+from sottovoce.privacy.journal import Journal
+from sottovoce.privacy.noise import KeyedNoise
+from sottovoce.simulate import simulate
+
+pytest.importorskip("cryptography")
+
+
+@pytest.fixture
+def sites(tmp_path: Path) -> Consortium:
+    return consortium(tmp_path / "sites")
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> HubLog:
+    with HubLog(tmp_path / "hub.log") as log:
+        yield log
+
+
+@pytest.mark.parametrize(
+    "knobs",
+    [
+        {"method": "dvp"},
+        {"method": "mr_admm", "rounds": 5},
+        {"method": "prox_admm", "delta": 1e-5, "epsilon": (2.0, 3.0, 2.5)},
+        {"method": "dgd", "delta": 1e-5},
+        {"method": "ipp_admm", "delta": 1e-5, "positives": 2},
+    ],
+    ids=lambda knobs: knobs["method"],
+)
+def test_separate_sites_arrive_where_one_process_does(tmp_path: Path, log: HubLog, knobs: dict[str, object]) -> None:
+    sites = consortium(tmp_path / "sites", **knobs)
+    finished = sites.run_locally(log)
+    twin = run_sites(sites.plan.config, sites.rows)
+    models = Hub(sites.plan, log).models()
+    for i, name in enumerate(sites.plan.names):
+        algorithm = sites.plan.prepared.algorithm.at(i)
+        np.testing.assert_array_equal(finished[name].model, algorithm.model(twin[i][0].state))
+        np.testing.assert_array_equal(models[i], finished[name].model)
+        assert finished[name].outcome.rounds == sites.plan.config.rounds
+        assert finished[name].privacy["epsilon"] <= np.broadcast_to(sites.plan.config.epsilon, (3,))[i]
+        assert not finished[name].privacy["release"]
+
+
+class Stop(Exception):
+    """Stands for a crash."""
+
+
+class Fragile:
+    """A way to the hub that breaks down once, before or after the message of a round got there."""
+
+    def __init__(self, inner: LocalTransport, round: int, after: bool) -> None:
+        self._inner, self._round, self._after = inner, round, after
+
+    def highest(self) -> int:
+        return self._inner.highest()
+
+    def leave(self, reason: str) -> None:
+        self._inner.leave(reason)
+
+    def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
+        if round == self._round and not self._after:
+            raise Stop
+        found = self._inner.exchange(round, message)
+        if round == self._round:
+            raise Stop
+        return found
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("crash", [0, 2, 5])
+def test_a_site_that_crashes_goes_on_with_the_same_bytes(
+    sites: Consortium, log: HubLog, crash: int, after: bool
+) -> None:
+    hub = Hub(sites.plan, log)
+    whole = in_one_process(sites)
+
+    def twice(name: str) -> np.ndarray:
+        inner = LocalTransport(hub, name, 20.0)
+        if name == "north":
+            with pytest.raises(Stop):
+                sites.run_site(name, Fragile(inner, crash, after))
+        return sites.run_site(name, inner).model
+
+    with ThreadPoolExecutor(3) as pool:
+        models = list(pool.map(twice, NAMES))
+    for name, model in zip(NAMES, models, strict=True):
+        np.testing.assert_array_equal(model, whole[name])
+    with sites.ledger("north") as ledger:
+        ledger.verify()
+        assert len(ledger.rows) == sites.plan.config.rounds
+        journal = Journal(ledger, "trial")
+        assert [journal.sent(k) for k in range(6)] == [log.messages("trial")[k, "north"] for k in range(6)]
+        again = sites.session("north", ledger).run(LocalTransport(hub, "north"))
+        assert len(ledger.rows) == sites.plan.config.rounds
+    np.testing.assert_array_equal(again.model, whole["north"])
+
+
+def in_one_process(sites: Consortium) -> dict[str, np.ndarray]:
+    twin = run_sites(sites.plan.config, sites.rows)
+    return {name: twin[i][0].state.f for i, name in enumerate(NAMES)}
+
+
+def test_operating_system_noise_survives_a_crash_too(tmp_path: Path, log: HubLog) -> None:
+    sites = consortium(tmp_path / "sites", seed=None, method="prox_admm", delta=1e-5)
+    hub = Hub(sites.plan, log)
+
+    def take_part(name: str) -> Finished:
+        inner = LocalTransport(hub, name, 20.0)
+        if name == "east":
+            with pytest.raises(Stop):
+                sites.run_site(name, Fragile(inner, 3, True))
+        return sites.run_site(name, inner)
+
+    with ThreadPoolExecutor(3) as pool:
+        ends = list(pool.map(take_part, NAMES))
+    assert all(end.privacy["release"] for end in ends)
+    assert [end.outcome.rounds for end in ends] == [4, 4, 4]
+    np.testing.assert_array_equal(ends[1].model, hub.models()[1])
+
+
+def test_a_restored_journal_is_halted(sites: Consortium, log: HubLog) -> None:
+    hub = Hub(sites.plan, log)
+
+    def until(name: str, round: int) -> None:
+        with pytest.raises(Stop):
+            sites.run_site(name, Fragile(LocalTransport(hub, name, 20.0), round, False))
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda name: until(name, 2), NAMES))
+    backup = shutil.copy(sites.folder / "north.ledger", sites.folder / "backup")
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda name: until(name, 4), NAMES))
+    shutil.copy(backup, sites.folder / "north.ledger")
+    with pytest.raises(LedgerCorrupt, match=r"hub holds round 3 .* ends at round 2.*nothing was drawn"):
+        sites.run_site("north", LocalTransport(hub, "north"))
+    with sites.ledger("north") as ledger:
+        assert len(ledger.rows) == 2
+    (sites.folder / "north.ledger").unlink()
+    with pytest.raises(LedgerCorrupt, match="ends at round 0"):
+        sites.run_site("north", LocalTransport(hub, "north"))
+
+
+def test_a_site_over_budget_sends_nothing(sites: Consortium, log: HubLog) -> None:
+    sites.budget = 1.0  # the run costs 2
+    with pytest.raises(BudgetExceeded, match="nothing was reserved"):
+        sites.run_site("north", LocalTransport(Hub(sites.plan, log), "north"))
+    assert log.messages("trial") == {} and log.gone("trial") == {}
+    with sites.ledger("north") as ledger:
+        assert ledger.rows == () and ledger.runs == ()
+
+
+def test_a_run_that_stops_at_its_budget_says_so_and_gives_the_rest_back(tmp_path: Path, log: HubLog) -> None:
+    sites = consortium(tmp_path / "sites", noise=0.3, epsilon=1.0)  # a release costs 0.3, so three fit
+    ends = sites.run_locally(log)
+    assert {end.outcome.stopped for end in ends.values()} == {"budget spent"}
+    assert {end.outcome.rounds for end in ends.values()} == {3}
+    assert read(sites.plan, log.messages("trial")[4, "north"], "north", 4).kind == "refuse"
+    with sites.ledger("north") as ledger:
+        assert len(ledger.rows) == 3 and not ledger.show()["runs"][0]["held"]
+
+
+def test_another_plan_is_refused_by_hub_and_ledger(sites: Consortium, log: HubLog) -> None:
+    hub = Hub(sites.plan, log)
+    other = replace(sites.plan, norm_cap=sites.plan.norm_cap * 2)
+    with sites.ledger("north") as ledger:
+        with pytest.raises(Refused, match="of another plan"):
+            sites.session("north", ledger, plan=other).run(LocalTransport(hub, "north"))
+        assert ledger.rows == ()
+        with pytest.raises(LedgerMismatch, match="another plan"):  # the name is taken now
+            sites.session("north", ledger).run(LocalTransport(hub, "north"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"noise": None}, "all three be of a demonstration"),
+        ({"name": "west"}, "no site of the plan"),
+        ({"name": "east"}, "signing_key"),
+    ],
+)
+def test_what_does_not_fit_is_said_before_anything_is_sent(
+    sites: Consortium, log: HubLog, changes: dict[str, object], match: str
+) -> None:
+    with sites.ledger("north") as ledger, pytest.raises(InvalidInput, match=match):
+        sites.session("north", ledger, **changes).run(LocalTransport(Hub(sites.plan, log), "north"))
+    assert log.messages("trial") == {}
+
+
+def test_repeatable_noise_needs_a_marked_ledger(tmp_path: Path, log: HubLog) -> None:
+    real = consortium(tmp_path / "real", seed=None)
+    shown = consortium(tmp_path / "shown")
+    noise = KeyedNoise(0, [0], [0], lead=())
+    for plan, ledgers in ((real, real), (real, shown), (shown, real)):
+        with ledgers.ledger("north") as ledger:
+            session = plan.session("north", ledger, noise=noise)
+            with pytest.raises(InvalidInput, match="all three be of a demonstration"):
+                session.run(LocalTransport(Hub(plan.plan, log), "north"))
+    with shown.ledger("north") as ledger:
+        assert ledger.show()["demonstration"]
+        with pytest.raises(InvalidInput, match="made for a demonstration"):
+            simulate(replace(real.plan.config), real.rows.node(0), ledger=ledger)
+
+
+def test_rows_of_another_number_are_refused(sites: Consortium) -> None:
+    with sites.ledger("north") as ledger, pytest.raises(InvalidInput, match="says 60 rows"):
+        sites.session("north", ledger, rows=sites.rows.node(1)).check()
+
+
+def test_the_plan_file_is_read_back_and_an_edited_one_is_refused(sites: Consortium, tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    sites.plan.write(path)
+    again = Plan.read(path)
+    assert again == sites.plan and again.digest == sites.plan.digest
+    text = path.read_text()
+    path.write_text(text.replace('"rho": 0.02', '"rho": 0.03'))
+    with pytest.raises(InvalidInput, match="was changed"):
+        Plan.read(path)
+    path.write_text(text.replace('"version": 1', '"version": 2'))
+    with pytest.raises(InvalidInput, match="has version 2"):
+        Plan.read(path)
+    path.write_text("{}")
+    with pytest.raises(InvalidInput, match="no plan file"):
+        Plan.read(path)
+    with pytest.raises(InvalidInput, match="curator"):
+        Plan.make("trial", replace(sites.plan.config, method="central", eta=0.1), sites.plan.sites, 4)
+    with pytest.raises(InvalidInput, match="a name and a key of its own"):
+        replace(sites.plan, sites=(sites.plan.sites[0],) * 3)
+
+
+def test_a_journal_keeps_the_first_and_only_the_next(sites: Consortium) -> None:
+    with sites.ledger("north") as ledger:
+        ledger.bind(b"1" * 32)
+        ledger.reserve("trial", sites.plan.digest, sites.plan.events("north"))
+        journal = Journal(ledger, "trial")
+        assert journal.highest == -1 and Journal(ledger, "unknown").highest == -1
+        journal.send(0, b"hello")
+        journal.send(0, b"hello")
+        with pytest.raises(LedgerMismatch, match="something else was sent in round 0"):
+            journal.send(0, b"good day")
+        with pytest.raises(ValueError):  # the fold refuses what the rules do not allow
+            journal.send(1, b"before the inbox of round 0")
+        journal.receive(0, b"inbox")
+        with pytest.raises(LedgerMismatch, match="received in round 0"):
+            journal.receive(0, b"another")
+        assert (journal.sent(0), journal.received(0), journal.sent(1)) == (b"hello", b"inbox", None)
+        ledger.verify()
+    with sites.ledger("north") as ledger:
+        assert Journal(ledger, "trial").highest == 0
