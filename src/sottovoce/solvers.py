@@ -44,7 +44,7 @@ SAMPLE = 64
 """Replicates whose mean curvature makes the preconditioner."""
 REFRESH = 25
 """Iterations after which a solve that goes on gets a preconditioner of its own."""
-FLAT = 0.4
+FLAT = 0.6
 """A step is too long if its slope at the end is more than this share of the descent at its start."""
 APART = 2**24
 """Multiplications of a node's sweep from which on it is solved by itself, so that none waits for the slowest of all."""

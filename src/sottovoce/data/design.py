@@ -55,7 +55,7 @@ class Design(ABC):
     @property
     def cache(self) -> int:
         """Margins that a block should have, about."""
-        return 2**15
+        return 2**17
 
     def asarray(self, x: Array) -> Any:
         """An array of the library that margins are of."""
