@@ -13,15 +13,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ..configuration import outline
 from ..deploy.certificates import Authority
 from ..deploy.hub import Hub
 from ..deploy.hublog import HubLog
 from ..deploy.keys import need_cryptography
 from ..deploy.plan import Plan
 from ..deploy.relay import Credentials, serve
-from ..deploy.report import hub_page
-from ..deploy.settings import result
+from ..deploy.report import write_hub
 from ..errors import InvalidInput
 from .files import check_folder
 from .options import as_json, say, takes
@@ -99,21 +97,11 @@ def run(folder: Path, listen: str, once: bool, as_json: bool) -> None:
             gone = len(log.gone(plan.run))
             if not written and gone == len(plan.names):
                 written = True
-                report(folder, carried)
+                write_hub(folder, carried)
             if once and gone == len(plan.names):
                 break
         log.close()
         server.stop(1.0).wait()
-
-
-def report(folder: Path, carried: Hub) -> None:
-    """Write what the hub keeps of a run that all sites have left: released vectors and public facts only."""
-    plan, models = carried.plan, carried.models()
-    if models is None:
-        return
-    privacy = outline(plan.config, plan.prepared.facts.n, plan.d)["privacy"]
-    (folder / "hub.html").write_text(hub_page(plan, carried.status(), models, privacy), encoding="utf-8")
-    result(plan, models, privacy, "finished", 0.0).save(folder / "hub.npz")
 
 
 @hub.command()

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
+from pathlib import Path
 
 import numpy as np
 
-from ..pages import frame
+from ..configuration import outline
+from ..engine import FINISHED
+from ..pages import frame, table
 from ..privacy.words import ceil_text, privacy_words
+from ..simulate import Result
 from ..typing import Any, Array
+from .hub import Hub
 from .plan import Plan
 from .session import DEMONSTRATION, Finished
 
@@ -56,6 +61,25 @@ def hub_page(plan: Plan, status: dict[str, Any], models: Array, privacy: dict[st
     return frame(plan.run, body)
 
 
+def write_hub(folder: Path, hub: Hub) -> None:
+    """Write ``hub.html`` and ``hub.npz`` of a run that all sites have left; nothing while a last model is missing."""
+    plan, models = hub.plan, hub.models()
+    if models is not None:
+        privacy = outline(plan.config, plan.prepared.facts.n, plan.d)["privacy"]
+        (folder / "hub.html").write_text(hub_page(plan, hub.status(), models, privacy), encoding="utf-8")
+        result(plan, models, privacy, FINISHED, 0.0).save(folder / "hub.npz")
+
+
+def result(plan: Plan, models: Any, privacy: dict[str, Any], stopped: str, seconds: float) -> Result:
+    """Classifiers of a run as a saved run, for ``sottovoce predict``; `models` has shape (sites, d)."""
+    prepared = plan.prepared
+    extra = {"data": plan.run, "schema": plan.schema, "plan": plan.digest}
+    return Result(
+        plan.config, prepared.facts, prepared.algorithm.to_dict(), np.asarray(models)[None], plan.config.rounds,
+        stopped, [], privacy, seconds, extra,
+    )  # fmt: skip
+
+
 def _head(title: str, demonstration: bool) -> Iterable[str]:
     yield f"<h1>{escape(title)}</h1>"
     if demonstration:
@@ -93,9 +117,8 @@ def _list(entries: Iterable[tuple[str, str]]) -> str:
 
 
 def _table(head: Sequence[tuple[str, str]], rows: Iterable[Sequence[str]]) -> str:
-    top = "".join(f'<th class="{css}">{name}</th>' for name, css in head)
-    lines = "".join(
-        "<tr>" + "".join(f'<td class="{css}">{cell}</td>' for cell, (_, css) in zip(row, head, strict=True)) + "</tr>"
-        for row in rows
-    )
-    return f'<div class="box"><table><tr>{top}</tr>{lines}</table></div>'
+    def line(row: Sequence[str]) -> str:
+        cells = (f'<td class="{css}">{cell}</td>' for cell, (_, css) in zip(row, head, strict=True))
+        return f"<tr>{''.join(cells)}</tr>"
+
+    return table(head, map(line, rows))

@@ -29,8 +29,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-import numpy as np
-
 from ..data.loaders import load
 from ..data.mapped import map_rows
 from ..data.rows import Rows
@@ -40,12 +38,11 @@ from ..errors import InvalidInput
 from ..privacy.chain import jsonable
 from ..privacy.durable import DurableLedger
 from ..privacy.noise import KeyedNoise, Noise
-from ..simulate import Result
 from ..typing import Any
 from .keys import SigningKey
 from .plan import Plan, check_name
 from .relay import Credentials
-from .report import site_page
+from .report import result, site_page
 from .session import Finished, SiteSession
 from .transport import Transport
 
@@ -218,16 +215,6 @@ class SiteSettings:
     def file(self, kind: str) -> Path:
         """Where a result goes."""
         return self.folder / f"{self.name}.{kind}"
-
-
-def result(plan: Plan, models: Any, privacy: dict[str, Any], stopped: str, seconds: float) -> Result:
-    """Classifiers of a run as a saved run, for ``sottovoce predict``; `models` has shape (sites, d)."""
-    prepared = plan.prepared
-    extra = {"data": plan.run, "schema": plan.schema, "plan": plan.digest}
-    return Result(
-        plan.config, prepared.facts, prepared.algorithm.to_dict(), np.asarray(models)[None], plan.config.rounds,
-        stopped, [], privacy, seconds, extra,
-    )  # fmt: skip
 
 
 def _fits(prefix: str, given: dict[str, Any], known: dict[str, Any]) -> None:

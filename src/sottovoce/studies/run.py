@@ -14,6 +14,7 @@ import json
 import os
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -107,7 +108,11 @@ def run(
     tell(len(todo) - len(missing), len(todo))
     pool = _Pool(n_jobs=jobs)
     pool.tell = lambda done: tell(len(todo) - len(missing) + done, len(todo))
-    for (_, path), content in zip(missing, pool(delayed(_work)(cell, p, path) for p, path in missing), strict=True):
+    with warnings.catch_warnings():
+        # joblib's workers make room for a fresh one when they have grown, and nothing is lost
+        warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given to the executor")
+        found = pool(delayed(_work)(cell, p, path) for p, path in missing)
+    for (_, path), content in zip(missing, found, strict=True):
         if not path.exists():  # it ran on a machine that writes elsewhere
             write(path, content)
     rows, said, seconds = [], [], 0.0

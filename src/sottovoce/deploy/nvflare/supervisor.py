@@ -19,6 +19,7 @@ from ...errors import InvalidInput, Refused, Unreachable
 from ..hub import Hub
 from ..hublog import HubLog
 from ..plan import Plan
+from ..report import write_hub
 from . import words
 from .provision import SUPERVISOR
 
@@ -216,11 +217,12 @@ class Supervisor:
             return len(log.gone(self.plan.run)) == len(self.plan.names) and Hub(self.plan, log).models() is not None
 
     def _check(self) -> None:
-        """A site that has finished repeats what it stored, also to a hub that lost its log."""
+        """Write the hub's report; a site that has finished repeats what it stored, also to a hub that lost its log."""
         with HubLog(self._hub / words.HUB_LOG) as log:
-            done = set(log.gone(self.plan.run).values()) == {_DONE}
-            if done and Hub(self.plan, log).models() is None:
+            done, hub = set(log.gone(self.plan.run).values()) == {_DONE}, Hub(self.plan, log)
+            if done and hub.models() is None:
                 raise Refused(f"run={self.plan.run!r}: is complete at its sites, and {words.HUB_LOG} is not its log")
+            write_hub(self._hub, hub)
 
     def _last_words(self) -> str:
         path = self._hub / words.LAST_FAILURE
