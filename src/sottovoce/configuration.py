@@ -24,7 +24,7 @@ from .privacy.words import plain_words
 from .schedules import Schedule
 from .typing import Any, Array
 
-_PRINTED = ("split", "tolerance", "clip")
+_PRINTED = {"split": 1.0, "tolerance": 1.0, "clip": 1e9}  # and below what they must be
 _OPTIONAL = ("auto", *_PRINTED)
 
 
@@ -138,12 +138,16 @@ class RunConfig:
             value = getattr(self, name)
             if not isinstance(value, Schedule | None) and not np.all(np.isfinite(np.asarray(value, dtype=float))):
                 raise InvalidInput(name, value, "must be finite", f"use the default, {getattr(type(self), name)}")
-        for name in _PRINTED:
+        for name, most in _PRINTED.items():
             value = getattr(self, name)
-            if value is not None and name not in {f.name for f in fields(cls)}:
-                raise InvalidInput(name, value, f"{self.method} has none", "leave it out, or use 'ipp_admm'")
-            if value is not None and not (np.isfinite(value) and value > 0):
-                raise InvalidInput(name, value, "must be finite and > 0", "leave it out for the method's own")
+            if value is None:
+                continue
+            if self.form != "printed" or name not in {f.name for f in fields(cls)}:
+                rule = f"the {self.form} {self.method} has none"
+                raise InvalidInput(name, value, rule, "leave it out: it is of the printed pp_admm or ipp_admm")
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 < value < most:
+                rule = f"must be a number above 0 and below {most:g}"
+                raise InvalidInput(name, value, rule, "leave it out for the method's own")
         if self.seed is not None and self.seed < 0:
             raise InvalidInput("seed", self.seed, "must be >= 0", "use seed=0")
         if self.form != "corrected" and self.law != "spherical" and "law" in {f.name for f in fields(cls)}:

@@ -2,7 +2,9 @@
 
 Nothing is stored but what the ledger's chain holds.  A site that was killed starts again at round 1: releases and
 inboxes are those of the chain, nothing is drawn or charged twice, and the algorithm arrives where it stood.  Whatever
-leaves the site is on its disk before, and what it answers is, too (:mod:`sottovoce.privacy.journal`).
+leaves the site is on its disk before, and what it answers is, too (:mod:`sottovoce.privacy.journal`).  Secrets of a
+query die with the process, on purpose: the gate of `ipp_admm` never opens again, and the printed `pvp` goes on from
+zero, so that from there on these two are other runs, at a price that still holds.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class Query(ABC):
         """
 
     def replay(self, vault: Vault) -> None:  # noqa: B027 - most queries leave nothing behind
-        """Take note that the answer was found in the ledger: leave the vault as :meth:`answer` would."""
+        """Take note that the answer is one found in the ledger: no secret of another draw may be used after it."""
 
     @abstractmethod
     def blank(self, facts: Facts) -> Array:

@@ -113,6 +113,7 @@ class RedrawnGate(PerturbedObjective):
         inner = super().event(facts)
         assert isinstance(inner, GaussianObjectivePerturbation)
         test = np.minimum(self.epsilon_threshold / self.positives, self.epsilon_queries / (2.0 * self.positives))
+        test = test * (1.0 + _FINE)  # the grid's rounding
         share = inner.claimed_rho if self.index <= self.positives else np.zeros(facts.n.size)
         whole = np.broadcast_to(self.epsilon_threshold + self.epsilon_queries, facts.n.shape).ravel()
         claimed = whole**2 / 2.0 * (1.0 if self.index == 1 else 0.0)
@@ -146,6 +147,10 @@ class RedrawnGate(PerturbedObjective):
         coarsest = _FINE * np.broadcast_to(law.release, quality.shape)
         sent = vault.noise.add_gaussian(w, np.broadcast_to(law.release, quality.shape), coarsest, release)
         return np.concatenate([np.where(passed, sent, 0.0), passed.astype(float)], axis=-1)
+
+    def replay(self, vault: Vault) -> None:
+        super().replay(vault)
+        vault.memory["left"] = np.zeros((*self.start.shape[:-1], 1))  # how many were sent is not known any more
 
     def blank(self, facts: Facts) -> Array:
         return np.zeros((*self.start.shape[:-1], self.start.shape[-1] + 1))

@@ -12,7 +12,7 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
-from ...errors import InvalidInput, SottovoceError
+from ...errors import InvalidInput, Refused, SottovoceError
 from ..settings import SiteSettings
 from ..transport import Transport
 from . import words
@@ -61,10 +61,13 @@ class SiteExecutor(Executor):
     def _work(self, local: Path, name: str) -> None:
         try:
             self.take_part(local / words.SITE_FILE, name, self._transport)
+        except Refused as error:
+            self._failure = f"{type(error).__name__}: {error}"  # about messages and the plan, which the hub has
         except SottovoceError as error:
-            self._failure = f"{type(error).__name__}: {error}"
+            self._failure = f"{type(error).__name__}; the site's log says why"  # spending and paths are the site's own
+            self.logger.error("the site's session ended: %s: %s", type(error).__name__, error)
         except BaseException as error:
-            self._failure = type(error).__name__  # its text might hold what nobody but this site may see
+            self._failure = f"{type(error).__name__}; the site's log says why"
             self.logger.exception("the site's session failed")
         finally:
             self._done.set()
