@@ -92,11 +92,11 @@ def test_an_edge_list_is_a_graph(ok: Call, tmp_path: Path) -> None:
 def test_help_has_examples(ok: Call) -> None:
     shown = ok("--help").out
     examples = [line.split() for line in shown.splitlines() if line.strip().startswith("sottovoce ")]
-    known = {"train", "plan", "predict", "ledger", "claims", "compare", "audit", "demo"}
+    known = {"train", "plan", "predict", "ledger", "claims", "compare", "audit", "study", "demo"}
     assert {words[1] for words in examples} == known
-    train = commands.commands["train"]
+    options = {o for name in ("train", "study") for p in commands.commands[name].params for o in p.opts}
     for words in examples:  # options that examples use exist
-        assert {w for w in words if w.startswith("--")} <= {o for p in train.params for o in p.opts}
+        assert {w for w in words if w.startswith("--")} <= options
     assert ok("-h").out == shown
     for name in commands.commands:
         assert name in shown
