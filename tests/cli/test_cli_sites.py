@@ -186,3 +186,33 @@ def test_the_demonstration_is_the_run_of_one_process(run: Call) -> None:
     DurableLedger.create("shown/north/north.ledger", epsilon=3.0, delta=1e-5, accountant="rdp").close()
     ran = run("site", "run", "shown/north/site.toml")
     assert ran.code != 0
+
+
+def test_a_site_sees_before_it_runs_that_it_cannot_connect(run: Call, agreed: int, tmp_path: Path) -> None:
+    """Keys and certificates of another site or authority, and a hub without a port."""
+    north = tmp_path / "north"
+    answer = json.loads(run("site", "check", "north/site.toml", "--json").out)
+    assert answer["spent"] == 0.0 and 0.0 < answer["takes"] <= answer["budget"]
+
+    def refused(file: str, content: bytes, match: str) -> None:
+        before = (north / file).read_bytes()
+        (north / file).write_bytes(content)
+        for command in ("check", "run"):
+            ran = run("site", command, "north/site.toml")
+            assert ran.code == 2 and match in ran.err and len(ran.err.strip().splitlines()) == 1, ran.err
+        (north / file).write_bytes(before)
+
+    refused("north.crt", (tmp_path / "south" / "south.crt").read_bytes(), "does not belong to the key")
+    assert run("hub", "init", "foreign", "--host", "127.0.0.1").code == 0
+    refused("ca.crt", (tmp_path / "foreign" / "ca.crt").read_bytes(), "was not signed by the authority")
+    text = (north / "site.toml").read_text()
+    refused("site.toml", text.replace(f"127.0.0.1:{agreed}", "127.0.0.1").encode(), "must be HOST:PORT")
+    refused("site.toml", text.replace('name = "north"', "name = ").encode(), "is not TOML")
+
+
+def test_a_demonstration_writes_into_no_folder_that_is_in_use(run: Call, tmp_path: Path) -> None:
+    (tmp_path / "hub").mkdir()
+    (tmp_path / "hub" / "hub.html").write_text("a run")
+    ran = run("demo", "--keep", "hub")
+    assert ran.code == 2 and "holds files already" in ran.err
+    assert [path.name for path in (tmp_path / "hub").iterdir()] == ["hub.html"]

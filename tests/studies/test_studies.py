@@ -380,3 +380,10 @@ def test_without_matplotlib_nothing_starts(monkeypatch, tmp_path):
     with pytest.raises(InvalidInput, match=r"sottovoce\[studies\]"):
         invoke("002-fig2", "--out", str(tmp_path / "o"))
     assert not (tmp_path / "o").exists()
+
+
+def test_one_replicate_is_no_verdict() -> None:
+    claim: dict[str, object] = {"test": "less", "of": {"m": "a"}, "than": {"m": "b"}}
+    one = [{"m": m, "replicate": 0, "v": v} for m, v in (("a", 0.1), ("b", 0.9))]
+    assert verdict(one, **claim) == NOISE
+    assert verdict(one + [row | {"replicate": 1} for row in one], **claim) == REPRODUCED

@@ -72,6 +72,8 @@ def demo(
                 demonstrate(stage, tick)
         report = demonstration.compare(stage, transport, time.perf_counter() - started)
         table = _table(stage)
+    if keep is None:
+        del report["folder"]
     if as_json:
         click.echo(json.dumps(jsonable(report), allow_nan=False))
         return
@@ -83,7 +85,8 @@ def demo(
         f"{report['difference']:.3g}", highlight=False,
     )  # fmt: skip
     if keep is not None:
-        console.print(f"everything is in {escape(str(keep))}: start with hub/hub.html", highlight=False)
+        first = escape(str(keep / "hub" / "hub.html"))
+        console.print(f"everything is in {escape(str(keep))}: start with {first}", highlight=False, soft_wrap=True)
 
 
 @contextmanager

@@ -113,7 +113,8 @@ def _members(files: tuple[Path, ...], write: Path | None) -> tuple[Member, ...]:
         except (OSError, ValueError, TypeError) as error:
             if isinstance(error, InvalidInput):
                 raise
-            raise InvalidInput("site", str(file), "is not what `site init` writes", "ask the site for it") from error
+            rule = "there is no such file" if isinstance(error, FileNotFoundError) else "is not what `site init` writes"
+            raise InvalidInput("site", str(file), rule, "give each site's NAME.public.json") from error
     return tuple(members)
 
 

@@ -91,11 +91,13 @@ def init(
 def check(settings: Path, as_json: bool) -> None:
     """Read the data, the plan, the ledger and the keys of SETTINGS, and validate everything.  Sends nothing."""
     found = SiteSettings.read(settings)
-    found.credentials.read()
     with DurableLedger.open(found.ledger) as ledger:
         session = found.session(ledger)
         session.check()
         plan, shown = session.plan, ledger.show()
+        known = plan.run in ledger.runs
+        takes_now = 0.0 if known else float(ledger.afford(plan.events(found.name)).max())
+    found.check_connection()
     n = session.plan.prepared.facts.n
     report: dict[str, Any] = {
         "site": found.name, "run": plan.run, "plan": plan.digest, "hub": found.hub, "rows": int(session.rows.n[0, 0]),
@@ -103,7 +105,7 @@ def check(settings: Path, as_json: bool) -> None:
         "neighbours": list(plan.neighbours(found.name)), "sites": list(plan.names),
         "demonstration": plan.demonstration, "spent": shown["spent"][0], "budget": shown["epsilon"][0],
         "certificate_ends": certificates.expiry(found.credentials.certificate).isoformat(),
-        "known": plan.run in [run["run"] for run in shown["runs"]],
+        "known": known, "takes": takes_now,
         "privacy": outline(plan.config, n, plan.d)["privacy"], "sent": 0,
     }  # fmt: skip
     if as_json:
@@ -118,7 +120,7 @@ def check(settings: Path, as_json: bool) -> None:
     console.print(Panel(marked_words(report["privacy"]), title="Privacy of the whole run", title_align="left"))
     console.print(
         f"ledger: {_text(report['spent'])} spent of {_text(report['budget'])}; "
-        + ("this run is in it" if report["known"] else "it can pay for this run")
+        + ("this run is in it" if known else f"this run will take {ceil_text(takes_now)} of it")
     )
     console.print(f"plan {plan.digest}: compare with the other sites", soft_wrap=True, highlight=False)
     console.print(f"certificate until {report['certificate_ends']}; everything fits; nothing was sent", highlight=False)
@@ -137,9 +139,15 @@ def run(settings: Path, as_json: bool) -> None:
     With --json: one JSON object a round on standard output, and one at the end.
     """
     found = SiteSettings.read(settings)
+    found.check_connection()
     plan = found.read_plan()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     console = Console(stderr=True)
+    if not as_json:
+        console.print(
+            f"{escape(found.name)}: run {escape(plan.run)} over {escape(found.hub)}; it begins when all neighbours are "
+            "there, and after a stop the same command goes on", highlight=False,
+        )  # fmt: skip
     bar: Any = Progress(*columns, console=console, transient=True)
     with bar if console.is_terminal and not as_json else nullcontext() as progress:
         task = None if progress is None else progress.add_task(f"{found.name}: round", total=plan.config.rounds)

@@ -129,6 +129,38 @@ def request(folder: Path, name: str) -> None:
     (folder / f"{name}.csr").write_bytes(_pem(asked))
 
 
+def check(name: str, authority: bytes, certificate: bytes, key: bytes) -> None:
+    """Refuse TLS files, in PEM, with which site `name` cannot connect.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    need_cryptography()
+    from cryptography import x509
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+    from cryptography.x509.oid import NameOID
+
+    again = "put the files of `site init` and of `hub admit` side by side again"
+    try:
+        mine, above = x509.load_pem_x509_certificate(certificate), x509.load_pem_x509_certificate(authority)
+        secret = load_pem_private_key(key, None)
+    except (ValueError, TypeError):
+        raise InvalidInput("certificate", None, "TLS files cannot be read", again) from None
+    if secret.public_key() != mine.public_key():
+        raise InvalidInput("certificate", None, "does not belong to the key beside it", again)
+    names = [str(n.value) for n in mine.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    if names != [name]:
+        raise InvalidInput("certificate", ", ".join(names), f"is not for {name!r}", "use this site's own")
+    try:
+        mine.verify_directly_issued_by(above)
+    except (ValueError, TypeError, InvalidSignature):
+        raise InvalidInput("certificate", None, "was not signed by the authority beside it", again) from None
+    if not mine.not_valid_before_utc <= datetime.now(UTC) <= mine.not_valid_after_utc:
+        raise InvalidInput("certificate", None, "is not valid today", "ask the hub's operator for a new one")
+
+
 def expiry(path: Path) -> datetime:
     """When the certificate in a file ends.
 

@@ -114,6 +114,8 @@ def build(
     names = _NAMES[:sites] if sites <= len(_NAMES) else tuple(f"site-{i + 1}" for i in range(sites))
     parts = partition("iid", dataset.y_train, sites, config.seed, dataset.train_columns)
     rows = Rows.build([(dataset.X_train[part], dataset.y_train[part]) for part in parts])
+    if folder.exists() and any(folder.iterdir()):
+        raise InvalidInput("keep", str(folder), "holds files already", "give an empty or a new folder")
     stage_port, hub = free_port(), folder / "hub"
     hub.mkdir(parents=True)
     authority = certificates.Authority.make(hub)

@@ -260,6 +260,8 @@ class Plan:
             If it is no plan of this version, or was changed since.
         """
         try:
+            if not Path(path).is_file():
+                raise InvalidInput("plan", str(path), "there is no such file", "see `sottovoce plan --write`")
             if Path(path).stat().st_size > LARGEST:
                 raise ValueError
             plain = json.loads(Path(path).read_text(encoding="utf-8"))

@@ -105,7 +105,7 @@ def serve(hub: Hub, credentials: Credentials, address: str) -> tuple[grpc.Server
     need_grpc()
     import grpc
 
-    _target(address)
+    target(address)
     authority, certificate, key = credentials.read()
     workers = 2 * len(hub.plan.sites) + 4  # a waiting site holds one
     limit = ("grpc.max_receive_message_length", 2 * longest(hub.plan) + 4096)
@@ -157,7 +157,7 @@ def _texts(inbox: dict[str, bytes] | None) -> dict[str, str] | None:
     return None if inbox is None else {name: data.decode("ascii") for name, data in inbox.items()}
 
 
-def _target(address: str) -> str:
+def target(address: str) -> str:
     """An address as a gRPC client takes it; numeric ones in the form that asks no resolver."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65_535:
@@ -189,7 +189,7 @@ class RelayTransport:
         authority, certificate, key = credentials.read()
         secure = grpc.ssl_channel_credentials(authority, key, certificate)
         self._address, self._run, self._patience = address, run, patience
-        self._channel = grpc.secure_channel(_target(address), secure, options=list(_OPTIONS))
+        self._channel = grpc.secure_channel(target(address), secure, options=list(_OPTIONS))
 
     def __enter__(self) -> RelayTransport:
         return self

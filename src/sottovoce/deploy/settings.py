@@ -39,9 +39,10 @@ from ..privacy.chain import jsonable
 from ..privacy.durable import DurableLedger
 from ..privacy.noise import KeyedNoise, Noise
 from ..typing import Any
+from . import certificates
 from .keys import SigningKey
 from .plan import Plan, check_name
-from .relay import Credentials
+from .relay import Credentials, target
 from .report import result, site_page
 from .session import Finished, SiteSession
 from .transport import Transport
@@ -141,8 +142,10 @@ class SiteSettings:
         file = Path(path)
         try:
             given = tomllib.loads(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise InvalidInput("site", str(path), "is no readable TOML file", "see `sottovoce site init`") from error
+        except OSError as error:
+            raise InvalidInput("settings", str(path), "cannot be read", "correct the path, or `site init`") from error
+        except ValueError as error:
+            raise InvalidInput("settings", str(path), f"is not TOML: {error}", "correct it") from error
         _fits("", given, _TOP)
         _fits("data.", given["data"], _DATA)
         _fits("keys.", given["keys"], _KEYS)
@@ -160,6 +163,16 @@ class SiteSettings:
                 at(keys.get("key", f"{name}.key")),
             ), None if schema is None else at(schema), float(given.get("patience", 600.0)),
         )  # fmt: skip
+
+    def check_connection(self) -> None:
+        """Refuse a hub's address or TLS files with which no connection can come about.
+
+        Raises
+        ------
+        InvalidInput
+        """
+        target(self.hub)
+        certificates.check(self.name, *self.credentials.read())
 
     def read_plan(self) -> Plan:
         """The plan, with the schema of this site compared.
@@ -220,7 +233,7 @@ class SiteSettings:
 def _fits(prefix: str, given: dict[str, Any], known: dict[str, Any]) -> None:
     for key, value in given.items():
         if key not in known:
-            raise InvalidInput(prefix + key, None, f"is none of {', '.join(known)}", "remove it")
+            raise InvalidInput(prefix + key, None, f"is none of {', '.join(known)}", "remove or correct it")
         if not isinstance(value, known[key]) or isinstance(value, bool):
             raise InvalidInput(prefix + key, None, "is of the wrong type", "see `sottovoce site init`")
     for key in known:

@@ -116,7 +116,10 @@ class ChainFile(Generic[F]):
         self._pid, self._lock, self._blank = os.getpid(), threading.RLock(), blank
         self._head, self._ahead = b"", False
         if not self.path.is_file():
-            raise LedgerError(f"{self.name}: no such file; make it once a data set with DurableLedger.create")
+            raise LedgerError(
+                f"{self.name}: no such file; `sottovoce ledger init` makes one, once for a data set; if it was "
+                "lost, count its budget as spent"
+            )
         with self._translated():
             self._db = _connect(self.path, timeout)
         try:

@@ -271,10 +271,10 @@ class DurableLedger(Readings):
                 raise LedgerMismatch(f"run={run!r}: was reserved with another plan; resume it as it was, or rename")
         return Run(self, run)
 
-    def afford(self, events: Sequence[Event]) -> None:
-        """Refuse what :meth:`reserve` would refuse for its price, and change nothing."""
+    def afford(self, events: Sequence[Event]) -> Array:
+        """What these would add to every node's total, (N,); refused as by :meth:`reserve`.  Nothing changes."""
         with self._file.transaction("DEFERRED"):
-            self._afford(events, f"a run of {len(events)} releases", "reserved")
+            return self._afford(events, f"a run of {len(events)} releases", "reserved")
 
     def resume(self, run: str, plan: str) -> Run:
         """The run from its first row on: rows are replayed, never charged twice.  A closed run can only be replayed.
@@ -461,7 +461,7 @@ class DurableLedger(Readings):
         if self._file.state.tag is not None and not self._shown:
             raise LedgerMismatch(f"{self._file.name}: is bound to rows that were not shown; open with fingerprint=...")
 
-    def _afford(self, events: Sequence[Event], what: str, undone: str) -> None:
+    def _afford(self, events: Sequence[Event], what: str, undone: str) -> Array:
         self._spendable()
         state = self._file.state
         relation = state.relation
@@ -478,11 +478,14 @@ class DurableLedger(Readings):
         over = np.flatnonzero(~(after <= state.epsilon))  # NaN is over, too
         if over.size:
             node = int(over[0])
+            where = f"node {node}" if state.epsilon.size > 1 else "these rows"
+            held_text = f"{spent[node]:.6g} spent, the rest held by open runs" if held else "all of it spent"
+            remedy = "plan a smaller run" + (", or close abandoned runs" if held else "")
             raise BudgetExceeded(
-                f"epsilon={state.epsilon[node]:g}: {what} would bring node {node} from {committed[node]:.6g} to "
-                f"{after[node]:.6g} ({spent[node]:.6g} spent, the rest held by open runs); nothing was {undone}; spend "
-                "less, or close abandoned runs"
+                f"epsilon={state.epsilon[node]:g}: {what} would bring {where} from {committed[node]:.6g} to "
+                f"{after[node]:.6g} ({held_text}); nothing was {undone}; {remedy}"
             )
+        return after - committed
 
 
 class Run(Readings):

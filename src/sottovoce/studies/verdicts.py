@@ -44,6 +44,8 @@ def judge(claim: Claim, rows: list[Row], basis: Mapping[str, Any]) -> Verdict:
     "not reproduced": in some setting it fails by as much; else "within the noise".
     """
     kept = [row for row in rows if matches(row, basis) and _number(row.get(claim.value))]
+    if kept and claim.test != "never" and all(row.get("replicate") == 0 for row in kept):
+        return Verdict(NOISE, ("one replicate says nothing of the noise",))
     settings: dict[tuple[Any, ...], list[Row]] = {}
     for row in kept:
         settings.setdefault(tuple(row.get(key) for key in claim.by), []).append(row)
