@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 from problems import make_rows
+from threadpoolctl import threadpool_limits
 
 from sottovoce.algorithms import REGISTRY
 from sottovoce.data.rows import Rows
+from sottovoce.data.sweep import cores
 from sottovoce.deploy import run_sites
 from sottovoce.errors import InvalidInput
 from sottovoce.privacy import events
@@ -252,3 +254,16 @@ def test_sites_and_simulation_agree(method: str, graph: str, rows: Rows) -> None
             assert np.max(np.abs(model - batched.models[replicate, i])) <= 1e-9
             assert ledger.total() == pytest.approx(batched.privacy["per_node"][i], rel=1e-12)
             assert len(ledger.rows) == len(batched.ledger)
+
+
+def test_sites_compute_the_same_bits_on_any_number_of_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if cores() == 1:
+        pytest.skip("one core")
+    rows = make_rows([3000, 2500, 4000], 90)  # large enough for the linear algebra library to use threads
+    config = config_of("dvp", rounds=3, seed=1)
+    states = []
+    for threads in (1, 2):
+        with threadpool_limits(threads, user_api="blas"):
+            states.append([outcome.state.f for outcome, _ in run_sites(config, rows)])
+    np.testing.assert_array_equal(states[0], states[1])

@@ -14,6 +14,7 @@ from .. import engine
 from ..configuration import RunConfig, held, prepare
 from ..curator import Curator
 from ..data.rows import Rows
+from ..data.sweep import one_thread_a_product
 from ..engine import Outcome, Place
 from ..net import QueueNet
 from ..privacy.accountants import make as make_accountant
@@ -49,5 +50,6 @@ def run_sites(config: RunConfig, rows: Rows, replicate: int = 0) -> list[tuple[O
         place = Place(facts, nets[i], Curator(rows.node(i), facts, noise, ledger), (), rows.d)
         return engine.run(prepared.algorithm.at(i), place, config.rounds), ledger
 
-    with ThreadPoolExecutor(max_workers=prepared.facts.n_nodes) as pool:
+    # From here, because only one thread of a process can limit the linear algebra library.
+    with one_thread_a_product(), ThreadPoolExecutor(max_workers=prepared.facts.n_nodes) as pool:
         return list(pool.map(site, range(prepared.facts.n_nodes)))
