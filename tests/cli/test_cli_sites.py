@@ -8,15 +8,21 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 from command_line import Call
 
+from sottovoce.deploy import relay as transport
+from sottovoce.deploy import settings
 from sottovoce.deploy.demonstration import free_port
+from sottovoce.deploy.hub import Hub
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.plan import Plan
+from sottovoce.deploy.relay import Credentials, serve
+from sottovoce.deploy.settings import SiteSettings
 from sottovoce.privacy.durable import DurableLedger
 from sottovoce.simulate import Result
 
@@ -102,6 +108,8 @@ def test_sites_run_a_plan_as_processes(run: Call, agreed: int, tmp_path: Path) -
     ends = {name: [json.loads(line) for line in said(process)[0].splitlines()] for name, process in sites.items()}
     for name in NAMES:
         assert [line.get("round") for line in ends[name][:-1]] == [1, 2, 3, 4]
+        spending = [line["spent"] for line in ends[name]]
+        assert spending[0] > 0.0 and sorted(set(spending[:-1])) == spending[:-1] and spending[-1] == spending[-2]
         last = ends[name][-1]
         assert last["privacy"]["epsilon"] <= 2.0 and last["privacy"]["release"]
         assert 0.0 < last["spent"] < last["budget"] == 6.0
@@ -113,7 +121,7 @@ def test_sites_run_a_plan_as_processes(run: Call, agreed: int, tmp_path: Path) -
     assert status["finished"] and [site["left"] for site in status["sites"]] == ["done"] * 3
     assert "last model" in run("hub", "status", "hub").out
     hub.send_signal(signal.SIGTERM)
-    said(hub)
+    assert json.loads(said(hub)[0])["plan"] == plan.digest
     models = Result.load("hub/hub.npz").models[0]
     for model, name in zip(models, NAMES, strict=True):
         np.testing.assert_array_equal(model, Result.load(f"{name}/{name}.npz").models[0, 0])
@@ -157,6 +165,40 @@ def test_what_a_site_cannot_do_is_one_line(run: Call, agreed: int, tmp_path: Pat
     assert run("plan", "--write", "again.json").code == 2
     assert run("plan", "--site", "north/north.public.json").code == 2
     assert run("plan", "--write", "x.json", "--site", "schema.toml").code == 2
+
+
+def test_one_process_at_a_time_takes_part_for_a_site(
+    run: Call, agreed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "_AFTER_A_KILL", 0.1)
+    holder = "from sottovoce.deploy.settings import SiteSettings\n"
+    holder += "with SiteSettings.read('north/site.toml').alone():\n    print('held', flush=True)\n    input()"
+    other = subprocess.Popen([sys.executable, "-c", holder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert other.stdout is not None and other.stdout.readline() == "held\n"
+    ran = run("site", "run", "north/site.toml")
+    assert ran.code == 2 and "another process takes part" in ran.err
+    other.kill()  # as a crash would
+    other.communicate()
+    with SiteSettings.read("north/site.toml").alone():
+        assert (tmp_path / "north" / "north.lock").exists()
+
+
+def test_a_site_says_what_it_waits_for(run: Call, agreed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "QUIET", 0.1)
+    path = tmp_path / "north" / "site.toml"
+    path.write_text(path.read_text().replace("plan = ", "patience = 1.5\nplan = ", 1))
+    ran = run("site", "run", "north/site.toml")
+    assert ran.code == 1 and "no answer for 1.5 s" in ran.err
+    assert ran.err.count(f"127.0.0.1:{agreed} does not answer, and is asked for 1.5 s") == 1
+    monkeypatch.setattr(transport, "POLL", 0.2)
+    with HubLog(tmp_path / "hub.log") as log:
+        credentials = Credentials(*(tmp_path / "hub" / file for file in ("ca.crt", "hub.crt", "hub.key")))
+        server, port = serve(Hub(Plan.read("plan.json"), log), credentials, "127.0.0.1:0")
+        path.write_text(path.read_text().replace(str(agreed), str(port)))
+        threading.Timer(1.0, lambda: log.leave("trial-1", "east", "tired")).start()
+        ran = run("site", "run", "north/site.toml")
+        server.stop(0.0).wait()
+    assert ran.code != 0 and ran.err.count("waits for its neighbours in round 0") == 1
 
 
 def test_a_plan_that_the_ledger_cannot_pay_for_is_refused_before_anything_is_sent(

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import signal
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
+from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
@@ -92,14 +94,19 @@ def run(folder: Path, listen: str, once: bool, as_json: bool) -> None:
         server, port = serve(carried, Credentials(*(folder / f for f in ("ca.crt", "hub.crt", "hub.key"))), listen)
         said: dict[str, Any] = {"run": plan.run, "plan": plan.digest, "port": port}
         click.echo(json.dumps(said) if as_json else f"run {plan.run}, plan {plan.digest}: listening on port {port}")
-        written = False
-        while not stop.wait(_EVERY):
-            gone = len(log.gone(plan.run))
-            if not written and gone == len(plan.names):
-                written = True
-                write_hub(folder, carried)
-            if once and gone == len(plan.names):
-                break
+        written, console = False, Console()
+        live: Any = Live(_table(carried.status()), console=console, refresh_per_second=4, transient=True)
+        with live if console.is_terminal and not as_json else nullcontext() as shown:
+            while not stop.wait(_EVERY):
+                gone = len(log.gone(plan.run))
+                if shown is not None:
+                    shown.update(_table(carried.status()))
+                if not written and gone == len(plan.names):
+                    written = True
+                    if write_hub(folder, carried) and not as_json:
+                        console.print(f"every site has left: report in {folder / 'hub.html'}", soft_wrap=True)
+                if once and gone == len(plan.names):
+                    break
         log.close()
         server.stop(1.0).wait()
 
@@ -121,6 +128,10 @@ def status(folder: Path, as_json: bool) -> None:
     console.print(
         f"run [bold]{escape(shown['run'])}[/], {shown['rounds']} rounds; plan {shown['plan']}", soft_wrap=True
     )
+    console.print(_table(shown))
+
+
+def _table(shown: dict[str, Any]) -> Table:
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     for name in ("site", "rows", "last message", "left"):
         table.add_column(name, justify="left" if name in ("site", "left") else "right")
@@ -128,4 +139,4 @@ def status(folder: Path, as_json: bool) -> None:
         last = "none" if one["round"] < 0 else "greeting" if one["round"] == 0 else f"round {one['round']}"
         last = "last model" if one["round"] > shown["rounds"] else last
         table.add_row(escape(one["site"]), f"{one['rows']:,}", last, escape(one["left"] or "no"))
-    console.print(table)
+    return table

@@ -136,30 +136,37 @@ def _text(epsilon: float | str) -> str:
 def run(settings: Path, as_json: bool) -> None:
     """Take part in the plan of SETTINGS until it ends; after a crash, the same command goes on.
 
-    With --json: one JSON object a round on standard output, and one at the end.
+    With --json: one JSON object a round on standard output, with what is spent of the rows' lifetime budget, and one
+    at the end.
     """
     found = SiteSettings.read(settings)
     found.check_connection()
     plan = found.read_plan()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     console = Console(stderr=True)
+
+    def tell(line: str) -> None:
+        console.print(f"{escape(found.name)}: {escape(line)}", highlight=False, soft_wrap=True)
+
     if not as_json:
-        console.print(
-            f"{escape(found.name)}: run {escape(plan.run)} over {escape(found.hub)}; it begins when all neighbours are "
-            "there, and after a stop the same command goes on", highlight=False,
-        )  # fmt: skip
+        tell(
+            f"run {plan.run} over {found.hub}; it begins when all neighbours are there, and after a stop the same "
+            "command goes on"
+        )
     bar: Any = Progress(*columns, console=console, transient=True)
-    with bar if console.is_terminal and not as_json else nullcontext() as progress:
+    with found.alone(), bar if console.is_terminal and not as_json else nullcontext() as progress:
         task = None if progress is None else progress.add_task(f"{found.name}: round", total=plan.config.rounds)
 
-        def observe(k: int, state: object) -> None:
+        def watch(k: int, spent: float, budget: float) -> None:
             if as_json:
-                click.echo(json.dumps({"round": k, "rounds": plan.config.rounds}))
+                line = {"round": k, "rounds": plan.config.rounds, "spent": spent, "budget": budget}
+                click.echo(json.dumps(jsonable(line), allow_nan=False))
             elif progress is not None and task is not None:
-                progress.update(task, completed=k, description=f"{found.name}: round")
+                text = f"{found.name}: {ceil_text(spent)} of {budget:g} spent for life; round"
+                progress.update(task, completed=k, description=text)
 
-        with RelayTransport(found.hub, found.credentials, plan.run, found.patience) as transport:
-            finished = found.take_part(transport, [observe])
+        with RelayTransport(found.hub, found.credentials, plan.run, found.patience, tell) as transport:
+            finished = found.take_part(transport, watch)
     report = {
         "site": found.name, "run": plan.run, "rounds": finished.outcome.rounds, "stopped": finished.outcome.stopped,
         "privacy": finished.privacy, "spent": finished.spent, "budget": finished.budget, "seconds": finished.seconds,

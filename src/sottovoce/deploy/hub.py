@@ -53,11 +53,10 @@ class Hub:
 
     def status(self) -> dict[str, Any]:
         """How far every site is, as plain data; its last model where it has said so."""
-        gone, messages = self.log.gone(self.plan.run), self.log.messages(self.plan.run)
-        last = {name: max((k for k, sender in messages if sender == name), default=-1) for name in self.plan.names}
+        gone, last = self.log.gone(self.plan.run), self.log.last(self.plan.run)
         sites = [
-            {"site": name, "round": last[name], "left": gone.get(name), "rows": member.rows}
-            for name, member in zip(self.plan.names, self.plan.sites, strict=True)
+            {"site": one.name, "round": last.get(one.name, (-1,))[0], "left": gone.get(one.name), "rows": one.rows}
+            for one in self.plan.sites
         ]
         return {
             "run": self.plan.run, "plan": self.plan.digest, "rounds": self.plan.config.rounds, "sites": sites,
@@ -67,11 +66,10 @@ class Hub:
     def models(self) -> Array | None:
         """The last model of every site, shape (N, d); None while one is missing."""
         found = {}
-        for (round, name), data in self.log.messages(self.plan.run).items():
-            if round > 0:
-                message = read(self.plan, data, name, round)
-                if message.kind in ("stop", "refuse"):
-                    found[name] = message.payload
+        for name, (round, data) in self.log.last(self.plan.run).items():
+            message = read(self.plan, data, name, round)
+            if message.kind in ("stop", "refuse"):
+                found[name] = message.payload
         return np.array([found[name] for name in self.plan.names]) if len(found) == len(self.plan.names) else None
 
     def _known(self, site: str) -> str:

@@ -133,6 +133,12 @@ class HubLog:
         with self._news:
             return dict(self._db.execute("SELECT site, reason FROM gone WHERE run = ? ORDER BY site", (run,)))
 
+    def last(self, run: str) -> dict[str, tuple[int, bytes]]:
+        """Round and bytes of the last message of every site that sent one."""
+        query = "SELECT site, max(round), bytes FROM message WHERE run = ? GROUP BY site"  # bytes of the row of the max
+        with self._news:
+            return {site: (round, message) for site, round, message in self._db.execute(query, (run,))}
+
     def messages(self, run: str) -> dict[tuple[int, str], bytes]:
         """Everything that was sent in a run, by round and site."""
         with self._news:

@@ -30,6 +30,8 @@ POLL = 10.0
 """Seconds that the hub keeps a question open."""
 SLACK = 20.0
 """Seconds more that a site waits for an answer."""
+QUIET = 3.0
+"""Seconds without an answer after which a site says so."""
 _OPTIONS = (
     ("grpc.enable_http_proxy", 0),
     ("grpc.service_config_disable_resolution", 1),
@@ -180,15 +182,24 @@ class RelayTransport:
     run : str
     patience : float
         Seconds without any answer after which the hub counts as unreachable.
+    tell : callable
+        Called with a line when something takes long: the hub does not answer, or neighbours say nothing.
     """
 
-    def __init__(self, address: str, credentials: Credentials, run: str, patience: float = 600.0) -> None:
+    def __init__(
+        self,
+        address: str,
+        credentials: Credentials,
+        run: str,
+        patience: float = 600.0,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
         need_grpc()
         import grpc
 
         authority, certificate, key = credentials.read()
         secure = grpc.ssl_channel_credentials(authority, key, certificate)
-        self._address, self._run, self._patience = address, run, patience
+        self._address, self._run, self._patience, self._tell = address, run, patience, tell
         self._channel = grpc.secure_channel(target(address), secure, options=list(_OPTIONS))
 
     def __enter__(self) -> RelayTransport:
@@ -207,10 +218,12 @@ class RelayTransport:
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
         """See :class:`sottovoce.deploy.transport.Transport`."""
-        while True:
-            inbox = self._ask("exchange", round=round, message=message.decode("ascii"))["inbox"]
-            if inbox is not None:
-                return {str(name): str(text).encode() for name, text in inbox.items()}
+        told = False
+        while (inbox := self._ask("exchange", round=round, message=message.decode("ascii"))["inbox"]) is None:
+            if not told:
+                self._tell(f"waits for its neighbours in round {round}")
+            told = True
+        return {str(name): str(text).encode() for name, text in inbox.items()}
 
     def _ask(self, method: str, **asked: Any) -> dict[str, Any]:
         """One question, repeated while nobody answers."""
@@ -218,9 +231,13 @@ class RelayTransport:
 
         call = self._channel.unary_unary(f"/{SERVICE}/{method}")
         body, since, pause = canonical(asked | {"run": self._run}).encode(), time.monotonic(), 0.05
+        told = False
         while True:
             try:
-                return dict(json.loads(call(body, timeout=POLL + SLACK)))
+                answer = dict(json.loads(call(body, timeout=POLL + SLACK)))
+                if told:
+                    self._tell(f"{self._address} answers")
+                return answer
             except grpc.RpcError as error:
                 code, details = error.code(), error.details() or ""
                 if code == grpc.StatusCode.ABORTED:
@@ -229,11 +246,14 @@ class RelayTransport:
                     raise Refused(f"the hub refused: {details}") from None
                 if code == grpc.StatusCode.RESOURCE_EXHAUSTED:
                     raise Refused("the hub refused: the message is too long") from None
-                if time.monotonic() - since > self._patience:
-                    raise Unreachable(
-                        f"hub={self._address!r}: no answer for {self._patience:g} s: it is down, a firewall is "
-                        "between, or one side does not take the other's certificate (gRPC does not say which)"
-                    ) from None
+                silent = time.monotonic() - since
+                why = "it is down, a firewall is between, or one side does not take the other's certificate"
+                if silent > self._patience:
+                    rule = f"no answer for {self._patience:g} s: {why} (gRPC does not say which)"
+                    raise Unreachable(f"hub={self._address!r}: {rule}") from None
+                if silent > QUIET and not told:
+                    told = True
+                    self._tell(f"{self._address} does not answer, and is asked for {self._patience:g} s: {why}")
             except (ValueError, TypeError):
                 raise Refused("the hub gave an answer of another version") from None
             time.sleep(pause)

@@ -61,13 +61,15 @@ def hub_page(plan: Plan, status: dict[str, Any], models: Array, privacy: dict[st
     return frame(plan.run, body)
 
 
-def write_hub(folder: Path, hub: Hub) -> None:
-    """Write ``hub.html`` and ``hub.npz`` of a run that all sites have left; nothing while a last model is missing."""
+def write_hub(folder: Path, hub: Hub) -> bool:
+    """Write ``hub.html`` and ``hub.npz`` of a run that all sites have left; whether no last model is missing."""
     plan, models = hub.plan, hub.models()
-    if models is not None:
-        privacy = outline(plan.config, plan.prepared.facts.n, plan.d)["privacy"]
-        (folder / "hub.html").write_text(hub_page(plan, hub.status(), models, privacy), encoding="utf-8")
-        result(plan, models, privacy, FINISHED, 0.0).save(folder / "hub.npz")
+    if models is None:
+        return False
+    privacy = outline(plan.config, plan.prepared.facts.n, plan.d)["privacy"]
+    (folder / "hub.html").write_text(hub_page(plan, hub.status(), models, privacy), encoding="utf-8")
+    result(plan, models, privacy, FINISHED, 0.0).save(folder / "hub.npz")
+    return True
 
 
 def result(plan: Plan, models: Any, privacy: dict[str, Any], stopped: str, seconds: float) -> Result:

@@ -23,8 +23,10 @@ Paths are relative to the file.
 from __future__ import annotations
 
 import json
+import sqlite3
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -47,12 +49,16 @@ from .report import result, site_page
 from .session import Finished, SiteSession
 from .transport import Transport
 
+Watch = Callable[[int, float, float], None]
+"""Called after a round with its number, and with what is spent of the rows' lifetime budget, and that budget."""
 _TOP = {"name": str, "hub": str, "plan": str, "ledger": str, "patience": int | float, "data": dict, "keys": dict}
 _DATA = {"file": str, "schema": str}
 _KEYS = {"authority": str, "certificate": str, "key": str, "signing": str}
 _OPTIONAL = {"hub", "patience", "schema", "keys.authority", "keys.certificate", "keys.key"}
 
 
+_AFTER_A_KILL = 5.0
+"""Seconds in which a process that was stopped lets go of its lock."""
 _FILE = """\
 name = {name}
 hub = {hub}
@@ -174,6 +180,25 @@ class SiteSettings:
         target(self.hub)
         certificates.check(self.name, *self.credentials.read())
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Refuse a second process that takes part with these settings; the lock goes with the process, however it ends.
+
+        Two at once are no loss of privacy: the ledger lets one of them draw.  But neither would get anywhere.
+
+        Raises
+        ------
+        InvalidInput
+        """
+        path = self.file("lock")
+        with closing(sqlite3.connect(path, isolation_level=None, timeout=_AFTER_A_KILL)) as lock:
+            try:
+                lock.execute("BEGIN EXCLUSIVE")
+            except sqlite3.OperationalError:
+                rule = "another process takes part with them now"
+                raise InvalidInput("settings", str(self.folder), rule, "stop it, or let it end") from None
+            yield
+
     def read_plan(self) -> Plan:
         """The plan, with the schema of this site compared.
 
@@ -203,13 +228,18 @@ class SiteSettings:
         rows = load_rows(self.data, schema)
         return SiteSession(plan, self.name, rows, ledger, SigningKey.read(self.signing), noise, observers)
 
-    def take_part(self, transport: Transport, observers: Sequence[Observer] = ()) -> Finished:
+    def take_part(self, transport: Transport, watch: Watch | None = None) -> Finished:
         """Run the plan to its end over `transport`, and write what is left of it beside the settings.
 
         ``NAME.html`` is the report, ``NAME.npz`` the classifier for ``sottovoce predict``, ``NAME.json`` the rest.
         """
         with DurableLedger.open(self.ledger) as ledger:
-            session = self.session(ledger, observers)
+
+            def observe(k: int, state: object) -> None:
+                if watch is not None:
+                    watch(k, ledger.total(), float(ledger.epsilon[0]))
+
+            session = self.session(ledger, [observe])
             finished = session.run(transport)
         plan = session.plan
         self.file("html").write_text(site_page(plan, self.name, finished), encoding="utf-8")
