@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from ..deploy.certificates import Authority
+from ..deploy.certificates import Authority, check_host
 from ..deploy.hub import Hub
 from ..deploy.hublog import HubLog
 from ..deploy.keys import need_cryptography
@@ -38,7 +38,7 @@ def hub() -> None:
     \b
       sottovoce hub init hub --host hub.example.org
       sottovoce hub admit hub north.csr east.csr south.csr
-      sottovoce hub run hub --listen 0.0.0.0:8443          with the agreed plan.json in the folder
+      sottovoce hub run hub --listen 0.0.0.0:8443     with plan.json in it
       sottovoce hub status hub
     """
 
@@ -48,11 +48,13 @@ def hub() -> None:
 @takes([say("--host", "Name or address by which sites reach the hub; repeat for more.", name="hosts", multiple=True,
             required=True)])  # fmt: skip
 def init(folder: Path, hosts: tuple[str, ...]) -> None:
-    """Make FOLDER with a certificate authority and the hub's certificate."""
+    """Make a hub's FOLDER: an authority, a certificate."""
     need_cryptography()
     check_folder("folder", folder)
     if (folder / "ca.key").exists():
         raise InvalidInput("folder", str(folder), "holds an authority already", "use another folder")
+    for host in hosts:
+        check_host(host)
     folder.mkdir(mode=0o700, exist_ok=True)
     Authority.make(folder).serve(folder, hosts)
     click.echo(f"made {folder}; give ca.crt to every site, and keep ca.key to yourself")
@@ -69,8 +71,10 @@ def admit(folder: Path, requests: tuple[Path, ...]) -> None:
             name, certificate = authority.admit(path.read_bytes())
         except OSError:
             raise InvalidInput("request", str(path), "cannot be read", "correct the path") from None
-        (folder / f"{name}.crt").write_bytes(certificate)
-        click.echo(f"{path}: {name}, signed; give the site {folder / name}.crt")
+        place = folder / f"{name}.crt"
+        again = "; signed before: that certificate stays good until it ends" if place.exists() else ""
+        place.write_bytes(certificate)
+        click.echo(f"{path}: {name}, signed; give the site {place}{again}")
 
 
 @hub.command()
@@ -81,9 +85,10 @@ def admit(folder: Path, requests: tuple[Path, ...]) -> None:
     as_json(),
 ])  # fmt: skip
 def run(folder: Path, listen: str, once: bool, as_json: bool) -> None:
-    """Serve the plan.json of FOLDER until stopped; after a crash, the same command goes on.
+    """Serve the plan.json of FOLDER until stopped.
 
-    When the last model of every site is there, hub.html and hub.npz are written to FOLDER.
+    After a crash, the same command goes on.  When the last model of every site is there, hub.html and hub.npz are
+    written to FOLDER.
     """
     plan = Plan.read(folder / "plan.json")
     stop = threading.Event()

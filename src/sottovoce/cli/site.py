@@ -18,9 +18,9 @@ from ..data.schema import Schema
 from ..deploy import certificates
 from ..deploy.keys import SigningKey, need_cryptography
 from ..deploy.plan import check_name
-from ..deploy.relay import RelayTransport
+from ..deploy.relay import RelayTransport, target
 from ..deploy.settings import SiteSettings, load_rows, write_settings
-from ..errors import InvalidInput
+from ..errors import InvalidInput, SottovoceError
 from ..privacy.chain import jsonable
 from ..privacy.durable import DurableLedger, rows_digest
 from ..privacy.words import ceil_text
@@ -37,9 +37,10 @@ def site() -> None:
     """Take part in a run across organisations: rows, ledger and keys stay here.
 
     \b
-      sottovoce site init here --name north --hub hub.example.org:8443 --data rows.csv --schema s.toml --epsilon 3
-      sottovoce site check here/site.toml     read and validate everything, send nothing
-      sottovoce site run here/site.toml       connect to the hub, and take part until the run ends
+      sottovoce site init here --name north --hub hub.example.org:8443 \\
+          --data rows.csv --schema s.toml --epsilon 3 --delta 1e-5
+      sottovoce site check here/site.toml     validate everything, send nothing
+      sottovoce site run here/site.toml       take part until the run ends
     """
 
 
@@ -50,7 +51,11 @@ _INIT = [
     say("--schema", "TOML file declaring the public facts of the table.", required=True, type=_FILE),
     say("--epsilon", "Lifetime budget of these rows.", required=True, type=float),
     say("--delta", "Probability left out of the guarantee.  [default: none, pure epsilon]", type=float),
-    say("--accountant", "pure, zcdp or rdp, for life.  [default: pure without a delta, else rdp]"),
+    say(
+        "--accountant",
+        "Of the budget, for life.  [default: pure without a delta, else rdp]",
+        type=click.Choice(["pure", "zcdp", "rdp"]),
+    ),
 ]
 
 
@@ -61,18 +66,28 @@ def init(
     folder: Path, name: str, hub: str, data: Path, schema: Path, epsilon: float, delta: float | None,
     accountant: str | None,
 ) -> None:  # fmt: skip
-    """Make FOLDER with keys, the ledger of the rows, and site.toml; say what to give to whom."""
+    """Make a site's FOLDER: keys, the ledger, site.toml.
+
+    It says what to give to the hub's operator.  The data are read, to tie the ledger to them, and nothing is sent.
+    """
     need_cryptography()
     check_name("name", name)
+    target(hub)
     if (folder / "site.toml").exists():
         raise InvalidInput("folder", str(folder), "holds a site already", "use another folder")
     check_folder("folder", folder)
     rows = load_rows(data, Schema.from_toml(schema))
-    folder.mkdir(mode=0o700, exist_ok=True)
-    ledger = folder / f"{name}.ledger"
     kind = accountant or ("pure" if delta is None else "rdp")
-    fingerprint = rows_digest(*rows.arrays())
-    DurableLedger.create(ledger, epsilon=epsilon, delta=delta or 0.0, accountant=kind, fingerprint=fingerprint).close()
+    fingerprint, fresh = rows_digest(*rows.arrays()), not folder.exists()
+    folder.mkdir(mode=0o700, exist_ok=True)
+    try:
+        DurableLedger.create(
+            folder / f"{name}.ledger", epsilon=epsilon, delta=delta or 0.0, accountant=kind, fingerprint=fingerprint
+        ).close()
+    except SottovoceError:
+        if fresh:
+            folder.rmdir()
+        raise
     certificates.request(folder, name)
     key = SigningKey.make()
     key.write(folder / f"{name}.signing")
@@ -89,7 +104,10 @@ def init(
 @click.argument("settings", type=_FILE)
 @takes([as_json()])
 def check(settings: Path, as_json: bool) -> None:
-    """Read the data, the plan, the ledger and the keys of SETTINGS, and validate everything.  Sends nothing."""
+    """Validate everything that SETTINGS names; send nothing.
+
+    Data, plan, ledger, keys and certificates are read and compared; it says what the run will take of the budget.
+    """
     found = SiteSettings.read(settings)
     with DurableLedger.open(found.ledger) as ledger:
         session = found.session(ledger)
@@ -134,7 +152,9 @@ def _text(epsilon: float | str) -> str:
 @click.argument("settings", type=_FILE)
 @takes([as_json()])
 def run(settings: Path, as_json: bool) -> None:
-    """Take part in the plan of SETTINGS until it ends; after a crash, the same command goes on.
+    """Take part in a run until it ends.
+
+    After a crash, or a stop, the same command goes on; nothing is drawn or charged twice.
 
     With --json: one JSON object a round on standard output, with what is spent of the rows' lifetime budget, and one
     at the end.

@@ -7,6 +7,7 @@ client only and the hub's for a server only, so that no site can stand in for th
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 DAYS = 825
 """A certificate's life; 825 days is the longest that common clients take."""
+_HOST = re.compile(r"[A-Za-z0-9_](-*[A-Za-z0-9_])*(\.[A-Za-z0-9_](-*[A-Za-z0-9_])*)*")
 _SKEW = timedelta(hours=1)
 
 
@@ -114,6 +116,21 @@ class Authority:
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         builder = builder.add_extension(_usage(sign=True), critical=True)
         return _signed(builder.add_extension(x509.ExtendedKeyUsage([use]), critical=False), self.key)
+
+
+def check_host(text: str) -> None:
+    """Refuse what is neither an address nor a host's name.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        if not _HOST.fullmatch(text) or len(text) > 253:
+            rule = "is neither an address nor a host's name"
+            raise InvalidInput("host", text, rule, "use e.g. 'hub.example.org', without a port") from None
 
 
 def request(folder: Path, name: str) -> None:

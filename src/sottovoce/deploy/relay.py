@@ -107,7 +107,7 @@ def serve(hub: Hub, credentials: Credentials, address: str) -> tuple[grpc.Server
     need_grpc()
     import grpc
 
-    target(address)
+    target(address, "listen")
     authority, certificate, key = credentials.read()
     workers = 2 * len(hub.plan.sites) + 4  # a waiting site holds one
     limit = ("grpc.max_receive_message_length", 2 * longest(hub.plan) + 4096)
@@ -150,7 +150,7 @@ def serve(hub: Hub, credentials: Credentials, address: str) -> tuple[grpc.Server
     try:
         port = server.add_secure_port(address, secure)
     except RuntimeError:
-        raise InvalidInput("address", address, "cannot be listened on", "use a free port of this machine") from None
+        raise InvalidInput("listen", address, "cannot be listened on", "use a free port of this machine") from None
     server.start()
     return server, port
 
@@ -159,11 +159,17 @@ def _texts(inbox: dict[str, bytes] | None) -> dict[str, str] | None:
     return None if inbox is None else {name: data.decode("ascii") for name, data in inbox.items()}
 
 
-def target(address: str) -> str:
-    """An address as a gRPC client takes it; numeric ones in the form that asks no resolver."""
+def target(address: str, field: str = "hub") -> str:
+    """An address as a gRPC client takes it; numeric ones in the form that asks no resolver.
+
+    Raises
+    ------
+    InvalidInput
+        Naming `field`.
+    """
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65_535:
-        raise InvalidInput("hub", address, "must be HOST:PORT", "use e.g. 'hub.example.org:8443'")
+        raise InvalidInput(field, address, "must be HOST:PORT", "use e.g. 'hub.example.org:8443'")
     try:
         ip = ipaddress.ip_address(host.strip("[]"))
     except ValueError:

@@ -102,10 +102,10 @@ def load_rows(file: Path, schema: Schema | None) -> Rows:
     if file.is_dir():
         mapped = map_rows(file)
         if len(mapped.n) != 1:
-            raise InvalidInput("file", str(file), f"holds rows of {len(mapped.n)} sites", "map those of this site")
+            raise InvalidInput("data", str(file), f"holds rows of {len(mapped.n)} sites", "map those of this site")
         return mapped
     if not file.exists():
-        raise InvalidInput("file", str(file), "there is no such file", "correct the path under [data]")
+        raise InvalidInput("data", str(file), "there is no such file", "correct the path")
     dataset = load(file, schema=schema, test_share=None)
     return Rows.build([(dataset.X_train, dataset.y_train)])
 
