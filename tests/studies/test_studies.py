@@ -349,6 +349,16 @@ def test_the_command_writes_everything_and_sums_up(tmp_path):
     assert "3 of them kept from before" in said.stdout and said.stderr == ""
 
 
+def test_a_misspelt_column_is_told(tmp_path):
+    text = SMALL.replace('y = "test_error"', 'y = "test_eror"').replace('by = ["method"]', 'by = ["methods"]')
+    (tmp_path / "own.toml").write_text(text)
+    answer = invoke(str(tmp_path / "own.toml"), "--quick", "--out", str(tmp_path / "o"))
+    assert answer.exit_code == 0
+    assert "figure 'error': the table has no column test_eror; it has accuracy" in answer.stderr
+    assert "has no column methods" in answer.stderr and answer.stderr.count("no column") == 2
+    assert "no column test_eror" in (tmp_path / "o" / "own" / "index.html").read_text()
+
+
 def test_list_names_every_study():
     listed = json.loads(invoke("--list", "--json").stdout)
     assert [one["name"] for one in listed] == spec.names()

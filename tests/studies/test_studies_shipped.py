@@ -79,14 +79,10 @@ def test_figures_and_claims_name_columns_that_there_are(name):
     }[study.kind] | {"epsilon_claimed", "epsilon_proved"}
     known = given | set(study.varied())
     for figure in study.figures:
-        series = (figure.series,) if isinstance(figure.series, str) else figure.series
-        used = {figure.x, figure.y, figure.facet, *series, *figure.filter} - {""}
-        assert used <= known, (figure.name, used - known)
+        assert figure.columns() <= known, (figure.name, figure.columns() - known)
         assert figure.xlabel and (figure.ylabel or figure.kind == "hist"), figure.name
     for claim in study.claims:
-        sides = [set(side) for side in (claim.printed, claim.proved, claim.of, claim.than, claim.filter) if side]
-        used = {claim.value, claim.x, claim.among, *claim.by}.union(*sides) - {""}
-        assert used <= known, (claim.says, used - known)
+        assert claim.columns() <= known, (claim.says, claim.columns() - known)
 
 
 def test_a_series_is_named_by_what_it_has():

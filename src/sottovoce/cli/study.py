@@ -86,6 +86,8 @@ def _one(
 ) -> tuple[Finished, figures.Panel | None, list[page.Judged]]:
     with _progress(console, one.name) as tell:
         done = run(one, out, quick=quick, jobs=jobs, file=data, progress=tell)
+    for line in done.study.strangers(done.columns):
+        console.print(f"[yellow]note[/] {escape(line)}", highlight=False, soft_wrap=True)
     drawn = [(figure, figures.draw(figure, done.rows)) for figure in done.study.figures]
     panels = [panel for _, those in drawn for panel in those]
     for panel in panels:

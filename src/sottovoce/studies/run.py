@@ -129,6 +129,7 @@ def run(
     if find_spec("pyarrow") is not None:
         write(folder / "table.parquet", _parquet(rows, columns))
     privacy, notes = (list(dict.fromkeys(pair[k] for pair in said if pair[k])) for k in (0, 1))
+    notes += study.strangers(columns)
     return Finished(
         study, folder, rows, columns, privacy, notes, seconds, len(todo), len(todo) - len(missing)
     )  # fmt: skip

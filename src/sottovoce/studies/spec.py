@@ -53,7 +53,7 @@ from __future__ import annotations
 import itertools
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from importlib import resources
 from pathlib import Path
@@ -108,6 +108,11 @@ class Figure:
                 rule = "takes one of x, y and diagonal, and a label"
                 raise InvalidInput(f"{where}.references", dict(line), rule, "correct it")
 
+    def columns(self) -> set[str]:
+        """Those of the table that it speaks of."""
+        series = (self.series,) if isinstance(self.series, str) else self.series
+        return {self.x, self.y, self.facet, *series, *self.filter} - {""}
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -133,6 +138,11 @@ class Claim:
                 raise InvalidInput(f"claims.{name}", None, f"is needed by the test {self.test!r}", "give it")
         if self.printed is None and self.proved is None:
             raise InvalidInput("claims", self.says, "needs the filter `printed` or `proved`", "give one, if only {}")
+
+    def columns(self) -> set[str]:
+        """Those of the table that it speaks of."""
+        sides = (self.of, self.than, self.filter, self.printed or {}, self.proved or {})
+        return {self.value, self.x, self.among, *self.by}.union(*sides) - {""}
 
 
 @dataclass(frozen=True)
@@ -200,6 +210,17 @@ class Study:
             axes = [[(key, value) for value in self.grid[key]] for key in free]
             found += [{**own, **dict(point)} for point in itertools.product(*axes)]
         return found
+
+    def strangers(self, columns: Iterable[str]) -> list[str]:
+        """A line for every figure and claim that speaks of what is no column of the table."""
+        known = set(columns)
+        spoken = [(f"figure {figure.name!r}", figure.columns()) for figure in self.figures]
+        spoken += [(f"claim {claim.says!r}", claim.columns()) for claim in self.claims]
+        return [
+            f"{which}: the table has no column {', '.join(sorted(used - known))}; it has {', '.join(sorted(known))}"
+            for which, used in spoken
+            if used - known
+        ]
 
     def varied(self) -> list[str]:
         """The parameters that tell cells apart, in order."""
