@@ -28,7 +28,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ETH_ALL, ETH_IPV4, ETH_IPV6 = 0x0003, 0x0800, 0x86DD
-INCOMING, STATISTICS, SOL_PACKET, RCVBUFFORCE = 0, 6, 263, 33
+INCOMING, STATISTICS, IGNORE_OUTGOING, SOL_PACKET, RCVBUFFORCE = 0, 6, 23, 263, 33
+UNABLE = 77
+"""Exit code where a network of one's own, or a look at it, is not allowed."""
 TCP, SYN = 6, 0x02
 CLEAR = b"in the clear"
 NAMES = {"resolv.conf": "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n", "nsswitch.conf": "hosts: files dns\n"}
@@ -49,9 +51,10 @@ class Recorder:
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_ALL))
         self._socket.bind(("lo", 0))
         self._socket.settimeout(0.2)
-        for option in (socket.SO_RCVBUF, RCVBUFFORCE):
-            with contextlib.suppress(OSError):
-                self._socket.setsockopt(socket.SOL_SOCKET, option, 2**26)
+        wishes = ((socket.SOL_SOCKET, socket.SO_RCVBUF, 2**26), (socket.SOL_SOCKET, RCVBUFFORCE, 2**26))
+        for level, option, value in (*wishes, (SOL_PACKET, IGNORE_OUTGOING, 1)):
+            with contextlib.suppress(OSError):  # a smaller buffer will do on most machines
+                self._socket.setsockopt(level, option, value)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._listen)
         self._thread.start()
@@ -162,9 +165,13 @@ def write_pcap(path: Path, packets: list[Packet]) -> None:
 def record(arguments: argparse.Namespace) -> dict[str, Any]:
     """Run the demonstration and judge the wire."""
     with tempfile.TemporaryDirectory() as name:
-        close_network(Path(name))
-        control()
-        recorder = Recorder()
+        try:
+            close_network(Path(name))
+            control()
+            recorder = Recorder()
+        except (OSError, subprocess.CalledProcessError) as error:
+            print(f"this system does not allow it: {error}", file=sys.stderr)
+            sys.exit(UNABLE)
         command = [sys.executable, "-m", "sottovoce", "demo", "--json", "--transport", arguments.transport]
         command += ["--sites", str(arguments.sites), "--rounds", str(arguments.rounds)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -22,6 +22,8 @@ def test_packets_of_a_run_in_a_closed_network_are_tls() -> None:
         pytest.skip("no network of one's own on this system")
     command = [sys.executable, str(BENCH), "--sites", "3", "--rounds", "5", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
+    if done.returncode == 77:
+        pytest.skip(done.stderr.strip())
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["streams"] >= 6 and report["records"] > 60 and report["bytes"] > 20_000
