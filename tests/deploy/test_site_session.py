@@ -140,9 +140,16 @@ def test_operating_system_noise_survives_a_crash_too(tmp_path: Path, log: HubLog
 
 def test_a_restored_journal_is_halted(sites: Consortium, log: HubLog) -> None:
     hub = Hub(sites.plan, log)
-    break_down(sites, log, 2)
+
+    def until(name: str, round: int) -> None:
+        with pytest.raises(Stop):
+            sites.run_site(name, Fragile(LocalTransport(hub, name, 20.0), round, False))
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda name: until(name, 2), NAMES))
     backup = shutil.copy(sites.folder / "north.ledger", sites.folder / "backup")
-    break_down(sites, log, 4)
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda name: until(name, 4), NAMES))
     shutil.copy(backup, sites.folder / "north.ledger")
     with pytest.raises(LedgerCorrupt, match=r"hub holds round 3 .* ends at round 2.*nothing was drawn"):
         sites.run_site("north", LocalTransport(hub, "north"))
@@ -151,53 +158,6 @@ def test_a_restored_journal_is_halted(sites: Consortium, log: HubLog) -> None:
     (sites.folder / "north.ledger").unlink()
     with pytest.raises(LedgerCorrupt, match="ends at round 0"):
         sites.run_site("north", LocalTransport(hub, "north"))
-
-
-def break_down(sites: Consortium, log: HubLog, round: int) -> None:
-    """All sites of a run, until they crash before `round`."""
-    hub = Hub(sites.plan, log)
-
-    def until(name: str) -> None:
-        with pytest.raises(Stop):
-            sites.run_site(name, Fragile(LocalTransport(hub, name, 20.0), round, False))
-
-    with ThreadPoolExecutor(3) as pool:
-        list(pool.map(until, NAMES))
-
-
-def test_sites_say_everything_again_to_a_hub_that_lost_its_log(sites: Consortium, log: HubLog, tmp_path: Path) -> None:
-    whole = in_one_process(sites)
-    break_down(sites, log, 4)
-    with HubLog(tmp_path / "empty.log") as empty, HubLog(tmp_path / "older.log") as older:
-        for (round, site), message in log.messages("trial").items():
-            if round < 2 or (round, site) == (2, "east"):
-                older.post("trial", round, site, message)
-        ends = sites.run_locally(older)
-        for name in NAMES:
-            np.testing.assert_array_equal(ends[name].model, whole[name])
-        again = sites.run_locally(empty)  # also after the end of the run
-        for name in NAMES:
-            np.testing.assert_array_equal(again[name].model, whole[name])
-            with sites.ledger(name) as ledger:
-                assert len(ledger.rows) == sites.plan.config.rounds
-        assert empty.messages("trial") == older.messages("trial")
-        assert log.messages("trial").items() <= older.messages("trial").items()
-        assert len(older.messages("trial")) == 3 * 6 and set(empty.gone("trial")) == set(NAMES)
-
-
-def test_a_neighbour_that_says_something_else_the_second_time_is_refused(
-    sites: Consortium, log: HubLog, tmp_path: Path
-) -> None:
-    break_down(sites, log, 4)
-    with HubLog(tmp_path / "other.log") as other:
-        for (round, site), message in log.messages("trial").items():
-            if site != "north" and (round, site) != (3, "east"):
-                other.post("trial", round, site, message)
-        other.post("trial", 3, "east", sites.sealed("east", 3, np.full(sites.plan.d, 0.25)))
-        with pytest.raises(Refused, match="round=3: the hub gave another inbox"):
-            sites.run_site("north", LocalTransport(Hub(sites.plan, other), "north", 20.0))
-    with sites.ledger("north") as ledger:
-        assert len(ledger.rows) == 4  # that of the round that broke down, drawn before
 
 
 def test_a_site_over_budget_sends_nothing(sites: Consortium, log: HubLog) -> None:

@@ -71,26 +71,12 @@ class WireNet(Net):
             if arrived.keys() != set(self._neighbours):
                 raise Refused(f"round={self.round}: the hub gave messages of other sites than the neighbours")
             messages = self._read(arrived)
-            self._journal.receive(self.round, _text(arrived))
+            inbox = {name: data.decode("ascii") for name, data in arrived.items()}
+            self._journal.receive(self.round, canonical(inbox).encode())
         else:
             messages = self._read({name: text.encode() for name, text in json.loads(stored).items()})
         self.waited += time.perf_counter() - started
         return messages
-
-    def repeat(self, held: int) -> None:
-        """Say again what a hub that lost its log holds no more, to round `held`; nothing is drawn for that.
-
-        Raises
-        ------
-        Refused
-            If a neighbour now says something else than it did.
-        """
-        for round in range(held + 1 if held else 0, self._journal.highest + 1):
-            stored, message = self._journal.received(round), self._journal.sent(round)
-            if stored is None or message is None:  # the round that is open: `say` sends it
-                return
-            if _text(self._transport.exchange(round, message)) != stored:
-                raise Refused(f"round={round}: the hub gave another inbox than the one that stands in the journal")
 
     def _read(self, inbox: dict[str, bytes]) -> list[Message]:
         return [read(self._plan, inbox[name], name, self.round) for name in self._neighbours]
@@ -102,11 +88,6 @@ class WireNet(Net):
                 raise NetClosed(f"site {message.sender!r} ended its run in round {self.round}")
             total = total + message.payload
         return total
-
-
-def _text(inbox: dict[str, bytes]) -> bytes:
-    """An inbox as the journal keeps it."""
-    return canonical({name: data.decode("ascii", "replace") for name, data in inbox.items()}).encode()
 
 
 @dataclass(frozen=True)
@@ -231,7 +212,6 @@ class SiteSession:
         facts = prepared.facts.node(i)
         algorithm = prepared.algorithm.at(i)
         net = WireNet(plan, self.name, journal, transport, self.key)
-        net.repeat(highest)
         net.say("hello", np.zeros(0))
         net.waited, started = 0.0, time.perf_counter()
         place = Place(facts, net, Curator(rows, facts, noise, book), (), plan.d)
