@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import socket
+import string
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +23,9 @@ from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.relay import SERVICE, Credentials, RelayTransport, serve
 from sottovoce.errors import InvalidInput, Refused, TransportClosed, Unreachable
+from sottovoce.privacy.chain import canonical
 
+ALPHABET = string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/"
 grpc = pytest.importorskip("grpc")
 pytest.importorskip("cryptography")
 
@@ -124,9 +128,22 @@ def test_a_certificate_of_no_site_of_the_plan_is_refused(
 
 
 def forged(data: bytes) -> bytes:
+    """Another vector under the same signature."""
+    payload = base64.b64encode(np.full(4, 0.5).tobytes()).decode()
+    return canonical(json.loads(data) | {"payload": payload}).encode()
+
+
+def otherwise(data: bytes) -> list[bytes]:
+    """The same message, well signed, in other bytes."""
     body = json.loads(data)
-    body["payload"] = body["payload"][::-1] if body["payload"][::-1] != body["payload"] else body["payload"]
-    return json.dumps(body | {"payload": "AAAAAAAA8D8" * 3 + "A" * 11}).encode()
+    last = body["sig"][-3]  # its two lowest bits carry nothing
+    alike = body["sig"][:-3] + ALPHABET[ALPHABET.index(last) ^ 1] + "=="
+    assert base64.b64decode(alike) == base64.b64decode(body["sig"]) and alike != body["sig"]
+    turned = dict(reversed(body.items()))
+    return [
+        json.dumps(body).encode(), json.dumps(turned, separators=(",", ":")).encode(), b"\xef\xbb\xbf" + data,
+        data[:-1] + b',"v":1}', canonical(body | {"sig": alike}).encode(),
+    ]  # fmt: skip
 
 
 def test_the_hub_keeps_only_what_belongs_there(sites: Consortium, folder: Path, hub: tuple[str, HubLog]) -> None:
@@ -137,7 +154,7 @@ def test_the_hub_keeps_only_what_belongs_there(sites: Consortium, folder: Path, 
     with north:
         for message, match in (
             (sites.sealed("north", 2, one), "of another round"),
-            (forged(sites.sealed("north", 1, one)), "not signed|no message of this schema"),
+            (forged(sites.sealed("north", 1, one)), "not signed by 'north'"),
             (sites.sealed("north", 1, [np.nan, 0, 0, 0]), "NaN or infinite"),
             (sites.sealed("north", 1, [np.inf, 0, 0, 0]), "NaN or infinite"),
             (sites.sealed("north", 1, huge), "longer than the plan's cap"),
@@ -146,6 +163,7 @@ def test_the_hub_keeps_only_what_belongs_there(sites: Consortium, folder: Path, 
             (sites.sealed("north", 1, np.zeros(0), "hello"), "does not belong there"),
             (b"\x80\x04K\x01.", "schema|version"),  # a pickle
             (b"[" * 900, "no message of this schema"),
+            *((other, "no message of this schema") for other in otherwise(sites.sealed("north", 1, one))),
         ):
             with pytest.raises(Refused, match=match):
                 north.exchange(1, message.decode("latin-1").encode("ascii", "replace"))

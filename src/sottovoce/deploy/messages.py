@@ -89,7 +89,8 @@ def read(plan: Plan, data: bytes, sender: str, round: int) -> Message:
     try:
         body = json.loads(data)
         known = isinstance(body, dict) and body.keys() == _KEYS
-    except (ValueError, RecursionError):
+        known = known and canonical(body).encode() == data  # one text a message: a signature vouches for every byte
+    except (ValueError, TypeError, RecursionError):
         known = False
     if not known:
         raise Refused(f"{where}: is no message of this schema")
@@ -121,6 +122,9 @@ def read(plan: Plan, data: bytes, sender: str, round: int) -> Message:
 
 def _bytes(where: str, text: object) -> bytes:
     try:
-        return base64.b64decode(text, validate=True)  # type: ignore[arg-type]
+        raw = base64.b64decode(text, validate=True)  # type: ignore[arg-type]
     except (ValueError, TypeError):
-        raise Refused(f"{where}: is no message of this schema") from None
+        raw = None
+    if raw is None or base64.b64encode(raw).decode() != text:  # the last bits of a text may say nothing
+        raise Refused(f"{where}: is no message of this schema")
+    return raw
