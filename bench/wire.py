@@ -3,19 +3,22 @@
 ``python bench/wire.py [--transport relay] [--sites 5] [--rounds 30] [--pcap FILE] [--json]``
 
 ``sottovoce demo`` runs in a network of its own (Linux, ``unshare``; no root needed) in which there is nothing but a
-loopback interface, and a name server on it that does not exist: whoever looks up a name has to ask there, and is seen.
-Every packet is recorded.  Checked is that all of them are TCP, that every stream is TLS records from its first byte to
-its last, and, before that, that the same check catches a look-up and a message in the clear.
+loopback interface.  Every address of the world leads to it, and so does the name server, so that whoever looks up a
+name or calls home is seen.  Every packet is recorded.  Checked is that all are TCP between loopback addresses, and
+that every stream is TLS records from its first byte, a greeting, to its last, none missing.  Before that, the same
+check must catch a look-up, a call to the world and a message in the clear.  What is inside a record it cannot tell,
+and no other recorder could.
 """
 
 from __future__ import annotations
 
 import argparse
-import array
 import contextlib
 import fcntl
+import ipaddress
 import json
 import os
+import shutil
 import socket
 import struct
 import subprocess
@@ -23,7 +26,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections import defaultdict
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,8 +34,11 @@ ETH_ALL, ETH_IPV4, ETH_IPV6 = 0x0003, 0x0800, 0x86DD
 INCOMING, STATISTICS, IGNORE_OUTGOING, SOL_PACKET, RCVBUFFORCE = 0, 6, 23, 263, 33
 UNABLE = 77
 """Exit code where a network of one's own, or a look at it, is not allowed."""
-TCP, SYN = 6, 0x02
-CLEAR = b"in the clear"
+TCP, SYN, RST = 6, 0x02, 0x04
+HANDSHAKE, HELLOS = 22, (1, 2)
+LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1"))
+SIOCSIFFLAGS = 0x8914
+CLEAR, WORLD = b"in the clear", "192.0.2.1"
 NAMES = {"resolv.conf": "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n", "nsswitch.conf": "hosts: files dns\n"}
 
 
@@ -55,37 +61,67 @@ class Recorder:
         for level, option, value in (*wishes, (SOL_PACKET, IGNORE_OUTGOING, 1)):
             with contextlib.suppress(OSError):  # a smaller buffer will do on most machines
                 self._socket.setsockopt(level, option, value)
+        self.failure: OSError | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._listen)
         self._thread.start()
 
     def _listen(self) -> None:
-        while True:
+        while not self._stop.is_set():
             try:
                 data, where = self._socket.recvfrom(2**17)
             except TimeoutError:
-                if self._stop.is_set():
-                    return
                 continue
+            except OSError as error:
+                self.failure = error
+                return
             if where[2] == INCOMING:  # each packet of the loopback interface goes out, too
                 self.packets.append(Packet(time.time(), data))
 
     def close(self) -> list[Packet]:
         """End, and give back what came.  Fails if a packet was missed."""
+        time.sleep(0.5)
         self._stop.set()
         self._thread.join()
         lost = struct.unpack("II", self._socket.getsockopt(SOL_PACKET, STATISTICS, 8))[1]
         self._socket.close()
-        if lost:
-            raise SystemExit(f"{lost} packets were missed: run it again on a machine with less to do")
+        if lost or self.failure:
+            raise SystemExit(f"{lost} packets were missed ({self.failure}): run it again on a machine with less to do")
         return self.packets
+
+
+@dataclass
+class Stream:
+    """One direction of a TCP connection."""
+
+    name: str
+    first: int
+    """Sequence number of its first byte."""
+    pieces: dict[int, bytes] = field(default_factory=dict)
+    reset: bool = False
+
+    def faults(self) -> tuple[int, int, str]:
+        """Bytes, records, and what is wrong, if anything."""
+        whole = bytearray()
+        for offset, payload in sorted(self.pieces.items()):
+            if offset > len(whole):
+                return len(whole), 0, f"{self.name}: bytes are missing"
+            whole += payload[len(whole) - offset :]
+        at = records = 0
+        while at < len(whole):
+            kind, version, size = whole[at], whole[at + 1 : at + 2], int.from_bytes(whole[at + 3 : at + 5], "big")
+            greeting = at > 0 or (kind == HANDSHAKE and len(whole) > 5 and whole[5] in HELLOS)
+            if not (20 <= kind <= 23 and version in (b"\x03", b"") and size <= 2**14 + 256 and greeting):
+                return len(whole), records, f"{self.name}: byte {at} begins no TLS record"
+            at, records = at + 5 + size, records + 1
+        cut = at > len(whole) and not self.reset
+        return len(whole), records, f"{self.name}: its last record is cut" if cut else ""
 
 
 def judge(packets: list[Packet]) -> tuple[dict[str, int], list[str]]:
     """How much of what there was, and everything that is not a piece of a TLS record."""
-    streams: dict[tuple[bytes, int, bytes, int], dict[int, bytes]] = defaultdict(dict)
-    first: dict[tuple[bytes, int, bytes, int], int] = {}
-    faults = []
+    open_now: dict[tuple[Any, ...], Stream] = {}
+    streams, faults = [], []
     for _, data in packets:
         kind, body = int.from_bytes(data[12:14], "big"), data[14:]
         if kind == ETH_IPV4:
@@ -96,62 +132,85 @@ def judge(packets: list[Packet]) -> tuple[dict[str, int], list[str]]:
         else:
             faults.append(f"a frame of type {kind:#06x}")
             continue
+        source, target = map(ipaddress.ip_address, ends)
         segment = body[size:]
+        if not all(any(end in network for network in LOOPBACK) for end in (source, target)):
+            faults.append(f"a packet from {source} to {target}")
         if protocol != TCP:
             faults.append(f"a packet of protocol {protocol} to port {int.from_bytes(segment[2:4], 'big')}")
             continue
-        source, target, at = struct.unpack("!HHI", segment[:8])
-        stream = (ends[0], source, ends[1], target)
-        if segment[13] & SYN:
-            first[stream] = at + 1
-            streams[stream] = {}
-        elif len(segment) > 4 * (segment[12] >> 4):
-            offset = (at - first[stream]) % 2**32
-            payload = segment[4 * (segment[12] >> 4) :]
-            streams[stream][offset] = max(payload, streams[stream].get(offset, b""), key=len)
-    found = {"packets": len(packets), "streams": 0, "bytes": 0, "records": 0}
-    for (_, source, _, target), pieces in streams.items():
-        whole = bytearray()
-        for offset, payload in sorted(pieces.items()):
-            whole += payload[len(whole) - offset :] if offset <= len(whole) else b""
-        at = 0
-        while at < len(whole):
-            kind, version, size = whole[at], whole[at + 1 : at + 2], int.from_bytes(whole[at + 3 : at + 5], "big")
-            greeting = at > 0 or kind == 22  # a stream begins with a handshake
-            if not (20 <= kind <= 23 and version in (b"\x03", b"") and size <= 2**14 + 256 and greeting):
-                faults.append(f"TCP from port {source} to {target}: byte {at} begins no TLS record")
-                break
-            found["records"] += 1
-            at += 5 + size
-        found["streams"] += bool(whole)
-        found["bytes"] += len(whole)
-    return found, faults
+        near, far, at = struct.unpack("!HHI", segment[:8])
+        flags, payload = segment[13], segment[4 * (segment[12] >> 4) :]
+        key = (source, near, target, far)
+        known = open_now.get(key)
+        if flags & SYN:
+            if payload:
+                faults.append(f"TCP from port {near} to {far}: data before the connection")
+            if known is None or known.first != at + 1:  # not one that is repeated
+                open_now[key] = Stream(f"TCP from port {near} to {far}", at + 1)
+                streams.append(open_now[key])
+        elif known is None:
+            faults.append(f"TCP from port {near} to {far}: data without a beginning" if payload else "")
+        else:
+            offset = (at - known.first) % 2**32
+            known.reset |= bool(flags & RST)
+            if payload:
+                known.pieces[offset] = max(payload, known.pieces.get(offset, b""), key=len)
+    judged = [stream.faults() for stream in streams if stream.pieces]
+    found = {
+        "packets": len(packets), "streams": len(judged), "bytes": sum(each[0] for each in judged),
+        "records": sum(each[1] for each in judged),
+    }  # fmt: skip
+    faults += [each[2] for each in judged]
+    if not judged:
+        faults.append("nothing at all")
+    return found, [fault for fault in faults if fault]
 
 
 def control() -> None:
-    """Fail unless the check sees a look-up and a message in the clear."""
+    """Fail unless the check sees a look-up, a call to the world, and a message in the clear."""
     recorder = Recorder()
     with contextlib.suppress(socket.gaierror):
         socket.getaddrinfo("hub.example.org", 443)
+    with contextlib.suppress(OSError):
+        socket.create_connection((WORLD, 443), timeout=5.0).close()
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
         client.sendall(CLEAR)
         near, _ = server.accept()
         near.recv(len(CLEAR), socket.MSG_WAITALL)
         near.close()
     _, faults = judge(recorder.close())
-    if not any("to port 53" in fault for fault in faults) or not any("no TLS record" in fault for fault in faults):
-        raise SystemExit(f"the check is blind: it saw {faults} in a look-up and a message in the clear")
+    for seen in ("to port 53", f"to {WORLD}", "no TLS record"):
+        if not any(seen in fault for fault in faults):
+            print(f"this system hides what is to be seen: nothing {seen} in {faults}", file=sys.stderr)
+            sys.exit(UNABLE)
 
 
 def close_network(folder: Path) -> None:
-    """Leave a loopback interface that is up, and a name server that would be seen."""
+    """Leave a loopback interface that is up and stands for the whole world, and a name server on it."""
     with socket.socket() as any_socket:
-        request = array.array("B", struct.pack("16sH14x", b"lo", 1))  # IFF_UP
-        fcntl.ioctl(any_socket, 0x8914, request)  # SIOCSIFFLAGS
+        fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", 1))  # IFF_UP
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with contextlib.suppress(OSError) if family == socket.AF_INET6 else contextlib.nullcontext():
+            _everything_is_here(family)
     for name, text in NAMES.items():
         (folder / name).write_text(text)
         if Path("/etc", name).exists():
             subprocess.run(["mount", "--bind", str(folder / name), f"/etc/{name}"], check=True)
+
+
+def _everything_is_here(family: int) -> None:
+    """`ip route add local default dev lo`, without the command."""
+    new_route, request = 24, 0x405  # RTM_NEWROUTE; NLM_F_REQUEST, ACK and CREATE
+    table, boot, host, local, interface = 255, 3, 254, 2, 4
+    body = struct.pack("8BI", family, 0, 0, 0, table, boot, host, local, 0)
+    body += struct.pack("HHI", 8, interface, socket.if_nametoindex("lo"))
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as kernel:
+        kernel.bind((0, 0))
+        kernel.send(struct.pack("IHHII", 16 + len(body), new_route, request, 1, 0) + body)
+        (error,) = struct.unpack("i", kernel.recv(4096)[16:20])
+    if error:
+        raise OSError(-error, os.strerror(-error))
 
 
 def write_pcap(path: Path, packets: list[Packet]) -> None:
@@ -186,8 +245,7 @@ def record(arguments: argparse.Namespace) -> dict[str, Any]:
         faults.append("the plan's digest, in the clear")
     if faults:
         raise SystemExit("\n".join(["on the wire, and not TLS:", *sorted(set(faults))]))
-    shown = ("transport", "sites", "rounds", "difference")
-    return {key: demo[key] for key in shown} | found | {"not_tls": 0, "look_ups": 0}
+    return {key: demo[key] for key in ("transport", "sites", "rounds", "difference")} | found
 
 
 def main() -> None:
@@ -200,16 +258,17 @@ def main() -> None:
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if not arguments.inside:
-        try:
-            os.execvp("unshare", ["unshare", "-rnm", sys.executable, __file__, *sys.argv[1:], "--inside"])
-        except FileNotFoundError:
-            raise SystemExit("this needs Linux and the command unshare") from None
+        own = ["unshare", "-rnm"]
+        if shutil.which("unshare") is None or subprocess.run([*own, "true"], check=False).returncode:
+            print("this needs Linux, the command unshare, and leave to make a network of one's own", file=sys.stderr)
+            sys.exit(UNABLE)
+        os.execvp("unshare", [*own, sys.executable, __file__, *sys.argv[1:], "--inside"])
     report = record(arguments)
     if arguments.json:
         print(json.dumps(report))
     else:
         print("\n".join(f"{name:12} {value}" for name, value in report.items()))
-        print("nothing but TLS, and no look-up")
+        print("nothing but TLS, no look-up, and nothing to anywhere else")
 
 
 if __name__ == "__main__":
