@@ -110,3 +110,7 @@ class Refused(SottovoceError):
 
 class Unreachable(SottovoceError):
     """The hub did not answer within the time allowed, or what answered could not show that it is the hub."""
+
+
+class Busy(SottovoceError):
+    """Another process takes part for the same site."""

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +17,13 @@ import pytest
 from command_line import Call
 
 from sottovoce.deploy import relay as transport
-from sottovoce.deploy import settings
 from sottovoce.deploy.demonstration import free_port
 from sottovoce.deploy.hub import Hub
 from sottovoce.deploy.hublog import HubLog
+from sottovoce.deploy.lock import only_one
 from sottovoce.deploy.plan import Plan
 from sottovoce.deploy.relay import Credentials, serve
-from sottovoce.deploy.settings import SiteSettings
+from sottovoce.errors import Busy, InvalidInput
 from sottovoce.privacy.durable import DurableLedger
 from sottovoce.simulate import Result
 
@@ -167,20 +168,21 @@ def test_what_a_site_cannot_do_is_one_line(run: Call, agreed: int, tmp_path: Pat
     assert run("plan", "--write", "x.json", "--site", "schema.toml").code == 2
 
 
-def test_one_process_at_a_time_takes_part_for_a_site(
-    run: Call, agreed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(settings, "_AFTER_A_KILL", 0.1)
-    holder = "from sottovoce.deploy.settings import SiteSettings\n"
-    holder += "with SiteSettings.read('north/site.toml').alone():\n    print('held', flush=True)\n    input()"
-    other = subprocess.Popen([sys.executable, "-c", holder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+def test_one_process_at_a_time_takes_part_for_a_site(run: Call, agreed: int, tmp_path: Path) -> None:
+    lock = tmp_path / "north" / "north.lock"
+    holder = "import sys\nfrom pathlib import Path\nfrom sottovoce.deploy.lock import only_one\n"
+    holder += "with only_one(Path(sys.argv[1]), 0.0):\n    print('held', flush=True)\n    input()"
+    command = [sys.executable, "-c", holder, str(lock)]
+    other = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert other.stdout is not None and other.stdout.readline() == "held\n"
     ran = run("site", "run", "north/site.toml")
-    assert ran.code == 2 and "another process takes part" in ran.err
+    assert ran.code == 1 and "another process takes part" in ran.err  # 1: a service tries again
     other.kill()  # as a crash would
     other.communicate()
-    with SiteSettings.read("north/site.toml").alone():
-        assert (tmp_path / "north" / "north.lock").exists()
+    with only_one(lock, 0.0), pytest.raises(Busy), only_one(lock, 0.0):
+        raise AssertionError("both hold it")
+    with pytest.raises(InvalidInput, match="cannot be written"), only_one(tmp_path / "none" / "lock", 0.0):
+        raise AssertionError("there is no such folder")
 
 
 def test_a_site_says_what_it_waits_for(run: Call, agreed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,10 +197,20 @@ def test_a_site_says_what_it_waits_for(run: Call, agreed: int, tmp_path: Path, m
         credentials = Credentials(*(tmp_path / "hub" / file for file in ("ca.crt", "hub.crt", "hub.key")))
         server, port = serve(Hub(Plan.read("plan.json"), log), credentials, "127.0.0.1:0")
         path.write_text(path.read_text().replace(str(agreed), str(port)))
-        threading.Timer(1.0, lambda: log.leave("trial-1", "east", "tired")).start()
+
+        def tire() -> None:
+            while log.last("trial-1", "north") < 0:
+                time.sleep(0.05)
+            time.sleep(1.0)  # some questions
+            log.leave("trial-1", "east", "tired \x1b[2J")
+
+        tired = threading.Thread(target=tire)
+        tired.start()
         ran = run("site", "run", "north/site.toml")
+        tired.join()
         server.stop(0.0).wait()
     assert ran.code != 0 and ran.err.count("waits for its neighbours in round 0") == 1
+    assert "tired ?[2J" in ran.err and "\x1b" not in ran.err
 
 
 def test_a_plan_that_the_ledger_cannot_pay_for_is_refused_before_anything_is_sent(

@@ -119,18 +119,6 @@ def test_a_second_job_goes_on_where_the_first_was_cut_off(sites: Consortium, hub
                 assert Journal(ledger, sites.plan.run).sent(k) == after[k, name]
 
 
-@pytest.mark.parametrize("results", [9, 10**6])
-def test_a_hub_that_lost_its_log_gets_it_again(sites: Consortium, hub: Hub, tmp_path: Path, results: int) -> None:
-    Job(sites, hub, honest).run(results)
-    before = hub.log.messages(sites.plan.run)
-    with HubLog(tmp_path / "another.log") as empty:
-        job = Job(sites, Hub(sites.plan, empty), honest)
-        assert job.run().failure is None
-        after = empty.messages(sites.plan.run)
-        assert before.items() <= after.items() and len(after) == 3 * 6
-        np.testing.assert_array_equal(Hub(sites.plan, empty).models(), [job.models[n] for n in sites.plan.names])
-
-
 def test_a_site_that_does_not_answer_ends_the_job(sites: Consortium, hub: Hub) -> None:
     talk = Job(sites, hub, lambda name, result: None if name == "east" else result).run()
     assert talk.over and talk.failure is not None and "'east' does not answer" in talk.failure

@@ -6,6 +6,7 @@ import json
 import signal
 import threading
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,17 +96,18 @@ def run(folder: Path, listen: str, once: bool, as_json: bool) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     with HubLog(folder / "hub.log") as log:
-        carried = Hub(plan, log)
+        carried, console, written = Hub(plan, log), Console(), False
+        carried.models()  # refuses the log of another plan
         server, port = serve(carried, Credentials(*(folder / f for f in ("ca.crt", "hub.crt", "hub.key"))), listen)
         said: dict[str, Any] = {"run": plan.run, "plan": plan.digest, "port": port}
         click.echo(json.dumps(said) if as_json else f"run {plan.run}, plan {plan.digest}: listening on port {port}")
-        written, console = False, Console()
-        live: Any = Live(_table(carried.status()), console=console, refresh_per_second=4, transient=True)
-        with live if console.is_terminal and not as_json else nullcontext() as shown:
+        live: Any = nullcontext()
+        if console.is_terminal and not as_json:
+            shown = partial(_table, carried, plan.config.rounds)
+            live = Live(get_renderable=shown, console=console, refresh_per_second=2, transient=True)
+        with live:
             while not stop.wait(_EVERY):
                 gone = len(log.gone(plan.run))
-                if shown is not None:
-                    shown.update(_table(carried.status()))
                 if not written and gone == len(plan.names):
                     written = True
                     if write_hub(folder, carried) and not as_json:
@@ -125,7 +127,8 @@ def status(folder: Path, as_json: bool) -> None:
     if not (folder / "hub.log").exists():
         raise InvalidInput("folder", str(folder), "has no log yet", "start the hub")
     with HubLog(folder / "hub.log") as log:
-        shown = Hub(plan, log).status()
+        carried = Hub(plan, log)
+        shown, table = carried.status(), _table(carried, plan.config.rounds)
     if as_json:
         click.echo(json.dumps(shown))
         return
@@ -133,15 +136,15 @@ def status(folder: Path, as_json: bool) -> None:
     console.print(
         f"run [bold]{escape(shown['run'])}[/], {shown['rounds']} rounds; plan {shown['plan']}", soft_wrap=True
     )
-    console.print(_table(shown))
+    console.print(table)
 
 
-def _table(shown: dict[str, Any]) -> Table:
+def _table(carried: Hub, rounds: int) -> Table:
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     for name in ("site", "rows", "last message", "left"):
         table.add_column(name, justify="left" if name in ("site", "left") else "right")
-    for one in shown["sites"]:
+    for one in carried.sites():
         last = "none" if one["round"] < 0 else "greeting" if one["round"] == 0 else f"round {one['round']}"
-        last = "last model" if one["round"] > shown["rounds"] else last
+        last = "last model" if one["round"] > rounds else last
         table.add_row(escape(one["site"]), f"{one['rows']:,}", last, escape(one["left"] or "no"))
     return table

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,8 @@ from .files import check_folder
 from .options import as_json, say, takes
 from .render import marked_words
 
+_AFTER_A_KILL = 5.0
+"""Seconds in which a process that was stopped lets go of its site."""
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 
@@ -86,7 +88,8 @@ def init(
         ).close()
     except SottovoceError:
         if fresh:
-            folder.rmdir()
+            with suppress(OSError):  # the error is what counts
+                folder.rmdir()
         raise
     certificates.request(folder, name)
     key = SigningKey.make()
@@ -174,7 +177,7 @@ def run(settings: Path, as_json: bool) -> None:
             "command goes on"
         )
     bar: Any = Progress(*columns, console=console, transient=True)
-    with found.alone(), bar if console.is_terminal and not as_json else nullcontext() as progress:
+    with bar if console.is_terminal and not as_json else nullcontext() as progress:
         task = None if progress is None else progress.add_task(f"{found.name}: round", total=plan.config.rounds)
 
         def watch(k: int, spent: float, budget: float) -> None:
@@ -186,7 +189,8 @@ def run(settings: Path, as_json: bool) -> None:
                 progress.update(task, completed=k, description=text)
 
         with RelayTransport(found.hub, found.credentials, plan.run, found.patience, tell) as transport:
-            finished = found.take_part(transport, watch)
+            watched = as_json or progress is not None
+            finished = found.take_part(transport, watch if watched else None, wait=_AFTER_A_KILL)
     report = {
         "site": found.name, "run": plan.run, "rounds": finished.outcome.rounds, "stopped": finished.outcome.stopped,
         "privacy": finished.privacy, "spent": finished.spent, "budget": finished.budget, "seconds": finished.seconds,

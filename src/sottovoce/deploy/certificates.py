@@ -128,7 +128,7 @@ def check_host(text: str) -> None:
     try:
         ipaddress.ip_address(text)
     except ValueError:
-        if not _HOST.fullmatch(text) or len(text) > 253:
+        if not _HOST.fullmatch(text) or len(text) > 253 or text.replace(".", "").isdecimal():
             rule = "is neither an address nor a host's name"
             raise InvalidInput("host", text, rule, "use e.g. 'hub.example.org', without a port") from None
 

@@ -45,30 +45,36 @@ class Hub:
 
     def highest(self, site: str) -> int:
         """The highest round of which a message of `site` is held; 0 for none."""
-        return self.log.highest(self.plan.run, self._known(site))
+        return max(0, self.log.last(self.plan.run, self._known(site)))
 
     def leave(self, site: str, reason: str) -> None:
         """Note that `site` will send no more."""
         self.log.leave(self.plan.run, self._known(site), reason)
 
-    def status(self) -> dict[str, Any]:
-        """How far every site is, as plain data; its last model where it has said so."""
-        gone, last = self.log.gone(self.plan.run), self.log.last(self.plan.run)
-        sites = [
-            {"site": one.name, "round": last.get(one.name, (-1,))[0], "left": gone.get(one.name), "rows": one.rows}
+    def sites(self) -> list[dict[str, Any]]:
+        """How far every site is, as plain data."""
+        gone = self.log.gone(self.plan.run)
+        return [
+            {"site": one.name, "round": self.log.last(self.plan.run, one.name), "left": gone.get(one.name),
+             "rows": one.rows}
             for one in self.plan.sites
-        ]
+        ]  # fmt: skip
+
+    def status(self) -> dict[str, Any]:
+        """The run and its sites, as plain data."""
         return {
-            "run": self.plan.run, "plan": self.plan.digest, "rounds": self.plan.config.rounds, "sites": sites,
+            "run": self.plan.run, "plan": self.plan.digest, "rounds": self.plan.config.rounds, "sites": self.sites(),
             "demonstration": self.plan.demonstration, "finished": self.models() is not None,
         }  # fmt: skip
 
     def models(self) -> Array | None:
         """The last model of every site, shape (N, d); None while one is missing."""
         found = {}
-        for name, (round, data) in self.log.last(self.plan.run).items():
-            message = read(self.plan, data, name, round)
-            if message.kind in ("stop", "refuse"):
+        for name in self.plan.names:
+            round = self.log.last(self.plan.run, name)
+            data = self.log.message(self.plan.run, round, name)
+            message = None if data is None else read(self.plan, data, name, round)
+            if message is not None and message.kind in ("stop", "refuse"):
                 found[name] = message.payload
         return np.array([found[name] for name in self.plan.names]) if len(found) == len(self.plan.names) else None
 

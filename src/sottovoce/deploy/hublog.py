@@ -65,13 +65,12 @@ class HubLog:
             If another message stands there, or the round is neither known nor the next of this site.
         """
         with self._news:
-            found = self._one("SELECT bytes FROM message WHERE run = ? AND round = ? AND site = ?", run, round, site)
+            found = self.message(run, round, site)
             if found is not None:
                 if found != message:
                     raise Refused(f"round={round}: site {site!r} has sent another message of this round already")
                 return
-            last = self._one("SELECT max(round) FROM message WHERE run = ? AND site = ?", run, site)
-            due = 0 if last is None else last + 1
+            due = self.last(run, site) + 1
             if round != due:
                 raise Refused(f"round={round}: out of order; the next message of site {site!r} is that of round {due}")
             if self._one("SELECT 1 FROM gone WHERE run = ? AND site = ?", run, site) is not None:
@@ -91,9 +90,7 @@ class HubLog:
         missing = []
         with self._news:
             for name in names:
-                message = self._one(
-                    "SELECT bytes FROM message WHERE run = ? AND round = ? AND site = ?", run, round, name
-                )
+                message = self.message(run, round, name)
                 if message is None:
                     missing.append(name)
                 else:
@@ -117,15 +114,11 @@ class HubLog:
                     return found
                 self._news.wait(left)
 
-    def highest(self, run: str, site: str) -> int:
-        """The highest round of which a message of this site is held; 0 for none."""
-        with self._news:
-            return int(self._one("SELECT max(round) FROM message WHERE run = ? AND site = ?", run, site) or 0)
-
     def leave(self, run: str, site: str, reason: str) -> None:
         """Note that a site will send no more; the first reason stands."""
+        said = "".join(letter if letter.isprintable() else "?" for letter in reason[:LONGEST_REASON])  # on a terminal
         with self._news:
-            self._db.execute("INSERT OR IGNORE INTO gone VALUES (?, ?, ?)", (run, site, reason[:LONGEST_REASON]))
+            self._db.execute("INSERT OR IGNORE INTO gone VALUES (?, ?, ?)", (run, site, said))
             self._news.notify_all()
 
     def gone(self, run: str) -> dict[str, str]:
@@ -133,11 +126,17 @@ class HubLog:
         with self._news:
             return dict(self._db.execute("SELECT site, reason FROM gone WHERE run = ? ORDER BY site", (run,)))
 
-    def last(self, run: str) -> dict[str, tuple[int, bytes]]:
-        """Round and bytes of the last message of every site that sent one."""
-        query = "SELECT site, max(round), bytes FROM message WHERE run = ? GROUP BY site"  # bytes of the row of the max
+    def last(self, run: str, site: str) -> int:
+        """The round of the last message of a site; -1 for none."""
         with self._news:
-            return {site: (round, message) for site, round, message in self._db.execute(query, (run,))}
+            last = self._one("SELECT max(round) FROM message WHERE run = ? AND site = ?", run, site)
+            return -1 if last is None else int(last)
+
+    def message(self, run: str, round: int, site: str) -> bytes | None:
+        """One message; None if there is none."""
+        with self._news:
+            found = self._one("SELECT bytes FROM message WHERE run = ? AND round = ? AND site = ?", run, round, site)
+            return None if found is None else bytes(found)
 
     def messages(self, run: str) -> dict[tuple[int, str], bytes]:
         """Everything that was sent in a run, by round and site."""

@@ -216,7 +216,10 @@ class RelayTransport:
 
     def highest(self) -> int:
         """See :class:`sottovoce.deploy.transport.Transport`."""
-        return int(self._ask("highest")["highest"])
+        highest = self._ask("highest").get("highest")
+        if type(highest) is not int or highest < 0:
+            raise Refused("the hub gave an answer of another version")
+        return highest
 
     def leave(self, reason: str) -> None:
         """See :class:`sottovoce.deploy.transport.Transport`."""
@@ -225,11 +228,13 @@ class RelayTransport:
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
         """See :class:`sottovoce.deploy.transport.Transport`."""
         told = False
-        while (inbox := self._ask("exchange", round=round, message=message.decode("ascii"))["inbox"]) is None:
+        while (inbox := self._ask("exchange", round=round, message=message.decode("ascii")).get("inbox")) is None:
             if not told:
                 self._tell(f"waits for its neighbours in round {round}")
             told = True
-        return {str(name): str(text).encode() for name, text in inbox.items()}
+        if not isinstance(inbox, dict):
+            raise Refused("the hub gave an answer of another version")
+        return {str(name): str(text).encode("utf-8", "replace") for name, text in inbox.items()}
 
     def _ask(self, method: str, **asked: Any) -> dict[str, Any]:
         """One question, repeated while nobody answers."""
@@ -253,9 +258,12 @@ class RelayTransport:
                 if code == grpc.StatusCode.RESOURCE_EXHAUSTED:
                     raise Refused("the hub refused: the message is too long") from None
                 silent = time.monotonic() - since
-                why = "it is down, a firewall is between, or one side does not take the other's certificate"
+                why = f"it failed ({code.name})"
+                if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+                    why = "it is down, a firewall is between, or one side does not take the other's certificate"
+                    why += " (gRPC does not say which)"
                 if silent > self._patience:
-                    rule = f"no answer for {self._patience:g} s: {why} (gRPC does not say which)"
+                    rule = f"no answer for {self._patience:g} s: {why}"
                     raise Unreachable(f"hub={self._address!r}: {rule}") from None
                 if silent > QUIET and not told:
                     told = True

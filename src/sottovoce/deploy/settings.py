@@ -23,10 +23,8 @@ Paths are relative to the file.
 from __future__ import annotations
 
 import json
-import sqlite3
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -43,6 +41,7 @@ from ..privacy.noise import KeyedNoise, Noise
 from ..typing import Any
 from . import certificates
 from .keys import SigningKey
+from .lock import only_one
 from .plan import Plan, check_name
 from .relay import Credentials, target
 from .report import result, site_page
@@ -57,8 +56,6 @@ _KEYS = {"authority": str, "certificate": str, "key": str, "signing": str}
 _OPTIONAL = {"hub", "patience", "schema", "keys.authority", "keys.certificate", "keys.key"}
 
 
-_AFTER_A_KILL = 5.0
-"""Seconds in which a process that was stopped lets go of its lock."""
 _FILE = """\
 name = {name}
 hub = {hub}
@@ -180,25 +177,6 @@ class SiteSettings:
         target(self.hub)
         certificates.check(self.name, *self.credentials.read())
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Refuse a second process that takes part with these settings; the lock goes with the process, however it ends.
-
-        Two at once are no loss of privacy: the ledger lets one of them draw.  But neither would get anywhere.
-
-        Raises
-        ------
-        InvalidInput
-        """
-        path = self.file("lock")
-        with closing(sqlite3.connect(path, isolation_level=None, timeout=_AFTER_A_KILL)) as lock:
-            try:
-                lock.execute("BEGIN EXCLUSIVE")
-            except sqlite3.OperationalError:
-                rule = "another process takes part with them now"
-                raise InvalidInput("settings", str(self.folder), rule, "stop it, or let it end") from None
-            yield
-
     def read_plan(self) -> Plan:
         """The plan, with the schema of this site compared.
 
@@ -228,18 +206,16 @@ class SiteSettings:
         rows = load_rows(self.data, schema)
         return SiteSession(plan, self.name, rows, ledger, SigningKey.read(self.signing), noise, observers)
 
-    def take_part(self, transport: Transport, watch: Watch | None = None) -> Finished:
+    def take_part(self, transport: Transport, watch: Watch | None = None, *, wait: float = 60.0) -> Finished:
         """Run the plan to its end over `transport`, and write what is left of it beside the settings.
+
+        One process at a time does, for `wait` seconds another that was stopped may take to let go.
 
         ``NAME.html`` is the report, ``NAME.npz`` the classifier for ``sottovoce predict``, ``NAME.json`` the rest.
         """
-        with DurableLedger.open(self.ledger) as ledger:
-
-            def observe(k: int, state: object) -> None:
-                if watch is not None:
-                    watch(k, ledger.total(), float(ledger.epsilon[0]))
-
-            session = self.session(ledger, [observe])
+        lock = self.ledger.resolve().with_suffix(".lock")
+        with only_one(lock, wait), DurableLedger.open(self.ledger) as ledger:
+            session = self.session(ledger, () if watch is None else (_observer(watch, ledger),))
             finished = session.run(transport)
         plan = session.plan
         self.file("html").write_text(site_page(plan, self.name, finished), encoding="utf-8")
@@ -258,6 +234,10 @@ class SiteSettings:
     def file(self, kind: str) -> Path:
         """Where a result goes."""
         return self.folder / f"{self.name}.{kind}"
+
+
+def _observer(watch: Watch, ledger: DurableLedger) -> Observer:
+    return lambda k, _: watch(k, ledger.total(), float(ledger.epsilon[0]))
 
 
 def _fits(prefix: str, given: dict[str, Any], known: dict[str, Any]) -> None:

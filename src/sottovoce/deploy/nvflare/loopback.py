@@ -207,7 +207,7 @@ def run_loopback(
     with HubLog(hub / words.HUB_LOG) as log, Federation(kits, plan.names, environment or {}) as federation:
 
         def look() -> None:
-            complete = min(log.highest(plan.run, name) for name in plan.names)
+            complete = max(0, min(log.last(plan.run, name) for name in plan.names))
             if complete > (times[-1][0] if times else 0):
                 times.append((complete, time.monotonic()))
             tick(federation, complete)

@@ -1,0 +1,67 @@
+"""One process at a time takes part for a site: a lock of the operating system's, which goes with the process.
+
+Two at once are no loss of privacy, because the ledger lets one of them draw; but neither would get anywhere.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from ..errors import Busy, InvalidInput
+from ..typing import Any
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+_LOOK = 0.1
+
+
+@contextmanager
+def only_one(path: Path, wait: float) -> Iterator[None]:
+    """Hold the lock of a file, made if absent; it may stay when the process ends, and means nothing then.
+
+    Parameters
+    ----------
+    path : path
+    wait : float
+        Seconds in which another process that was stopped may let go of it.
+
+    Raises
+    ------
+    Busy
+        If another process holds it.
+    InvalidInput
+        If the file cannot be made or locked.
+    """
+    until = time.monotonic() + wait
+    try:
+        file = path.open("a")
+    except OSError as error:
+        rule = f"cannot be written: {error.strerror}"
+        raise InvalidInput("lock", str(path), rule, "let the process write to the ledger's folder") from None
+    with file:
+        while not _held(file, path):
+            if time.monotonic() > until:
+                raise Busy(f"lock={str(path)!r}: another process takes part for this site; stop it, or let it end")
+            time.sleep(_LOOK)
+        yield
+
+
+def _held(file: IO[Any], path: Path) -> bool:
+    try:
+        if sys.platform == "win32":
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        else:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    except OSError as error:
+        raise InvalidInput("lock", str(path), f"cannot be locked: {error.strerror}", "use a local disk") from None
+    return True
