@@ -15,6 +15,7 @@ from typing import Self
 
 from ..errors import Refused, TransportClosed
 from ..typing import Any
+from .transport import printable
 
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS message (run TEXT NOT NULL, round INTEGER NOT NULL, site TEXT NOT NULL, "
@@ -22,7 +23,6 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS gone (run TEXT NOT NULL, site TEXT NOT NULL, reason TEXT NOT NULL, "
     "PRIMARY KEY (run, site)) STRICT, WITHOUT ROWID",
 )
-LONGEST_REASON = 400
 
 
 class HubLog:
@@ -116,9 +116,8 @@ class HubLog:
 
     def leave(self, run: str, site: str, reason: str) -> None:
         """Note that a site will send no more; the first reason stands."""
-        said = "".join(letter if letter.isprintable() else "?" for letter in reason[:LONGEST_REASON])  # on a terminal
         with self._news:
-            self._db.execute("INSERT OR IGNORE INTO gone VALUES (?, ?, ?)", (run, site, said))
+            self._db.execute("INSERT OR IGNORE INTO gone VALUES (?, ?, ?)", (run, site, printable(reason)))
             self._news.notify_all()
 
     def gone(self, run: str) -> dict[str, str]:

@@ -21,6 +21,7 @@ from ..privacy.chain import canonical
 from ..typing import Any
 from .hub import Hub
 from .messages import longest
+from .transport import printable
 
 if TYPE_CHECKING:
     import grpc
@@ -250,7 +251,7 @@ class RelayTransport:
                     self._tell(f"{self._address} answers")
                 return answer
             except grpc.RpcError as error:
-                code, details = error.code(), error.details() or ""
+                code, details = error.code(), printable(error.details() or "")
                 if code == grpc.StatusCode.ABORTED:
                     raise TransportClosed(details) from None
                 if code in (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT):

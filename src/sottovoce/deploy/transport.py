@@ -36,3 +36,8 @@ class Transport(Protocol):
 
     def leave(self, reason: str) -> None:
         """Tell the hub that no more messages of this site will come."""
+
+
+def printable(text: str, longest: int = 400) -> str:
+    """Another side's words as they may stand on a terminal and in a log: no control characters, and not too many."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:longest])

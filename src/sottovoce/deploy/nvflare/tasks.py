@@ -6,6 +6,7 @@ import threading
 
 from ...errors import Refused, TransportClosed, Unreachable
 from ...typing import Any
+from ..transport import printable
 from . import words
 
 
@@ -41,9 +42,9 @@ class TaskTransport:
                 raise Unreachable(f"round={round}: {self._ended}")
             answer = self._answer
         if words.REFUSED in answer:
-            raise Refused(f"round={round}: the hub refused: {answer[words.REFUSED]}")
+            raise Refused(f"round={round}: the hub refused: {printable(str(answer[words.REFUSED]))}")
         if words.CLOSED in answer:
-            raise TransportClosed(str(answer[words.CLOSED]))
+            raise TransportClosed(printable(str(answer[words.CLOSED])))
         inbox = answer.get(words.INBOX)
         if not isinstance(inbox, dict) or not all(
             isinstance(name, str) and isinstance(data, bytes) for name, data in inbox.items()
