@@ -113,4 +113,4 @@ class Unreachable(SottovoceError):
 
 
 class Busy(SottovoceError):
-    """Another process takes part for the same site."""
+    """Another process takes part with the same ledger, or serves the same hub."""

@@ -17,6 +17,7 @@ import pytest
 from command_line import Call
 
 from sottovoce.deploy import relay as transport
+from sottovoce.deploy.certificates import fingerprint
 from sottovoce.deploy.demonstration import free_port
 from sottovoce.deploy.hub import Hub
 from sottovoce.deploy.hublog import HubLog
@@ -117,12 +118,18 @@ def test_sites_run_a_plan_as_processes(run: Call, agreed: int, tmp_path: Path) -
         page = (tmp_path / name / f"{name}.html").read_text()
         assert f"Site {name}" in page and "demonstration" not in page
     again = said(start("site", "run", "north/site.toml", "--json"))[0].splitlines()
-    assert json.loads(again[-1])["spent"] == ends["north"][-1]["spent"]
+    assert len(again) == 1 and json.loads(again[0])["spent"] == ends["north"][-1]["spent"]  # it was done before
+    (tmp_path / "east" / "east.json").unlink()
+    walked = said(start("site", "run", "east/site.toml", "--json"))[0].splitlines()
+    assert [json.loads(line)["spent"] for line in walked[-1:]] == [ends["east"][-1]["spent"]] and len(walked) == 5
     status = run("hub", "status", "hub", "--json").json
     assert status["finished"] and [site["left"] for site in status["sites"]] == ["done"] * 3
     assert "last model" in run("hub", "status", "hub").out
     hub.send_signal(signal.SIGTERM)
-    assert json.loads(said(hub)[0])["plan"] == plan.digest
+    start_line, end_line = map(json.loads, said(hub)[0].splitlines())
+    assert start_line["plan"] == plan.digest and end_line == {"left": dict.fromkeys(NAMES, "done"), "finished": True}
+    assert json.loads((tmp_path / "hub" / "hub.json").read_text())["finished"]
+    assert (tmp_path / "hub" / "hub.log").stat().st_mode & 0o077 == 0
     models = Result.load("hub/hub.npz").models[0]
     for model, name in zip(models, NAMES, strict=True):
         np.testing.assert_array_equal(model, Result.load(f"{name}/{name}.npz").models[0, 0])
@@ -144,7 +151,7 @@ def test_what_a_site_cannot_do_is_one_line(run: Call, agreed: int, tmp_path: Pat
         assert "4242" not in ran.err and "Traceback" not in ran.err
 
     refused(("north.csv", "nowhere.csv"), "there is no such file")
-    refused(("north.csv", "east.csv"), "300 rows of 'north'")
+    refused(("north.csv", "east.csv"), "belongs to other rows")
     refused(('name = "north"', 'name = "west"'), "is no site of the plan")
     refused(('name = "north"', 'nome = "north"'), "nome", "is none of")
     refused(("north.signing", "north.key"), "no Ed25519 key")
@@ -176,7 +183,7 @@ def test_one_process_at_a_time_takes_part_for_a_site(run: Call, agreed: int, tmp
     other = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert other.stdout is not None and other.stdout.readline() == "held\n"
     ran = run("site", "run", "north/site.toml")
-    assert ran.code == 1 and "another process takes part" in ran.err  # 1: a service tries again
+    assert ran.code == 1 and "another process works here now" in ran.err  # 1: a service tries again
     other.kill()  # as a crash would
     other.communicate()
     with only_one(lock, 0.0), pytest.raises(Busy), only_one(lock, 0.0):
@@ -185,13 +192,78 @@ def test_one_process_at_a_time_takes_part_for_a_site(run: Call, agreed: int, tmp
         raise AssertionError("there is no such folder")
 
 
+def test_a_second_run_keeps_the_results_of_the_first(run: Call, agreed: int, tmp_path: Path) -> None:
+    def whole_run(name: str) -> None:
+        publics = [option for site in NAMES for option in ("--site", f"{site}/{site}.public.json")]
+        assert run(
+            "plan", "--write", "plan.json", "--run", name, "--schema", "schema.toml", *publics, "--method", "prox_admm",
+            "--rounds", "2", "--epsilon", "1", "--delta", "1e-5",
+        ).code == 0  # fmt: skip
+        for place in ("hub", *NAMES):
+            (tmp_path / place / "plan.json").write_bytes((tmp_path / "plan.json").read_bytes())
+        hub = start("hub", "run", "hub", "--listen", f"127.0.0.1:{agreed}", "--json", "--once")
+        sites = [start("site", "run", f"{site}/site.toml", "--json") for site in NAMES]
+        for process in (*sites, hub):
+            said(process)
+
+    whole_run("one")
+    first = {site: (tmp_path / site / f"{site}.npz").read_bytes() for site in NAMES}
+    whole_run("two")
+    for site in NAMES:
+        assert (
+            (tmp_path / site / f"{site}.one.npz").read_bytes()
+            == first[site]
+            != (tmp_path / site / f"{site}.npz").read_bytes()
+        )
+        assert json.loads((tmp_path / site / f"{site}.json").read_text())["run"] == "two"
+        assert (tmp_path / site / f"{site}.one.html").exists() and (tmp_path / "hub" / "hub.one.json").exists()
+    shown = run("ledger", "show", "north/north.ledger").out.splitlines()
+    assert run("ledger", "verify", "north/north.ledger", "--head", shown[-1]).code == 0
+    refused = run("ledger", "verify", "north/north.ledger", "--head", shown[-2])
+    assert refused.code == 2 and "last line of `sottovoce ledger show`" in refused.err
+
+
+def test_keys_are_read_out_and_compared(run: Call, agreed: int, tmp_path: Path) -> None:
+    made = run("site", "init", "west", "--name", "west", "--hub", "h:1", "--data", "east.csv", "--schema",
+               "schema.toml", "--epsilon", "1")  # fmt: skip
+    key = made.out.splitlines()[2].strip()
+    assert len(key.split()) == 8 and key == fingerprint((tmp_path / "west" / "west.csr").read_bytes())
+    assert key in run("hub", "admit", "hub", "west/west.csr").out
+    assert key == fingerprint((tmp_path / "hub" / "west.crt").read_bytes())
+    renewed = run("site", "renew", "west/site.toml")
+    assert renewed.code == 0 and key not in renewed.out
+    assert fingerprint((tmp_path / "west" / "renewal" / "west.csr").read_bytes()) in renewed.out
+    assert run("hub", "admit", "hub", "west/renewal/west.csr").code == 0
+    assert run("site", "renew", "west/site.toml").code == 2  # a key is never overwritten
+    authority = run("site", "check", "north/site.toml", "--json").json["authority"]
+    assert authority == fingerprint((tmp_path / "hub" / "ca.crt").read_bytes()) != key
+
+
+def test_a_hub_tells_its_operator_whom_it_refused(run: Call, agreed: int, tmp_path: Path) -> None:
+    publics = [option for site in NAMES for option in ("--site", f"{site}/{site}.public.json")]
+    assert run("plan", "--write", "other.json", "--run", "trial-1", "--schema", "schema.toml", *publics, "--method",
+               "prox_admm", "--rounds", "3", "--epsilon", "2", "--delta", "1e-5").code == 0  # fmt: skip
+    right = (tmp_path / "north" / "plan.json").read_bytes()
+    (tmp_path / "north" / "plan.json").write_bytes((tmp_path / "other.json").read_bytes())
+    hub = start("hub", "run", "hub", "--listen", f"127.0.0.1:{agreed}")
+    ran = run("site", "run", "north/site.toml")
+    assert ran.code == 3 and "of another plan" in ran.err
+    (tmp_path / "north" / "plan.json").write_bytes(right)
+    assert run("site", "check", "north/site.toml").code == 0  # the name is free for the right plan
+    second = run("hub", "run", "hub", "--listen", f"127.0.0.1:{free_port()}")
+    assert second.code == 1 and "another process works here now" in second.err
+    hub.send_signal(signal.SIGTERM)
+    out = said(hub)[0]
+    assert "north: refused: plan=" in out and "stopped; the same command goes on" in out
+
+
 def test_a_site_says_what_it_waits_for(run: Call, agreed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "QUIET", 0.1)
     path = tmp_path / "north" / "site.toml"
     path.write_text(path.read_text().replace("plan = ", "patience = 1.5\nplan = ", 1))
     ran = run("site", "run", "north/site.toml")
     assert ran.code == 1 and "no answer for 1.5 s" in ran.err
-    assert ran.err.count(f"127.0.0.1:{agreed} does not answer, and is asked for 1.5 s") == 1
+    assert ran.err.count(f"hub='127.0.0.1:{agreed}': does not answer, and is asked for 1.5 s") == 1
     monkeypatch.setattr(transport, "POLL", 0.2)
     with HubLog(tmp_path / "hub.log") as log:
         credentials = Credentials(*(tmp_path / "hub" / file for file in ("ca.crt", "hub.crt", "hub.key")))
@@ -209,7 +281,7 @@ def test_a_site_says_what_it_waits_for(run: Call, agreed: int, tmp_path: Path, m
         ran = run("site", "run", "north/site.toml")
         tired.join()
         server.stop(0.0).wait()
-    assert ran.code != 0 and ran.err.count("waits for its neighbours in round 0") == 1
+    assert ran.code != 0 and ran.err.count("waits for east, south in round 0") == 1
     assert "tired ?[2J" in ran.err and "\x1b" not in ran.err
 
 
@@ -237,6 +309,7 @@ def test_the_demonstration_is_the_run_of_one_process(run: Call) -> None:
     assert "Demonstration, not a release" in Path("shown/hub/hub.html").read_text()
     # The command of a real site takes no part of it for a release: a real ledger refuses the plan.
     Path("shown/north/north.ledger").unlink()
+    Path("shown/north/north.json").unlink()
     DurableLedger.create("shown/north/north.ledger", epsilon=3.0, delta=1e-5, accountant="rdp").close()
     ran = run("site", "run", "shown/north/site.toml")
     assert ran.code != 0

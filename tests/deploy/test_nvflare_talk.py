@@ -204,14 +204,16 @@ def test_the_end_of_a_job_is_no_end_of_the_run() -> None:
     transport.end("the server went away")
     assert done.wait(30.0) and isinstance(outcome[0], Unreachable)
     with pytest.raises(Unreachable, match="went away"):
-        TaskTransport.highest(transport)
+        transport.highest("agreed")
 
 
 def test_highest_never_falls() -> None:
     transport = TaskTransport()
     for highest in (3, 2):
-        transport.take({words.HIGHEST: highest})
-        assert transport.highest() == 3
+        transport.take({words.HIGHEST: highest, words.PLAN: "agreed"})
+        assert transport.highest("agreed") == 3
+        with pytest.raises(Refused, match="of another plan"):
+            transport.highest("another")
 
 
 def test_a_job_holds_no_code_and_no_plan(sites: Consortium, tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_strangers_get_no_answer(sites: Consortium, folder: Path, hub: tuple[str
                 channel.unary_unary(f"/{SERVICE}/highest")(body, timeout=5.0)
             assert caught.value.code() == grpc.StatusCode.UNAVAILABLE, name
     with transport(sites, folder, hub[0], "north") as known:
-        assert known.highest() == 0
+        assert known.highest(sites.plan.digest) == 0
     assert hub[1].messages("trial") == {}
 
 
@@ -94,7 +94,7 @@ def test_a_stranger_is_told_after_its_patience(
         RelayTransport(hub[0], theirs, "trial", patience=0.2) as stranger,
         pytest.raises(Unreachable, match="does not take the other's certificate"),
     ):
-        stranger.highest()
+        stranger.highest(sites.plan.digest)
 
 
 def test_a_site_cannot_stand_in_for_the_hub(sites: Consortium, folder: Path, tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_a_site_cannot_stand_in_for_the_hub(sites: Consortium, folder: Path, tmp
         server, port = serve(Hub(sites.plan, log), credentials(folder, "east"), "127.0.0.1:0")
         try:
             with transport(sites, folder, f"127.0.0.1:{port}", "north", 0.2) as victim, pytest.raises(Unreachable):
-                victim.highest()
+                victim.highest(sites.plan.digest)
         finally:
             server.stop(0).wait()
 
@@ -114,7 +114,7 @@ def test_a_valid_certificate_speaks_for_its_own_name_only(
         with pytest.raises(Refused, match="names another sender"):
             east.exchange(0, sites.sealed("north", 0))
         with pytest.raises(Refused, match="carries another one"):
-            RelayTransport(hub[0], credentials(folder, "east"), "elsewhere", 1.0).highest()
+            RelayTransport(hub[0], credentials(folder, "east"), "elsewhere", 1.0).highest(sites.plan.digest)
     assert hub[1].messages("trial") == {}
 
 
@@ -124,7 +124,7 @@ def test_a_certificate_of_no_site_of_the_plan_is_refused(
     certify(tmp_path / "more", ("guest",), authority=folder)
     guest = RelayTransport(hub[0], credentials(tmp_path / "more", "guest", authority=folder), "trial", 1.0)
     with guest, pytest.raises(Refused, match="no site of this plan"):
-        guest.highest()
+        guest.highest(sites.plan.digest)
 
 
 def forged(data: bytes) -> bytes:
@@ -174,7 +174,7 @@ def test_the_hub_keeps_only_what_belongs_there(sites: Consortium, folder: Path, 
             north.exchange(1, sites.sealed("north", 1, 2 * one))
         with pytest.raises(Refused, match="of another round"):  # replayed
             north.exchange(2, sites.sealed("north", 1, one))
-        assert north.highest() == 1
+        assert north.highest(sites.plan.digest) == 1
     assert len(hub[1].messages("trial")) == 4
 
 
@@ -250,7 +250,7 @@ def test_sites_wait_for_a_hub_that_comes_back(sites: Consortium, folder: Path) -
 
 def test_nobody_answers(sites: Consortium, folder: Path) -> None:
     with transport(sites, folder, f"127.0.0.1:{free_port()}", "north", 0.2) as north, pytest.raises(Unreachable):
-        north.highest()
+        north.highest(sites.plan.digest)
     with pytest.raises(InvalidInput, match="HOST:PORT"):
         transport(sites, folder, "nowhere", "north")
     missing = Credentials(folder / "ca.crt", folder / "none.crt", folder / "none.key")

@@ -71,8 +71,8 @@ class Fragile:
     def __init__(self, inner: LocalTransport, round: int, after: bool) -> None:
         self._inner, self._round, self._after = inner, round, after
 
-    def highest(self) -> int:
-        return self._inner.highest()
+    def highest(self, plan: str) -> int:
+        return self._inner.highest(plan)
 
     def leave(self, reason: str) -> None:
         self._inner.leave(reason)
@@ -185,9 +185,11 @@ def test_another_plan_is_refused_by_hub_and_ledger(sites: Consortium, log: HubLo
     with sites.ledger("north") as ledger:
         with pytest.raises(Refused, match="of another plan"):
             sites.session("north", ledger, plan=other).run(LocalTransport(hub, "north"))
-        assert ledger.rows == ()
-        with pytest.raises(LedgerMismatch, match="another plan"):  # the name is taken now
+        assert ledger.rows == () and ledger.runs == ()  # the name is free for the right one
+        ledger.reserve("trial", other.digest, other.events("north"))
+        with pytest.raises(LedgerMismatch, match="go on with that one, or give this run another name"):
             sites.session("north", ledger).run(LocalTransport(hub, "north"))
+    assert log.messages("trial") == {}
 
 
 @pytest.mark.parametrize(
@@ -222,7 +224,7 @@ def test_repeatable_noise_needs_a_marked_ledger(tmp_path: Path, log: HubLog) -> 
 
 
 def test_rows_of_another_number_are_refused(sites: Consortium) -> None:
-    with sites.ledger("north") as ledger, pytest.raises(InvalidInput, match="says 60 rows"):
+    with sites.ledger("north") as ledger, pytest.raises(InvalidInput, match="rows=45: the plan says 60"):
         sites.session("north", ledger, rows=sites.rows.node(1)).check()
 
 

@@ -16,13 +16,14 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from ..deploy.certificates import Authority, check_host
+from ..deploy.certificates import Authority, check_host, fingerprint
 from ..deploy.hub import Hub
 from ..deploy.hublog import HubLog
 from ..deploy.keys import need_cryptography
+from ..deploy.lock import only_one
 from ..deploy.plan import Plan
 from ..deploy.relay import Credentials, serve
-from ..deploy.report import write_hub
+from ..deploy.report import last_words, write_hub
 from ..errors import InvalidInput
 from .files import check_folder
 from .options import as_json, say, takes
@@ -30,6 +31,8 @@ from .options import as_json, say, takes
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 _EVERY = 0.2
+_AFTER_A_KILL = 1.0
+"""Seconds in which a process that was stopped lets go of its hub."""
 
 
 @click.group()
@@ -58,24 +61,32 @@ def init(folder: Path, hosts: tuple[str, ...]) -> None:
         check_host(host)
     folder.mkdir(mode=0o700, exist_ok=True)
     Authority.make(folder).serve(folder, hosts)
-    click.echo(f"made {folder}; give ca.crt to every site, and keep ca.key to yourself")
+    click.echo(
+        f"made {folder}; give ca.crt to every site, and keep ca.key to yourself\n"
+        f"authority {fingerprint((folder / 'ca.crt').read_bytes())}: `site check` shows the same"
+    )
 
 
 @hub.command()
 @click.argument("folder", type=_FOLDER)
 @click.argument("requests", type=_FILE, nargs=-1, required=True)
 def admit(folder: Path, requests: tuple[Path, ...]) -> None:
-    """Sign the certificate requests of sites.  Be sure of who sent each, and of the name that it asks for."""
+    """Sign the certificate requests of sites.
+
+    Be sure of who sent each, and of the name that it asks for: have the sender read out the key that `site init`
+    showed, and compare.
+    """
     authority = Authority.read(folder)
     for path in requests:
         try:
-            name, certificate = authority.admit(path.read_bytes())
+            request = path.read_bytes()
+            name, certificate = authority.admit(request)
         except OSError:
             raise InvalidInput("request", str(path), "cannot be read", "correct the path") from None
         place = folder / f"{name}.crt"
         again = "; signed before: that certificate stays good until it ends" if place.exists() else ""
         place.write_bytes(certificate)
-        click.echo(f"{path}: {name}, signed; give the site {place}{again}")
+        click.echo(f"{path}: {name}, signed; give the site {place}{again}\n   its key: {fingerprint(request)}")
 
 
 @hub.command()
@@ -83,37 +94,50 @@ def admit(folder: Path, requests: tuple[Path, ...]) -> None:
 @takes([
     say("--listen", "HOST:PORT to listen on.", default="0.0.0.0:8443"),
     say("--once", "End when every site has left the run.", is_flag=True),
-    as_json(),
+    as_json("Print a JSON object at the start, for every refusal, and when every site has left."),
 ])  # fmt: skip
 def run(folder: Path, listen: str, once: bool, as_json: bool) -> None:
     """Serve the plan.json of FOLDER until stopped.
 
-    After a crash, the same command goes on.  When the last model of every site is there, hub.html and hub.npz are
-    written to FOLDER.
+    After a crash, the same command goes on.  When the last model of every site is there, hub.html, hub.npz and hub.json
+    are written to FOLDER; the hub goes on answering until Ctrl-C, or SIGTERM, unless --once is given.
     """
     plan = Plan.read(folder / "plan.json")
-    stop = threading.Event()
+    stop, console = threading.Event(), Console()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    with HubLog(folder / "hub.log") as log:
-        carried, console, written = Hub(plan, log), Console(), False
+
+    def tell(text: str, **more: Any) -> None:
+        if as_json:
+            click.echo(json.dumps(more))
+        else:
+            console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def refused(site: str, why: str) -> None:
+        tell(f"{site}: refused: {why}", site=site, refused=why)
+
+    with only_one(folder / "hub.lock", _AFTER_A_KILL), HubLog(folder / "hub.log") as log:
+        carried, written = Hub(plan, log), False
         carried.models()  # refuses the log of another plan
-        server, port = serve(carried, Credentials(*(folder / f for f in ("ca.crt", "hub.crt", "hub.key"))), listen)
-        said: dict[str, Any] = {"run": plan.run, "plan": plan.digest, "port": port}
-        click.echo(json.dumps(said) if as_json else f"run {plan.run}, plan {plan.digest}: listening on port {port}")
+        credentials = Credentials(*(folder / f for f in ("ca.crt", "hub.crt", "hub.key")))
+        server, port = serve(carried, credentials, listen, refused)
+        tell(f"run {plan.run}: listening on port {port}; Ctrl-C ends it\nplan {plan.digest}",
+             run=plan.run, plan=plan.digest, port=port)  # fmt: skip
         live: Any = nullcontext()
         if console.is_terminal and not as_json:
             shown = partial(_table, carried, plan.config.rounds)
-            live = Live(get_renderable=shown, console=console, refresh_per_second=2, transient=True)
+            live = Live(get_renderable=shown, console=console, refresh_per_second=2)
         with live:
             while not stop.wait(_EVERY):
-                gone = len(log.gone(plan.run))
-                if not written and gone == len(plan.names):
-                    written = True
-                    if write_hub(folder, carried) and not as_json:
-                        console.print(f"every site has left: report in {folder / 'hub.html'}", soft_wrap=True)
-                if once and gone == len(plan.names):
+                gone = log.gone(plan.run)
+                if not written and len(gone) == len(plan.names):
+                    written, there = True, write_hub(folder, carried)
+                    tell("every site has left" + (f": hub.html, hub.npz and hub.json are in {folder}" if there else ""),
+                         left=gone, finished=there)  # fmt: skip
+                if once and len(gone) == len(plan.names):
                     break
+        if stop.is_set() and not written and not as_json:
+            tell("stopped; the same command goes on")
         log.close()
         server.stop(1.0).wait()
 
@@ -134,8 +158,9 @@ def status(folder: Path, as_json: bool) -> None:
         return
     console = Console()
     console.print(
-        f"run [bold]{escape(shown['run'])}[/], {shown['rounds']} rounds; plan {shown['plan']}", soft_wrap=True
-    )
+        f"run [bold]{escape(shown['run'])}[/], {shown['rounds']} rounds\nplan {shown['plan']}", soft_wrap=True,
+        highlight=False,
+    )  # fmt: skip
     console.print(table)
 
 
@@ -144,7 +169,5 @@ def _table(carried: Hub, rounds: int) -> Table:
     for name in ("site", "rows", "last message", "left"):
         table.add_column(name, justify="left" if name in ("site", "left") else "right")
     for one in carried.sites():
-        last = "none" if one["round"] < 0 else "greeting" if one["round"] == 0 else f"round {one['round']}"
-        last = "last model" if one["round"] > rounds else last
-        table.add_row(escape(one["site"]), f"{one['rows']:,}", last, escape(one["left"] or "no"))
+        table.add_row(escape(one["site"]), f"{one['rows']:,}", last_words(one, rounds), escape(one["left"] or "no"))
     return table

@@ -72,12 +72,13 @@ def show(file: Path, as_json: bool) -> None:
             f"run {escape(run['run'])}: {run['state']}, {run['charged']} of {run['planned']} releases, "
             f"{run['held']} held, since {run['since']}"
         )
-    console.print(f"[dim]head {shown['head']} (note it elsewhere: it detects a restored backup)[/]", soft_wrap=True)
+    console.print("[dim]note the next line elsewhere: `ledger verify --head` tells a restored backup by it[/]")
+    click.echo(f"head {shown['head']}")
 
 
 @ledger.command()
 @click.argument("file", type=_FILE)
-@click.option("--head", help="A head noted earlier, which the file must go through.")
+@click.option("--head", help="A head noted earlier (the last line of `show`), which the file must go through.")
 def verify(file: Path, head: str | None) -> None:
     """Check every record and every stored release of FILE."""
     with DurableLedger.open(file, expected_head=head) as book:
@@ -101,4 +102,4 @@ def close(file: Path, run: str) -> None:
     """Give up the open RUN of FILE: its releases stay spent, what has no row goes back to the budget."""
     with DurableLedger.open(file) as book:
         book.close_run(run, reclaim=True)
-    click.echo(f"closed {run}")
+    click.echo(f"closed {run}; its name is taken")

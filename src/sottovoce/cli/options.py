@@ -103,9 +103,9 @@ def knob_options() -> list[Option]:
     ]
 
 
-def as_json() -> Option:
+def as_json(text: str = "Print one JSON object and nothing else.") -> Option:
     """``--json``."""
-    return say("--json", "Print one JSON object and nothing else.", name="as_json", is_flag=True)
+    return say("--json", text, name="as_json", is_flag=True)
 
 
 def default_epsilon(method: str) -> float | tuple[float, ...]:

@@ -17,8 +17,10 @@ from ..configuration import outline
 from ..data.schema import Schema
 from ..deploy import certificates
 from ..deploy.keys import SigningKey, need_cryptography
+from ..deploy.lock import only_one
 from ..deploy.plan import check_name
 from ..deploy.relay import RelayTransport, target
+from ..deploy.session import Finished
 from ..deploy.settings import SiteSettings, load_rows, write_settings
 from ..errors import InvalidInput, SottovoceError
 from ..privacy.chain import jsonable
@@ -28,7 +30,7 @@ from .files import check_folder
 from .options import as_json, say, takes
 from .render import marked_words
 
-_AFTER_A_KILL = 5.0
+_AFTER_A_KILL = 1.0
 """Seconds in which a process that was stopped lets go of its site."""
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -43,6 +45,7 @@ def site() -> None:
           --data rows.csv --schema s.toml --epsilon 3 --delta 1e-5
       sottovoce site check here/site.toml     validate everything, send nothing
       sottovoce site run here/site.toml       take part until the run ends
+      sottovoce site renew here/site.toml     before the certificate ends
     """
 
 
@@ -98,8 +101,31 @@ def init(
     (folder / f"{name}.public.json").write_text(json.dumps(public, indent=1) + "\n", encoding="utf-8")
     write_settings(folder, name, hub, data.resolve(), schema.resolve())
     click.echo(
-        f"made {folder}; give the hub's operator {name}.csr and {name}.public.json, and put {name}.crt, ca.crt and "
-        "plan.json here when they come; never restore the ledger from a backup"
+        f"made {folder}\n"
+        f"1. give the hub's operator {name}.csr and {name}.public.json, and read out the key that is to be admitted:\n"
+        f"   {certificates.fingerprint((folder / f'{name}.csr').read_bytes())}\n"
+        f"2. put {name}.crt, ca.crt and plan.json here when they come, and go on with `site check`\n"
+        "3. this is the one ledger of these rows: never make a second one, and never restore it from a backup"
+    )
+
+
+@site.command()
+@click.argument("settings", type=_FILE)
+def renew(settings: Path) -> None:
+    """Make a new TLS key, and a request for it.
+
+    What is in use stays in use until the new files are put in its place.
+    """
+    found = SiteSettings.read(settings)
+    folder = found.folder / "renewal"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    certificates.request(folder, found.name)
+    made = folder / f"{found.name}.csr"
+    click.echo(
+        f"made {folder}\n"
+        f"1. give the hub's operator {made.name}, and read out its key: {certificates.fingerprint(made.read_bytes())}\n"
+        f"2. when {found.name}.crt comes, stop the site, put it and {folder.name}/{found.name}.key in place of "
+        "the old ones, and remove the folder"
     )
 
 
@@ -119,14 +145,14 @@ def check(settings: Path, as_json: bool) -> None:
         known = plan.run in ledger.runs
         takes_now = 0.0 if known else float(ledger.afford(plan.events(found.name)).max())
     found.check_connection()
-    n = session.plan.prepared.facts.n
+    n, authority = session.plan.prepared.facts.n, certificates.fingerprint(found.credentials.authority.read_bytes())
     report: dict[str, Any] = {
         "site": found.name, "run": plan.run, "plan": plan.digest, "hub": found.hub, "rows": int(session.rows.n[0, 0]),
         "features": plan.d, "method": plan.config.method, "rounds": plan.config.rounds,
         "neighbours": list(plan.neighbours(found.name)), "sites": list(plan.names),
         "demonstration": plan.demonstration, "spent": shown["spent"][0], "budget": shown["epsilon"][0],
         "certificate_ends": certificates.expiry(found.credentials.certificate).isoformat(),
-        "known": known, "takes": takes_now,
+        "authority": authority, "known": known, "takes": takes_now,
         "privacy": outline(plan.config, n, plan.d)["privacy"], "sent": 0,
     }  # fmt: skip
     if as_json:
@@ -142,8 +168,16 @@ def check(settings: Path, as_json: bool) -> None:
     console.print(
         f"ledger: {_text(report['spent'])} spent of {_text(report['budget'])}; "
         + ("this run is in it" if known else f"this run will take {ceil_text(takes_now)} of it")
+        + (
+            ""
+            if shown["accountant"] == "pure"
+            else " (a ledger for life counts all its runs together: the first one "
+            "takes more than its epsilon, later ones less)"
+        )
     )
-    console.print(f"plan {plan.digest}: compare with the other sites", soft_wrap=True, highlight=False)
+    console.print("compare with the other sites and the hub:", highlight=False)
+    console.print(f"plan {plan.digest}", soft_wrap=True, highlight=False)
+    console.print(f"authority {authority}", soft_wrap=True, highlight=False)
     console.print(f"certificate until {report['certificate_ends']}; everything fits; nothing was sent", highlight=False)
 
 
@@ -153,7 +187,7 @@ def _text(epsilon: float | str) -> str:
 
 @site.command()
 @click.argument("settings", type=_FILE)
-@takes([as_json()])
+@takes([as_json("Print a JSON object a round, and one at the end.")])
 def run(settings: Path, as_json: bool) -> None:
     """Take part in a run until it ends.
 
@@ -164,20 +198,44 @@ def run(settings: Path, as_json: bool) -> None:
     """
     found = SiteSettings.read(settings)
     found.check_connection()
-    plan = found.read_plan()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    console = Console(stderr=True)
+    done = found.results()
+    if done is None:
+        finished = _take_part(found, as_json)
+        done = {
+            "site": found.name, "run": found.read_plan().run, "rounds": finished.outcome.rounds,
+            "stopped": finished.outcome.stopped, "privacy": finished.privacy, "spent": finished.spent,
+            "budget": finished.budget, "seconds": finished.seconds, "waited": finished.waited,
+        }  # fmt: skip
+    elif not as_json:
+        click.echo(f"{found.name}: run {done['run']} was done before; nothing is sent", err=True)
+    done |= {"report": str(found.file("html")), "model": str(found.file("npz"))}
+    if as_json:
+        click.echo(json.dumps(jsonable(done), allow_nan=False))
+        return
+    shown = Console()
+    shown.print(
+        f"[bold]{escape(found.name)}[/]: {done['rounds']} rounds ({done['stopped']}); "
+        f"{ceil_text(done['spent'])} spent of {done['budget']:g} for life", highlight=False,
+    )  # fmt: skip
+    shown.print(Panel(marked_words(done["privacy"]), title="Privacy of this site's rows", title_align="left"))
+    shown.print(f"report {done['report']}; classifier {done['model']}", soft_wrap=True, highlight=False)
+
+
+def _take_part(found: SiteSettings, as_json: bool) -> Finished:
+    plan, console = found.read_plan(), Console(stderr=True)
 
     def tell(line: str) -> None:
         console.print(f"{escape(found.name)}: {escape(line)}", highlight=False, soft_wrap=True)
 
-    if not as_json:
-        tell(
-            f"run {plan.run} over {found.hub}; it begins when all neighbours are there, and after a stop the same "
-            "command goes on"
-        )
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     bar: Any = Progress(*columns, console=console, transient=True)
-    with bar if console.is_terminal and not as_json else nullcontext() as progress:
+    with (
+        only_one(found.lock, _AFTER_A_KILL),
+        bar if console.is_terminal and not as_json else nullcontext() as progress,
+        RelayTransport(found.hub, found.credentials, plan.run, found.patience, tell) as transport,
+    ):
+        if not as_json:
+            tell(f"run {plan.run} over {found.hub}; it begins when all neighbours are there")
         task = None if progress is None else progress.add_task(f"{found.name}: round", total=plan.config.rounds)
 
         def watch(k: int, spent: float, budget: float) -> None:
@@ -188,21 +246,8 @@ def run(settings: Path, as_json: bool) -> None:
                 text = f"{found.name}: {ceil_text(spent)} of {budget:g} spent for life; round"
                 progress.update(task, completed=k, description=text)
 
-        with RelayTransport(found.hub, found.credentials, plan.run, found.patience, tell) as transport:
-            watched = as_json or progress is not None
-            finished = found.take_part(transport, watch if watched else None, wait=_AFTER_A_KILL)
-    report = {
-        "site": found.name, "run": plan.run, "rounds": finished.outcome.rounds, "stopped": finished.outcome.stopped,
-        "privacy": finished.privacy, "spent": finished.spent, "budget": finished.budget, "seconds": finished.seconds,
-        "waited": finished.waited, "report": str(found.file("html")), "model": str(found.file("npz")),
-    }  # fmt: skip
-    if as_json:
-        click.echo(json.dumps(jsonable(report), allow_nan=False))
-        return
-    shown = Console()
-    shown.print(
-        f"[bold]{escape(found.name)}[/]: {finished.outcome.rounds} of {plan.config.rounds} rounds "
-        f"({finished.outcome.stopped}); {ceil_text(finished.spent)} spent of {finished.budget:g} for life"
-    )
-    shown.print(Panel(marked_words(finished.privacy), title="Privacy of this site's rows", title_align="left"))
-    shown.print(f"report {report['report']}; classifier {report['model']}", soft_wrap=True, highlight=False)
+        try:
+            return found.take_part(transport, watch if as_json or progress is not None else None)
+        except KeyboardInterrupt:
+            tell("stopped; the same command goes on")
+            raise

@@ -6,6 +6,7 @@ client only and the hub's for a server only, so that no site can stand in for th
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import re
 from collections.abc import Sequence
@@ -144,6 +145,26 @@ def request(folder: Path, name: str) -> None:
     asked = x509.CertificateSigningRequestBuilder().subject_name(_name(name)).sign(key, SHA256())
     private(folder / f"{name}.key", _pem_key(key))
     (folder / f"{name}.csr").write_bytes(_pem(asked))
+
+
+def fingerprint(pem: bytes) -> str:
+    """Of the public key in a certificate or a request: 32 hexadecimal digits to read to each other.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    need_cryptography()
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    try:
+        load = x509.load_pem_x509_csr if b"REQUEST" in pem else x509.load_pem_x509_certificate
+        key = load(pem).public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    except ValueError:
+        raise InvalidInput("certificate", None, "is none, and no request", "see `site init`") from None
+    digits = hashlib.sha256(key).hexdigest()[:32]
+    return " ".join(digits[k : k + 4] for k in range(0, 32, 4))
 
 
 def check(name: str, authority: bytes, certificate: bytes, key: bytes) -> None:

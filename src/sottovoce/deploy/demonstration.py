@@ -194,9 +194,12 @@ def relay(stage: Stage, tick: Callable[[], None]) -> None:
             tick()
             time.sleep(0.05)
     finally:
-        for process in processes.values():
+        for name, process in processes.items():
             process.kill()
             process.wait()
+            errors = stage.folder / name / "errors"
+            if errors.exists() and not errors.stat().st_size:
+                errors.unlink()
 
 
 def progress(stage: Stage) -> list[dict[str, Any]]:

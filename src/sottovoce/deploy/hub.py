@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import Refused, Unreachable
 from ..typing import Any, Array
 from .hublog import HubLog
-from .messages import read
+from .messages import OTHER_PLAN, read
 from .plan import Plan
 
 
@@ -43,9 +43,22 @@ class Hub:
         self.log.post(self.plan.run, round, site, message)
         return self.log.wait(self.plan.run, round, self.plan.neighbours(site), seconds)
 
-    def highest(self, site: str) -> int:
-        """The highest round of which a message of `site` is held; 0 for none."""
+    def highest(self, site: str, plan: str) -> int:
+        """The highest round of which a message of `site` is held; 0 for none.
+
+        Raises
+        ------
+        Refused
+            If `site`, or the `plan` of which it names the digest, is not of this run.
+        """
+        if plan != self.plan.digest:
+            raise Refused(f"plan={plan!r}: {OTHER_PLAN}")
         return max(0, self.log.last(self.plan.run, self._known(site)))
+
+    def missing(self, site: str, round: int) -> list[str]:
+        """Neighbours of `site` that have sent nothing in `round` yet."""
+        run = self.plan.run
+        return [name for name in self.plan.neighbours(site) if self.log.last(run, name) < round]
 
     def leave(self, site: str, reason: str) -> None:
         """Note that `site` will send no more."""
@@ -90,9 +103,9 @@ class LocalTransport:
     def __init__(self, hub: Hub, site: str, patience: float = 60.0) -> None:
         self._hub, self._site, self._patience = hub, site, patience
 
-    def highest(self) -> int:
+    def highest(self, plan: str) -> int:
         """See :class:`sottovoce.deploy.transport.Transport`."""
-        return self._hub.highest(self._site)
+        return self._hub.highest(self._site, plan)
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
         """See :class:`sottovoce.deploy.transport.Transport`."""

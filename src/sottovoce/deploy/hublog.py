@@ -36,6 +36,7 @@ class HubLog:
 
     def __init__(self, path: str | Path) -> None:
         self._news = threading.Condition(threading.RLock())
+        Path(path).touch(mode=0o600)  # SQLite gives the files beside it the same
         self._db = sqlite3.connect(Path(path), isolation_level=None, check_same_thread=False, timeout=30.0)
         self._closed = False
         for pragma in ("journal_mode = WAL", "synchronous = FULL", "fullfsync = ON", "trusted_schema = OFF"):

@@ -1,4 +1,4 @@
-"""One process at a time takes part for a site: a lock of the operating system's, which goes with the process.
+"""One process at a time takes part for a site, or serves a hub: a lock of the operating system's, which goes with it.
 
 Two at once are no loss of privacy, because the ledger lets one of them draw; but neither would get anywhere.
 """
@@ -49,7 +49,7 @@ def only_one(path: Path, wait: float) -> Iterator[None]:
     with file:
         while not _held(file, path):
             if time.monotonic() > until:
-                raise Busy(f"lock={str(path)!r}: another process takes part for this site; stop it, or let it end")
+                raise Busy(f"lock={str(path)!r}: another process works here now; stop it, or let it end")
             time.sleep(_LOOK)
         yield
 

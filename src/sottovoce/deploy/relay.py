@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -55,6 +56,7 @@ def need_grpc() -> None:
     ------
     InvalidInput
     """
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its own lines say less than ours, and break progress bars
     try:
         import grpc  # noqa: F401
     except ImportError as error:
@@ -85,7 +87,9 @@ class Credentials:
         return self.authority.read_bytes(), self.certificate.read_bytes(), self.key.read_bytes()
 
 
-def serve(hub: Hub, credentials: Credentials, address: str) -> tuple[grpc.Server, int]:
+def serve(
+    hub: Hub, credentials: Credentials, address: str, refused: Callable[[str, str], None] = lambda *_: None
+) -> tuple[grpc.Server, int]:
     """Start the relay.
 
     Parameters
@@ -94,6 +98,8 @@ def serve(hub: Hub, credentials: Credentials, address: str) -> tuple[grpc.Server
     credentials : Credentials
     address : str
         ``HOST:PORT``; port 0 takes a free one.
+    refused : callable
+        Called with a site and why, when it is told something new that it is refused for; from any thread.
 
     Returns
     -------
@@ -115,20 +121,26 @@ def serve(hub: Hub, credentials: Credentials, address: str) -> tuple[grpc.Server
     server = grpc.server(ThreadPoolExecutor(max_workers=workers), options=[*_OPTIONS, limit])
     secure = grpc.ssl_server_credentials([(key, certificate)], authority, require_client_auth=True)
     answers: dict[str, Callable[[str, dict[str, Any]], dict[str, Any]]] = {
-        "highest": lambda site, asked: {"highest": hub.highest(site)},
-        "exchange": lambda site, asked: {
-            "inbox": _texts(hub.exchange(site, int(asked["round"]), str(asked["message"]).encode(), POLL))
-        },
+        "highest": lambda site, asked: {"highest": hub.highest(site, str(asked["plan"]))}
     }
+
+    def exchange(site: str, asked: dict[str, Any]) -> dict[str, Any]:
+        round = int(asked["round"])
+        inbox = hub.exchange(site, round, str(asked["message"]).encode(), POLL)
+        if inbox is None:
+            return {"inbox": None, "missing": hub.missing(site, round)}
+        return {"inbox": {name: data.decode("ascii") for name, data in inbox.items()}}
 
     def leave(site: str, asked: dict[str, Any]) -> dict[str, Any]:
         hub.leave(site, str(asked["reason"]))
         return {}
 
-    answers["leave"] = leave
+    answers |= {"exchange": exchange, "leave": leave}
+    said: dict[str, str] = {}
 
     def handler(answer: Callable[[str, dict[str, Any]], dict[str, Any]]) -> Callable[[bytes, Any], bytes]:
         def handle(request: bytes, context: Any) -> bytes:
+            names = [b""]
             try:
                 names = context.auth_context().get("x509_common_name", [])
                 if len(names) != 1:
@@ -140,6 +152,10 @@ def serve(hub: Hub, credentials: Credentials, address: str) -> tuple[grpc.Server
             except TransportClosed as error:
                 return context.abort(grpc.StatusCode.ABORTED, str(error))
             except SottovoceError as error:
+                site = printable(b", ".join(names).decode("utf-8", "replace"))
+                if said.get(site) != str(error):
+                    said[site] = str(error)
+                    refused(site, str(error))
                 return context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
             except (ValueError, KeyError, TypeError, RecursionError):
                 return context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not a request of this version")
@@ -154,10 +170,6 @@ def serve(hub: Hub, credentials: Credentials, address: str) -> tuple[grpc.Server
         raise InvalidInput("listen", address, "cannot be listened on", "use a free port of this machine") from None
     server.start()
     return server, port
-
-
-def _texts(inbox: dict[str, bytes] | None) -> dict[str, str] | None:
-    return None if inbox is None else {name: data.decode("ascii") for name, data in inbox.items()}
 
 
 def target(address: str, field: str = "hub") -> str:
@@ -215,9 +227,9 @@ class RelayTransport:
     def __exit__(self, *_: object) -> None:
         self._channel.close()
 
-    def highest(self) -> int:
+    def highest(self, plan: str) -> int:
         """See :class:`sottovoce.deploy.transport.Transport`."""
-        highest = self._ask("highest").get("highest")
+        highest = self._ask("highest", plan=plan).get("highest")
         if type(highest) is not int or highest < 0:
             raise Refused("the hub gave an answer of another version")
         return highest
@@ -228,11 +240,15 @@ class RelayTransport:
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
         """See :class:`sottovoce.deploy.transport.Transport`."""
-        told = False
-        while (inbox := self._ask("exchange", round=round, message=message.decode("ascii")).get("inbox")) is None:
-            if not told:
-                self._tell(f"waits for its neighbours in round {round}")
-            told = True
+        told: object = None
+        while True:
+            answer = self._ask("exchange", round=round, message=message.decode("ascii"))
+            inbox, missing = answer.get("inbox"), answer.get("missing")
+            if inbox is not None:
+                break
+            if missing != told and isinstance(missing, list):
+                self._tell(f"waits for {printable(', '.join(map(str, missing)))} in round {round}")
+                told = missing
         if not isinstance(inbox, dict):
             raise Refused("the hub gave an answer of another version")
         return {str(name): str(text).encode("utf-8", "replace") for name, text in inbox.items()}
@@ -248,7 +264,7 @@ class RelayTransport:
             try:
                 answer = dict(json.loads(call(body, timeout=POLL + SLACK)))
                 if told:
-                    self._tell(f"{self._address} answers")
+                    self._tell(f"hub={self._address!r}: answers")
                 return answer
             except grpc.RpcError as error:
                 code, details = error.code(), printable(error.details() or "")
@@ -261,14 +277,14 @@ class RelayTransport:
                 silent = time.monotonic() - since
                 why = f"it failed ({code.name})"
                 if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
-                    why = "it is down, a firewall is between, or one side does not take the other's certificate"
-                    why += " (gRPC does not say which)"
+                    why = "it is down or elsewhere, a firewall is between, or one side does not take the other's "
+                    why += "certificate (gRPC does not say which)"
                 if silent > self._patience:
                     rule = f"no answer for {self._patience:g} s: {why}"
                     raise Unreachable(f"hub={self._address!r}: {rule}") from None
                 if silent > QUIET and not told:
                     told = True
-                    self._tell(f"{self._address} does not answer, and is asked for {self._patience:g} s: {why}")
+                    self._tell(f"hub={self._address!r}: does not answer, and is asked for {self._patience:g} s: {why}")
             except (ValueError, TypeError):
                 raise Refused("the hub gave an answer of another version") from None
             time.sleep(pause)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 from ..configuration import outline
 from ..engine import FINISHED
 from ..pages import frame, table
+from ..privacy.chain import jsonable
 from ..privacy.words import ceil_text, privacy_words
 from ..simulate import Result
 from ..typing import Any, Array
@@ -49,26 +51,73 @@ def hub_page(plan: Plan, status: dict[str, Any], models: Array, privacy: dict[st
         The statement of the plan.
     """
     rows = [
-        [escape(site["site"]), f"{site['rows']:,}", str(site["round"]), escape(site["left"] or "no")]
+        [escape(site["site"]), f"{site['rows']:,}", last_words(site, plan.config.rounds), escape(site["left"] or "no")]
         for site in status["sites"]
     ]
     body = [
         *_head(f"Run {plan.run}", plan.demonstration), _privacy(privacy), "<h2>Sites</h2>",
-        _table([("site", ""), ("rows", "n"), ("messages to round", "n"), ("left", "")], rows), *_agreed(plan),
+        _table([("site", ""), ("rows", "n"), ("last message", ""), ("left", "")], rows), *_agreed(plan),
         "<h2>Classifiers that were released</h2>", _model(models, plan.names),
         '<p class="soft">Everything on this page was sent by the sites or agreed on before: a hub sees no rows.</p>',
     ]  # fmt: skip
     return frame(plan.run, body)
 
 
+ENDINGS = ("html", "npz", "json")
+"""A run's results: its page, its classifiers for ``sottovoce predict``, and the rest as plain data."""
+
+
+def finished(stem: Path, plan: Plan) -> dict[str, Any] | None:
+    """The results of this very plan, if they stand under `stem` already."""
+    found = _summary(stem)
+    return found if found is not None and found.get("plan") == plan.digest else None
+
+
+def put_aside(stem: Path, plan: Plan) -> None:
+    """Keep the results of another run: ``north.npz`` of the run trial-1 becomes ``north.trial-1.npz``."""
+    found = _summary(stem)
+    if found is not None and found.get("plan") != plan.digest:
+        for ending in ENDINGS:
+            path = stem.with_name(f"{stem.name}.{ending}")
+            if path.exists():
+                path.replace(stem.with_name(f"{stem.name}.{found.get('run')}.{ending}"))
+
+
+def last_words(site: dict[str, Any], rounds: int) -> str:
+    """How far a site is, of :meth:`sottovoce.deploy.hub.Hub.sites`, in words."""
+    if site["round"] > rounds:
+        return "last model"
+    return "none" if site["round"] < 0 else "greeting" if site["round"] == 0 else f"round {site['round']}"
+
+
+def write_summary(stem: Path, summary: dict[str, Any]) -> None:
+    """The last of the results: when it stands, all do."""
+    text = json.dumps(jsonable(summary), indent=1, allow_nan=False)
+    stem.with_name(f"{stem.name}.json").write_text(text + "\n", encoding="utf-8")
+
+
+def _summary(stem: Path) -> dict[str, Any] | None:
+    def numbers(found: dict[str, Any]) -> dict[str, Any]:
+        return {key: float(value) if value in ("inf", "-inf") else value for key, value in found.items()}
+
+    try:
+        text = stem.with_name(f"{stem.name}.json").read_text(encoding="utf-8")
+        return dict(json.loads(text, object_hook=numbers))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
 def write_hub(folder: Path, hub: Hub) -> bool:
-    """Write ``hub.html`` and ``hub.npz`` of a run that all sites have left; whether no last model is missing."""
+    """Write ``hub.html`` and the rest of a run that all sites have left; whether no last model is missing."""
     plan, models = hub.plan, hub.models()
     if models is None:
         return False
     privacy = outline(plan.config, plan.prepared.facts.n, plan.d)["privacy"]
-    (folder / "hub.html").write_text(hub_page(plan, hub.status(), models, privacy), encoding="utf-8")
+    stem, status = folder / "hub", hub.status()
+    put_aside(stem, plan)
+    (folder / "hub.html").write_text(hub_page(plan, status, models, privacy), encoding="utf-8")
     result(plan, models, privacy, FINISHED, 0.0).save(folder / "hub.npz")
+    write_summary(stem, status | {"privacy": privacy})
     return True
 
 

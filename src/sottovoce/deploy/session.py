@@ -161,11 +161,17 @@ class SiteSession:
                 "signing_key", None, f"is not the one that the plan has for {self.name!r}", "use its own"
             )
         self.rows.check(prepared.facts.loss.outputs)
-        if self.rows.n.shape != (1, 1) or int(self.rows.n[0, 0]) != plan.sites[i].rows:
-            rule = f"the plan says {plan.sites[i].rows} rows of {self.name!r}, and the data have another number"
-            raise InvalidInput("rows", None, rule, "agree on a plan with the right number")
         if self.rows.d != plan.d:
             raise InvalidInput("features", self.rows.d, f"the plan has {plan.d}", "use the plan's schema")
+        if self.rows.n.shape != (1, 1):
+            raise InvalidInput("rows", self.rows.n.shape, "must be those of this site alone", "give no others")
+        rows = held(plan.config, self.rows)
+        bound = self.ledger.show()["bound"]
+        if bound:
+            self.ledger.bind(rows_digest(*rows.arrays()))
+        if int(self.rows.n[0, 0]) != plan.sites[i].rows:
+            rule = f"the plan says {plan.sites[i].rows} of {self.name!r}"
+            raise InvalidInput("rows", int(self.rows.n[0, 0]), rule, "agree on a plan with the right number")
         noise = SystemNoise() if self.noise is None else self.noise
         if len({noise.simulated, plan.demonstration, self.ledger.demonstration}) > 1:
             rule = "noise, plan and ledger must all three be of a demonstration, or none of them"
@@ -173,8 +179,7 @@ class SiteSession:
         if len(self.ledger.epsilon) != 1:
             raise InvalidInput("ledger", None, "a site's ledger has one node", "make it with `sottovoce site init`")
         check_notion(prepared, self.ledger)
-        rows = held(plan.config, self.rows)
-        if bind or self.ledger.show()["bound"]:
+        if bind and not bound:
             self.ledger.bind(rows_digest(*rows.arrays()))
         if plan.run in self.ledger.runs:
             self.ledger.resume(plan.run, plan.digest)
@@ -198,7 +203,7 @@ class SiteSession:
         noise, rows = self.check(bind=True)
         plan, i = self.plan, self.plan.index(self.name)
         prepared, journal = plan.prepared, Journal(self.ledger, plan.run)
-        highest, own = transport.highest(), journal.highest
+        highest, own = transport.highest(plan.digest), journal.highest
         if highest > max(own, 0):
             raise LedgerCorrupt(
                 f"run={plan.run!r}: the hub holds round {highest} of this site and its journal ends at round "

@@ -33,18 +33,16 @@ from ..data.loaders import load
 from ..data.mapped import map_rows
 from ..data.rows import Rows
 from ..data.schema import Schema
-from ..engine import Observer
+from ..engine import BUDGET, FINISHED, Observer
 from ..errors import InvalidInput
-from ..privacy.chain import jsonable
 from ..privacy.durable import DurableLedger
 from ..privacy.noise import KeyedNoise, Noise
 from ..typing import Any
 from . import certificates
 from .keys import SigningKey
-from .lock import only_one
 from .plan import Plan, check_name
 from .relay import Credentials, target
-from .report import result, site_page
+from .report import finished, put_aside, result, site_page, write_summary
 from .session import Finished, SiteSession
 from .transport import Transport
 
@@ -206,30 +204,38 @@ class SiteSettings:
         rows = load_rows(self.data, schema)
         return SiteSession(plan, self.name, rows, ledger, SigningKey.read(self.signing), noise, observers)
 
-    def take_part(self, transport: Transport, watch: Watch | None = None, *, wait: float = 60.0) -> Finished:
+    def take_part(self, transport: Transport, watch: Watch | None = None) -> Finished:
         """Run the plan to its end over `transport`, and write what is left of it beside the settings.
 
-        One process at a time does, for `wait` seconds another that was stopped may take to let go.
+        One process at a time may, which is to hold :attr:`lock`.
 
-        ``NAME.html`` is the report, ``NAME.npz`` the classifier for ``sottovoce predict``, ``NAME.json`` the rest.
+        ``NAME.html`` is the report, ``NAME.npz`` the classifier for ``sottovoce predict``, ``NAME.json`` the rest;
+        those of another run get its name, ``NAME.RUN.html``.
         """
-        lock = self.ledger.resolve().with_suffix(".lock")
-        with only_one(lock, wait), DurableLedger.open(self.ledger) as ledger:
+        with DurableLedger.open(self.ledger) as ledger:
             session = self.session(ledger, () if watch is None else (_observer(watch, ledger),))
-            finished = session.run(transport)
-        plan = session.plan
-        self.file("html").write_text(site_page(plan, self.name, finished), encoding="utf-8")
-        result(plan, finished.model[None], finished.privacy, finished.outcome.stopped, finished.seconds).save(
-            self.file("npz")
-        )
-        summary = {
-            "run": plan.run, "plan": plan.digest, "site": self.name, "rounds": finished.outcome.rounds,
-            "stopped": finished.outcome.stopped, "privacy": finished.privacy, "spent": finished.spent,
-            "budget": finished.budget, "seconds": finished.seconds, "waited": finished.waited,
+            ended = session.run(transport)
+        plan, stem = session.plan, self.folder / self.name
+        put_aside(stem, plan)
+        self.file("html").write_text(site_page(plan, self.name, ended), encoding="utf-8")
+        result(plan, ended.model[None], ended.privacy, ended.outcome.stopped, ended.seconds).save(self.file("npz"))
+        write_summary(stem, {
+            "run": plan.run, "plan": plan.digest, "site": self.name, "rounds": ended.outcome.rounds,
+            "stopped": ended.outcome.stopped, "privacy": ended.privacy, "spent": ended.spent,
+            "budget": ended.budget, "seconds": ended.seconds, "waited": ended.waited,
             "demonstration": plan.demonstration,
-        }  # fmt: skip
-        self.file("json").write_text(json.dumps(jsonable(summary), indent=1, allow_nan=False) + "\n", encoding="utf-8")
-        return finished
+        })  # fmt: skip
+        return ended
+
+    @property
+    def lock(self) -> Path:
+        """Beside the ledger: one process at a time takes part with it."""
+        return self.ledger.resolve().with_suffix(".lock")
+
+    def results(self) -> dict[str, Any] | None:
+        """What stands in ``NAME.json``, if this site has done all of its plan; the hub knows that it has."""
+        found = finished(self.folder / self.name, self.read_plan())
+        return found if found is not None and found.get("stopped") in (FINISHED, BUDGET) else None
 
     def file(self, kind: str) -> Path:
         """Where a result goes."""

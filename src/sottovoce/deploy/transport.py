@@ -16,8 +16,19 @@ from typing import Protocol
 class Transport(Protocol):
     """What a site needs to take part in one run."""
 
-    def highest(self) -> int:
-        """The highest round of this run of which the hub holds a message from this site; 0 for none."""
+    def highest(self, plan: str) -> int:
+        """The highest round of this run of which the hub holds a message from this site; 0 for none.
+
+        Parameters
+        ----------
+        plan : str
+            The digest of this site's plan.
+
+        Raises
+        ------
+        Refused
+            If it is not the hub's.
+        """
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
         """Post this site's message, wait for those of all neighbours, and return them by site.

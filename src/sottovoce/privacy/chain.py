@@ -241,9 +241,10 @@ class ChainFile(Generic[F]):
 
     def expect(self, head: str) -> None:
         """Refuse a log that does not go through `head`."""
-        count, _, text = head.partition(":")
+        count, _, text = head.removeprefix("head ").strip().partition(":")
         if not count.isdecimal() or len(text) != 64:
-            raise InvalidInput("expected_head", head, "must be a count and a hash", "give what head() returned")
+            rule = "must be a count, a colon and 64 hexadecimal digits"
+            raise InvalidInput("head", head, rule, "give the last line of `sottovoce ledger show`")
         with self.transaction("DEFERRED"):
             found = self._db.execute("SELECT hash FROM log WHERE id = ?", (int(count),)).fetchone()
             if found is None or found[0].hex() != text:

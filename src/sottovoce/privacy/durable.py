@@ -286,7 +286,8 @@ class DurableLedger(Readings):
         """
         self._file.read()
         if self._run(run).plan != plan:
-            raise LedgerMismatch(f"run={run!r}: was reserved with another plan; resume it with the arguments it had")
+            rule = "is in this ledger with another plan; go on with that one, or give this run another name"
+            raise LedgerMismatch(f"run={run!r}: {rule}")
         return Run(self, run)
 
     def charge_release(self, run: str, release: int, event: Event, *, kept: bool) -> None:
@@ -479,11 +480,11 @@ class DurableLedger(Readings):
         if over.size:
             node = int(over[0])
             where = f"node {node}" if state.epsilon.size > 1 else "these rows"
-            held_text = f"{spent[node]:.6g} spent, the rest held by open runs" if held else "all of it spent"
+            now = f"{spent[node]:.6g} spent, the rest held by open runs" if held else "spent"
             remedy = "plan a smaller run" + (", or close abandoned runs" if held else "")
             raise BudgetExceeded(
-                f"epsilon={state.epsilon[node]:g}: {what} would bring {where} from {committed[node]:.6g} to "
-                f"{after[node]:.6g} ({held_text}); nothing was {undone}; {remedy}"
+                f"epsilon={state.epsilon[node]:g}: {what} would bring {where} from {committed[node]:.6g} ({now}) to "
+                f"{after[node]:.6g}, past the ledger's budget; nothing was {undone}; {remedy}"
             )
         return after - committed
 

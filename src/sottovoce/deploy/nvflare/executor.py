@@ -13,6 +13,7 @@ from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
 from ...errors import InvalidInput, Refused, SottovoceError
+from ..lock import only_one
 from ..settings import SiteSettings
 from ..transport import Transport
 from . import words
@@ -80,4 +81,5 @@ class SiteExecutor(Executor):
         if settings.name != name:
             rule = f"this site's certificate is for {name!r}"
             raise InvalidInput("name", settings.name, rule, f"correct it in {words.SITE_FILE}, or get the right kit")
-        settings.take_part(transport)
+        with only_one(settings.lock, words.LET_GO):
+            settings.take_part(transport)

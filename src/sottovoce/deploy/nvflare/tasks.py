@@ -6,6 +6,7 @@ import threading
 
 from ...errors import Refused, TransportClosed, Unreachable
 from ...typing import Any
+from ..messages import OTHER_PLAN
 from ..transport import printable
 from . import words
 
@@ -16,6 +17,7 @@ class TaskTransport:
     def __init__(self) -> None:
         self._news = threading.Condition()
         self._highest: int | None = None
+        self._plan: object = None
         self._wish: tuple[int, bytes] | None = None
         self._answer: dict[str, Any] | None = None
         self._left: str | None = None
@@ -23,12 +25,14 @@ class TaskTransport:
 
     # The session's side
 
-    def highest(self) -> int:
+    def highest(self, plan: str) -> int:
         """See :class:`sottovoce.deploy.transport.Transport`."""
         with self._news:
             self._news.wait_for(lambda: self._highest is not None or self._ended is not None)
             if self._highest is None:
                 raise Unreachable(f"hub: {self._ended}")
+            if self._plan != plan:
+                raise Refused(f"plan={plan!r}: {OTHER_PLAN}")
             return self._highest
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
@@ -64,7 +68,7 @@ class TaskTransport:
         highest = task.get(words.HIGHEST)
         with self._news:
             if isinstance(highest, int):
-                self._highest = max(highest, self._highest or 0)
+                self._highest, self._plan = max(highest, self._highest or 0), task.get(words.PLAN)
             if self._wish is not None and task.get(words.ROUND) == self._wish[0]:
                 self._answer = task
             self._news.notify_all()

@@ -7,6 +7,7 @@ repeated: a site states the same wish until it is granted, and the hub's log kee
 in a task       meaning
 ==============  =====================================================
 ``highest``     the highest round that the hub holds from this site
+``plan``        the digest of the hub's plan; in the first task
 ``inbox``       the neighbours' messages of ``round``, by site
 ``closed``      why ``round`` will never be complete
 ``refused``     why the message of ``round`` was not kept
@@ -27,11 +28,13 @@ from __future__ import annotations
 from ...errors import InvalidInput
 
 TASK = "sottovoce"
-HIGHEST, ROUND, INBOX, CLOSED, REFUSED = "highest", "round", "inbox", "closed", "refused"
+HIGHEST, PLAN, ROUND, INBOX, CLOSED, REFUSED = "highest", "plan", "round", "inbox", "closed", "refused"
 STATE, MESSAGE, LEFT, REASON = "state", "message", "left", "reason"
 WORKING, WAITING, FINISHED, FAILED = "working", "waiting", "finished", "failed"
 SITE_FILE = "site.toml"
 HUB_FOLDER, PLAN_FILE, HUB_LOG, LAST_FAILURE = "hub", "plan.json", "hub.log", "last_failure.txt"
+LET_GO = 60.0
+"""Seconds in which the session of the job before may end."""
 PATIENCE = 5.0
 """Seconds after which a site that still computes says so."""
 
