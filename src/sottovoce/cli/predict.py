@@ -25,7 +25,9 @@ from .files import check_folder
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write here instead of to the screen.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list instead of CSV.")
 def predict(run: Path, rows: Path, replicate: int, site: int | None, out: Path | None, as_json: bool) -> None:
-    """Classify ROWS (CSV or Parquet) with the model in RUN, a file written by `train --save`.
+    """Classify ROWS (CSV or Parquet) with the model in RUN.
+
+    RUN is a file written by `train --save`, or at the end of a run across sites: a site's NAME.npz, or hub.npz.
 
     The schema saved with the run encodes the rows; its label column may be absent.  One line a row: the class, and for
     the logistic loss its probability.
