@@ -168,12 +168,7 @@ def check(settings: Path, as_json: bool) -> None:
     console.print(
         f"ledger: {_text(report['spent'])} spent of {_text(report['budget'])}; "
         + ("this run is in it" if known else f"this run will take {ceil_text(takes_now)} of it")
-        + (
-            ""
-            if shown["accountant"] == "pure"
-            else " (a ledger for life counts all its runs together: the first one "
-            "takes more than its epsilon, later ones less)"
-        )
+        + ("" if shown["accountant"] == "pure" else " (not the plan's epsilon: a ledger counts all its runs together)")
     )
     console.print("compare with the other sites and the hub:", highlight=False)
     console.print(f"plan {plan.digest}", soft_wrap=True, highlight=False)

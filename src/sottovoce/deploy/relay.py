@@ -153,9 +153,9 @@ def serve(
                 return context.abort(grpc.StatusCode.ABORTED, str(error))
             except SottovoceError as error:
                 site = printable(b", ".join(names).decode("utf-8", "replace"))
-                if said.get(site) != str(error):
-                    said[site] = str(error)
-                    refused(site, str(error))
+                if said.get(site) != (why := printable(str(error))):
+                    said[site] = why
+                    refused(site, why)
                 return context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
             except (ValueError, KeyError, TypeError, RecursionError):
                 return context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not a request of this version")
