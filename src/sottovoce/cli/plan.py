@@ -62,7 +62,8 @@ def plan(
       sottovoce plan --method dvp --rounds 30 --noise 0.3 --delta 1e-5     the total that this noise costs
       sottovoce plan --sizes 700,7000,7000 --epsilon 2 --features 105      sites of different sizes
       sottovoce plan --method auto --epsilon 1 --delta 1e-5                what to run, tried on made-up rows
-      sottovoce plan --write plan.json --run trial-1 --schema s.toml --site north.public.json --site east.public.json
+      sottovoce plan --write plan.json --run trial-1 --schema s.toml \\
+          --site north.public.json --site east.public.json
     """
     members, seed = _members(sites, write), RunConfig().seed
     if write is not None:
@@ -93,7 +94,7 @@ def plan(
             run_name, config, members, features, schema=Schema.from_toml(schema).to_dict(), norm_cap=norm_cap
         )
         agreed.write(write)
-        outlined |= {"plan": str(write), "digest": agreed.digest}
+        outlined |= {"plan": str(write), "digest": agreed.digest, "sites": list(agreed.names)}
     if choice is not None:
         outlined["choice"] = choice.to_dict()
     if as_json:
@@ -130,12 +131,14 @@ def _render(outlined: dict[str, Any], console: Console) -> None:
     words = dict(privacy) | {"release": True}  # what makes a simulation is not decided yet
     console.print(Panel(marked_words(words), title="Privacy", title_align="left"))
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    for header in ("site", "rows", "epsilon in all", "of the first release alone", "noise: first release", "last"):
-        table.add_column(header, justify="right")
+    parts = ("epsilon\nin all", "epsilon of its\nfirst release", "noise of its\nfirst release", "noise of\nits last")
+    for header in ("site", "rows", *parts):
+        table.add_column(header, justify="right", vertical="bottom")
     for i, rows in enumerate(sizes[:_SHOWN]):
         first, last = releases[0], releases[-1]
         noise = (f"{first['spread'][i]:.3g}", f"{last['spread'][i]:.3g}")
-        table.add_row(str(i), f"{rows:,}", *(ceil_text(e[i]) for e in (privacy["per_node"], first["epsilon"])), *noise)
+        name = escape(outlined["sites"][i]) if "sites" in outlined else str(i)
+        table.add_row(name, f"{rows:,}", *(ceil_text(e[i]) for e in (privacy["per_node"], first["epsilon"])), *noise)
     if len(sizes) > _SHOWN:
         table.add_row("…", f"and {len(sizes) - _SHOWN} more", "", "", "", "")
     console.print(table)
