@@ -92,12 +92,16 @@ def test_an_edge_list_is_a_graph(ok: Call, tmp_path: Path) -> None:
 def test_help_has_examples(ok: Call) -> None:
     shown = ok("--help").out
     examples = [line.split() for line in shown.splitlines() if line.strip().startswith("sottovoce ")]
-    known = {"train", "plan", "predict", "ledger", "claims", "compare", "audit", "study", "demo"}
+    known = {"train", "plan", "predict", "ledger", "claims", "compare", "audit", "study", "demo", "site"}
     assert {words[1] for words in examples} == known
     options = {o for name in ("train", "study") for p in commands.commands[name].params for o in p.opts}
+    options.add("--help")
     for words in examples:  # options that examples use exist
         assert {w for w in words if w.startswith("--")} <= options
     assert ok("-h").out == shown
+    for name in (None, *commands.commands):  # a terminal of 80 columns breaks none of them
+        for line in ok(*([name] if name else []), "--help").out.splitlines():
+            assert len(line) < 80 or "sottovoce" not in line, line
     for name in commands.commands:
         assert name in shown
 

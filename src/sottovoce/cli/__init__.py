@@ -32,17 +32,18 @@ _EXAMPLES = """
 Train one linear classifier across sites that may not share their rows, with a proved privacy guarantee.
 
 \b
-  sottovoce train                                  the embedded default: Adult, five sites on a ring
-  sottovoce train --method dvp --epsilon 2         another method, another total budget
-  sottovoce train --data rows.csv --schema s.toml  your own table, with its public facts declared
-  sottovoce plan --rounds 30 --epsilon 1 --delta 1e-5   what noise that means, before there are data
+  sottovoce train                                  Adult, five sites
+  sottovoce train --method dvp --epsilon 2         another method and total
+  sottovoce train --data rows.csv --schema s.toml  your own table
+  sottovoce plan --rounds 30 --epsilon 1           what noise that means
   sottovoce predict run.npz new.csv                use a saved run
-  sottovoce ledger init my.ledger --epsilon 3      a lifetime budget that survives runs and crashes
-  sottovoce claims                                 what the papers claim, and what holds
-  sottovoce audit mr_admm                          attack a method, and compare with its claim
-  sottovoce compare                                local, average, feature and global models, one comparison
-  sottovoce study --list                           the papers' experiments, one command each, with figures and a page
-  sottovoce demo                                   a hub and five sites as processes of this machine
+  sottovoce ledger init my.ledger --epsilon 3      a budget for life
+  sottovoce claims                                 what papers claim
+  sottovoce audit mr_admm                          attack a method
+  sottovoce compare                                003's comparison
+  sottovoce study --list                           papers' experiments
+  sottovoce demo                                   a hub and its sites
+  sottovoce site --help                            take part with others
 """
 
 

@@ -56,12 +56,12 @@ def audit(
     the claim refutes it.
 
     \b
-      sottovoce audit mr_admm                  a corrected form: the bound should come near the claim, never above
-      sottovoce audit dvp --form printed       a printed form whose claim is false
+      sottovoce audit mr_admm                  comes near the claim, never above
+      sottovoce audit dvp --form printed       a claim that is false
       sottovoce audit dvp --rounds 5 --epsilon 2 --json
       sottovoce audit all                      every claim of the package
-      sottovoce audit all --report audit.html  the same as a page, with lessons on real rows
-      sottovoce audit dgd --one-run --delta 1e-5   1000 canaries among Adult's rows, and a single run
+      sottovoce audit all --report audit.html  the same as a page, and lessons
+      sottovoce audit dgd --one-run --delta 1e-5    one run with 1000 canaries
     """
     _check_one_run(one_run, data, canaries, method, replicates, report, quick)
     if replicates is not None and replicates < 80:

@@ -47,8 +47,8 @@ def compare(as_json: bool, **knobs: Any) -> None:
     of its own (feature); the global method pools all rows at a trusted curator.
 
     \b
-      sottovoce compare                                        003's experiment: MNIST 3 against 7, epsilon 0.1
-      sottovoce compare --setting private --epsilon 5          the aggregator's rows are protected too
+      sottovoce compare                                003's: MNIST, epsilon 0.1
+      sottovoce compare --setting private --epsilon 5  its aggregator protected
       sottovoce compare --data adult --rows 3000 --epsilon 1 --delta 1e-5
     """
     config = CompareConfig(**knobs)

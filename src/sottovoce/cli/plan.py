@@ -58,10 +58,10 @@ def plan(
     """Price a run from sizes alone: a budget gives the noise, --noise gives the price.  No data are read.
 
     \b
-      sottovoce plan --method dvp --rounds 30 --epsilon 1 --delta 1e-5     the noise that this total pays for
-      sottovoce plan --method dvp --rounds 30 --noise 0.3 --delta 1e-5     the total that this noise costs
-      sottovoce plan --sizes 700,7000,7000 --epsilon 2 --features 105      sites of different sizes
-      sottovoce plan --method auto --epsilon 1 --delta 1e-5                what to run, tried on made-up rows
+      sottovoce plan --rounds 30 --epsilon 1 --delta 1e-5    which noise
+      sottovoce plan --rounds 30 --noise 0.3 --delta 1e-5    which epsilon
+      sottovoce plan --sizes 700,7000,7000 --epsilon 2       uneven sites
+      sottovoce plan --method auto --epsilon 1 --delta 1e-5  which method
       sottovoce plan --write plan.json --run trial-1 --schema s.toml \\
           --site north.public.json --site east.public.json
     """
