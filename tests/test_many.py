@@ -23,7 +23,7 @@ def test_a_dask_cluster_gives_the_same() -> None:
     distributed = pytest.importorskip("distributed")
     rows = make_rows([60, 45, 50], 4)
     with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
         distributed.Client(cluster),
         joblib.parallel_config("dask"),
     ):
