@@ -6,7 +6,6 @@ import json
 import signal
 import threading
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +30,6 @@ from .options import as_json, say, takes
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 _EVERY = 0.2
-_AFTER_A_KILL = 1.0
-"""Seconds in which a process that was stopped lets go of its hub."""
 
 
 @click.group()
@@ -116,7 +113,7 @@ def run(folder: Path, listen: str, once: bool, as_json: bool) -> None:
     def refused(site: str, why: str) -> None:
         tell(f"{site}: refused: {why}", site=site, refused=why)
 
-    with only_one(folder / "hub.lock", _AFTER_A_KILL), HubLog(folder / "hub.log") as log:
+    with only_one(folder / "hub.lock"), HubLog(folder / "hub.log") as log:
         carried, written = Hub(plan, log), False
         carried.models()  # refuses the log of another plan
         credentials = Credentials(*(folder / f for f in ("ca.crt", "hub.crt", "hub.key")))
@@ -125,8 +122,10 @@ def run(folder: Path, listen: str, once: bool, as_json: bool) -> None:
              run=plan.run, plan=plan.digest, port=port)  # fmt: skip
         live: Any = nullcontext()
         if console.is_terminal and not as_json:
-            shown = partial(_table, carried, plan.config.rounds)
-            live = Live(get_renderable=shown, console=console, refresh_per_second=2)
+            live = Live(
+                get_renderable=lambda: _table(carried.sites(), plan.config.rounds), console=console,
+                refresh_per_second=2,
+            )  # fmt: skip
         with live:
             while not stop.wait(_EVERY):
                 gone = log.gone(plan.run)
@@ -151,8 +150,7 @@ def status(folder: Path, as_json: bool) -> None:
     if not (folder / "hub.log").exists():
         raise InvalidInput("folder", str(folder), "has no log yet", "start the hub")
     with HubLog(folder / "hub.log") as log:
-        carried = Hub(plan, log)
-        shown, table = carried.status(), _table(carried, plan.config.rounds)
+        shown = Hub(plan, log).status()
     if as_json:
         click.echo(json.dumps(shown))
         return
@@ -161,13 +159,13 @@ def status(folder: Path, as_json: bool) -> None:
         f"run [bold]{escape(shown['run'])}[/], {shown['rounds']} rounds\nplan {shown['plan']}", soft_wrap=True,
         highlight=False,
     )  # fmt: skip
-    console.print(table)
+    console.print(_table(shown["sites"], shown["rounds"]))
 
 
-def _table(carried: Hub, rounds: int) -> Table:
+def _table(sites: list[dict[str, Any]], rounds: int) -> Table:
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     for name in ("site", "rows", "last message", "left"):
         table.add_column(name, justify="left" if name in ("site", "left") else "right")
-    for one in carried.sites():
+    for one in sites:
         table.add_row(escape(one["site"]), f"{one['rows']:,}", last_words(one, rounds), escape(one["left"] or "no"))
     return table

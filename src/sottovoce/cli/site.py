@@ -30,8 +30,6 @@ from .files import check_folder
 from .options import as_json, say, takes
 from .render import marked_words
 
-_AFTER_A_KILL = 1.0
-"""Seconds in which a process that was stopped lets go of its site."""
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 
@@ -195,12 +193,7 @@ def run(settings: Path, as_json: bool) -> None:
     found.check_connection()
     done = found.results()
     if done is None:
-        finished = _take_part(found, as_json)
-        done = {
-            "site": found.name, "run": found.read_plan().run, "rounds": finished.outcome.rounds,
-            "stopped": finished.outcome.stopped, "privacy": finished.privacy, "spent": finished.spent,
-            "budget": finished.budget, "seconds": finished.seconds, "waited": finished.waited,
-        }  # fmt: skip
+        done = {"site": found.name, "run": found.agreed.run} | _take_part(found, as_json).to_dict()
     elif not as_json:
         click.echo(f"{found.name}: run {done['run']} was done before; nothing is sent", err=True)
     done |= {"report": str(found.file("html")), "model": str(found.file("npz"))}
@@ -217,7 +210,7 @@ def run(settings: Path, as_json: bool) -> None:
 
 
 def _take_part(found: SiteSettings, as_json: bool) -> Finished:
-    plan, console = found.read_plan(), Console(stderr=True)
+    plan, console = found.agreed, Console(stderr=True)
 
     def tell(line: str) -> None:
         console.print(f"{escape(found.name)}: {escape(line)}", highlight=False, soft_wrap=True)
@@ -225,7 +218,7 @@ def _take_part(found: SiteSettings, as_json: bool) -> Finished:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     bar: Any = Progress(*columns, console=console, transient=True)
     with (
-        only_one(found.lock, _AFTER_A_KILL),
+        only_one(found.lock),
         bar if console.is_terminal and not as_json else nullcontext() as progress,
         RelayTransport(found.hub, found.credentials, plan.run, found.patience, tell) as transport,
     ):

@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import Refused, Unreachable
 from ..typing import Any, Array
 from .hublog import HubLog
-from .messages import OTHER_PLAN, read
+from .messages import agree, read
 from .plan import Plan
 
 
@@ -43,16 +43,8 @@ class Hub:
         self.log.post(self.plan.run, round, site, message)
         return self.log.wait(self.plan.run, round, self.plan.neighbours(site), seconds)
 
-    def highest(self, site: str, plan: str) -> int:
-        """The highest round of which a message of `site` is held; 0 for none.
-
-        Raises
-        ------
-        Refused
-            If `site`, or the `plan` of which it names the digest, is not of this run.
-        """
-        if plan != self.plan.digest:
-            raise Refused(f"plan={plan!r}: {OTHER_PLAN}")
+    def highest(self, site: str) -> int:
+        """The highest round of which a message of `site` is held; 0 for none."""
         return max(0, self.log.last(self.plan.run, self._known(site)))
 
     def missing(self, site: str, round: int) -> list[str]:
@@ -105,7 +97,8 @@ class LocalTransport:
 
     def highest(self, plan: str) -> int:
         """See :class:`sottovoce.deploy.transport.Transport`."""
-        return self._hub.highest(self._site, plan)
+        agree(plan, self._hub.plan.digest)
+        return self._hub.highest(self._site)
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
         """See :class:`sottovoce.deploy.transport.Transport`."""

@@ -20,11 +20,13 @@ if sys.platform == "win32":
 else:
     import fcntl
 
+AFTER_A_KILL = 1.0
+"""Seconds in which a process that was stopped lets go."""
 _LOOK = 0.1
 
 
 @contextmanager
-def only_one(path: Path, wait: float) -> Iterator[None]:
+def only_one(path: Path, wait: float = AFTER_A_KILL) -> Iterator[None]:
     """Hold the lock of a file, made if absent; it may stay when the process ends, and means nothing then.
 
     Parameters
@@ -45,7 +47,7 @@ def only_one(path: Path, wait: float) -> Iterator[None]:
         file = path.open("a")
     except OSError as error:
         rule = f"cannot be written: {error.strerror}"
-        raise InvalidInput("lock", str(path), rule, "let the process write to the ledger's folder") from None
+        raise InvalidInput("lock", str(path), rule, "let the process write to its folder") from None
     with file:
         while not _held(file, path):
             if time.monotonic() > until:

@@ -25,7 +25,7 @@ DTYPE = "<f8"
 Kind = Literal["hello", "release", "refuse", "stop"]
 """Agreement on the plan; a vector of a round; the last model of a site that cannot go on; of one that is done."""
 _KEYS = {"v", "run", "plan", "round", "sender", "kind", "dtype", "shape", "payload", "sig"}
-OTHER_PLAN = "is of another plan; compare the digests with `sottovoce site check`"
+_OTHER_PLAN = "is of another plan; compare the digests with `sottovoce site check`"
 _DOMAIN = b"sottovoce message 1\n"
 
 
@@ -76,6 +76,17 @@ def check_payload(plan: Plan, kind: str, payload: Array) -> None:
         raise Refused(f"payload: is longer than the plan's cap of {cap:g}")
 
 
+def agree(own: str, hubs: object) -> None:
+    """Refuse a site whose plan has another digest than the hub's.
+
+    Raises
+    ------
+    Refused
+    """
+    if own != hubs:
+        raise Refused(f"plan={own!r}: {_OTHER_PLAN}")
+
+
 def read(plan: Plan, data: bytes, sender: str, round: int) -> Message:
     """Check a message as that of `sender` in `round` of `plan`.
 
@@ -98,7 +109,7 @@ def read(plan: Plan, data: bytes, sender: str, round: int) -> Message:
     if body["v"] != VERSION or isinstance(body["v"], bool):
         raise Refused(f"{where}: has version {body['v']!r}, and this is {VERSION}; use the same release everywhere")
     if body["run"] != plan.run or body["plan"] != plan.digest:
-        raise Refused(f"{where}: {OTHER_PLAN}")
+        raise Refused(f"{where}: {_OTHER_PLAN}")
     if body["sender"] != sender or sender not in plan.names:
         raise Refused(f"{where}: names another sender")
     if body["round"] != round or type(body["round"]) is not int:

@@ -21,7 +21,7 @@ from ..errors import InvalidInput, Refused, SottovoceError, TransportClosed, Unr
 from ..privacy.chain import canonical
 from ..typing import Any
 from .hub import Hub
-from .messages import longest
+from .messages import agree, longest
 from .transport import printable
 
 if TYPE_CHECKING:
@@ -120,9 +120,10 @@ def serve(
     limit = ("grpc.max_receive_message_length", 2 * longest(hub.plan) + 4096)
     server = grpc.server(ThreadPoolExecutor(max_workers=workers), options=[*_OPTIONS, limit])
     secure = grpc.ssl_server_credentials([(key, certificate)], authority, require_client_auth=True)
-    answers: dict[str, Callable[[str, dict[str, Any]], dict[str, Any]]] = {
-        "highest": lambda site, asked: {"highest": hub.highest(site, str(asked["plan"]))}
-    }
+
+    def highest(site: str, asked: dict[str, Any]) -> dict[str, Any]:
+        agree(str(asked["plan"]), hub.plan.digest)
+        return {"highest": hub.highest(site)}
 
     def exchange(site: str, asked: dict[str, Any]) -> dict[str, Any]:
         round = int(asked["round"])
@@ -135,7 +136,7 @@ def serve(
         hub.leave(site, str(asked["reason"]))
         return {}
 
-    answers |= {"exchange": exchange, "leave": leave}
+    answers = {"highest": highest, "exchange": exchange, "leave": leave}
     said: dict[str, str] = {}
 
     def handler(answer: Callable[[str, dict[str, Any]], dict[str, Any]]) -> Callable[[bytes, Any], bytes]:

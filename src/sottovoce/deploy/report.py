@@ -78,9 +78,9 @@ def put_aside(stem: Path, plan: Plan) -> None:
     found = _summary(stem)
     if found is not None and found.get("plan") != plan.digest:
         for ending in ENDINGS:
-            path = stem.with_name(f"{stem.name}.{ending}")
+            path = _at(stem, ending)
             if path.exists():
-                path.replace(stem.with_name(f"{stem.name}.{found.get('run')}.{ending}"))
+                path.replace(_at(stem, f"{found.get('run')}.{ending}"))
 
 
 def last_words(site: dict[str, Any], rounds: int) -> str:
@@ -93,7 +93,11 @@ def last_words(site: dict[str, Any], rounds: int) -> str:
 def write_summary(stem: Path, summary: dict[str, Any]) -> None:
     """The last of the results: when it stands, all do."""
     text = json.dumps(jsonable(summary), indent=1, allow_nan=False)
-    stem.with_name(f"{stem.name}.json").write_text(text + "\n", encoding="utf-8")
+    _at(stem, "json").write_text(text + "\n", encoding="utf-8")
+
+
+def _at(stem: Path, ending: str) -> Path:
+    return stem.with_name(f"{stem.name}.{ending}")
 
 
 def _summary(stem: Path) -> dict[str, Any] | None:
@@ -101,8 +105,7 @@ def _summary(stem: Path) -> dict[str, Any] | None:
         return {key: float(value) if value in ("inf", "-inf") else value for key, value in found.items()}
 
     try:
-        text = stem.with_name(f"{stem.name}.json").read_text(encoding="utf-8")
-        return dict(json.loads(text, object_hook=numbers))
+        return dict(json.loads(_at(stem, "json").read_text(encoding="utf-8"), object_hook=numbers))
     except (OSError, ValueError, TypeError):
         return None
 

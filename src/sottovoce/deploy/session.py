@@ -115,6 +115,13 @@ class Finished:
     seconds: float
     waited: float
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, but for the model."""
+        return {
+            "rounds": self.outcome.rounds, "stopped": self.outcome.stopped, "privacy": self.privacy,
+            "spent": self.spent, "budget": self.budget, "seconds": self.seconds, "waited": self.waited,
+        }  # fmt: skip
+
 
 @dataclass
 class SiteSession:

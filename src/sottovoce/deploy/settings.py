@@ -26,6 +26,7 @@ import json
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Self
 
@@ -175,8 +176,9 @@ class SiteSettings:
         target(self.hub)
         certificates.check(self.name, *self.credentials.read())
 
-    def read_plan(self) -> Plan:
-        """The plan, with the schema of this site compared.
+    @cached_property
+    def agreed(self) -> Plan:
+        """The plan, read once, with the schema of this site compared.
 
         Raises
         ------
@@ -196,7 +198,7 @@ class SiteSettings:
         Noise is the operating system's, unless the ledger's file was made for a demonstration: no command makes such
         a file but ``sottovoce demo``, which ties it to rows of its own.
         """
-        plan = self.read_plan()
+        plan = self.agreed
         schema = None if plan.schema is None else Schema.from_dict(plan.schema)
         noise: Noise | None = None
         if ledger.demonstration and plan.config.seed is not None:
@@ -219,12 +221,8 @@ class SiteSettings:
         put_aside(stem, plan)
         self.file("html").write_text(site_page(plan, self.name, ended), encoding="utf-8")
         result(plan, ended.model[None], ended.privacy, ended.outcome.stopped, ended.seconds).save(self.file("npz"))
-        write_summary(stem, {
-            "run": plan.run, "plan": plan.digest, "site": self.name, "rounds": ended.outcome.rounds,
-            "stopped": ended.outcome.stopped, "privacy": ended.privacy, "spent": ended.spent,
-            "budget": ended.budget, "seconds": ended.seconds, "waited": ended.waited,
-            "demonstration": plan.demonstration,
-        })  # fmt: skip
+        named = {"run": plan.run, "plan": plan.digest, "site": self.name}
+        write_summary(stem, named | ended.to_dict() | {"demonstration": plan.demonstration})
         return ended
 
     @property
@@ -234,7 +232,7 @@ class SiteSettings:
 
     def results(self) -> dict[str, Any] | None:
         """What stands in ``NAME.json``, if this site has done all of its plan; the hub knows that it has."""
-        found = finished(self.folder / self.name, self.read_plan())
+        found = finished(self.folder / self.name, self.agreed)
         return found if found is not None and found.get("stopped") in (FINISHED, BUDGET) else None
 
     def file(self, kind: str) -> Path:

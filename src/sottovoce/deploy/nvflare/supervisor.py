@@ -217,12 +217,11 @@ class Supervisor:
             return len(log.gone(self.plan.run)) == len(self.plan.names) and Hub(self.plan, log).models() is not None
 
     def _check(self) -> None:
-        """Write the hub's report; a site that has finished repeats what it stored, also to a hub that lost its log."""
+        """Write the hub's report; refuse a log that lacks what the sites have finished."""
         with HubLog(self._hub / words.HUB_LOG) as log:
-            done, hub = set(log.gone(self.plan.run).values()) == {_DONE}, Hub(self.plan, log)
-            if done and hub.models() is None:
+            done = set(log.gone(self.plan.run).values()) == {_DONE}
+            if not write_hub(self._hub, Hub(self.plan, log)) and done:
                 raise Refused(f"run={self.plan.run!r}: is complete at its sites, and {words.HUB_LOG} is not its log")
-            write_hub(self._hub, hub)
 
     def _last_words(self) -> str:
         path = self._hub / words.LAST_FAILURE

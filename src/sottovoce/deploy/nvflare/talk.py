@@ -39,11 +39,8 @@ class Talk:
 
     def open(self) -> Iterable[Task]:
         """The first task of every site."""
-        digest = self._hub.plan.digest
-        return [
-            (site, {words.HIGHEST: self._hub.highest(site, digest), words.PLAN: digest})
-            for site in self._hub.plan.names
-        ]
+        hub = self._hub
+        return [(site, {words.HIGHEST: hub.highest(site), words.PLAN: hub.plan.digest}) for site in hub.plan.names]
 
     def hear(self, site: str, result: dict[str, Any] | None) -> Iterable[Task]:
         """Take in the result of a site's task, and say what to ask now.

@@ -6,7 +6,7 @@ import threading
 
 from ...errors import Refused, TransportClosed, Unreachable
 from ...typing import Any
-from ..messages import OTHER_PLAN
+from ..messages import agree
 from ..transport import printable
 from . import words
 
@@ -31,8 +31,7 @@ class TaskTransport:
             self._news.wait_for(lambda: self._highest is not None or self._ended is not None)
             if self._highest is None:
                 raise Unreachable(f"hub: {self._ended}")
-            if self._plan != plan:
-                raise Refused(f"plan={plan!r}: {OTHER_PLAN}")
+            agree(plan, self._plan)
             return self._highest
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
