@@ -53,7 +53,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
     epsilon : float or tuple of n_sites floats, default=1.0
         Privacy budget of the whole fit, per row of one site, under `relation`.  ``inf`` fits without noise.
     delta : float or None, default=None
-        Probability left out of the guarantee of the whole fit; None for pure epsilon.
+        The addend of the guarantee ``P(S) <= e^epsilon Q(S) + delta`` of the whole fit; None for pure epsilon.
     graph : str, default="ring"
         The network, see :func:`sottovoce.graphs.make`.
     n_sites : int, default=5
