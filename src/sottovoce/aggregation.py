@@ -394,7 +394,7 @@ def compare(config: CompareConfig) -> list[dict[str, Any]]:
             each = [sites.node(i) for i in range(N)]
             tree = [bosses[0], [bosses[1], *each[: N // 2]], [bosses[2], *each[N // 2 :]]]
             fits["feature, two levels"] = multilevel(tree, terms)
-    caveat = {"caveat": " ".join(dataset.notes)} if dataset.notes else {}
+    caveat = {} if dataset.caveat is None else {"caveat": dataset.caveat}
     table = []
     for name, fit in fits.items():
         errors = error_rates(dataset.X_test, dataset.y_test, fit.models).reshape(config.replicates, -1).mean(axis=1)

@@ -20,7 +20,6 @@ from .engine import Observer
 from .graphs import make as make_graph
 from .privacy.chain import jsonable
 from .privacy.durable import DurableLedger
-from .privacy.words import plain_words
 from .simulate import Result, RunConfig, pooled_minimiser, simulate
 from .typing import Any, Array, IntArray
 
@@ -171,15 +170,13 @@ def train(
         config = replace(config, run=choice.config)
     label = f"{config.data} {config.schema} {config.partition} {config.strength} {config.sizes} {config.test_share}"
     result = simulate(
-        config.run, rows, observers=observers, checkpoint=checkpoint, label=label, ledger=ledger, run_name=run_name
-    )
+        config.run, rows, observers=observers, checkpoint=checkpoint, label=label, ledger=ledger, run_name=run_name,
+        caveat=dataset.caveat,
+    )  # fmt: skip
     if REGISTRY[config.run.method].trust == "curator":
         parts = [np.concatenate(parts)]
     schema = None if dataset.schema is None else dataset.schema.to_dict()
     result = replace(result, extra={"data": config.data, "schema": schema})
-    if dataset.schema is not None and dataset.schema.data_dependent:
-        result.privacy["caveat"] = "the encoding was computed from the rows, and epsilon does not cover that"
-        result.privacy["says"] = plain_words(result.privacy)
     notes = list(dataset.notes)
     if dataset.schema is not None and dataset.schema.site and not config.partition.startswith("site:"):
         column = dataset.schema.site

@@ -85,5 +85,5 @@ def _render(config: CompareConfig, rows: list[dict[str, Any]], console: Console)
             rest = f"; not: {said['not_protected']}" if said["not_protected"] else ""
             console.print(f"  {row['method']}, {who}: protects {said['protects']}{rest}", highlight=False)
     if caveat := rows[0]["sites"].get("caveat"):
-        console.print(f"[bold yellow]Not covered[/]: {caveat}")
+        console.print(f"[bold yellow]Not covered[/]: {caveat}.")
     console.print("[dim]A simulation, not a release: whoever knows the seed can remove the noise.[/]")

@@ -82,6 +82,11 @@ class Dataset:
         """Number of features d."""
         return int(self.X_train.shape[1])
 
+    @property
+    def caveat(self) -> str | None:
+        """That of the schema, if there is one."""
+        return None if self.schema is None else self.schema.caveat
+
 
 _ABOUT: tuple[dict[str, Any], ...] = (
     {
@@ -209,9 +214,7 @@ def _encode(name: str, table: Table, schema: Schema, train: IntArray, test: IntA
     rows = schema.encode(table)
     assert rows.y is not None
     kept = {column: values[train] for column, values in table.columns.items()}
-    notes = (
-        ["The encoding was computed from the rows: no privacy guarantee covers it."] if schema.data_dependent else []
-    )
+    notes = () if schema.caveat is None else (f"{schema.caveat[0].upper()}{schema.caveat[1:]}.",)
     return Dataset(
         name,
         rows.X[train],
@@ -222,7 +225,7 @@ def _encode(name: str, table: Table, schema: Schema, train: IntArray, test: IntA
         rows.clipped,
         kept,
         about,
-        tuple(notes),
+        notes,
     )
 
 

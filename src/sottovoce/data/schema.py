@@ -28,6 +28,7 @@ EXAMPLE = (
     'columns = {age = {kind = "bins", edges = [17, 30, 45, 60, 90]}, '
     'sex = {kind = "category", values = ["Female", "Male"]}}'
 )
+FROM_ROWS = "the encoding was computed from the rows, and epsilon does not cover that"
 ROW = "(row)"  # key of `Encoded.clipped` for rows beyond the declared scale
 
 
@@ -88,7 +89,8 @@ class Schema:
         A smaller divisor than the one above; rows whose norm passes it are shrunk to norm 1 and counted under
         ``"(row)"``.
     data_dependent : bool
-        True says that some of the facts were computed from the rows, which no privacy guarantee covers.
+        True says that some of the facts were computed from the rows, which no privacy guarantee covers: every statement
+        about rows encoded by it carries :attr:`caveat`.
     note : str
         One line for reports.
 
@@ -127,6 +129,11 @@ class Schema:
                 if source in reserved:
                     rule = f"is the {reserved[source]} column and cannot be a feature"
                     raise SchemaError(source, None, rule, "remove it from one of the two")
+
+    @property
+    def caveat(self) -> str | None:
+        """What every privacy statement about rows encoded by it must say, or nothing."""
+        return FROM_ROWS if self.data_dependent else None
 
     @property
     def bound(self) -> float:
