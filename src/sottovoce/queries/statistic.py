@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..facts import Facts
-from ..privacy.events import Event, GaussianMechanism, SphericalMechanism, Unprotected
+from ..privacy.events import Event, ExactSphericalMechanism, GaussianMechanism, Unprotected
 from ..solvers import certified_error
 from ..typing import Array, ArrayLike
 from .base import Query, Vault
@@ -59,7 +59,7 @@ class NoisyStatistic(Query):
         sensitivity = self.sensitivity(facts)
         if facts.pure:
             rate = self.alpha / sensitivity
-            return SphericalMechanism(self.source, facts.relation, rate, sensitivity, facts.d, claimed)
+            return ExactSphericalMechanism(self.source, facts.relation, rate, sensitivity, facts.d, claimed)
         return GaussianMechanism(
             self.source, facts.relation, sensitivity / self.alpha, sensitivity, facts.d, claimed
         )  # fmt: skip
@@ -171,7 +171,7 @@ class SecretMinimiser(NoisyMinimiser):
         n = facts.n.shape
         rate = np.broadcast_to(facts.mu * facts.n * self.alpha / (2.0 * facts.C), n)
         sensitivity = self.sensitivity(facts)
-        return SphericalMechanism(
+        return ExactSphericalMechanism(
             self.source, facts.relation, rate, sensitivity, facts.d, np.broadcast_to(self.alpha, n)
         )  # fmt: skip
 
