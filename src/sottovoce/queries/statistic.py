@@ -20,6 +20,7 @@ from ..privacy.events import Event, ExactSphericalMechanism, GaussianMechanism, 
 from ..solvers import certified_error
 from ..typing import Array, ArrayLike
 from .base import Query, Vault
+from .reach import check_solve, inside, length
 
 _FINE = 2.0**-20  # of the sensitivity: what the grid may add to it
 
@@ -74,6 +75,9 @@ class NoisyStatistic(Query):
             return vault.noise.add_pure(exact, self.alpha / sensitivity, coarsest, release, use)
         return vault.noise.add_gaussian(exact, sensitivity / self.alpha, coarsest, release, use)
 
+    def check(self, facts: Facts) -> None:
+        length(self.start, "start")
+
     def blank(self, facts: Facts) -> Array:
         return np.zeros_like(self.start)
 
@@ -103,12 +107,20 @@ class NoisyMinimiser(NoisyValue):
         error = certified_error(facts.C, facts.tol, self._q(facts))
         return facts.gradients_changed / facts.K(self.curvature) + 2.0 * error
 
-    def value(self, vault: Vault, facts: Facts) -> Array:
-        linear = np.broadcast_to(np.asarray(self.linear, dtype=float), self.start.shape)
-        return vault.solver.minimise(linear, self._q(facts), self.start, facts.tol).w
+    def check(self, facts: Facts) -> None:
+        if self.alpha is None:  # nothing is promised, so that a failure breaks no promise
+            return
+        check_solve(facts, facts.tol, np.asarray(self.linear, dtype=float), self.start, self._q(facts))
 
-    def replay(self, vault: Vault) -> None:
-        vault.solver.skip(self.start)
+    def value(self, vault: Vault, facts: Facts) -> Array:
+        linear, q = np.broadcast_to(np.asarray(self.linear, dtype=float), self.start.shape), self._q(facts)
+        pull = length(linear, "linear")
+        w = vault.solver.minimise(linear, q, inside(self.start, facts, facts.tol, pull, q), facts.tol).w
+        return inside(w, facts, facts.tol, pull, q)
+
+    def replay(self, vault: Vault, facts: Facts) -> None:
+        pull = length(np.broadcast_to(np.asarray(self.linear, dtype=float), self.start.shape), "linear")
+        vault.solver.skip(inside(self.start, facts, facts.tol, pull, self._q(facts)))
 
 
 @dataclass(frozen=True)
