@@ -26,7 +26,7 @@ from .facts import Facts
 from .losses import make as make_loss
 from .privacy import accountants
 from .privacy.chain import jsonable
-from .privacy.events import Event, GaussianMechanism, SphericalMechanism
+from .privacy.events import Event, ExactSphericalMechanism, GaussianMechanism
 from .privacy.ledger import Ledger, validate_target
 from .privacy.noise import KeyedNoise
 from .queries import Query, Vault
@@ -127,7 +127,7 @@ class NoisyAverage(Query):
 
     def event(self, facts: Facts) -> Event:
         source, how_far = "003, section 4.4.1", self.sensitivity(facts)
-        kind, scale = (GaussianMechanism, 1.0 / self.rate) if self.gaussian else (SphericalMechanism, self.rate)
+        kind, scale = (GaussianMechanism, 1.0 / self.rate) if self.gaussian else (ExactSphericalMechanism, self.rate)
         return kind(source, facts.relation, scale, how_far, facts.d)
 
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:

@@ -23,12 +23,12 @@ from .errors import UnknownEvent
 from .privacy.accountants import BestAccountant, PureAccountant
 from .privacy.events import (
     Event,
+    ExactSphericalMechanism,
     GaussianMechanism,
     GaussianObjectivePerturbation,
     LaplaceMechanism,
     SecretStartPerturbation,
     SparseVector,
-    SphericalMechanism,
     SphericalObjectivePerturbation,
     Unprotected,
 )
@@ -112,7 +112,7 @@ def _objective(beta: float, curvature: float = K) -> Event:
 
 
 def _output(epsilon: float) -> Event:
-    return SphericalMechanism("printed", "replace-one", _v(epsilon / 2.0), _v(2.0), FEATURES)
+    return ExactSphericalMechanism("printed", "replace-one", _v(epsilon / 2.0), _v(2.0), FEATURES)
 
 
 def _proved(events: Sequence[Event]) -> tuple[float, float]:

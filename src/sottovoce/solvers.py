@@ -63,10 +63,10 @@ def certified_error(C: float, tol: float, q: Array) -> Array:
     return 2.0 * C * tol / q
 
 
-def gradient_rounding(
-    C: float, n: Array, bend_bound: float, w: Array, linear: Array, q: Array, outputs: int = 1
+def rounding_bound(
+    C: float, n: Array, bend_bound: float, d: int, size: Array, pull: Array, q: Array, outputs: int = 1
 ) -> Array:
-    """Bound on the error of the gradient computed in double precision, shape (..., 1).
+    """Bound on the error of a gradient computed in double precision, at ``||w|| = size`` and ``||linear|| = pull``.
 
     With unit roundoff u, products of length m err by at most ``m u`` times the product of norms (any order of
     summation).  A margin errs by ``d u ||w||``, hence its slope by ``c1 d u ||w|| + 8 u``; n slopes times rows of norm
@@ -74,10 +74,17 @@ def gradient_rounding(
     With K > 1 margins a row, each is a difference of two products, K slopes err by sqrt K of what their margins do, and
     gradients add up over K blocks: ``2 K`` times the first bound covers it.
     """
-    u, d = 2.0**-53, w.shape[-1]
-    size = np.linalg.norm(w, axis=-1, keepdims=True)
+    u = 2.0**-53
     data = C * u * (n + bend_bound * d * size + 8.0) * (1.0 if outputs == 1 else 2.0 * outputs)
-    return np.asarray(data + 4.0 * u * (np.linalg.norm(linear, axis=-1, keepdims=True) + q * size))
+    return np.asarray(data + 4.0 * u * (pull + q * size))
+
+
+def gradient_rounding(
+    C: float, n: Array, bend_bound: float, w: Array, linear: Array, q: Array, outputs: int = 1
+) -> Array:
+    """:func:`rounding_bound` at these vectors, shape (..., 1)."""
+    size, pull = (np.linalg.norm(x, axis=-1, keepdims=True) for x in (w, linear))
+    return rounding_bound(C, n, bend_bound, w.shape[-1], size, pull, q, outputs)
 
 
 @dataclass(frozen=True)
