@@ -13,7 +13,7 @@ from importlib.util import find_spec
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import erfinv, ndtri
 
 from ..errors import InvalidInput
 from ..typing import Array
@@ -112,8 +112,8 @@ class KeyedNoise(Noise):
 class SystemNoise(Noise):
     """The operating system's generator.  Nothing is seeded, nothing can be repeated.
 
-    Noise inside an objective is continuous: inverse-CDF images of uniforms with 53 significant bits at every size, and
-    a norm that is a sum of exponentials.  Noise on an answer is exact, on a grid: OpenDP's discrete Gaussian, and
+    Noise inside an objective is continuous: inverse-CDF images of uniforms with 53 significant bits at every size, so
+    that a normal is off by a share of itself, and a norm that is a sum of exponentials.  Noise on an answer is exact, on a grid: OpenDP's discrete Gaussian, and
     spherical noise that is rounded to the grid (:mod:`sottovoce.privacy.exact`).
 
     Raises
@@ -151,8 +151,10 @@ class SystemNoise(Noise):
         return np.asarray(np.ldexp(mantissa, -(exponent + 1)))
 
     def _normal(self, shape: tuple[int, ...]) -> Array:
-        sign = 1.0 - 2.0 * (self._words(shape) & np.uint64(1)).astype(float)
-        return np.asarray(sign * ndtri(0.5 * self._uniform(shape)))  # both tails as fine as the lower one
+        """Half of them from below the median of ``|x|``, half from above: fine near zero, and fine far out."""
+        word, share = self._words(shape), 0.5 * self._uniform(shape)
+        size = np.where(word & np.uint64(2), np.sqrt(2.0) * erfinv(share), -ndtri(0.5 * share))
+        return np.asarray(np.where(word & np.uint64(1), -size, size))
 
     def spherical(self, d: int, release: int, use: int = 0) -> Array:
         direction = self._normal((*self._lead, d))

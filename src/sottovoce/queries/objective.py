@@ -39,7 +39,7 @@ POLISH_SQUARED = 0.001
 """Otherwise: the share of a release's squared shift over sigma that does."""
 
 _FAR = 700.0  # e^-700: how unlikely noise is that is longer than the bound below
-_ROUNDING = 2.0**-46  # relative error of drawing noise in double precision, norms of some hundred terms included
+_ROUNDING = 2.0**-46  # of that bound: how far drawing in double precision puts noise from where it should be
 _FINE = 2.0**-11  # of the certificate's error: the grid's share of it
 
 
