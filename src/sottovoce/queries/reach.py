@@ -53,6 +53,9 @@ def length(vector: ArrayLike, name: str) -> Array:
 def check_solve(facts: Facts, tol: float, linear: Array, start: Array, q: Array, noise: ArrayLike = 0.0) -> None:
     """Refuse public vectors with which a solve might not be certified.
 
+    The rounding of a gradient at the farthest point in reach must leave room for the certificate.  As that point may be
+    ``C L / q`` away, this also bounds the condition number: ``C c1 L / q <= tol / (2 u d)``, with u the unit roundoff.
+
     Parameters
     ----------
     noise : array (..., 1)
