@@ -20,7 +20,7 @@ from .privacy import accountants
 from .privacy.events import Event
 from .privacy.gaussian import gaussian_mu
 from .privacy.ledger import Ledger, validate_target
-from .privacy.words import PUBLIC, caveat_text, plain_words
+from .privacy.words import PUBLIC, Caveat, caveat_text, plain_words
 from .schedules import Schedule
 from .typing import Any, Array
 
@@ -330,7 +330,7 @@ def prepare(config: RunConfig, n: Array, d: int) -> Prepared:
 
 
 def privacy_statement(
-    prepared: Prepared, rows: Iterable[Event], *, simulated: bool, caveat: str | Iterable[str] | None = None
+    prepared: Prepared, rows: Iterable[Event], *, simulated: bool, caveat: Caveat = None
 ) -> dict[str, Any]:
     """The guarantee of a run in numbers and words: what the run's accountant says of its rows.
 
@@ -341,7 +341,7 @@ def privacy_statement(
         Of the ledger.
     simulated : bool
         Whether the noise can be repeated.
-    caveat : str or iterable of str, optional
+    caveat : str, or iterable of str or None, optional
         What epsilon does not cover, e.g. :attr:`sottovoce.data.Schema.caveat`; several are joined.
     """
     facts, config, book = prepared.facts, prepared.config, prepared.ledger
@@ -376,14 +376,14 @@ def privacy_statement(
     return statement | {"says": plain_words(statement)}
 
 
-def outline(config: RunConfig, n: Array, d: int, *, caveat: str | Iterable[str] | None = None) -> dict[str, Any]:
+def outline(config: RunConfig, n: Array, d: int, *, caveat: Caveat = None) -> dict[str, Any]:
     """What a run will cost and how much noise that means, without data: plain data.
 
     Parameters
     ----------
     config, n, d
         As for :func:`prepare`.
-    caveat : str or iterable of str, optional
+    caveat : str, or iterable of str or None, optional
         As for :func:`privacy_statement`.
 
     Returns

@@ -26,7 +26,7 @@ from .privacy.durable import DurableLedger, Run, rows_digest
 from .privacy.events import Event
 from .privacy.ledger import Joint, Ledger
 from .privacy.noise import KeyedNoise, Noise, SystemNoise
-from .privacy.words import caveat_text
+from .privacy.words import Caveat, caveat_text
 from .solvers import Solver
 from .typing import Any, Array
 
@@ -120,7 +120,7 @@ def simulate(
     label: str = "",
     ledger: DurableLedger | Ledger | None = None,
     run_name: str | None = None,
-    caveat: str | Iterable[str] | None = None,
+    caveat: Caveat = None,
 ) -> Result:
     """Run all nodes and replicates at once.
 
@@ -141,7 +141,7 @@ def simulate(
         before its first round if the budget does not cover all of it.
     run_name : str, optional
         Of the run in that ledger; None for a digest of the configuration.
-    caveat : str or iterable of str, optional
+    caveat : str, or iterable of str or None, optional
         What epsilon does not cover, for the statement: see :func:`sottovoce.configuration.privacy_statement`.
 
     Returns
@@ -197,7 +197,7 @@ def simulate(
 
 
 def simulate_many(
-    configs: Iterable[RunConfig], rows: Rows, *, n_jobs: int | None = None, caveat: str | Iterable[str] | None = None
+    configs: Iterable[RunConfig], rows: Rows, *, n_jobs: int | None = None, caveat: Caveat = None
 ) -> list[Result]:
     """Several configurations on the same rows, shared out by joblib.
 
@@ -209,7 +209,7 @@ def simulate_many(
     n_jobs : int, optional
         As joblib's; None for one, or for what an enclosing ``joblib.parallel_config`` says.  Under
         ``joblib.parallel_config("dask")`` or ``"ray"`` the workers are those of that cluster.
-    caveat : str or iterable of str, optional
+    caveat : str, or iterable of str or None, optional
         As for :func:`simulate`, for all of them.
 
     Returns
