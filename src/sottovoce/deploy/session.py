@@ -239,9 +239,9 @@ class SiteSession:
         limits = Ledger(prepared.ledger.accountant, prepared.ledger.epsilon, prepared.ledger.delta)
         alone = replace(prepared, facts=facts, config=replace(plan.config, sites_per_row=1), ledger=limits)
         # Where somebody else ended the run, and may have chosen when, only the price of the whole plan is proved.
-        fixed = outcome.stopped in (FINISHED, BUDGET)
-        rows_paid = book.rows if fixed else plan.events(self.name)
-        statement = privacy_statement(alone, rows_paid, simulated=noise.simulated) | {"site": self.name}
+        priced = book.rows if outcome.stopped in (FINISHED, BUDGET) else plan.events(self.name)
+        statement = privacy_statement(alone, priced, simulated=noise.simulated) | {"site": self.name}
+        statement["releases"] = len(book.rows)
         statement["per_node"] = [statement["epsilon"]]
         if noise.simulated:
             statement["demonstration"] = DEMONSTRATION
