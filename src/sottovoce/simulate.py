@@ -119,6 +119,7 @@ def simulate(
     label: str = "",
     ledger: DurableLedger | Ledger | None = None,
     run_name: str | None = None,
+    deal: bytes | None = None,
 ) -> Result:
     """Run all nodes and replicates at once.
 
@@ -139,6 +140,8 @@ def simulate(
         before its first round if the budget does not cover all of it.
     run_name : str, optional
         Of the run in that ledger; None for a digest of the configuration.
+    deal : bytes, optional
+        Digest of all rows and of who holds which, for a ledger in memory.
 
     Returns
     -------
