@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import inspect
 import math
 import secrets
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Self
 
@@ -42,6 +43,13 @@ def _deal(X: Any, label: IntArray, parts: list[IntArray]) -> bytes:
     """A digest of all rows and of who holds which: a ledger in memory adds up by site only where it is the same."""
     table = (X.data, X.indices, X.indptr) if issparse(X) else (X,)
     return rows_digest(*(np.asarray(array, dtype=float) for array in (*table, label, *parts)))
+
+
+@dataclass(frozen=True)
+class _LeftBehind:
+    """What an estimator that was pickled has for its ledger."""
+
+    kind: str
 
 
 def _has_probabilities(estimator: Any) -> bool:
@@ -94,7 +102,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         A ledger does that and holds a budget for several fits, which each fit is charged to before it draws: a
         :class:`sottovoce.privacy.ledger.Ledger` for the life of this process, or a
         :class:`sottovoce.privacy.durable.DurableLedger` for that of the data set; a fit that the latter has made
-        before is read from it and costs nothing.
+        before is read from it and costs nothing.  Clones share it; it goes to no other process and to no file.
     sites_per_row : int, default=1
         At how many sites a person may have a row.
     tol : float, default=1e-8
@@ -214,6 +222,22 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         twin._cloned = True
         return twin
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        twin = copy.copy(self)
+        twin.__dict__ = copy.deepcopy(self.__dict__, memo)
+        return twin
+
+    def __copy__(self) -> Self:
+        twin = type(self).__new__(type(self))
+        twin.__dict__ = dict(self.__dict__)
+        return twin
+
+    def __getstate__(self) -> Any:
+        """For other processes and files, to which a ledger does not go: what it is charged there would be lost."""
+        state = super().__getstate__()
+        kind = type(state.get("accountant"))
+        return state | {"accountant": _LeftBehind(kind.__name__)} if issubclass(kind, Ledger | DurableLedger) else state
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -227,7 +251,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Sparse rows (SciPy CSR) are never made dense.
         y : array-like of shape (n_samples,)
-            Labels of two values or more.
+            Labels.
         groups : array-like of shape (n_samples,), optional
             The site of every row; its distinct values are the sites, and `n_sites` is not used.
 
@@ -239,7 +263,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         if fixed is None and self.random_state is None:
             rule = "a release needs its labels declared: which of them occur is private"
             raise InvalidInput("classes", None, rule, "give classes=[...], or a random_state for a simulation")
-        self._one_table()
+        self._check_ledger()
         features = self._table(X, reset=True)
         n = features.shape[0]
         if y is None:
@@ -277,8 +301,12 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
             warnings.warn(f"{what}: they were rows of zeros (for the data's holder only)", HolderNote, stacklevel=2)
         return self
 
-    def _one_table(self) -> None:
-        """Refuse to bind a ledger on disk to what may be a part of its table."""
+    def _check_ledger(self) -> None:
+        """Refuse a ledger that is out of reach, and to bind one on disk to what may be a part of its table."""
+        if isinstance(self.accountant, _LeftBehind):
+            rule = "a ledger stays in its process, and this estimator came to another one or from a file"
+            remedy = "use n_jobs=1 or threads, and set_params(accountant=...) after loading"
+            raise InvalidInput("accountant", self.accountant.kind, rule, remedy)
         if self._cloned and isinstance(self.accountant, DurableLedger) and not self.accountant.bound:
             rule = "a ledger on disk belongs to one table, and a clone may be given a part: cross-validation fits parts"
             remedy = (
