@@ -324,14 +324,9 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         raise LedgerMismatch(said)
 
     def _fit_each(
-        self,
-        K: int,
-        parts: Any,
-        seed: int | None,
-        knobs: dict[str, Any],
-        differ: bool,
+        self, K: int, parts: Any, seed: int | None, knobs: dict[str, Any], differ: bool,
         simulated: Callable[..., Result],
-    ) -> None:
+    ) -> None:  # fmt: skip
         """One against the rest: a run for each class, or one for two."""
         positives = [1] if K == 2 else range(K)
         results = []
@@ -350,14 +345,9 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         self.privacy_spent_, self.n_iter_, self.stopped_ = last.privacy, last.rounds, last.stopped
 
     def _fit_softmax(
-        self,
-        K: int,
-        parts: Any,
-        seed: int | None,
-        knobs: dict[str, Any],
-        differ: bool,
+        self, K: int, parts: Any, seed: int | None, knobs: dict[str, Any], differ: bool,
         simulated: Callable[..., Result],
-    ) -> None:
+    ) -> None:  # fmt: skip
         """One run for all classes."""
         rows = ClassRows.of(parts, K)
         self.choice_ = None
