@@ -73,7 +73,7 @@ def checked(field: str, check: Callable[[], T]) -> T:
     """
     try:
         return check()
-    except (SottovoceError, Warning):
+    except (SottovoceError, Warning, MemoryError):
         raise
     except Exception as error:
         refusal = _refusal(field, error)
