@@ -59,7 +59,7 @@ def plan(
 class _Uncounted(Ledger):
     """Takes everything."""
 
-    def charge(self, event: Event) -> None:
+    def charge(self, event: Event, *, deal: bytes | None = None) -> None:
         pass
 
 

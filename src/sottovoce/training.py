@@ -16,6 +16,7 @@ from . import data
 from .algorithms import REGISTRY
 from .choosing import Choice, choose, declared
 from .data.rows import Rows
+from .data.schema import LABEL
 from .engine import Observer
 from .graphs import make as make_graph
 from .privacy.chain import jsonable
@@ -182,8 +183,10 @@ def train(
         column = dataset.schema.site
         notes.append(f"the schema names {column!r} as the site, but rows were dealt by {config.partition!r}")
     if rows.one_class:
-        notes.append(f"sites with one class only: {', '.join(map(str, rows.one_class))}")
-    if clipped := sum(dataset.clipped.values()):
+        notes.append(f"sites with one class only: {', '.join(map(str, rows.one_class))} (for the data's holder only)")
+    if strange := dataset.clipped.get(LABEL, 0):
+        notes.append(f"{strange} rows have another label than the declared: rows of zeros (for the data's holder only)")
+    if clipped := sum(dataset.clipped.values()) - strange:
         notes.append(f"{clipped} values or rows outside the declared bounds were clipped (for the data's holder only)")
     X, y = dataset.X_test, dataset.y_test
     scored = len(y) > 0
