@@ -311,14 +311,9 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
             raise InvalidInput("accountant", "DurableLedger", rule, remedy)
 
     def _run(
-        self,
-        run: RunConfig,
-        rows: Rows,
-        label: str,
-        ledger: Ledger | DurableLedger | None,
-        deal: Any,
+        self, run: RunConfig, rows: Rows, label: str, *, ledger: Ledger | DurableLedger | None, deal: bytes | None,
         caveat: str | None,
-    ) -> Result:
+    ) -> Result:  # fmt: skip
         try:
             return simulate(run, rows, ledger=ledger, deal=deal, label=label, caveat=caveat)
         except LedgerMismatch as error:
