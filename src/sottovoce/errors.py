@@ -4,6 +4,7 @@
 
     SottovoceError
     ├── InvalidInput (also ValueError)   a field, its value, the rule it breaks, what to do
+    │   ├── InvalidKind (also TypeError) data of a kind that cannot be read at all
     │   ├── SchemaError                  a declaration of public facts is missing or does not fit
     │   └── GraphError                   the network cannot carry the method
     ├── BudgetExceeded                   the next release would pass the budget; nothing was drawn
@@ -21,7 +22,8 @@
         └── TransportClosed              the run ended at the hub
 
 A message never holds a data value: fields, declared parameters, counts of sites and rules only.  It is one line of a
-bounded length, in which no character can steer a terminal, whatever the names in it are.
+bounded length, in which no character can steer a terminal, whatever the names in it are.  What only the holder of the
+rows should know is no error: it is a warning, :class:`HolderNote`, and changes nothing of what is released.
 """
 
 from __future__ import annotations
@@ -120,6 +122,10 @@ class InvalidInput(SottovoceError, ValueError):
         return type(self), (self.field, self.value, self.rule, self.remedy)
 
 
+class InvalidKind(InvalidInput, TypeError):
+    """Data of a kind that no number or label can be read from; a TypeError too, as in scikit-learn."""
+
+
 class SchemaError(InvalidInput):
     """A schema misses a declaration, or the rows do not have the declared columns."""
 
@@ -182,3 +188,7 @@ class Unreachable(SottovoceError):
 
 class Busy(SottovoceError):
     """Another process takes part with the same ledger, or serves the same hub."""
+
+
+class HolderNote(UserWarning):
+    """What is worth knowing about private rows, for whoever holds them: it is computed from them and has no noise."""
