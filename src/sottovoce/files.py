@@ -33,6 +33,7 @@ LARGEST = 16 * 2**20
 PROBE = 2**18
 """Bytes that are written on trial before a run, about as many as a saved run of a few sites has."""
 _DEPTH, _DIGITS, _PARTS = 64, 100, 64  # of JSON and TOML: levels, digits of an integer, parts of a dotted key
+_NESTS = 4_000_000  # lists and objects of a JSON text; each takes some sixty bytes, however short it is written
 _QUOTED = re.compile(r""""(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?""")
 _DOTTED = re.compile(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{_PARTS}}}")
 
@@ -95,7 +96,7 @@ def read_text(field: str, path: str | Path, largest: int = LARGEST) -> str:
         raise InvalidInput(field, Path(path), rule, "check the path and the file") from None
 
 
-def from_json(text: str | bytes, *, infinite: bool = False) -> Any:
+def from_json(text: str, *, infinite: bool = False) -> Any:
     """What a JSON text says.
 
     Parameters
@@ -114,6 +115,8 @@ def from_json(text: str | bytes, *, infinite: bool = False) -> Any:
             raise ValueError(f"holds {name}")
         return float(name)
 
+    if text.count("[") + text.count("{") > _NESTS:
+        raise ValueError(f"holds more than {_NESTS:,} lists and objects")
     try:
         return _bounded(json.loads(text, parse_int=_integer, parse_constant=constant), infinite)
     except RecursionError:
@@ -131,9 +134,14 @@ def from_toml(text: str) -> dict[str, Any]:
     if any(_DOTTED.search(_QUOTED.sub("k", line)) for line in text.splitlines()):
         raise ValueError("is nested too deeply")  # such keys take the parser quadratic time
     try:
-        return dict(_bounded(tomllib.loads(text), True))
+        value = tomllib.loads(text)
     except RecursionError:
         raise ValueError("is nested too deeply") from None
+    except ValueError as error:
+        if isinstance(error, tomllib.TOMLDecodeError):
+            raise
+        raise ValueError(f"holds an integer of more than {_DIGITS} digits") from None  # of more than Python reads
+    return dict(_bounded(value, True))
 
 
 def _integer(digits: str) -> int:
@@ -185,16 +193,24 @@ def read_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
 
 
 def pack(**arrays: Any) -> memoryview:
-    """The bytes of an ``.npz`` file with these arrays."""
+    """The bytes of an ``.npz`` file with these arrays, the same for the same arrays: no entry tells the time."""
     file = io.BytesIO()
-    np.savez(file, **arrays)
+    with zipfile.ZipFile(file, "w") as packed:
+        for name, array in arrays.items():
+            with packed.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, np.asanyarray(array), allow_pickle=False)
     return file.getbuffer()
 
 
-def check(field: str, path: str | Path) -> None:
+def check(field: str, path: str | Path, *, make: bool = False) -> None:
     """Refuse a place at which no file can be written now, before anything is spent on what would go there.
 
     `PROBE` bytes are written beside it and removed.  A disk that fills up later is found by :func:`write` only.
+
+    Parameters
+    ----------
+    make : bool
+        Whether its folder is made if it is missing.
 
     Raises
     ------
@@ -203,6 +219,8 @@ def check(field: str, path: str | Path) -> None:
     """
     try:
         place = Path(os.path.realpath(path))
+        if make:
+            place.parent.mkdir(parents=True, exist_ok=True)
         if not place.parent.is_dir() or not os.access(place.parent, os.W_OK):
             raise InvalidInput(field, Path(path), "its folder must exist and be writable", "make it first")
         if place.exists() and not (place.is_file() and os.access(place, os.W_OK)):
@@ -217,7 +235,9 @@ def check(field: str, path: str | Path) -> None:
         raise InvalidInput(field, Path(path), rule, "free some space, or give another path") from None
 
 
-def write(field: str, path: str | Path, content: bytes | memoryview | str, *, mode: int = 0o666) -> None:
+def write(
+    field: str, path: str | Path, content: bytes | memoryview | str, *, mode: int = 0o666, make: bool = False
+) -> None:
     """Write a file in one step: a reader finds the old one or all of the new one, and so does who comes after a crash.
 
     Parameters
@@ -230,6 +250,8 @@ def write(field: str, path: str | Path, content: bytes | memoryview | str, *, mo
         A text is written in UTF-8.
     mode : int
         Permissions of a new file, less the umask; one that exists keeps its own.
+    make : bool
+        Whether its folder is made if it is missing.
 
     Raises
     ------
@@ -239,6 +261,8 @@ def write(field: str, path: str | Path, content: bytes | memoryview | str, *, mo
     beside = None
     try:
         place = Path(os.path.realpath(path))
+        if make:
+            place.parent.mkdir(parents=True, exist_ok=True)
         if place.exists():
             mode = place.stat().st_mode & 0o777
         beside = place.with_name(f".{os.urandom(8).hex()}.tmp")

@@ -160,7 +160,7 @@ def map_rows(folder: str | Path) -> MappedRows:
     """
     folder = Path(folder)
     try:
-        meta = files.from_json(files.read("folder", folder / "rows.json"))
+        meta = files.from_json(files.read_text("folder", folder / "rows.json"))
         n, d, sites, alike = (meta[name] for name in ("n", "d", "sites", "one_class"))
         known = meta["version"] == _VERSION and len(n) == len(sites) > 0
         known = known and all(type(number) is int for number in [d, *n, *sites, *alike]) and min(d, *n) > 0
