@@ -68,8 +68,8 @@ def check_types(config: Any) -> None:
     InvalidInput
     """
     for f in fields(config):
-        kinds, value = [kind for kind in str(f.type).split(" | ") if kind in _KINDS], getattr(config, f.name)
-        if kinds and not any(_KINDS[kind](value) for kind in kinds):
+        kinds, value = str(f.type).split(" | "), getattr(config, f.name)
+        if set(kinds) <= set(_KINDS) and not any(_KINDS[kind](value) for kind in kinds):
             rule = f"must be {' or '.join(_NAMES[kind] for kind in kinds)}"
             raise InvalidInput(f.name, type(value) if value is None else value, rule, f"the default is {f.default!r}")
         if "float" in kinds and f.name not in ("delta", "tol") and isinstance(value, Real | tuple):

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import math
 from contextlib import nullcontext
-from pathlib import Path
 
 import click
-from rich.console import Console
 from rich.table import Table
 
+from .. import files
 from ..audit import Verdict, attack, targets
 from ..audit.lessons import lessons
 from ..audit.one_run import OneRunVerdict, attack_once
@@ -18,8 +17,8 @@ from ..audit.report import write
 from ..errors import InvalidInput
 from ..privacy.chain import jsonable
 from ..privacy.words import ceil_text
-from .files import check_folder
 from .options import as_json, say, takes, typed
+from .screen import Console
 
 _QUICK = 4_000
 _OPTIONS = [
@@ -69,7 +68,7 @@ def audit(
             f"{replicates} is too few to see anything; use 2000 or more", param_hint="--replicates"
         )
     if report is not None:
-        check_folder("report", Path(report))
+        files.check("report", report)
     replicates = _QUICK if quick and replicates is None else replicates
     if form is not None and form not in {known for _, known in targets()}:
         raise InvalidInput("form", form, "must be corrected, printed or listed", "leave it out for `all`")
@@ -92,15 +91,15 @@ def audit(
                     confidence=confidence,
                 )  # fmt: skip
         found.append(verdict)
-    if report is not None:
-        _step(console, report, "lessons on real rows")
-        with console.status("lessons on real rows") if console.is_terminal else nullcontext():
-            write(report, found, lessons(seed, quick), typed())
     if as_json:
         plain = [jsonable(one.to_dict()) for one in found]
         click.echo(json.dumps(plain if method == "all" else plain[0], indent=2))
-        return
-    _render(found, confidence)
+    else:
+        _render(found, confidence)
+    if report is not None:  # last, so that a full disk costs the page only
+        _step(console, report, "lessons on real rows")
+        with console.status("lessons on real rows") if console.is_terminal else nullcontext():
+            write(report, found, lessons(seed, quick), typed())
 
 
 def _check_one_run(
