@@ -105,7 +105,7 @@ class Graph:
 
     @cached_property
     def _csr(self) -> sparse.csr_array:
-        i, j = self._ends.T
+        i, j = self._ends.T.astype(np.int32)  # older SciPy's graph routines take no other
         both = (np.concatenate([i, j]), np.concatenate([j, i]))
         found = sparse.csr_array((np.ones(2 * len(i)), both), shape=(self.n_nodes, self.n_nodes))
         found.sort_indices()

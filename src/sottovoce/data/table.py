@@ -228,7 +228,12 @@ def _batches(path: str | Path, rows: int) -> Iterator[Any]:
                 raise InvalidInput(place.name, None, rule, "convert it to CSV if it is what it should be")
             if file.metadata.num_rows < 1:
                 raise InvalidInput(place.name, None, "must hold at least one row", "check the file")
-            yield from file.iter_batches(batch_size=rows)
+            left = file.metadata.num_rows
+            for batch in file.iter_batches(batch_size=rows):
+                left -= batch.num_rows
+                yield batch
+            if left:
+                raise pa.ArrowInvalid("another number of rows")
     except (OSError, MemoryError, pa.ArrowException) as error:
         raise _unreadable(place, error) from None
 
