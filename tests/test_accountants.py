@@ -17,6 +17,7 @@ from sottovoce.privacy import accountants, pld
 from sottovoce.privacy.accountants import BestAccountant, PLDAccountant, PureAccountant, RDPAccountant, ZCDPAccountant
 from sottovoce.privacy.events import (
     Event,
+    ExactSphericalMechanism,
     GaussianMechanism,
     GaussianObjectivePerturbation,
     LaplaceMechanism,
@@ -58,6 +59,7 @@ def gop(sigma: float, K: float, relation: str = "replace-one") -> GaussianObject
 
 EVENTS: list[Event] = [
     gauss(0.1),
+    ExactSphericalMechanism("test", "replace-one", vector(0.2), vector(0.7), 12),
     SphericalMechanism("test", "replace-one", vector(0.2), vector(0.7), 12),
     LaplaceMechanism("test", "replace-one", vector(3.0), vector(0.5)),
     SparseVector("test", "replace-one", vector(0.05), vector(0.1), 3),
@@ -219,7 +221,7 @@ def test_zero_out_takes_the_worse_of_the_whole_directions() -> None:
 
 def test_spherical_releases_cost_what_a_gaussian_of_the_same_variance_does() -> None:
     """105 features, 30 releases of pure epsilon 0.1, delta 1e-5."""
-    events = [SphericalMechanism("test", "replace-one", vector(0.05), vector(2.0), 105)] * 30
+    events = [ExactSphericalMechanism("test", "replace-one", vector(0.05), vector(2.0), 105)] * 30
     s, d = 0.1, 105
     twin = gaussian_epsilon(1e-5, s / math.sqrt(d + 1) * math.sqrt(30))  # E v_j^2 = (d + 1) / beta^2
     tight = float(PLDAccountant().total(events, 1e-5)[0])
@@ -289,14 +291,23 @@ def test_a_person_with_rows_at_several_sites_pays_for_the_worst_of_them_together
     pure = Ledger(sites_per_row=2)
     pure.charge(LaplaceMechanism("test", "replace-one", vector(1.0, 2.0, 4.0), np.ones(3)))
     assert pure.total() == 1.5
-    assert pure.against([0]) == 0.5
-    assert pure.against([0, 1, 2]) == 0.0
+    assert pure.against([0]) == 0.75  # a person outside has rows at two sites, too
+    assert pure.against([0, 1]) == 0.25 and pure.against([0, 1, 2]) == 0.0
+    for accountant in (PLDAccountant(), RDPAccountant(), ZCDPAccountant(), BestAccountant()):
+        ledger = Ledger(accountant, math.inf, 1e-5, sites_per_row=2)
+        ledger.charge(event)
+        merged = GaussianMechanism("test", "replace-one", vector(2.0 / math.hypot(0.1, 0.05)), vector(2.0), 4)
+        assert ledger.against([0]) == pytest.approx(float(accountant.total([merged], 1e-5)[0]), rel=1e-6)
+        assert ledger.against([0]) < ledger.total() == ledger.against([])
+    with pytest.raises(InvalidInput, match=r"^coalition=3: sites are numbered 0 to 2"):
+        pure.against([0, 3])
 
 
 def test_names() -> None:
     assert accountants.make("rdp:20.5").label == "rdp:20.5"
     assert accountants.make("rdp").label == "rdp"
-    for wrong in ("renyi", "rdp:x", "rdp:0.5", "rdp:1.000001"):
+    assert accountants.make("zcdp:7.5").label == "zcdp:7.5" and accountants.make("zcdp").label == "zcdp"
+    for wrong in ("renyi", "rdp:x", "rdp:0.5", "rdp:1.000001", "zcdp:x", "zcdp:0.5", "pure:2"):
         with pytest.raises(InvalidInput, match="accountant"):
             accountants.make(wrong)
 

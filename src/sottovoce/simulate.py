@@ -6,6 +6,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from .privacy.durable import DurableLedger, Run, rows_digest
 from .privacy.events import Event
 from .privacy.ledger import Joint, Ledger
 from .privacy.noise import KeyedNoise, Noise, SystemNoise
+from .privacy.words import Caveat, caveat_text
 from .solvers import Solver
 from .typing import Any, Array
 
@@ -119,6 +121,8 @@ def simulate(
     label: str = "",
     ledger: DurableLedger | Ledger | None = None,
     run_name: str | None = None,
+    caveat: Caveat = None,
+    deal: bytes | None = None,
 ) -> Result:
     """Run all nodes and replicates at once.
 
@@ -139,6 +143,12 @@ def simulate(
         before its first round if the budget does not cover all of it.
     run_name : str, optional
         Of the run in that ledger; None for a digest of the configuration.
+    caveat : str, or iterable of str or None, optional
+        What epsilon does not cover, for the statement: see :func:`sottovoce.configuration.privacy_statement`.
+    deal : bytes, optional
+        Digest of which row is at which node, for a ledger in memory (:meth:`sottovoce.privacy.ledger.Ledger.charge`).
+        None for one of the rows at every node, which fits rows that stay where they are; whoever deals a table anew
+        gives one of the table and of the rows' numbers.
 
     Returns
     -------
@@ -147,7 +157,7 @@ def simulate(
     started = time.perf_counter()
     rows.check(make_loss(config.loss).outputs)
     prepared = prepare(config, rows.n, rows.d)
-    rows = held(config, rows)
+    dealt, rows = rows, held(config, rows)
     facts, key = prepared.facts, _key(config, prepared.facts, label)
     nodes = facts.n_nodes
     lead = (config.replicates, nodes)
@@ -155,25 +165,31 @@ def simulate(
         SystemNoise(lead) if config.seed is None else KeyedNoise(config.seed, range(config.replicates), range(nodes))
     )
     book: Ledger | Joint | Run = prepared.ledger
+    holding: Joint | nullcontext[None] = nullcontext()
     if isinstance(ledger, DurableLedger):
         if ledger.demonstration and not noise.simulated:
             raise InvalidInput("ledger", None, "was made for a demonstration", "use the ledger of these rows")
         ledger.bind(rows_digest(*rows.arrays()))
         book = _reserve(prepared, ledger, run_name or key, key)
     elif ledger is not None:
-        book = _join(prepared, ledger)
-    curator = Curator(rows, facts, noise, book)
-    place = Place(facts, DenseNet(prepared.graph), curator, lead, rows.d)
-    done, state, watchers = 0, None, list(observers)
-    if checkpoint is not None:
-        if not noise.simulated and ledger is None:
-            raise InvalidInput("seed", None, "a checkpoint alone cannot repeat this noise", "give a seed or a ledger")
-        path = Path(checkpoint)
-        if path.exists():
-            done, state = engine.load_checkpoint(path, key, prepared.algorithm.init(place), curator)
-        watchers.append(lambda k, s: engine.save_checkpoint(path, key, k, s, curator))
-    outcome: Outcome = engine.run(prepared.algorithm, place, config.rounds, observers=watchers, state=state, done=done)
-    statement = privacy_statement(prepared, book.rows, simulated=noise.simulated)
+        # Not sound where two people have equal rows and change places: the digest stays, and what they spent moves.
+        book = holding = _join(prepared, ledger, rows_digest(*dealt.arrays()) if deal is None else deal)
+    with holding:
+        curator = Curator(rows, facts, noise, book)
+        place = Place(facts, DenseNet(prepared.graph), curator, lead, rows.d)
+        done, state, watchers = 0, None, list(observers)
+        if checkpoint is not None:
+            if not noise.simulated and ledger is None:
+                rule = "a checkpoint alone cannot repeat this noise"
+                raise InvalidInput("seed", None, rule, "give a seed or a ledger")
+            path = Path(checkpoint)
+            if path.exists():
+                done, state = engine.load_checkpoint(path, key, prepared.algorithm.init(place), curator)
+            watchers.append(lambda k, s: engine.save_checkpoint(path, key, k, s, curator))
+        outcome: Outcome = engine.run(
+            prepared.algorithm, place, config.rounds, observers=watchers, state=state, done=done
+        )
+    statement = privacy_statement(prepared, book.rows, simulated=noise.simulated, caveat=caveat)
     if isinstance(book, Run):
         book.close()
     if ledger is not None:
@@ -192,7 +208,9 @@ def simulate(
     )
 
 
-def simulate_many(configs: Iterable[RunConfig], rows: Rows, *, n_jobs: int | None = None) -> list[Result]:
+def simulate_many(
+    configs: Iterable[RunConfig], rows: Rows, *, n_jobs: int | None = None, caveat: Caveat = None
+) -> list[Result]:
     """Several configurations on the same rows, shared out by joblib.
 
     Parameters
@@ -203,13 +221,16 @@ def simulate_many(configs: Iterable[RunConfig], rows: Rows, *, n_jobs: int | Non
     n_jobs : int, optional
         As joblib's; None for one, or for what an enclosing ``joblib.parallel_config`` says.  Under
         ``joblib.parallel_config("dask")`` or ``"ray"`` the workers are those of that cluster.
+    caveat : str, or iterable of str or None, optional
+        As for :func:`simulate`, for all of them.
 
     Returns
     -------
     list of Result
         In the order of `configs`, equal to one :func:`simulate` each.
     """
-    return list(Parallel(n_jobs=n_jobs)(delayed(simulate)(config, rows) for config in configs))
+    said = caveat_text(caveat)
+    return list(Parallel(n_jobs=n_jobs)(delayed(simulate)(config, rows, caveat=said) for config in configs))
 
 
 def _affordable(prepared: Prepared) -> tuple[Event, ...]:
@@ -219,7 +240,7 @@ def _affordable(prepared: Prepared) -> tuple[Event, ...]:
         rule = "every replicate is a release of its own, and a ledger counts one"
         raise InvalidInput("replicates", config.replicates, rule, "use replicates=1 with a ledger")
     own = prepared.ledger
-    allowed = own.copy()
+    allowed = own.trial()
     for event in plan(
         prepared.algorithm, prepared.facts, prepared.graph, config.rounds, own.accountant, own.delta
     ).rows:
@@ -242,18 +263,18 @@ def check_notion(prepared: Prepared, ledger: DurableLedger | Ledger) -> None:
         raise InvalidInput("delta", prepared.config.delta, rule, "leave it out, or use a ledger that has a delta")
 
 
-def _join(prepared: Prepared, shared: Ledger) -> Joint:
-    """The run's ledger inside a shared one, which can pay for all of it."""
+def _join(prepared: Prepared, shared: Ledger, deal: bytes) -> Joint:
+    """The run's ledger inside a shared one, which holds what all of it costs."""
     check_notion(prepared, shared)
+    m, counted = prepared.config.sites_per_row, shared.sites_per_row
+    if counted < m:
+        rule = f"the ledger counts people with rows at {counted} site" + "s" * (counted > 1)
+        raise InvalidInput("sites_per_row", m, rule, f"share a ledger made with sites_per_row={m}")
+    shared.settle()
     if not shared.accountant.is_filter:
         rule = "its totals are not proved for runs that are chosen as one goes"
-        raise InvalidInput(
-            "accountant", shared.accountant.name, rule, "share a ledger of 'pure', 'zcdp' or 'rdp:ORDER'"
-        )
-    trial = shared.copy()
-    for event in _affordable(prepared):
-        trial.charge(event)
-    return Joint(prepared.ledger, shared)
+        raise InvalidInput("accountant", shared.accountant.name, rule, "share a ledger of 'pure', 'zcdp' or 'rdp'")
+    return Joint(prepared.ledger, shared, _affordable(prepared), deal)
 
 
 def _reserve(prepared: Prepared, ledger: DurableLedger, name: str, key: str) -> Run:
@@ -262,6 +283,9 @@ def _reserve(prepared: Prepared, ledger: DurableLedger, name: str, key: str) -> 
     if len(ledger.epsilon) != prepared.facts.n_nodes:
         rule = f"the ledger holds {len(ledger.epsilon)} nodes"
         raise InvalidInput("nodes", prepared.facts.n_nodes, rule, "use the ledger made for this partition")
+    if prepared.config.sites_per_row > 1:
+        rule = "a ledger on disk counts each node's rows alone"
+        raise InvalidInput("sites_per_row", prepared.config.sites_per_row, rule, "share a ledger in memory, or use 1")
     allowed = _affordable(prepared)
     if name in ledger.runs:
         return ledger.resume(name, key)

@@ -26,10 +26,12 @@ from .data.rows import Rows
 from .data.sweep import Sweep, one_thread_a_product
 from .errors import SolverError
 from .losses import Loss
-from .typing import Array
+from .typing import Array, IntArray
 
 MEMORY = 10
 MAX_ITERATIONS = 500
+NEWTON = 1000
+"""Steps of Newton's method for a solve that is not done by then."""
 SINGLE = 3e-8
 """Gradient norm, over C, down to which single precision is of use."""
 NEAR = 1e-5
@@ -63,10 +65,10 @@ def certified_error(C: float, tol: float, q: Array) -> Array:
     return 2.0 * C * tol / q
 
 
-def gradient_rounding(
-    C: float, n: Array, bend_bound: float, w: Array, linear: Array, q: Array, outputs: int = 1
+def rounding_bound(
+    C: float, n: Array, bend_bound: float, d: int, size: Array, pull: Array, q: Array, outputs: int = 1
 ) -> Array:
-    """Bound on the error of the gradient computed in double precision, shape (..., 1).
+    """Bound on the error of a gradient computed in double precision, at ``||w|| = size`` and ``||linear|| = pull``.
 
     With unit roundoff u, products of length m err by at most ``m u`` times the product of norms (any order of
     summation).  A margin errs by ``d u ||w||``, hence its slope by ``c1 d u ||w|| + 8 u``; n slopes times rows of norm
@@ -74,10 +76,17 @@ def gradient_rounding(
     With K > 1 margins a row, each is a difference of two products, K slopes err by sqrt K of what their margins do, and
     gradients add up over K blocks: ``2 K`` times the first bound covers it.
     """
-    u, d = 2.0**-53, w.shape[-1]
-    size = np.linalg.norm(w, axis=-1, keepdims=True)
+    u = 2.0**-53
     data = C * u * (n + bend_bound * d * size + 8.0) * (1.0 if outputs == 1 else 2.0 * outputs)
-    return np.asarray(data + 4.0 * u * (np.linalg.norm(linear, axis=-1, keepdims=True) + q * size))
+    return np.asarray(data + 4.0 * u * (pull + q * size))
+
+
+def gradient_rounding(
+    C: float, n: Array, bend_bound: float, w: Array, linear: Array, q: Array, outputs: int = 1
+) -> Array:
+    """:func:`rounding_bound` at these vectors, shape (..., 1)."""
+    size, pull = (np.linalg.norm(x, axis=-1, keepdims=True) for x in (w, linear))
+    return rounding_bound(C, n, bend_bound, w.shape[-1], size, pull, q, outputs)
 
 
 @dataclass(frozen=True)
@@ -99,7 +108,7 @@ class Problem:
     basis: Array | None
     spectrum: Array
 
-    def keep(self, node: Array, rep: Array) -> Problem:
+    def keep(self, node: IntArray, rep: IntArray) -> Problem:
         """Those nodes and replicates only."""
         cut = np.ix_(node, rep)
         basis = None if self.basis is None else self.basis[node]
@@ -202,7 +211,8 @@ class Solver:
         Raises
         ------
         SolverError
-            If the certificate is not reached, or rounding alone could hide that it was missed.
+            If the certificate is not reached, or rounding alone could hide that it was missed.  Queries with a promise
+            refuse such problems before they are charged (:mod:`sottovoce.queries.reach`).
         """
         with one_thread_a_product():
             return self._minimise(linear, q, start, tol)
@@ -355,10 +365,45 @@ class Solver:
             w, g = w + s, np.where(took, g_new, g)
         if not exact:
             return out_w, out_norm, MAX_ITERATIONS, learnt
-        raise SolverError(  # how short it fell is a function of the rows, and stays here
-            f"tol={goal / self._C:g}: a local solve stopped after {MAX_ITERATIONS} iterations short of its "
-            "certificate; use a larger rho or tol"
-        )
+        for i, r in np.argwhere(out_norm > goal):
+            one = problem.keep(np.flatnonzero(node == i), np.flatnonzero(rep == r))
+            out_w[i, r], out_norm[i, r] = self._newton(sweep.keep(node == i), one, out_w[i, r], goal)
+        return out_w, out_norm, MAX_ITERATIONS + NEWTON, learnt
+
+    def _newton(self, sweep: Sweep, problem: Problem, w: Array, goal: float) -> tuple[Array, float]:
+        """Newton's method with the exact Hessian and exact line searches, for one node and replicate.
+
+        For losses whose curvature jumps, which make secants of little use: F is convex along a line, so its slope has
+        one zero there, and bisection finds it whatever the curvature does.
+        """
+
+        def gradient(x: Array) -> Array:
+            whole = problem.weight * sweep.gradient(self._loss, x[None, None]) + problem.c + problem.q * x
+            return np.asarray(whole[0, 0])
+
+        g = gradient(w)
+        for _ in range(NEWTON):
+            if np.linalg.norm(g) <= goal:
+                break
+            basis, values = self._eigen(sweep, problem.weight[:, :, 0], w[None, None], typical=False)
+            at = replace(problem, basis=basis, spectrum=values[:, None, :])
+            p = self._direction(g[None, None], [], at)[0, 0]
+            near, far = 0.0, 1.0
+            ahead = gradient(w + p)
+            while ahead @ p < 0.0 and far < 2.0**60:
+                near, far = far, 2.0 * far
+                ahead = gradient(w + far * p)
+            t = far
+            while abs(ahead @ p) > 0.1 * abs(g @ p) and far - near > 2.0**-50 * far:
+                t = 0.5 * (near + far)
+                ahead = gradient(w + t * p)
+                near, far = (t, far) if ahead @ p < 0.0 else (near, t)
+            w, g = w + t * p, ahead
+        norm = float(np.linalg.norm(g))
+        if not norm <= goal:  # how short it fell is a function of the rows, and stays here
+            rule = "a local solve stopped short of its certificate; use a larger rho or tol"
+            raise SolverError(f"tol={goal / self._C:g}: {rule}")
+        return w, norm
 
     @staticmethod
     def _direction(g: Array, steps: list[Step], problem: Problem) -> Array:

@@ -27,6 +27,7 @@ from ..net import Net
 from ..privacy.chain import canonical
 from ..privacy.durable import DurableLedger, rows_digest
 from ..privacy.journal import Journal
+from ..privacy.ledger import Ledger
 from ..privacy.noise import Noise, SystemNoise
 from ..simulate import check_notion
 from ..typing import Any, Array
@@ -235,11 +236,12 @@ class SiteSession:
         seconds = time.perf_counter() - started
         transport.leave({FINISHED: "done", BUDGET: "its budget is spent"}.get(outcome.stopped, outcome.stopped))
         book.close()
-        alone = replace(
-            prepared, facts=facts, config=replace(plan.config, sites_per_row=1),
-            ledger=replace(prepared.ledger, sites_per_row=1),
-        )  # fmt: skip
-        statement = privacy_statement(alone, book.rows, simulated=noise.simulated) | {"site": self.name}
+        limits = Ledger(prepared.ledger.accountant, prepared.ledger.epsilon, prepared.ledger.delta)
+        alone = replace(prepared, facts=facts, config=replace(plan.config, sites_per_row=1), ledger=limits)
+        # Where somebody else ended the run, and may have chosen when, only the price of the whole plan is proved.
+        priced = book.rows if outcome.stopped in (FINISHED, BUDGET) else plan.events(self.name)
+        statement = privacy_statement(alone, priced, simulated=noise.simulated) | {"site": self.name}
+        statement["releases"] = len(book.rows)
         statement["per_node"] = [statement["epsilon"]]
         if noise.simulated:
             statement["demonstration"] = DEMONSTRATION

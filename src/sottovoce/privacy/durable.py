@@ -58,16 +58,9 @@ class DurableLedger(Readings):
 
     @classmethod
     def create(
-        cls,
-        path: str | Path,
-        *,
-        epsilon: ArrayLike,
-        delta: float = 0.0,
-        accountant: str = "pure",
-        n_nodes: int = 1,
-        fingerprint: bytes | None = None,
-        demonstration: bool = False,
-    ) -> Self:
+        cls, path: str | Path, *, epsilon: ArrayLike, delta: float = 0.0, accountant: str = "pure", n_nodes: int = 1,
+        fingerprint: bytes | None = None, demonstration: bool = False,
+    ) -> Self:  # fmt: skip
         """Make the ledger of a data set, readable by this user only.  Its budget never changes.
 
         Parameters
@@ -197,6 +190,11 @@ class DurableLedger(Readings):
     def delta(self) -> float:
         """0 for pure epsilon."""
         return self._file.state.delta
+
+    @property
+    def bound(self) -> bool:
+        """Whether it belongs to rows yet."""
+        return self._file.read().tag is not None
 
     @property
     def demonstration(self) -> bool:

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import Self
 
 import numpy as np
 
@@ -181,6 +182,9 @@ class History:
 
 class Readings(ABC):
     """What a ledger's rows come to."""
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
 
     @property
     @abstractmethod

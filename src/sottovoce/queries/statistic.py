@@ -16,10 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..facts import Facts
-from ..privacy.events import Event, GaussianMechanism, SphericalMechanism, Unprotected
+from ..privacy.events import Event, ExactSphericalMechanism, GaussianMechanism, Unprotected
 from ..solvers import certified_error
 from ..typing import Array, ArrayLike
 from .base import Query, Vault
+from .reach import check_solve, inside, length
 
 _FINE = 2.0**-20  # of the sensitivity: what the grid may add to it
 
@@ -59,7 +60,7 @@ class NoisyStatistic(Query):
         sensitivity = self.sensitivity(facts)
         if facts.pure:
             rate = self.alpha / sensitivity
-            return SphericalMechanism(self.source, facts.relation, rate, sensitivity, facts.d, claimed)
+            return ExactSphericalMechanism(self.source, facts.relation, rate, sensitivity, facts.d, claimed)
         return GaussianMechanism(
             self.source, facts.relation, sensitivity / self.alpha, sensitivity, facts.d, claimed
         )  # fmt: skip
@@ -73,6 +74,9 @@ class NoisyStatistic(Query):
         if facts.pure:
             return vault.noise.add_pure(exact, self.alpha / sensitivity, coarsest, release, use)
         return vault.noise.add_gaussian(exact, sensitivity / self.alpha, coarsest, release, use)
+
+    def check(self, facts: Facts) -> None:
+        length(self.start, "start")
 
     def blank(self, facts: Facts) -> Array:
         return np.zeros_like(self.start)
@@ -103,12 +107,20 @@ class NoisyMinimiser(NoisyValue):
         error = certified_error(facts.C, facts.tol, self._q(facts))
         return facts.gradients_changed / facts.K(self.curvature) + 2.0 * error
 
-    def value(self, vault: Vault, facts: Facts) -> Array:
-        linear = np.broadcast_to(np.asarray(self.linear, dtype=float), self.start.shape)
-        return vault.solver.minimise(linear, self._q(facts), self.start, facts.tol).w
+    def check(self, facts: Facts) -> None:
+        if self.alpha is None:  # nothing is promised, so that a failure breaks no promise
+            return
+        check_solve(facts, facts.tol, np.asarray(self.linear, dtype=float), self.start, self._q(facts))
 
-    def replay(self, vault: Vault) -> None:
-        vault.solver.skip(self.start)
+    def value(self, vault: Vault, facts: Facts) -> Array:
+        linear, q = np.broadcast_to(np.asarray(self.linear, dtype=float), self.start.shape), self._q(facts)
+        pull = length(linear, "linear")
+        w = vault.solver.minimise(linear, q, inside(self.start, facts, facts.tol, pull, q), facts.tol).w
+        return inside(w, facts, facts.tol, pull, q)
+
+    def replay(self, vault: Vault, facts: Facts) -> None:
+        pull = length(np.broadcast_to(np.asarray(self.linear, dtype=float), self.start.shape), "linear")
+        vault.solver.skip(inside(self.start, facts, facts.tol, pull, self._q(facts)))
 
 
 @dataclass(frozen=True)
@@ -171,7 +183,7 @@ class SecretMinimiser(NoisyMinimiser):
         n = facts.n.shape
         rate = np.broadcast_to(facts.mu * facts.n * self.alpha / (2.0 * facts.C), n)
         sensitivity = self.sensitivity(facts)
-        return SphericalMechanism(
+        return ExactSphericalMechanism(
             self.source, facts.relation, rate, sensitivity, facts.d, np.broadcast_to(self.alpha, n)
         )  # fmt: skip
 
