@@ -19,23 +19,21 @@ from typing import Protocol
 
 import numpy as np
 
-from .. import errors
+from ..errors import HolderNote
 from ..estimators import ConsensusClassifier, PrivateClassifier
-from ..privacy.accountants import PureAccountant, RDPAccountant
 from ..privacy.ledger import Ledger
 from ..privacy.noise import SystemNoise
 from ..typing import Any, Array
 from .game import Verdict
 from .refusals import Bet, Played, Seen, halves
 
-RUNS, QUICK_RUNS = 80, 40
+RUNS, QUICK_RUNS = 60, 40
 RARE, COMMON, OTHER = "rare", "no", "yes"
 COEFFICIENTS = ("coef_", "intercept_", "site_coef_", "site_intercept_")
 """Attributes whose values are noisy answers: only their shapes are looked at."""
 
-_LOOK = 2  # releases of each table by every estimator
+_LOOK = 1  # releases of each table by every estimator
 _ROWS = 24
-_HOLDER = getattr(errors, "HolderNote", ())  # a warning for the holder of the rows, who knows them
 
 
 class Estimator(Protocol):
@@ -100,7 +98,7 @@ class Stand:
                 told = "; ".join(f"{name} {value}" for name, value in sorted(outputs(model).items()))
             except Exception as error:  # its words are an output, too
                 told = f"{type(error).__name__}: {error}"
-        told += "".join(f"; warns: {one.message}" for one in heard if not issubclass(one.category, _HOLDER))
+        told += "".join(f"; warns: {one.message}" for one in heard if not issubclass(one.category, HolderNote))
         ledger = getattr(model, "accountant", None)
         if isinstance(ledger, Ledger):
             told += f"; the ledger has {len(ledger.rows)} rows, {ledger.total():.6g}"
@@ -131,11 +129,10 @@ def _factory(cls: type[ConsensusClassifier], **knobs: Any) -> Factory:
 
 def _with_ledger(make: Factory, delta: float | None) -> Factory:
     """The same, charged to a ledger of its own."""
-    accountant = PureAccountant() if delta is None else RDPAccountant(32.0)
 
     def made(epsilon: float, classes: Sequence[str] | None) -> Estimator:
         model: Any = make(epsilon, classes)
-        return model.set_params(accountant=Ledger(accountant, 10.0 * epsilon, delta or 0.0))
+        return model.set_params(accountant=Ledger("pure" if delta is None else "rdp", 10.0 * epsilon, delta or 0.0))
 
     return made
 

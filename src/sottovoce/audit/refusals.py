@@ -6,10 +6,11 @@ refuses, then the refusal is an answer without noise.
 
 The adversary knows both tables.  Beforehand she runs each method on both, without noise, against vectors of growing
 length up to the largest doubles; wherever a site's behaviour changes, she bisects the length, and looks for one at
-which the two tables part.  Then she plays: real runs of one site beside her, of which she sees every message and how
-it ended (the error's words, how much was charged).  She bets on one way to end, or on the last message of those runs
-that went on: a refusal that noise decides may come equally often on both tables, and yet leave answers that only one of
-them gives.  The bet is chosen on one half of the runs, and bounded on the other.
+which the two tables part, or goes as near to the change as she can, on both sides of it.  Then she plays: real runs of
+one site beside her, of which she sees every message and how it ended (the error's words, how much was charged).  She
+bets on one way to end, or on the last message of those runs that went on: a refusal that noise decides may come equally
+often on both tables, and yet leave answers that only one of them gives.  The bet is chosen on one half of the runs, and
+bounded on the other.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ RUNS, QUICK_RUNS = 400, 160
 DELTA = 1e-5
 """Of methods that need one, if none is given."""
 
+_FEWEST = 80
 _LOOK = 32  # runs of each table at every length that looks promising
 _LENGTHS = (*(10.0**k for k in range(0, 18, 2)), 1e20, 1e30, 1e50, 1e100, 1e154, 1e200, 1e300, 1e308, 1.7e308)
 _LATE = ("mr_admm", "dgd")  # methods whose second round does not look at what came in
@@ -182,7 +184,7 @@ def _stands(epsilon: float, delta: float | None, rounds: int | None) -> dict[str
     inside = {"method": "m_admm", "relation": "zero-out", "noise_growth": 20.0}
     gated = {"method": "ipp_admm", "positives": 2, "threshold": -1e6}
     known: dict[str, tuple[dict[str, Any], int]] = {"m_admm, zero-out": (inside, 1)}
-    known |= {name: ({"method": name}, 1) for name in ("prox_admm", "mr_admm", "pvp", "prox_average", "pp_admm")}
+    known |= {name: ({"method": name}, 1) for name in ("prox_admm", "prox_average", "pp_admm")}
     known |= {
         "ipp_admm": (gated, 1),
         "prox_admm, a coarse solver": ({"method": "prox_admm", "tol": 1e-2, "eta": 1e-3}, 1),
@@ -199,17 +201,18 @@ def _stands(epsilon: float, delta: float | None, rounds: int | None) -> dict[str
 
 
 def lengths(stand: Stand) -> list[float]:
-    """Lengths that look promising, found without noise: where the tables part, or where both change their behaviour."""
+    """Lengths that look promising, found without noise: where the tables part, or on both sides of a common change."""
     silent, found = _Silent(), []
     seen = [tuple(stand.watch(world, length, silent).told for world in (0, 1)) for length in _LENGTHS]
     found += [length for length, (first, second) in zip(_LENGTHS, seen, strict=True) if first != second][:1]
     alike = [a == b for a, b in seen]
     changes = [k for k in range(1, len(seen)) if alike[k - 1] and alike[k] and seen[k - 1] != seen[k]]
-    return found + [_edge(stand, _LENGTHS[k - 1], _LENGTHS[k], seen[k - 1][0]) for k in changes[:_BRACKETS]]
+    edges = [_edge(stand, _LENGTHS[k - 1], _LENGTHS[k], seen[k - 1][0]) for k in changes[:_BRACKETS]]
+    return found + [length for edge in edges for length in edge]
 
 
-def _edge(stand: Stand, low: float, high: float, told: str) -> float:
-    """A length at which the tables part, or else nearly the least one at which both behave otherwise."""
+def _edge(stand: Stand, low: float, high: float, told: str) -> tuple[float, ...]:
+    """A length at which the tables part, or else two next to each other between which both change their behaviour."""
     silent = _Silent()
     for _ in range(_STEPS):
         middle = math.sqrt(low) * math.sqrt(high) if high > 2.0 * low else low + 0.5 * (high - low)
@@ -217,9 +220,9 @@ def _edge(stand: Stand, low: float, high: float, told: str) -> float:
             break
         first, second = (stand.watch(world, middle, silent).told for world in (0, 1))
         if first != second:
-            return middle
+            return (middle,)
         low, high = (middle, high) if first == told else (low, middle)
-    return high
+    return low, high
 
 
 Played = tuple[list[Seen], list[Seen]]
@@ -310,7 +313,7 @@ def play(
     rounds : int, optional
         By default 2, or 3 for methods whose second round does not look at what came in; never fewer.
     replicates : int
-        Runs of each table, of simulated and of real noise each; half of them choose the bet.
+        Runs of each table with simulated noise; with real noise a quarter, and at least 80.  Half choose the bet.
     seed : int
         Of simulated noise.  Noise of the operating system cannot be repeated.
     confidence : float
@@ -338,13 +341,14 @@ def play(
     certain = max(looks, key=lambda one: looks[one].over, default=(next(iter(stands)), 1.0))
     noisy = [one for one, look in looks.items() if look.mixed]
     by_noise = max(noisy, key=lambda one: looks[one].over, default=certain)
-    games = [(one, "simulated noise", keyed(_LOOK)) for one in dict.fromkeys([certain, by_noise])]
+    games = [(one, "simulated noise", keyed(_LOOK), replicates) for one in dict.fromkeys([certain, by_noise])]
     if released and find_spec("opendp") is not None:
-        games.append((certain, "noise of the operating system", lambda world, run: SystemNoise()))
+        few = max(_FEWEST, replicates // 4)  # they are dear, and what is bet on is hardly ever a matter of noise
+        games.append((certain, "noise of the operating system", lambda world, run: SystemNoise(), few))
     each = 1.0 - (1.0 - confidence) / len(games)
     verdicts = []
-    for (name, length), source, noise in games:
-        played = _played(stands[name], length, replicates, noise)
+    for (name, length), source, noise, runs in games:
+        played = _played(stands[name], length, runs, noise)
         verdicts.append(_verdict(stands[name], f"{name}, {source}", length, played, confidence, each))
     best = max(verdicts, key=lambda one: round(one.lower_bound - one.claimed_epsilon, 3))
     channels = {f"{name} at {at:.6g}": look.bound for (name, at), look in looks.items() if look.over > 0.0}

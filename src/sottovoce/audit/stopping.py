@@ -33,7 +33,6 @@ from ..curator import Curator
 from ..errors import InvalidInput
 from ..facts import Facts
 from ..losses import make as make_loss
-from ..privacy import accountants
 from ..privacy.accountants import Accountant
 from ..privacy.durable import DurableLedger
 from ..privacy.events import Event, GaussianMechanism
@@ -79,10 +78,7 @@ def in_memory(notion: str) -> Opened:
     """Ledgers of this process, as several fits may share them."""
 
     def opened(epsilon: float, delta: float) -> AbstractContextManager[Quoting]:
-        chosen = accountants.make(notion)
-        if not chosen.is_filter:  # fits are not charged to such a ledger; those of a lifetime are
-            chosen = accountants.for_life(notion, np.array(epsilon), delta)
-        return nullcontext(Ledger(chosen, epsilon, delta))
+        return nullcontext(Ledger(notion, epsilon, delta))
 
     return opened
 

@@ -106,11 +106,12 @@ def test_an_answer_that_is_no_number_gives_a_row_away() -> None:
     ],
 )
 def test_a_public_rule_tells_nothing(method: str, features: int, knobs: dict[str, Any]) -> None:
-    verdict = play(stand(method, features, curator=Careful, **knobs), replicates=FAST)
+    stands = stand(method, features, curator=Careful, **knobs)
+    verdict = play(stands, replicates=FAST)
     assert not verdict.refuted and not verdict.channels
-    assert (
-        any("longer than 1000" in told for told in verdict.told[0]) and verdict.told[0].keys() == verdict.told[1].keys()
-    )
+    site, silent = stands["planted"], refusals._Silent()
+    ends = [{site.watch(world, length, silent).told for world in (0, 1)} for length in refusals.lengths(site)]
+    assert {"longer than 1000" in told for each in ends for told in each} == {True, False}  # both sides of the rule
 
 
 def test_a_bet_is_chosen_on_one_half_and_counts_the_other() -> None:
@@ -124,7 +125,7 @@ def test_a_bet_is_chosen_on_one_half_and_counts_the_other() -> None:
 def test_every_kind_of_method_between_sites_is_tried() -> None:
     tried = {stand.config.method for stand in refusals._stands(1.0, None, None).values()}
     noisy = {name for name, cls in REGISTRY.items() if cls.private and cls.trust == "nobody" and not cls.single}
-    assert tried <= noisy and noisy - tried <= {"dvp", "r_admm"}  # as m_admm and mr_admm
+    assert tried <= noisy and noisy - tried <= {"dvp", "pvp", "r_admm"}  # as m_admm, prox_admm, mr_admm
     assert {stand.config.delta for stand in refusals._stands(2.0, 1e-6, 4).values()} == {1e-6}
 
 
