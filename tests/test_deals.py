@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import copy
 import itertools
+import os
 import pickle
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -39,6 +42,8 @@ def gauss(*mus: float, relation: str = "replace-one") -> GaussianMechanism:
 def test_rows_that_are_dealt_anew_may_have_been_at_the_worst_node_each_time() -> None:
     ledger = Ledger(epsilon=2.5)
     ledger.charge(laplace(1.0, 0.2), deal=b"first")
+    with pytest.raises(BudgetExceeded, match=r"release 2 would bring a row .* 2 times from 1 to 2.7;"):
+        ledger.charge(laplace(0.2, 1.7), deal=b"second")
     ledger.charge(laplace(0.2, 1.0), deal=b"second")
     assert ledger.total() == 2.0 and ledger.per_node().tolist() == [2.0] and ledger.report() == {"pure": 2.0}
     ledger.charge(laplace(0.2, 0.3), deal=b"first")  # node by node within a deal: 1.2 and 0.5
@@ -138,6 +143,11 @@ def test_people_at_several_sites_need_a_ledger_that_counts_them(tmp_path: Any) -
         with pytest.raises(InvalidInput, match=r"^sites_per_row=2: a ledger on disk counts each node's rows alone"):
             simulate(config, rows, ledger=durable)
         assert durable.runs == ()
+    pooled = RunConfig(method="central", epsilon=1.0, rounds=1)
+    with pytest.raises(
+        InvalidInput, match=r"^method='central': the ledger counts people with rows at 3 sites, and thi"
+    ):
+        simulate(pooled, rows, ledger=large)
     for wrong in (0, 1.5, "2"):
         with pytest.raises(InvalidInput, match=r"^sites_per_row="):
             Ledger(sites_per_row=wrong)  # type: ignore[arg-type]
@@ -218,6 +228,19 @@ def test_a_pool_of_processes_is_refused_in_words() -> None:
     with pytest.raises(LedgerError, match="use n_jobs=1, threads"):
         cross_val_score(consensus(ledger), X, y, cv=2, n_jobs=2, error_score="raise")
     assert ledger.rows == ()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_fork_cannot_charge_what_it_copied() -> None:
+    code = (
+        "import os, numpy as np; from sottovoce import Ledger; from sottovoce.privacy.events import Unprotected\n"
+        "ledger = Ledger(); pid = os.fork()\n"
+        "try: ledger.charge(Unprotected('test', np.ones(1)))\n"
+        "except Exception as error: print(type(error).__name__, flush=True); os._exit(0)\n"
+        "os.waitpid(pid, 0); print(len(ledger.rows))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["LedgerError", "1"]
 
 
 def test_threads_cannot_race_for_a_budget() -> None:
