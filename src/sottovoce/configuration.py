@@ -15,7 +15,7 @@ from .facts import Facts
 from .graphs import Graph
 from .graphs import make as make_graph
 from .losses import make as make_loss
-from .planner import calibrate, check, plan
+from .planner import calibrate, plan
 from .privacy import accountants
 from .privacy.events import Event
 from .privacy.gaussian import gaussian_mu
@@ -325,7 +325,6 @@ def prepare(config: RunConfig, n: Array, d: int) -> Prepared:
         if np.any(first.per_node() > budget):
             rule = f"one round costs {first.total():.4g}"
             raise InvalidInput("epsilon", config.epsilon, rule, "raise epsilon, or lower noise, or leave noise out")
-    check(algorithm, facts, graph, config.rounds)
     return Prepared(config, facts, graph, algorithm, Ledger(accountant, budget, delta, m))
 
 
