@@ -101,8 +101,9 @@ class _Folded(Solver):
 
     def minimise(self, linear: Array, q: Array, start: Array, tol: ArrayLike) -> Solution:
         lead = np.broadcast_shapes(linear.shape[:-1], start.shape[:-1])
+        near = max(float(np.max(tol)), TOL)
         found = super().minimise(
-            self._fold(linear, lead), self._fold(np.atleast_1d(q), lead), self._fold(start, lead), max(tol, TOL)
+            self._fold(linear, lead), self._fold(np.atleast_1d(q), lead), self._fold(start, lead), near
         )
         return Solution(self._unfold(found.w), self._unfold(found.gradient_norm), found.iterations)
 
