@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 from joblib import Parallel, delayed
 
-from . import engine
+from . import engine, files
 from .configuration import Prepared, RunConfig, held, prepare, privacy_statement
 from .curator import Curator
 from .data.rows import Rows
-from .engine import UNREADABLE, Observer, Outcome, Place
-from .errors import BudgetExceeded, CheckpointError, InvalidInput
+from .engine import Observer, Outcome, Place
+from .errors import BudgetExceeded, CheckpointError, InvalidInput, shown
 from .facts import Facts
 from .losses import make as make_loss
 from .net import DenseNet
@@ -61,6 +61,8 @@ class Result:
         Events, in order.
     privacy : dict
         What has been proved, in numbers and words.
+    seconds : float
+        How long it took: a function of the rows that no epsilon covers, for whoever holds them.  It is not saved.
     extra : dict
         Whatever the caller wants kept with the run (schema, data set, scores): JSON-able.
     """
@@ -73,7 +75,7 @@ class Result:
     stopped: str
     ledger: list[dict[str, Any]]
     privacy: dict[str, Any]
-    seconds: float
+    seconds: float = 0.0
     extra: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -81,20 +83,28 @@ class Result:
         """The average over nodes (002, section VIII), shape (R, d): post-processing of what was released."""
         return self.models.mean(axis=1)
 
-    def save(self, path: str | Path) -> None:
-        """Write models and everything else to an ``.npz`` file without pickled objects."""
+    def packed(self) -> memoryview:
+        """Models and everything else but the time it took, as the bytes of an ``.npz`` file without pickled objects."""
         meta = {
             "config": self.config.to_dict(), "facts": self.facts.to_dict(), "algorithm": self.algorithm,
-            "rounds": self.rounds,
-            "stopped": self.stopped, "ledger": self.ledger, "privacy": self.privacy, "seconds": self.seconds,
+            "rounds": self.rounds, "stopped": self.stopped, "ledger": self.ledger, "privacy": self.privacy,
             "extra": self.extra,
         }  # fmt: skip
-        with Path(path).open("wb") as file:
-            np.savez(file, models=self.models, meta=np.array(json.dumps(meta)))
+        return files.pack(models=self.models, meta=np.array(json.dumps(meta)))
+
+    def save(self, path: str | Path) -> None:
+        """Write :meth:`packed` to a file, in one step.
+
+        Raises
+        ------
+        NotWritten
+            If the disk is full, say.  What stood there before still does.
+        """
+        files.write("save", path, self.packed())
 
     @classmethod
     def load(cls, path: str | Path) -> Result:
-        """Read what :meth:`save` wrote.
+        """Read what :meth:`save` wrote, which may come from anybody.
 
         Raises
         ------
@@ -102,14 +112,21 @@ class Result:
             If the file is not a saved run.
         """
         try:
-            with Path(path).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-                meta, models = json.loads(str(file["meta"])), file["models"]
+            arrays = files.read_arrays(path)
+            meta, models = files.from_json(str(arrays["meta"]), infinite=True), arrays["models"]
             config, facts = RunConfig.from_dict(meta.pop("config")), Facts.from_dict(meta.pop("facts"))
+            meta.pop("seconds", None)  # in files that the first version wrote
+            replicates, nodes, d = models.shape  # a site keeps its own alone
+            known = (replicates, d) == (config.replicates, facts.d) and 1 <= nodes <= facts.n_nodes
+            if not known or models.dtype != np.float64 or not np.all(np.isfinite(models)):
+                raise ValueError("models of another run")
+            kinds = {"algorithm": dict, "rounds": int, "stopped": str, "ledger": list, "privacy": dict, "extra": dict}
+            if meta.keys() != kinds.keys() or not all(type(meta[name]) is kind for name, kind in kinds.items()):
+                raise ValueError("another record")
             return cls(config=config, facts=facts, models=models, **meta)
-        except UNREADABLE as error:
-            raise CheckpointError(
-                f"run={str(path)!r}: not a saved run; use a file written by `train --save`"
-            ) from error
+        except engine.UNREADABLE as error:
+            rule = "not a saved run; use a file written by `train --save`"
+            raise CheckpointError(f"run={shown(Path(path))}: {rule}") from error
 
 
 def simulate(
@@ -157,6 +174,8 @@ def simulate(
     started = time.perf_counter()
     rows.check(make_loss(config.loss).outputs)
     prepared = prepare(config, rows.n, rows.d)
+    if checkpoint is not None:
+        files.check("checkpoint", checkpoint, make=True)
     dealt, rows = rows, held(config, rows)
     facts, key = prepared.facts, _key(config, prepared.facts, label)
     nodes = facts.n_nodes

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 
+from .. import files
 from ..pages import frame, table, versions
 from ..privacy.words import ceil_text
 from ..typing import Any
@@ -377,4 +378,4 @@ def write(path: str | Path, verdicts: Sequence[Verdict], lessons: dict[str, Any]
     command : str
         What makes the page, as it would be typed.
     """
-    Path(path).write_text(page(verdicts, lessons, command), encoding="utf-8")
+    files.write("report", path, page(verdicts, lessons, command))

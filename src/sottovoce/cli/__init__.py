@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from .. import data as datasets
 from .. import graphs
 from ..algorithms import REGISTRY
-from ..errors import BudgetExceeded, CheckpointError, InvalidInput, LedgerError, Refused, SottovoceError
+from ..errors import (
+    BudgetExceeded,
+    CheckpointError,
+    InvalidInput,
+    LedgerError,
+    NotWritten,
+    Refused,
+    SottovoceError,
+    printable,
+)
 from .audit import audit
 from .claims import claims
 from .compare import compare
@@ -24,6 +33,7 @@ from .hub import hub
 from .ledger import ledger
 from .plan import plan
 from .predict import predict
+from .screen import Console, escape
 from .site import site
 from .study import study
 from .train import train
@@ -139,9 +149,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except (InvalidInput, CheckpointError, BudgetExceeded, LedgerError) as error:
+    except (InvalidInput, CheckpointError, BudgetExceeded, LedgerError, NotWritten) as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(2)
     except SottovoceError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(3 if isinstance(error, Refused) else 1)
+    except OSError as error:  # a full disk behind standard output, say
+        place = "" if error.filename is None else f" for {error.filename!r}"
+        _say_last(f"error: {error.strerror or type(error).__name__}{place}; repair that, and try again")
+    except MemoryError:
+        _say_last("error: this machine's memory does not hold that; use less data, or fewer features or replicates")
+
+
+def _say_last(line: str) -> None:
+    """End with a line that nobody foresaw; standard output may be what failed, and is not tried again."""
+    with suppress(OSError):  # it is no file here
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    click.echo(printable(line), err=True)
+    sys.exit(1)

@@ -6,13 +6,11 @@ import json
 import math
 from contextlib import nullcontext
 from importlib.util import find_spec
-from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
+from .. import files
 from ..audit import ADVERSARIES, Verdict, attack, targets
 from ..audit.lessons import lessons
 from ..audit.one_run import OneRunVerdict, attack_once
@@ -21,8 +19,8 @@ from ..audit.stopping import StoppingVerdict
 from ..errors import InvalidInput
 from ..privacy.chain import jsonable
 from ..privacy.words import ceil_text
-from .files import check_folder
 from .options import as_json, say, takes, typed
+from .screen import Console, escape
 
 _OPTIONS = [
     say("--form", "corrected, printed, or listed (pvp).  [default: corrected; for `all`: every form]"),
@@ -82,7 +80,7 @@ def audit(
             f"{replicates} is too few to see anything; use 2000 or more", param_hint="--replicates"
         )
     if report is not None:
-        check_folder("report", Path(report))
+        files.check("report", report)
     if form is not None and form not in {known for _, known in targets()}:
         raise InvalidInput("form", form, "must be corrected, printed or listed", "leave it out for `all`")
     if epsilon is not None and not (math.isfinite(epsilon) and epsilon > 0):
@@ -107,15 +105,15 @@ def audit(
                     confidence=confidence, quick=quick,
                 )  # fmt: skip
         found.append(verdict)
-    if report is not None:
-        _step(console, report, "lessons on real rows")
-        with console.status("lessons on real rows") if console.is_terminal else nullcontext():
-            write(report, found, lessons(seed, quick), typed())
     if as_json:
         plain = [jsonable(one.to_dict()) for one in found]
         click.echo(json.dumps(plain if method == "all" else plain[0], indent=2))
-        return
-    _render(found, confidence)
+    else:
+        _render(found, confidence)
+    if report is not None:  # last, so that a full disk costs the page only
+        _step(console, report, "lessons on real rows")
+        with console.status("lessons on real rows") if console.is_terminal else nullcontext():
+            write(report, found, lessons(seed, quick), typed())
 
 
 def _check_one_run(

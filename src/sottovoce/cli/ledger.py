@@ -6,13 +6,12 @@ import json
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from ..privacy.durable import DurableLedger
 from .files import check_folder
 from .options import NUMBER
+from .screen import Console, escape
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 

@@ -6,6 +6,8 @@ import lzma
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import resources
+from numbers import Real
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -171,8 +173,11 @@ def load(
     -------
     Dataset
     """
-    if test_share is not None and not 0 < test_share < 1:
+    if test_share is not None and not (isinstance(test_share, Real) and 0 < test_share < 1):
         raise InvalidInput("test_share", test_share, "must be above 0 and below 1", "use None for no test rows")
+    if not isinstance(name_or_path, str | PathLike):  # a table in memory: not even its type's text may be shown
+        rule = "must be the name of a data set, or the path of a table"
+        raise InvalidInput("data", type(name_or_path), rule, "write the table to a CSV or Parquet file")
     name = str(name_or_path)
     if name.partition(":")[0] == "synthetic":
         if schema is not None:
@@ -208,6 +213,8 @@ def _read(name: str) -> Table:
 def _schema(given: str | Path | Mapping[str, Any] | Schema) -> Schema:
     if isinstance(given, Schema):
         return given
+    if not isinstance(given, str | PathLike | Mapping):
+        raise InvalidInput("schema", type(given), "must be a path, a mapping or a Schema", "give the path of a file")
     return Schema.from_dict(given) if isinstance(given, Mapping) else Schema.from_toml(given)
 
 
