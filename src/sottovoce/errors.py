@@ -16,8 +16,11 @@
     ├── CheckpointError                  a saved run does not belong to this configuration
     ├── Refused                          a message, plan or site breaks the agreement; nothing was released for it
     ├── Unreachable                      the hub did not answer, or not as itself
+    ├── EndedEarly                       a run across sites ended before its last round, by another's decision
     └── NetClosed                        a neighbour left before the round was over
         └── TransportClosed              the run ended at the hub
+
+:func:`exit_code` says what a command that ends with one of them tells the shell.
 
 A message never holds a data value: fields, declared parameters, counts of sites and rules only.
 """
@@ -101,7 +104,24 @@ class NetClosed(SottovoceError):
 
 
 class TransportClosed(NetClosed):
-    """A run across sites has ended: a site left it, or the hub was told to end it."""
+    """A run across sites has ended: a site left it, or the hub was told to end it.
+
+    Parameters
+    ----------
+    why : str
+    site : str, optional
+        Who left; None if the hub ended the run.
+    farewell : bytes
+        What that site signed.  Nobody has verified it yet.
+    """
+
+    def __init__(self, why: str, site: str | None = None, farewell: bytes = b"") -> None:
+        super().__init__(why)
+        self.site, self.farewell = site, farewell
+
+
+class EndedEarly(SottovoceError):
+    """A run across sites ended before its last round, because another site left it or the hub ended it."""
 
 
 class Refused(SottovoceError):
@@ -114,3 +134,21 @@ class Unreachable(SottovoceError):
 
 class Busy(SottovoceError):
     """Another process takes part with the same ledger, or serves the same hub."""
+
+
+EXITS = {
+    0: "done",
+    1: "something failed: the same command may be tried again",
+    2: "bad input, or a ledger that cannot be used: nothing was spent for it",
+    3: "refused: a person must look before it is tried again",
+    4: "a run across sites ended early, by another's decision",
+    130: "interrupted",
+}
+"""What a command tells the shell."""
+
+
+def exit_code(error: SottovoceError) -> int:
+    """Of a command that ends with `error`, as in :data:`EXITS`."""
+    if isinstance(error, InvalidInput | CheckpointError | BudgetExceeded | LedgerError):
+        return 2
+    return 3 if isinstance(error, Refused) else 4 if isinstance(error, EndedEarly) else 1

@@ -16,7 +16,7 @@ from sottovoce.data.rows import Rows
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.keys import SigningKey
-from sottovoce.deploy.messages import Kind, Message
+from sottovoce.deploy.messages import Farewell, Kind, Message, Reason
 from sottovoce.deploy.plan import Member, Plan
 from sottovoce.deploy.session import Finished, SiteSession
 from sottovoce.deploy.transport import Transport
@@ -75,6 +75,11 @@ class Consortium:
         values = np.zeros(0 if round == 0 else self.plan.d) if payload is None else np.asarray(payload, dtype=float)
         kind = kind or ("hello" if round == 0 else "release")
         return Message(self.plan.run, self.plan.digest, round, name, kind, values).seal(self.keys[name])
+
+    def farewell(self, name: str, round: int, reason: Reason = "a neighbour left", **changes: Any) -> bytes:
+        """A well-signed last word of a site, before `round`."""
+        said = {"run": self.plan.run, "plan": self.plan.digest, "round": round, "sender": name, "reason": reason}
+        return Farewell(**(said | changes)).seal(self.keys[name])
 
 
 def consortium(

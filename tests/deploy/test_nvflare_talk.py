@@ -148,8 +148,10 @@ def test_another_message_of_a_round_is_refused(sites: Consortium, hub: Hub) -> N
 def test_who_waits_for_a_site_that_left_is_told(sites: Consortium, hub: Hub) -> None:
     talk = Talk(hub)
     assert not talk.hear("east", {words.STATE: words.WAITING, words.ROUND: 0, words.MESSAGE: sites.sealed("east", 0)})
-    told = dict(talk.hear("north", {words.STATE: words.WORKING, words.LEFT: "its budget is spent"}))
-    assert "its budget is spent" in told["east"][words.CLOSED] and told["north"] == {}
+    left = sites.farewell("north", 0)
+    told = dict(talk.hear("north", {words.STATE: words.WORKING, words.LEFT: left}))
+    assert "'north' left" in told["east"][words.CLOSED] and told["north"] == {}
+    assert (told["east"][words.SITE], told["east"][words.FAREWELL]) == ("north", left)
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,14 @@ from rich.table import Table
 from .. import data as datasets
 from .. import graphs
 from ..algorithms import REGISTRY
-from ..errors import BudgetExceeded, CheckpointError, InvalidInput, LedgerError, Refused, SottovoceError
+from ..errors import SottovoceError, exit_code
 from .audit import audit
 from .claims import claims
 from .compare import compare
 from .demo import demo
 from .hub import hub
 from .ledger import ledger
+from .options import EXITS
 from .plan import plan
 from .predict import predict
 from .site import site
@@ -47,7 +48,7 @@ Train one linear classifier across sites that may not share their rows, with a p
 """
 
 
-@click.group(help=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(help=_EXAMPLES, epilog=EXITS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="sottovoce")
 def cli() -> None:
     """Entry of all commands."""
@@ -126,8 +127,7 @@ def _word(value: object) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; errors are one line on standard error.
 
-    Exit codes: 0 done; 1 a run failed; 2 bad input, nothing spent and nothing written; 3 refused, and a person must
-    look before it is tried again; 130 interrupted.
+    Exit codes: :data:`sottovoce.errors.EXITS`.
     """
     try:
         cli.main(args=list(arguments) if arguments is not None else None, prog_name="sottovoce", standalone_mode=False)
@@ -139,9 +139,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except (InvalidInput, CheckpointError, BudgetExceeded, LedgerError) as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(2)
     except SottovoceError as error:
         click.echo(f"error: {error}", err=True)
-        sys.exit(3 if isinstance(error, Refused) else 1)
+        sys.exit(exit_code(error))

@@ -13,7 +13,12 @@ from rich.table import Table
 from ..privacy.words import ceil_text, privacy_words
 from ..training import Report
 
-_STYLES = {"No privacy guarantee": "bold red", "Not covered": "bold yellow", "As printed": "bold"}
+_STYLES = {
+    "No privacy guarantee": "bold red",
+    "Not covered": "bold yellow",
+    "Ended early": "bold yellow",
+    "As printed": "bold",
+}
 
 
 def marked_words(privacy: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ...errors import SottovoceError
+from ...errors import EXITS, SottovoceError, exit_code
 from ..plan import Plan
 from . import provision as kits
 from .supervisor import Supervisor
@@ -16,7 +16,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
-@click.group()
+@click.group(epilog="Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXITS.items()) + ".")
 def main() -> None:
     """Carry a run over NVFlare."""
 
@@ -62,4 +62,5 @@ if __name__ == "__main__":
     try:
         main(prog_name="python -m sottovoce.deploy.nvflare")
     except SottovoceError as error:
-        raise SystemExit(f"Error: {error}") from None
+        click.echo(f"Error: {error}", err=True)
+        raise SystemExit(exit_code(error)) from None
