@@ -289,6 +289,37 @@ def test_a_site_says_what_it_waits_for(run: Call, agreed: int, tmp_path: Path, m
     assert "the hub ended the run" in ran.err.splitlines()[-1]
 
 
+def test_a_hub_that_ends_a_run_tells_every_site(run: Call, agreed: int, tmp_path: Path) -> None:
+    hub = start("hub", "run", "hub", "--listen", f"127.0.0.1:{agreed}", "--json", "--once")
+    early = {name: start("site", "run", f"{name}/site.toml", "--json") for name in ("north", "east")}
+    while not (tmp_path / "hub" / "hub.log").exists():
+        time.sleep(0.05)
+    while [site["round"] for site in run("hub", "status", "hub", "--json").json["sites"]] != [0, 0, -1]:
+        time.sleep(0.05)
+    for wrong in (("hub", "end", "hub", "trial-2"), ("hub", "end", "north", "trial-1"), ("hub", "end", "hub", "../x")):
+        assert run(*wrong).code == 2
+    assert "is ended" in run("hub", "end", "hub", "trial-1").out
+    for process in early.values():
+        out, err = said(process, 4)
+        last = json.loads(out.splitlines()[-1])
+        assert (last["stopped"], last["rounds"], last["spent"]) == ("the hub ended the run", 0, 0.0)
+        assert last["privacy"]["epsilon"] > 0.0 and "ended early: the hub ended the run" in err.splitlines()[-1]
+    late = run("site", "run", "south/site.toml")
+    assert late.code == 4 and "Ended early: after 0 of 4 releases" in " ".join(late.out.split())
+    out, err = said(hub, 4)
+    assert json.loads(out.splitlines()[-1])["finished"] is False
+    assert err == "error: run='trial-1': ended early: the hub ended it\n"
+    again = run("site", "run", "north/site.toml")  # the hub is gone
+    assert again.code == 4 and "was over before; nothing is sent" in again.err
+    assert "nothing to end" in run("hub", "end", "hub", "trial-1").err
+    with DurableLedger.open("north/north.ledger") as ledger:
+        assert ledger.rows == () and ledger.show()["runs"][0]["held"] == 0
+    page = (tmp_path / "north" / "north.html").read_text()
+    assert "Ended early" in page and "Seconds" not in page
+    for command in (("--help",), ("site", "--help"), ("hub", "--help")):
+        assert "4 a run across sites ended early" in " ".join(run(*command).out.split())
+
+
 def test_a_plan_that_the_ledger_cannot_pay_for_is_refused_before_anything_is_sent(
     run: Call, agreed: int, tmp_path: Path
 ) -> None:

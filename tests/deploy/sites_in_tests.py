@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from sottovoce.deploy.messages import Farewell, Kind, Message, Reason
 from sottovoce.deploy.plan import Member, Plan
 from sottovoce.deploy.session import Finished, SiteSession
 from sottovoce.deploy.transport import Transport
+from sottovoce.privacy.chain import keyed_hash
 from sottovoce.privacy.durable import DurableLedger
 from sottovoce.privacy.noise import KeyedNoise
 
@@ -92,3 +94,9 @@ def consortium(
     members = [Member(name, size, keys[name].public) for name, size in zip(names, sizes, strict=True)]
     plan = Plan.make("trial", RunConfig(**settings), members, rows.d)
     return Consortium(folder, plan, keys, rows)
+
+
+def rewrite(path: Path, plain: dict[str, Any]) -> None:
+    """A plan's file with the right digest, whatever it says: another program may have written it."""
+    digest = keyed_hash(b"plan", json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()).hex()
+    path.write_text(json.dumps(plain | {"digest": digest}))

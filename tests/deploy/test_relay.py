@@ -114,9 +114,12 @@ def test_a_valid_certificate_speaks_for_its_own_name_only(
     with transport(sites, folder, hub[0], "east") as east:
         with pytest.raises(Refused, match="names another sender"):
             east.exchange(0, sites.sealed("north", 0))
-        with pytest.raises(Refused, match="carries another one"):
-            other = replace(sites.plan, run="elsewhere")
-            RelayTransport(hub[0], credentials(folder, "east"), other, 1.0).highest(sites.plan.digest)
+        other = replace(sites.plan, run="elsewhere")
+        with (
+            RelayTransport(hub[0], credentials(folder, "east"), other, 1.0) as elsewhere,
+            pytest.raises(Refused, match="carries another one"),
+        ):
+            elsewhere.highest(sites.plan.digest)
     assert hub[1].messages("trial") == {}
 
 

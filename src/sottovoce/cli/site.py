@@ -208,7 +208,7 @@ def run(settings: Path, as_json: bool) -> None:
         ended = _take_part(found, as_json)
         done = {"site": found.name, "run": found.agreed.run} | ended.to_dict() | ended.times
     elif not as_json:
-        click.echo(f"{found.name}: run {done['run']} was done before; nothing is sent", err=True)
+        click.echo(f"{found.name}: run {done['run']} was over before; nothing is sent", err=True)
     done |= {"report": str(found.file("html")), "model": str(found.file("npz"))}
     if as_json:
         click.echo(json.dumps(jsonable(done), allow_nan=False))

@@ -68,7 +68,8 @@ def check_size(d: object, degree: int) -> None:
     largest = inbox_bytes(d, max(degree, 1))
     for name, most in known().items():
         if largest > most:
-            rule = f"a site with {degree} neighbours gets up to {largest:,} bytes a round, and {name} takes {most:,}"
+            said = f"{degree} neighbour{'s' if degree != 1 else ''}"
+            rule = f"a site with {said} gets up to {largest:,} bytes a round, and {name} takes {most:,}"
             remedy = "use fewer features, or a graph with fewer neighbours a site, such as 'ring'"
             raise InvalidInput("d", d, rule, remedy)
 

@@ -58,9 +58,14 @@ def supervise(kit: Path, hub: Path, task_seconds: float) -> None:
     click.echo(f"run {supervisor.plan.run} is complete; jobs handed in: {len(supervisor.jobs)}")
 
 
-if __name__ == "__main__":
+def start() -> None:
+    """Run the command line; what cannot be done is one line on standard error, and an exit code."""
     try:
         main(prog_name="python -m sottovoce.deploy.nvflare")
     except SottovoceError as error:
         click.echo(f"Error: {error}", err=True)
         raise SystemExit(exit_code(error)) from None
+
+
+if __name__ == "__main__":
+    start()
