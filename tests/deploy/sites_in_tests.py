@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -16,10 +17,11 @@ from sottovoce.data.rows import Rows
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.keys import SigningKey
-from sottovoce.deploy.messages import Kind, Message
+from sottovoce.deploy.messages import Farewell, Kind, Message, Reason
 from sottovoce.deploy.plan import Member, Plan
 from sottovoce.deploy.session import Finished, SiteSession
 from sottovoce.deploy.transport import Transport
+from sottovoce.privacy.chain import keyed_hash
 from sottovoce.privacy.durable import DurableLedger
 from sottovoce.privacy.noise import KeyedNoise
 
@@ -76,6 +78,11 @@ class Consortium:
         kind = kind or ("hello" if round == 0 else "release")
         return Message(self.plan.run, self.plan.digest, round, name, kind, values).seal(self.keys[name])
 
+    def farewell(self, name: str, round: int, reason: Reason = "a neighbour left", **changes: Any) -> bytes:
+        """A well-signed last word of a site, before `round`."""
+        said = {"run": self.plan.run, "plan": self.plan.digest, "round": round, "sender": name, "reason": reason}
+        return Farewell(**(said | changes)).seal(self.keys[name])
+
 
 def consortium(
     folder: Path, names: tuple[str, ...] = NAMES, sizes: tuple[int, ...] = SIZES, **knobs: Any
@@ -87,3 +94,9 @@ def consortium(
     members = [Member(name, size, keys[name].public) for name, size in zip(names, sizes, strict=True)]
     plan = Plan.make("trial", RunConfig(**settings), members, rows.d)
     return Consortium(folder, plan, keys, rows)
+
+
+def rewrite(path: Path, plain: dict[str, Any]) -> None:
+    """A plan's file with the right digest, whatever it says: another program may have written it."""
+    digest = keyed_hash(b"plan", json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()).hex()
+    path.write_text(json.dumps(plain | {"digest": digest}))

@@ -74,8 +74,8 @@ class Fragile:
     def highest(self, plan: str) -> int:
         return self._inner.highest(plan)
 
-    def leave(self, reason: str) -> None:
-        self._inner.leave(reason)
+    def leave(self, farewell: bytes) -> None:
+        self._inner.leave(farewell)
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
         if round == self._round and not self._after:
@@ -275,7 +275,7 @@ def test_the_plan_file_is_read_back_and_an_edited_one_is_refused(sites: Consorti
         Plan.read(path)
     with pytest.raises(InvalidInput, match="curator"):
         Plan.make("trial", replace(sites.plan.config, method="central", eta=0.1), sites.plan.sites, 4)
-    with pytest.raises(InvalidInput, match="a name and a key of its own"):
+    with pytest.raises(InvalidInput, match="a name of its own"):
         replace(sites.plan, sites=(sites.plan.sites[0],) * 3)
 
 

@@ -68,6 +68,8 @@ def privacy_words(privacy: dict[str, Any]) -> list[tuple[str, str]]:
         words = [(f"epsilon = {ceil_text(epsilon)}", f", {stated}, proved; by {by}{compared and f' (by {compared})'}.")]
         protects = f"Protects {privacy['unit']} ({privacy['relation']}) against whoever {privacy['adversary']}"
         words.append(("", f"{protects}: {_sentence(privacy)}."))
+    if "early" in privacy:
+        words.append(("Ended early", f": {privacy['early']}."))
     if "caveat" in privacy:
         words.append(("Not covered", f": {privacy['caveat']}."))
     if "printed_claim" in privacy:

@@ -12,7 +12,9 @@ from pathlib import Path
 
 from ...errors import InvalidInput
 from ...typing import Any
+from ..files import read_small
 from ..plan import Plan
+from ..strict import parse
 from .words import need_nvflare
 
 SUPERVISOR = "supervisor@sottovoce.invalid"
@@ -125,6 +127,6 @@ def check_kit(kit: str | Path) -> None:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
+        return dict(parse(read_small("kit", path, 2**20), 2**20))
+    except (ValueError, TypeError) as error:
         raise InvalidInput("kit", str(path), "cannot be read", "give the folder of a site's startup kit") from error
