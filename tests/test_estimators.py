@@ -242,8 +242,8 @@ def test_plays_with_the_rest_of_scikit_learn() -> None:
 
 
 def test_public_names() -> None:
-    names = ["ConsensusClassifier", "PrivateClassifier", "Report", "Result", "RunConfig", "SottovoceError"]
-    assert sorted(sottovoce.__all__) == [*names, "TrainConfig", "__version__", "train"]
+    names = ["ConsensusClassifier", "DurableLedger", "Ledger", "PrivateClassifier", "Report", "Result", "RunConfig"]
+    assert sorted(sottovoce.__all__) == [*names, "SottovoceError", "TrainConfig", "__version__", "train"]
     assert all(hasattr(sottovoce, name) for name in sottovoce.__all__)
 
 
