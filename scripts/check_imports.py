@@ -27,6 +27,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("losses", "graphs", "schedules", "facts", "data", "privacy.__init__", "privacy.events"),
     (
         "privacy.bounds",
+        "privacy.exact",
         "privacy.spherical",
         "privacy.gaussian",
         "privacy.pld",

@@ -17,6 +17,7 @@ from sottovoce.privacy import accountants, pld
 from sottovoce.privacy.accountants import BestAccountant, PLDAccountant, PureAccountant, RDPAccountant, ZCDPAccountant
 from sottovoce.privacy.events import (
     Event,
+    ExactSphericalMechanism,
     GaussianMechanism,
     GaussianObjectivePerturbation,
     LaplaceMechanism,
@@ -58,6 +59,7 @@ def gop(sigma: float, K: float, relation: str = "replace-one") -> GaussianObject
 
 EVENTS: list[Event] = [
     gauss(0.1),
+    ExactSphericalMechanism("test", "replace-one", vector(0.2), vector(0.7), 12),
     SphericalMechanism("test", "replace-one", vector(0.2), vector(0.7), 12),
     LaplaceMechanism("test", "replace-one", vector(3.0), vector(0.5)),
     SparseVector("test", "replace-one", vector(0.05), vector(0.1), 3),
@@ -219,7 +221,7 @@ def test_zero_out_takes_the_worse_of_the_whole_directions() -> None:
 
 def test_spherical_releases_cost_what_a_gaussian_of_the_same_variance_does() -> None:
     """105 features, 30 releases of pure epsilon 0.1, delta 1e-5."""
-    events = [SphericalMechanism("test", "replace-one", vector(0.05), vector(2.0), 105)] * 30
+    events = [ExactSphericalMechanism("test", "replace-one", vector(0.05), vector(2.0), 105)] * 30
     s, d = 0.1, 105
     twin = gaussian_epsilon(1e-5, s / math.sqrt(d + 1) * math.sqrt(30))  # E v_j^2 = (d + 1) / beta^2
     tight = float(PLDAccountant().total(events, 1e-5)[0])

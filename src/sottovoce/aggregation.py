@@ -26,7 +26,7 @@ from .facts import Facts
 from .losses import make as make_loss
 from .privacy import accountants
 from .privacy.chain import jsonable
-from .privacy.events import Event, GaussianMechanism, SphericalMechanism
+from .privacy.events import Event, ExactSphericalMechanism, GaussianMechanism
 from .privacy.ledger import Ledger, validate_target
 from .privacy.noise import KeyedNoise
 from .queries import Query, Vault
@@ -127,7 +127,7 @@ class NoisyAverage(Query):
 
     def event(self, facts: Facts) -> Event:
         source, how_far = "003, section 4.4.1", self.sensitivity(facts)
-        kind, scale = (GaussianMechanism, 1.0 / self.rate) if self.gaussian else (SphericalMechanism, self.rate)
+        kind, scale = (GaussianMechanism, 1.0 / self.rate) if self.gaussian else (ExactSphericalMechanism, self.rate)
         return kind(source, facts.relation, scale, how_far, facts.d)
 
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
@@ -251,7 +251,8 @@ def average(released: Fit) -> Fit:
 def average_trusted(sites: Rows, terms: Terms, form: str = "corrected") -> Fit:
     """003, Algorithm 4, scenario 2: exact models go to a trusted aggregator, who averages and adds noise.
 
-    As `form` "printed" the noise is for sites of the mean size, at the price that this has for the smallest.
+    As `form` "printed" the noise is for sites of the mean size, at the price that this has for the smallest.  003
+    prints the size of the site that is to be protected, which is one number only where sizes agree.
     """
     start = np.zeros((terms.replicates, sites.d))
     size = sites.n.min(keepdims=True) if form == "corrected" else sites.n.mean(keepdims=True)
@@ -394,7 +395,7 @@ def compare(config: CompareConfig) -> list[dict[str, Any]]:
             each = [sites.node(i) for i in range(N)]
             tree = [bosses[0], [bosses[1], *each[: N // 2]], [bosses[2], *each[N // 2 :]]]
             fits["feature, two levels"] = multilevel(tree, terms)
-    caveat = {"caveat": " ".join(dataset.notes)} if dataset.notes else {}
+    caveat = {} if dataset.caveat is None else {"caveat": dataset.caveat}
     table = []
     for name, fit in fits.items():
         errors = error_rates(dataset.X_test, dataset.y_test, fit.models).reshape(config.replicates, -1).mean(axis=1)

@@ -20,7 +20,7 @@ from .privacy import accountants
 from .privacy.events import Event
 from .privacy.gaussian import gaussian_mu
 from .privacy.ledger import Ledger, validate_target
-from .privacy.words import plain_words
+from .privacy.words import PUBLIC, Caveat, caveat_text, plain_words
 from .schedules import Schedule
 from .typing import Any, Array
 
@@ -40,7 +40,7 @@ class RunConfig:
     epsilon : float or tuple of N floats
         Total for the whole run, per row of one site, for all nodes or for each; ``inf`` runs without noise.
     delta : float, optional
-        Probability left out of the guarantee, for the whole run.  None for pure epsilon.
+        The addend of the guarantee ``P(S) <= e^epsilon Q(S) + delta``, for the whole run.  None for pure epsilon.
     rounds : int
         Exchanges with the neighbours.
     graph : str
@@ -328,8 +328,21 @@ def prepare(config: RunConfig, n: Array, d: int) -> Prepared:
     return Prepared(config, facts, graph, algorithm, Ledger(accountant, budget, delta, m))
 
 
-def privacy_statement(prepared: Prepared, rows: Iterable[Event], *, simulated: bool) -> dict[str, Any]:
-    """The guarantee of a run in numbers and words: what the run's accountant says of its rows."""
+def privacy_statement(
+    prepared: Prepared, rows: Iterable[Event], *, simulated: bool, caveat: Caveat = None
+) -> dict[str, Any]:
+    """The guarantee of a run in numbers and words: what the run's accountant says of its rows.
+
+    Parameters
+    ----------
+    prepared : Prepared
+    rows : iterable of Event
+        Of the ledger.
+    simulated : bool
+        Whether the noise can be repeated.
+    caveat : str, or iterable of str or None, optional
+        What epsilon does not cover, e.g. :attr:`sottovoce.data.Schema.caveat`; several are joined.
+    """
     facts, config, book = prepared.facts, prepared.config, prepared.ledger
     ledger = Ledger(book.accountant, math.inf, book.delta, book.sites_per_row)
     for row in tuple(rows) * config.copies:
@@ -347,7 +360,7 @@ def privacy_statement(prepared: Prepared, rows: Iterable[Event], *, simulated: b
         "accountant": notion,
         "accountants": report,
         "adversary": "sees every message of every round and all of this configuration",
-        "public": "row counts, labels' names, schema, graph, schedules, number of rounds",
+        "public": PUBLIC,
         "per_node": [float(e) for e in per_node],
         "releases": len(ledger.rows),
         "form": config.form,
@@ -357,16 +370,20 @@ def privacy_statement(prepared: Prepared, rows: Iterable[Event], *, simulated: b
     if config.form != "corrected" and claim is not None:
         statement["printed_claim"] = claim
         statement["assumes"] = "exact minimisation: printed forms add no noise to the solver's answer"
+    if (uncovered := caveat_text(caveat)) is not None:
+        statement["caveat"] = uncovered
     return statement | {"says": plain_words(statement)}
 
 
-def outline(config: RunConfig, n: Array, d: int) -> dict[str, Any]:
+def outline(config: RunConfig, n: Array, d: int, *, caveat: Caveat = None) -> dict[str, Any]:
     """What a run will cost and how much noise that means, without data: plain data.
 
     Parameters
     ----------
     config, n, d
         As for :func:`prepare`.
+    caveat : str, or iterable of str or None, optional
+        As for :func:`privacy_statement`.
 
     Returns
     -------
@@ -395,6 +412,6 @@ def outline(config: RunConfig, n: Array, d: int) -> dict[str, Any]:
         releases.append({"event": type(event).__name__} | known[text])
     return {
         "method": config.method, "graph": config.graph, "rounds": config.rounds, "n": n[:, 0].astype(int).tolist(),
-        "features": d, "privacy": privacy_statement(prepared, rows, simulated=simulated),
+        "features": d, "privacy": privacy_statement(prepared, rows, simulated=simulated, caveat=caveat),
         "algorithm": prepared.algorithm.to_dict(), "releases": releases, "config": config.to_dict(),
     }  # fmt: skip

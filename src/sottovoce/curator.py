@@ -76,8 +76,8 @@ class Curator:
         ------
         BudgetExceeded
             If the ledger refuses; no noise has been drawn then.
-        SolverError
-            If the answer misses its certificate.  The charge stands: noise was drawn.
+        InvalidInput
+            If public vectors are so long that the answer might fail.  Nothing has been charged then.
         """
         own: bytes | None = None
 
@@ -86,11 +86,12 @@ class Curator:
             own = np.ascontiguousarray(query.answer(self._vault, self.facts, self._releases), dtype="<f8").tobytes()
             return own
 
+        query.check(self.facts)
         event = query.event(self.facts)
         self._releases += 1
         released = self.ledger.once(event, draw)
         if released != own:  # stored before, or by another process that drew for the same row and came first
-            query.replay(self._vault)
+            query.replay(self._vault, self.facts)
         return np.frombuffer(released, dtype="<f8").reshape(query.blank(self.facts).shape).astype(float)
 
     def state(self) -> dict[str, Array]:

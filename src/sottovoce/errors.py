@@ -4,6 +4,7 @@
 
     SottovoceError
     ├── InvalidInput (also ValueError)   a field, its value, the rule it breaks, what to do
+    │   ├── InvalidKind (also TypeError) data of a kind that cannot be read at all
     │   ├── SchemaError                  a declaration of public facts is missing or does not fit
     │   └── GraphError                   the network cannot carry the method
     ├── BudgetExceeded                   the next release would pass the budget; nothing was drawn
@@ -19,7 +20,8 @@
     └── NetClosed                        a neighbour left before the round was over
         └── TransportClosed              the run ended at the hub
 
-A message never holds a data value: fields, declared parameters, counts of sites and rules only.
+A message never holds a data value: fields, declared parameters, counts of sites and rules only.  What only the holder
+of the rows should know is no error: it is a warning, :class:`HolderNote`, and changes nothing of what is released.
 """
 
 from __future__ import annotations
@@ -54,6 +56,10 @@ class InvalidInput(SottovoceError, ValueError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.field, self.value, self.rule, self.remedy)
+
+
+class InvalidKind(InvalidInput, TypeError):
+    """Data of a kind that no number or label can be read from; a TypeError too, as in scikit-learn."""
 
 
 class SchemaError(InvalidInput):
@@ -114,3 +120,7 @@ class Unreachable(SottovoceError):
 
 class Busy(SottovoceError):
     """Another process takes part with the same ledger, or serves the same hub."""
+
+
+class HolderNote(UserWarning):
+    """What is worth knowing about private rows, for whoever holds them: it is computed from them and has no noise."""

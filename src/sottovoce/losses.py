@@ -38,6 +38,8 @@ class Loss(ABC):
 
     name: ClassVar[str]
     slope_bound: ClassVar[float] = 1.0
+    monotone: ClassVar[bool] = False
+    """Whether the slope in the margin is never positive, as proofs for noise inside the objective need."""
     outputs: int = 1
     """Margins a row."""
 
@@ -78,6 +80,7 @@ class Logistic(Loss):
     """
 
     name: ClassVar[str] = "logistic"
+    monotone: ClassVar[bool] = True
 
     @property
     def bend_bound(self) -> float:
@@ -110,6 +113,7 @@ class HuberSVM(Loss):
 
     h: float = 0.5
     name: ClassVar[str] = "huber"
+    monotone: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.h) and self.h > 0):

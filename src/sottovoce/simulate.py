@@ -27,6 +27,7 @@ from .privacy.durable import DurableLedger, Run, rows_digest
 from .privacy.events import Event
 from .privacy.ledger import Joint, Ledger
 from .privacy.noise import KeyedNoise, Noise, SystemNoise
+from .privacy.words import Caveat, caveat_text
 from .solvers import Solver
 from .typing import Any, Array
 
@@ -120,6 +121,7 @@ def simulate(
     label: str = "",
     ledger: DurableLedger | Ledger | None = None,
     run_name: str | None = None,
+    caveat: Caveat = None,
     deal: bytes | None = None,
 ) -> Result:
     """Run all nodes and replicates at once.
@@ -141,6 +143,8 @@ def simulate(
         before its first round if the budget does not cover all of it.
     run_name : str, optional
         Of the run in that ledger; None for a digest of the configuration.
+    caveat : str, or iterable of str or None, optional
+        What epsilon does not cover, for the statement: see :func:`sottovoce.configuration.privacy_statement`.
     deal : bytes, optional
         Digest of which row is at which node, for a ledger in memory (:meth:`sottovoce.privacy.ledger.Ledger.charge`).
         None for one of the rows at every node, which fits rows that stay where they are; whoever deals a table anew
@@ -185,7 +189,7 @@ def simulate(
         outcome: Outcome = engine.run(
             prepared.algorithm, place, config.rounds, observers=watchers, state=state, done=done
         )
-    statement = privacy_statement(prepared, book.rows, simulated=noise.simulated)
+    statement = privacy_statement(prepared, book.rows, simulated=noise.simulated, caveat=caveat)
     if isinstance(book, Run):
         book.close()
     if ledger is not None:
@@ -204,7 +208,9 @@ def simulate(
     )
 
 
-def simulate_many(configs: Iterable[RunConfig], rows: Rows, *, n_jobs: int | None = None) -> list[Result]:
+def simulate_many(
+    configs: Iterable[RunConfig], rows: Rows, *, n_jobs: int | None = None, caveat: Caveat = None
+) -> list[Result]:
     """Several configurations on the same rows, shared out by joblib.
 
     Parameters
@@ -215,13 +221,16 @@ def simulate_many(configs: Iterable[RunConfig], rows: Rows, *, n_jobs: int | Non
     n_jobs : int, optional
         As joblib's; None for one, or for what an enclosing ``joblib.parallel_config`` says.  Under
         ``joblib.parallel_config("dask")`` or ``"ray"`` the workers are those of that cluster.
+    caveat : str, or iterable of str or None, optional
+        As for :func:`simulate`, for all of them.
 
     Returns
     -------
     list of Result
         In the order of `configs`, equal to one :func:`simulate` each.
     """
-    return list(Parallel(n_jobs=n_jobs)(delayed(simulate)(config, rows) for config in configs))
+    said = caveat_text(caveat)
+    return list(Parallel(n_jobs=n_jobs)(delayed(simulate)(config, rows, caveat=said) for config in configs))
 
 
 def _affordable(prepared: Prepared) -> tuple[Event, ...]:

@@ -16,11 +16,11 @@ from . import data
 from .algorithms import REGISTRY
 from .choosing import Choice, choose, declared
 from .data.rows import Rows
+from .data.schema import LABEL
 from .engine import Observer
 from .graphs import make as make_graph
 from .privacy.chain import jsonable
 from .privacy.durable import DurableLedger
-from .privacy.words import plain_words
 from .simulate import Result, RunConfig, pooled_minimiser, simulate
 from .typing import Any, Array, IntArray
 
@@ -171,22 +171,22 @@ def train(
         config = replace(config, run=choice.config)
     label = f"{config.data} {config.schema} {config.partition} {config.strength} {config.sizes} {config.test_share}"
     result = simulate(
-        config.run, rows, observers=observers, checkpoint=checkpoint, label=label, ledger=ledger, run_name=run_name
-    )
+        config.run, rows, observers=observers, checkpoint=checkpoint, label=label, ledger=ledger, run_name=run_name,
+        caveat=dataset.caveat,
+    )  # fmt: skip
     if REGISTRY[config.run.method].trust == "curator":
         parts = [np.concatenate(parts)]
     schema = None if dataset.schema is None else dataset.schema.to_dict()
     result = replace(result, extra={"data": config.data, "schema": schema})
-    if dataset.schema is not None and dataset.schema.data_dependent:
-        result.privacy["caveat"] = "the encoding was computed from the rows, and epsilon does not cover that"
-        result.privacy["says"] = plain_words(result.privacy)
     notes = list(dataset.notes)
     if dataset.schema is not None and dataset.schema.site and not config.partition.startswith("site:"):
         column = dataset.schema.site
         notes.append(f"the schema names {column!r} as the site, but rows were dealt by {config.partition!r}")
     if rows.one_class:
-        notes.append(f"sites with one class only: {', '.join(map(str, rows.one_class))}")
-    if clipped := sum(dataset.clipped.values()):
+        notes.append(f"sites with one class only: {', '.join(map(str, rows.one_class))} (for the data's holder only)")
+    if strange := dataset.clipped.get(LABEL, 0):
+        notes.append(f"{strange} rows have another label than the declared: rows of zeros (for the data's holder only)")
+    if clipped := sum(dataset.clipped.values()) - strange:
         notes.append(f"{clipped} values or rows outside the declared bounds were clipped (for the data's holder only)")
     X, y = dataset.X_test, dataset.y_test
     scored = len(y) > 0

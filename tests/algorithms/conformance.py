@@ -24,10 +24,10 @@ from sottovoce.net import DenseNet
 from sottovoce.planner import plan
 from sottovoce.privacy.accountants import PureAccountant
 from sottovoce.privacy.events import (
+    ExactSphericalMechanism,
     GatedRelease,
     GaussianMechanism,
     GaussianObjectivePerturbation,
-    SphericalMechanism,
     SphericalObjectivePerturbation,
     Unprotected,
 )
@@ -354,7 +354,7 @@ class AlgorithmContract:
                 found = np.sqrt((difference**2).mean(axis=-1)) / event.sigma
                 scale, spread = np.sqrt((found**2).mean()), 1 / math.sqrt(2 * R * self.nodes * d)
             else:
-                assert isinstance(event, SphericalMechanism)
+                assert isinstance(event, ExactSphericalMechanism)
                 found = np.linalg.norm(difference, axis=-1) * event.beta / d
                 scale, spread = found.mean(), 1 / math.sqrt(R * self.nodes * d)
             assert abs(scale - 1) < 6 * spread
@@ -370,14 +370,14 @@ class AlgorithmContract:
             recorder, _, ledger = self.rescaled(self.make(rounds=3, replicates=200, delta=delta), rows, factor, [1])
             facts, found = recorder.facts, []
             for (query, answer), event in zip(recorder.asked, ledger.rows, strict=True):
-                assert isinstance(event, SphericalMechanism if delta is None else GaussianMechanism)
+                assert isinstance(event, ExactSphericalMechanism if delta is None else GaussianMechanism)
                 if hasattr(query, "curvature"):
                     linear = np.broadcast_to(np.asarray(query.linear, dtype=float), answer.shape)  # type: ignore[attr-defined]
                     q = facts.mu + np.asarray(query.curvature, dtype=float)
                     exact = Solver(seen, facts.loss, facts.C).minimise(linear, q, answer, 1e-12).w
                 else:
                     exact = parents.gradient(seen, facts.C, query.start)  # type: ignore[attr-defined]
-                scale = 1 / event.beta if isinstance(event, SphericalMechanism) else event.sigma
+                scale = 1 / event.beta if isinstance(event, ExactSphericalMechanism) else event.sigma
                 found.append((answer - exact) / scale[:, None])
             law = "spherical" if delta is None else "gaussian"
             assert accepts(np.array(found), law) == (factor == 1), (delta, factor)

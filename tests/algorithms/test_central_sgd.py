@@ -8,7 +8,7 @@ import pytest
 from conformance import FACTORS, AlgorithmContract, accepts
 
 from sottovoce.data.rows import Rows
-from sottovoce.privacy.events import GaussianMechanism, SphericalMechanism
+from sottovoce.privacy.events import ExactSphericalMechanism, GaussianMechanism
 
 
 class TestCentralSGD(AlgorithmContract):
@@ -33,8 +33,8 @@ class TestCentralSGD(AlgorithmContract):
             recorder, noise, ledger = self.rescaled(config, rows, factor, [b + 1])
             facts, found = recorder.facts, []
             for k, ((query, answer), event) in enumerate(zip(recorder.asked, ledger.rows, strict=True), start=1):
-                assert isinstance(event, SphericalMechanism if delta is None else GaussianMechanism)
-                scale = 1 / event.beta if isinstance(event, SphericalMechanism) else event.sigma
+                assert isinstance(event, ExactSphericalMechanism if delta is None else GaussianMechanism)
+                scale = 1 / event.beta if isinstance(event, ExactSphericalMechanism) else event.sigma
                 draw = noise.spherical if delta is None else noise.gaussian
 
                 def slope(w: np.ndarray, c: int, C: float = facts.C, mu: float = facts.mu) -> np.ndarray:

@@ -65,7 +65,7 @@ def refused_plan(run: Call) -> Callable[..., str]:
 def test_claims(ok: Call) -> None:
     rows = ok("claims", "--json").json
     verdicts = {row["verdict"] for row in rows}
-    assert {"false", "holds", "holds, loose", "unproved"} == verdicts
+    assert {"false", "holds", "holds, loose", "unproved", "ambiguous: holds", "ambiguous: false"} == verdicts
     assert all(row["corrected_epsilon"] < 2 for row in rows)
     shown = ok("claims").out
     assert "DVP" in shown and "docs/privacy/verdicts.md" in shown

@@ -129,7 +129,7 @@ def test_the_words_of_a_private_run(ok: Call, epsilon: float) -> None:
 @pytest.mark.parametrize("epsilon", [0.5, 2, 5, 12, 60, 500])
 def test_the_factor_in_words_is_not_smaller_than_what_is_proved(ok: Call, epsilon: float) -> None:
     words = squeeze(ok("train", *SMALL, "--epsilon", epsilon).out)
-    found = re.search(r"no outcome more than (\S+) times as likely", words)
+    found = re.search(r"is at most (\S+) times its probability with another in its place", words)
     assert found is not None
     said = found[1].replace("10^", "1e").replace(",", "")
     assert math.log(float(said)) >= 0.999999999 * epsilon
@@ -156,7 +156,7 @@ def test_the_printed_form_is_judged(ok: Call) -> None:
 
 def test_zero_out_is_said_in_words(ok: Call) -> None:
     words = squeeze(ok("train", *SMALL, "--epsilon", 5, "--relation", "zero-out").out)
-    assert "(zero-out)" in words and "with an empty one in its place" in words
+    assert "(zero-out)" in words and "with an empty one in its place, and the other way round." in words
 
 
 def test_no_control_characters_without_a_terminal(run: Call) -> None:

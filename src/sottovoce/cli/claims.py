@@ -41,11 +41,12 @@ def claims(as_json: bool) -> None:
         table.add_column(header, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     for row in rows:
-        style = _COLOURS.get(row.verdict, "green")
+        style = "yellow" if row.reading else _COLOURS.get(row.verdict, "green")
+        says = f"{row.says}; read as: {row.reading}" if row.reading else row.says
         attained = "" if row.attained is None else f"{row.attained:.3f}" if math.isfinite(row.attained) else "inf"
         instead = f"{row.corrected}: {ceil_text(row.corrected_epsilon)} at {known.DELTA:g}"
         table.add_row(
-            f"[bold]{escape(row.method)}[/], {escape(row.paper)}: {escape(row.says)}\n[dim]{escape(instead)}[/]",
+            f"[bold]{escape(row.method)}[/], {escape(row.paper)}: {escape(says)}\n[dim]{escape(instead)}[/]",
             ceil_text(row.claimed), attained, ceil_text(row.proved), ceil_text(row.proved_at_delta),
             f"[{style}]{row.verdict}[/]",
         )  # fmt: skip

@@ -28,7 +28,7 @@ _OPTIONS = [
         default=_DEFAULT.setting,
     ),
     say("--epsilon", "Total of every party.", type=float, default=_DEFAULT.epsilon),
-    say("--delta", "Probability left out of the guarantee.  [default: none, pure epsilon]", type=float),
+    say("--delta", "Delta of an (epsilon, delta) guarantee.  [default: none, pure epsilon]", type=float),
     say("--relation", "Neighbouring data: replace-one or zero-out.", default=_DEFAULT.relation),
     say("--loss", "logistic, or huber:H.", default=_DEFAULT.loss),
     say("--lambda", "Weight of the regulariser.", name="Lambda", type=float, default=_DEFAULT.Lambda),
@@ -85,5 +85,5 @@ def _render(config: CompareConfig, rows: list[dict[str, Any]], console: Console)
             rest = f"; not: {said['not_protected']}" if said["not_protected"] else ""
             console.print(f"  {row['method']}, {who}: protects {said['protects']}{rest}", highlight=False)
     if caveat := rows[0]["sites"].get("caveat"):
-        console.print(f"[bold yellow]Not covered[/]: {caveat}")
+        console.print(f"[bold yellow]Not covered[/]: {caveat}.")
     console.print("[dim]A simulation, not a release: whoever knows the seed can remove the noise.[/]")

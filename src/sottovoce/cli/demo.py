@@ -34,7 +34,7 @@ _EVERY = 0.5
     say("--rounds", "Exchanges with the neighbours.", type=int, default=30),
     say("--method", "One of `sottovoce methods`.", default="prox_admm"),
     say("--epsilon", "Total budget of the run.", type=float, default=1.0),
-    say("--delta", "Probability left out of the guarantee.", type=float, default=1e-5),
+    say("--delta", "Delta of an (epsilon, delta) guarantee.", type=float, default=1e-5),
     say("--graph", "The sites' network.", default="ring"),
     say("--transport", "What carries the messages.", type=click.Choice(["relay", "nvflare"]), default="relay"),
     say("--keep", "Folder for hub and sites, which stays.  [default: one that is removed at the end]",

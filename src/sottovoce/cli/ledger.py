@@ -31,7 +31,7 @@ def ledger() -> None:
 @ledger.command()
 @click.argument("file", type=_FILE)
 @click.option("--epsilon", type=NUMBER, required=True, help="Lifetime budget of every node, or one a node.")
-@click.option("--delta", type=float, help="Probability left out of the guarantee.  [default: none, pure epsilon]")
+@click.option("--delta", type=float, help="Delta of an (epsilon, delta) guarantee.  [default: none, pure epsilon]")
 @click.option("--accountant", help="pure, zcdp or rdp, for life.  [default: pure without a delta, else rdp]")
 @click.option("--nodes", type=int, default=1, show_default=True, help="Nodes whose rows the data set holds.")
 def init(

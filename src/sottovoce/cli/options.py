@@ -70,7 +70,7 @@ def method_options() -> list[Option]:
             "[default: 1, or inf where a method has no noise]",
             type=NUMBER,
         ),
-        say("--delta", "Probability left out of the guarantee, in total.  [default: none, pure epsilon]", type=float),
+        say("--delta", "Delta of an (epsilon, delta) guarantee, in total.  [default: none, pure epsilon]", type=float),
         say("--accountant", "pure, zcdp, rdp, pld or best.  [default: pure without a delta, else best: the least]"),
         say("--sites-per-row", "Sites at which a person may have a row.", type=int, default=_RUN.sites_per_row),
         say("--form", "corrected; or printed: a paper's algorithm to the letter.", default=_RUN.form),

@@ -66,10 +66,11 @@ def plan(
           --site north.public.json --site east.public.json
     """
     members, seed = _members(sites, write), RunConfig().seed
+    encoding = None if schema is None else Schema.from_toml(schema)
     if write is not None:
         check_folder("write", write)
         sizes, seed = tuple(float(member.rows) for member in members), None
-        features = 0 if schema is None else Schema.from_toml(schema).n_features
+        features = 0 if encoding is None else encoding.n_features
         if run_name is None or not features:
             raise InvalidInput("write", str(write), "the sites' plan needs --run and --schema", "give both")
     n = np.atleast_1d(np.asarray(sizes, dtype=float))
@@ -87,12 +88,10 @@ def plan(
     if config.auto:
         choice = choose(config, n, features, heterogeneity=declared(partition), free=left_open())
         config = choice.config
-    outlined = outline(config, n[:, None], features)
+    outlined = outline(config, n[:, None], features, caveat=None if encoding is None else encoding.caveat)
     if write is not None:
-        assert schema is not None and run_name is not None
-        agreed = Plan.make(
-            run_name, config, members, features, schema=Schema.from_toml(schema).to_dict(), norm_cap=norm_cap
-        )
+        assert encoding is not None and run_name is not None
+        agreed = Plan.make(run_name, config, members, features, schema=encoding.to_dict(), norm_cap=norm_cap)
         agreed.write(write)
         outlined |= {"plan": str(write), "digest": agreed.digest, "sites": list(agreed.names)}
     if choice is not None:

@@ -53,7 +53,7 @@ _INIT = [
     say("--data", "CSV or Parquet file, or a folder of mapped rows.", required=True, type=click.Path(path_type=Path)),
     say("--schema", "TOML file declaring the public facts of the table.", required=True, type=_FILE),
     say("--epsilon", "Lifetime budget of these rows.", required=True, type=float),
-    say("--delta", "Probability left out of the guarantee.  [default: none, pure epsilon]", type=float),
+    say("--delta", "Delta of an (epsilon, delta) guarantee.  [default: none, pure epsilon]", type=float),
     say(
         "--accountant",
         "Of the budget, for life.  [default: pure without a delta, else rdp]",

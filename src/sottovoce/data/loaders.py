@@ -53,7 +53,8 @@ class Dataset:
     X_train, X_test : ndarray of shape (n, d)
         Rows in the unit ball.
     y_train, y_test : ndarray of shape (n,)
-        Labels -1.0 and 1.0.
+        Labels -1.0 and 1.0; 0.0 for a training row whose label is none of the declared, see `Encoded`.  Such test rows
+        are left out.
     schema : Schema or None
         How rows are encoded; ``None`` for synthetic rows.
     clipped : dict of str to int
@@ -81,6 +82,11 @@ class Dataset:
     def n_features(self) -> int:
         """Number of features d."""
         return int(self.X_train.shape[1])
+
+    @property
+    def caveat(self) -> str | None:
+        """That of the schema, if there is one."""
+        return None if self.schema is None else self.schema.caveat
 
 
 _ABOUT: tuple[dict[str, Any], ...] = (
@@ -208,10 +214,9 @@ def _schema(given: str | Path | Mapping[str, Any] | Schema) -> Schema:
 def _encode(name: str, table: Table, schema: Schema, train: IntArray, test: IntArray, about: str) -> Dataset:
     rows = schema.encode(table)
     assert rows.y is not None
+    test = test[rows.y[test] != 0]  # there is nothing to compare an answer with
     kept = {column: values[train] for column, values in table.columns.items()}
-    notes = (
-        ["The encoding was computed from the rows: no privacy guarantee covers it."] if schema.data_dependent else []
-    )
+    notes = () if schema.caveat is None else (f"{schema.caveat[0].upper()}{schema.caveat[1:]}.",)
     return Dataset(
         name,
         rows.X[train],
@@ -222,7 +227,7 @@ def _encode(name: str, table: Table, schema: Schema, train: IntArray, test: IntA
         rows.clipped,
         kept,
         about,
-        tuple(notes),
+        notes,
     )
 
 

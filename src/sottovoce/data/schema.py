@@ -28,12 +28,18 @@ EXAMPLE = (
     'columns = {age = {kind = "bins", edges = [17, 30, 45, 60, 90]}, '
     'sex = {kind = "category", values = ["Female", "Male"]}}'
 )
+FROM_ROWS = "the encoding was computed from the rows, and epsilon does not cover that"
 ROW = "(row)"  # key of `Encoded.clipped` for rows beyond the declared scale
+LABEL = "(label)"  # and for rows whose label is none of the declared ones
 
 
 @dataclass(frozen=True)
 class Label:
-    """The column to predict.  Without `negative` the column must hold at most one other value."""
+    """The column to predict.  Without `negative` every value but `positive` is negative.
+
+    A row whose label is missing, or neither of two that are declared, is encoded as zeros: that such a label occurs is
+    a fact about private rows, which neither an error nor a model may tell.
+    """
 
     column: str
     positive: str
@@ -49,9 +55,11 @@ class Encoded:
     X : ndarray of shape (n, d)
         Rows of Euclidean norm at most 1.
     y : ndarray of shape (n,), optional
-        Labels -1.0 and 1.0; ``None`` if they were not asked for.
+        Labels -1.0 and 1.0, and 0.0 for a row whose label is none of the declared: its X is zero, the constant too.
+        ``None`` if they were not asked for.
     clipped : dict of str to int
-        For each block that had some, the number of rows that did not fit the declaration.  These counts are
+        For each block that had some, the number of rows that did not fit the declaration; under ``"(label)"`` those
+        whose label did not.  These counts are
         computed from the rows: they are for the holder of the data, and are not private.
     """
 
@@ -88,7 +96,8 @@ class Schema:
         A smaller divisor than the one above; rows whose norm passes it are shrunk to norm 1 and counted under
         ``"(row)"``.
     data_dependent : bool
-        True says that some of the facts were computed from the rows, which no privacy guarantee covers.
+        True says that some of the facts were computed from the rows, which no privacy guarantee covers: every statement
+        about rows encoded by it carries :attr:`caveat`.
     note : str
         One line for reports.
 
@@ -127,6 +136,11 @@ class Schema:
                 if source in reserved:
                     rule = f"is the {reserved[source]} column and cannot be a feature"
                     raise SchemaError(source, None, rule, "remove it from one of the two")
+
+    @property
+    def caveat(self) -> str | None:
+        """What every privacy statement about rows encoded by it must say, or nothing."""
+        return FROM_ROWS if self.data_dependent else None
 
     @property
     def bound(self) -> float:
@@ -191,7 +205,13 @@ class Schema:
             if (beyond := int(np.sum(norms > self.scale * slack))) > 0:
                 clipped[ROW] = beyond
             X /= np.maximum(norms, self.scale)[:, None] * slack
-        return Encoded(X, self._labels(table.columns) if labels else None, clipped)
+        if not labels:
+            return Encoded(X, None, clipped)
+        y = self._labels(table.columns)
+        X[y == 0.0] = 0.0
+        if not np.all(y):
+            clipped[LABEL] = int(np.sum(y == 0.0))
+        return Encoded(X, y, clipped)
 
     def _check_columns(self, columns: Mapping[str, Column], labels: bool) -> None:
         sources = {source for block in self.blocks for source in block.sources(columns)}
@@ -218,17 +238,11 @@ class Schema:
         if columns[self.label.column].ndim != 1:
             raise InvalidInput(self.label.column, None, "must be one value a row", "give a 1-D label column")
         text = as_text(columns[self.label.column])
-        positive = text == self.label.positive
-        rest = set(np.unique(text[~positive]).tolist())
-        if rest & (MISSING | set(self.na)):
-            raise InvalidInput(self.label.column, None, "the label is missing in some rows", "remove those rows")
-        if self.label.negative is not None and not rest <= {self.label.negative}:
-            rule = f"labels must be {self.label.positive!r} or {self.label.negative!r}, and some are neither"
-            raise InvalidInput(self.label.column, None, rule, "remove those rows or correct the declaration")
-        if len(rest) > 1:
-            rule = f"labels must be {self.label.positive!r} or one other value, and there are more"
-            raise InvalidInput(self.label.column, None, rule, "keep the rows of two classes, or declare negative")
-        return np.where(positive, 1.0, -1.0)
+        if self.label.negative is None:
+            negative = ~np.isin(text, [*MISSING, *self.na, "nan"])
+        else:
+            negative = text == self.label.negative
+        return np.where(text == self.label.positive, 1.0, np.where(negative, -1.0, 0.0))
 
     def with_scale(self, scale: float) -> Schema:
         """The same schema with another divisor."""

@@ -33,7 +33,8 @@ class Event(ABC):
     source: str
     """Paper number and place, or the bound's name in :mod:`sottovoce.privacy.bounds`."""
 
-    nodes: ClassVar[int]
+    caution: ClassVar[str] = ""
+    """What whoever reads a ledger with such rows must know about their price; most have nothing to say."""
 
     def __init_subclass__(cls) -> None:
         _KINDS[cls.__name__] = cls
@@ -134,8 +135,9 @@ class SphericalObjectivePerturbation(Event):
     error : array (N,)
         Largest distance between the solver's answer and the exact minimiser, the grid's rounding included.
     beta_release : array (N,)
-        Rate of spherical noise on the answer (or root d over the scale of Laplace noise in each coordinate); 0 for
-        none.
+        Rate of spherical noise on the answer; 0 for none.  (In rows of 0.1 it may be root d over the scale of Laplace
+        noise in each coordinate: the price uses only that a shift moves no density by more than
+        ``e^{beta_release ||shift||}``, which holds for both.)
     sigma_release : array (N,)
         Standard deviation of Gaussian noise on each coordinate of the answer; 0 for none.
     claimed : array (N,), optional
@@ -237,8 +239,12 @@ class GaussianMechanism(Event):
 
 
 @dataclass(frozen=True, eq=False)
-class SphericalMechanism(Event):
-    """A statistic plus noise of density ``exp(-beta ||v||)`` (003, Algorithm 1); fields as in `GaussianMechanism`."""
+class ExactSphericalMechanism(Event):
+    """A statistic plus noise of density ``exp(-beta ||v||)`` (003, Algorithm 1); fields as in `GaussianMechanism`.
+
+    A release is rounded to a grid after exactly this noise (:mod:`sottovoce.privacy.exact`); `sensitivity` includes
+    the rounding of the statistic to that grid.
+    """
 
     relation: str
     beta: Array
@@ -248,6 +254,28 @@ class SphericalMechanism(Event):
 
     def spread(self) -> Array:
         return np.asarray(np.sqrt(self.dimension + 1.0) / self.beta)
+
+
+@dataclass(frozen=True, eq=False)
+class SphericalMechanism(Event):
+    """What version 0.1 wrote for a statistic plus pure noise: one of two laws, and the row does not say which.
+
+    A simulation of 0.1 drew noise of density ``exp(-beta ||v||)``.  A release drew independent Laplace noise of scale
+    ``sqrt(dimension) / beta`` in each coordinate, which has the same pure price and, under a delta, a larger one.  The
+    row is priced at the worse of both; nothing writes it any more (:class:`ExactSphericalMechanism`).
+    """
+
+    caution: ClassVar[str] = (
+        "rows that 0.1 wrote for pure noise on answers are priced at the worse of the two laws that it drew"
+    )
+    relation: str
+    beta: Array
+    sensitivity: Array
+    dimension: int
+    claimed: Array | None = None
+
+    def spread(self) -> Array:
+        return np.asarray(np.sqrt(2.0 * self.dimension) / self.beta)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,10 +13,12 @@ from importlib.util import find_spec
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import erfinv, ndtri
 
-from ..errors import InvalidInput, SolverError
+from ..errors import InvalidInput
 from ..typing import Array
+
+_EXACT = {"opendp": "opendp", "flint": "python-flint"}
 
 
 class Noise(ABC):
@@ -52,7 +54,7 @@ class Noise(ABC):
 
     @abstractmethod
     def add_pure(self, w: Array, rate: Array, coarsest: Array, release: int, use: int = 1) -> Array:
-        """`w` with noise that moves no density by more than ``e^{rate ||shift||}`` when w moves by ``shift``."""
+        """`w` with noise of density ``exp(-rate ||v||)`` on it; a release is rounded to a grid as in `add_gaussian`."""
 
 
 class KeyedNoise(Noise):
@@ -110,20 +112,23 @@ class KeyedNoise(Noise):
 class SystemNoise(Noise):
     """The operating system's generator.  Nothing is seeded, nothing can be repeated.
 
-    Noise inside an objective is continuous: inverse-CDF images of uniforms with 53 significant bits at every size, and
-    a norm that is a sum of exponentials.  Noise on an answer is exact, on a grid: OpenDP's discrete samplers.
+    Noise inside an objective is continuous: inverse-CDF images of uniforms with 53 significant bits at every size, so
+    that a normal is off by a share of itself, and a norm that is a sum of exponentials.  Noise on an answer is exact,
+    on a grid: OpenDP's discrete Gaussian, and spherical noise that is rounded to the grid
+    (:mod:`sottovoce.privacy.exact`).
 
     Raises
     ------
     InvalidInput
-        If OpenDP is not installed.
+        If what draws exactly, OpenDP and python-flint, is not installed.
     """
 
     simulated = False
 
     def __init__(self, lead: tuple[int, ...] = ()) -> None:
-        if find_spec("opendp") is None:
-            rule = "noise for a release is drawn by OpenDP's exact samplers, and the package opendp is not installed"
+        missing = [package for module, package in _EXACT.items() if find_spec(module) is None]
+        if missing:
+            rule = f"noise for a release is drawn exactly, by packages that are not installed: {', '.join(missing)}"
             raise InvalidInput("seed", None, rule, "pip install 'sottovoce[release]', or give a seed for a simulation")
         self._lead = lead
 
@@ -147,8 +152,10 @@ class SystemNoise(Noise):
         return np.asarray(np.ldexp(mantissa, -(exponent + 1)))
 
     def _normal(self, shape: tuple[int, ...]) -> Array:
-        sign = 1.0 - 2.0 * (self._words(shape) & np.uint64(1)).astype(float)
-        return np.asarray(sign * ndtri(0.5 * self._uniform(shape)))  # both tails as fine as the lower one
+        """Half of them from below the median of ``|x|``, half from above: fine near zero, and fine far out."""
+        word, share = self._words(shape), 0.5 * self._uniform(shape)
+        size = np.where(word & np.uint64(2), np.sqrt(2.0) * erfinv(share), -ndtri(0.5 * share))
+        return np.asarray(np.where(word & np.uint64(1), -size, size))
 
     def spherical(self, d: int, release: int, use: int = 0) -> Array:
         direction = self._normal((*self._lead, d))
@@ -162,35 +169,30 @@ class SystemNoise(Noise):
         return self._on_grid(w, np.minimum(coarsest, sigma * 2.0**-40), sigma, _discrete_gaussian)
 
     def add_pure(self, w: Array, rate: Array, coarsest: Array, release: int, use: int = 1) -> Array:
-        # Laplace noise in each coordinate: ||shift||_1 / scale <= sqrt(d) ||shift|| / scale = rate ||shift||.
-        scale = np.sqrt(w.shape[-1]) / np.asarray(rate)
-        return self._on_grid(w, coarsest, scale, _discrete_laplace)
+        return self._on_grid(w, coarsest, rate, _spherical)
 
     @staticmethod
-    def _on_grid(w: Array, coarsest: Array, scale: Array, draw: Callable[[list[int], float], list[int]]) -> Array:
+    def _on_grid(w: Array, coarsest: Array, scale: Array, draw: Callable[[int, float, float], list[int]]) -> Array:
+        """`w` rounded to its grid, plus noise on that grid; whole numbers of any size, so that none is refused."""
         out = np.empty_like(w)
         steps = 2.0 ** np.floor(np.log2(np.broadcast_to(coarsest, (*w.shape[:-1], 1))))
         scales = np.broadcast_to(scale, steps.shape)
         for at in np.ndindex(w.shape[:-1]):
             step = float(steps[at][0])
-            cells = np.rint(w[at] / step)
-            if not np.all(np.abs(cells) < 2.0**62):
-                raise SolverError("a release does not fit its grid of 64-bit integers; raise tol; nothing was released")
-            out[at] = np.array(draw([int(cell) for cell in cells], float(scales[at][0] / step)), dtype=float) * step
+            noise = draw(w.shape[-1], float(scales[at][0]), step)
+            out[at] = [float(int(cell) + more) * step for cell, more in zip(np.rint(w[at] / step), noise, strict=True)]
         return out
 
 
-def _discrete_gaussian(cells: list[int], scale: float) -> list[int]:
+def _discrete_gaussian(d: int, sigma: float, step: float) -> list[int]:
     import opendp.prelude as dp
 
     dp.enable_features("contrib")
     domain = dp.vector_domain(dp.atom_domain(T=dp.i64))
-    return list(dp.m.make_gaussian(domain, dp.l2_distance(T=dp.f64), scale=scale)(cells))
+    return list(dp.m.make_gaussian(domain, dp.l2_distance(T=dp.f64), scale=sigma / step)([0] * d))
 
 
-def _discrete_laplace(cells: list[int], scale: float) -> list[int]:
-    import opendp.prelude as dp
+def _spherical(d: int, rate: float, step: float) -> list[int]:
+    from .exact import rounded_spherical
 
-    dp.enable_features("contrib")
-    domain = dp.vector_domain(dp.atom_domain(T=dp.i64))
-    return list(dp.m.make_laplace(domain, dp.l1_distance(T=dp.i64), scale=scale)(cells))
+    return rounded_spherical(d, rate, step)

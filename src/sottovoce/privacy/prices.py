@@ -79,7 +79,7 @@ def pure(event: Event) -> Array:
                 event.beta, event.K, delta_gradient=change, bend_bound=event.bend_bound, logistic=False
             )
             return exact + event.beta * event.shift
-        case events.SphericalMechanism():
+        case events.ExactSphericalMechanism() | events.SphericalMechanism():
             return event.beta * event.sensitivity
         case events.LaplaceMechanism():
             _positive(event, "scale")
@@ -99,7 +99,9 @@ def zcdp(event: Event) -> Array:
         case events.GaussianMechanism():
             _positive(event, "sigma")
             return gaussian.gaussian_zcdp(event.sensitivity / event.sigma)
-        case events.SphericalMechanism():
+        case events.ExactSphericalMechanism() | events.SphericalMechanism():
+            # Of the first, U2.  Of Laplace noise of scale sqrt(d) / beta in each coordinate, too: coordinate j is
+            # s_j-DP, hence s_j^2 / 2-zCDP, with s_j = beta |shift_j| / sqrt(d), and the s_j^2 sum to s^2 / d.
             s = event.beta * event.sensitivity
             return s**2 / (2.0 * event.dimension)
         case events.SphericalObjectivePerturbation() | events.GaussianObjectivePerturbation() if np.all(
@@ -173,9 +175,12 @@ def renyi(event: Event, orders: Orders) -> Array:
         case events.GaussianObjectivePerturbation():
             _positive(event, "K", "sigma")
             return np.array(_each(event, gaussian_objective))
-        case events.SphericalMechanism():
+        case events.ExactSphericalMechanism():
             s = event.beta * event.sensitivity
             return np.array(_each(event, lambda i, _: spherical.rdp(a, event.dimension, float(s[i]))))
+        case events.SphericalMechanism():
+            epsilon, rho = pure(event), zcdp(event)
+            return np.array(_each(event, lambda i, _: np.minimum(epsilon[i], a * rho[i])))
         case events.LaplaceMechanism():
             _positive(event, "scale")
             s = event.sensitivity / event.scale
@@ -268,7 +273,7 @@ def dominating(event: Event) -> tuple[tuple[Bill, ...], ...]:
             _positive(event, "sigma")
             shifts, tests, m = event.shift(), event.tests(), event.dimension if event.index <= event.positives else 0
             return _each(event, lambda i, _: Bill(mu=float(shifts[i]), epsilon=float(tests[i]), lattice=m))
-        case events.SphericalMechanism():
+        case events.ExactSphericalMechanism():
             s = event.beta * event.sensitivity
             return _each(event, lambda i, _: Bill(ball=(event.dimension, float(s[i]))))
         case events.LaplaceMechanism():

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from ..typing import Any
+
+PUBLIC = "row counts, labels' names, schema, graph, schedules, number of rounds"
+"""What every statement takes as known to everybody; where one of these was read off rows, a caveat says so."""
 
 _NAMES = {"pure": "sum of pure epsilons", "zcdp": "zCDP", "rdp": "Renyi", "pld": "loss distributions"}
 
@@ -26,6 +30,30 @@ def factor_text(epsilon: float) -> str:
     return f"{math.ceil(math.exp(epsilon) / step * (1.0 - 1e-12)) * step:.{max(0, 2 - power)}f}"
 
 
+Caveat = str | Iterable[str | None] | None
+"""What a guarantee does not cover: nothing, a text, or several, of which some may be None."""
+
+
+def caveat_text(caveat: Caveat) -> str | None:
+    """All of it as one text; None if there is nothing to say."""
+    texts = [caveat] if isinstance(caveat, str) else caveat or ()
+    return "; ".join(dict.fromkeys(text for text in texts if text)) or None
+
+
+def _sentence(privacy: dict[str, Any]) -> str:
+    """(epsilon, delta)-differential privacy itself: it bounds the probability of every set, in both directions."""
+    alone = privacy["unit"] == "one row of one site"
+    subject, place = ("the row", "its place") if alone else ("these rows", "their place")
+    replaced = privacy["relation"] == "replace-one"
+    other = ("another" if alone else "others") if replaced else ("an empty one" if alone else "empty ones")
+    plus = "" if privacy["delta"] == 0 else f", plus {float(privacy['delta'])!r}"
+    return (
+        f"whatever set of outcomes one looks at, its probability with {subject} is at most "
+        f"{factor_text(privacy['epsilon'])} times its probability with {other} in {place}{plus}"
+        + ("" if replaced else ", and the other way round")
+    )
+
+
 def privacy_words(privacy: dict[str, Any]) -> list[tuple[str, str]]:
     """The statement as (headline, rest) pairs, one a paragraph."""
     epsilon, delta = privacy["epsilon"], privacy["delta"]
@@ -33,18 +61,13 @@ def privacy_words(privacy: dict[str, Any]) -> list[tuple[str, str]]:
         reason = "the run drew no noise" if privacy["form"] == "corrected" else "nothing can be proved for this form"
         words = [("No privacy guarantee", f": {reason} (epsilon = inf).")]
     else:
-        stated = "delta = 0 (pure)" if delta == 0 else f"delta = {delta:g}"
+        stated = "delta = 0 (pure)" if delta == 0 else f"delta = {float(delta)!r}"
         others = {k: e for k, e in privacy["accountants"].items() if k != privacy["accountant"]}
         compared = ", ".join(f"{_NAMES.get(k, k)} {ceil_text(e)}" for k, e in others.items() if math.isfinite(e))
         by = f"{_NAMES.get(privacy['accountant'], privacy['accountant'])}, {privacy['releases']} releases a site"
         words = [(f"epsilon = {ceil_text(epsilon)}", f", {stated}, proved; by {by}{compared and f' (by {compared})'}.")]
-        other = "another in its place" if privacy["relation"] == "replace-one" else "an empty one in its place"
-        but = "" if delta == 0 else f", but for a probability of {delta:g}"
-        words.append((
-            "",
-            f"Protects {privacy['unit']} ({privacy['relation']}): whoever {privacy['adversary']} finds no outcome more "
-            f"than {factor_text(epsilon)} times as likely with the row as with {other}{but}.",
-        ))  # fmt: skip
+        protects = f"Protects {privacy['unit']} ({privacy['relation']}) against whoever {privacy['adversary']}"
+        words.append(("", f"{protects}: {_sentence(privacy)}."))
     if "caveat" in privacy:
         words.append(("Not covered", f": {privacy['caveat']}."))
     if "printed_claim" in privacy:

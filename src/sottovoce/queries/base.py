@@ -29,6 +29,17 @@ class Vault:
 class Query(ABC):
     """One kind of release."""
 
+    def check(self, facts: Facts) -> None:  # noqa: B027 - most statistics exist at every finite point
+        """Refuse public vectors with which the answer might fail.  Called before the event is charged.
+
+        What depends on it must not depend on rows: an answer that fails after its charge is an output that nobody
+        paid for.
+
+        Raises
+        ------
+        InvalidInput
+        """
+
     @abstractmethod
     def event(self, facts: Facts) -> Event:
         """What answering will do to privacy, as parameters, from public facts alone."""
@@ -43,7 +54,7 @@ class Query(ABC):
             Running number of the release, which keys the noise.
         """
 
-    def replay(self, vault: Vault) -> None:  # noqa: B027 - most queries leave nothing behind
+    def replay(self, vault: Vault, facts: Facts) -> None:  # noqa: B027 - most queries leave nothing behind
         """Take note that the answer is one found in the ledger: no secret of another draw may be used after it."""
 
     @abstractmethod

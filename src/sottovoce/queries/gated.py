@@ -8,7 +8,8 @@ Guarantee
 AboveThreshold with the threshold's noise drawn once is ``epsilon_threshold + epsilon_queries`` differentially private,
 and every release is the Gaussian mechanism with fresh noise; :class:`sottovoce.privacy.events.GatedRelease` charges the
 test with round 1 and one release with each of the rounds 1 .. `positives`, before they can be used.  The query is a
-function of rows and public state only, as the sparse vector's proof needs.
+function of rows and public state only, as the sparse vector's proof needs.  Tests run between other releases: their
+prices add up all the same, by ``docs/privacy/tight.md``, "A gate between releases".
 """
 
 from __future__ import annotations
@@ -84,8 +85,8 @@ class GatedMinimiser(NoisyMinimiser):
         vault.memory["left"] = vault.memory["left"] - passed
         return np.asarray(passed)
 
-    def replay(self, vault: Vault) -> None:
-        super().replay(vault)
+    def replay(self, vault: Vault, facts: Facts) -> None:
+        super().replay(vault, facts)
         vault.memory.clear()
 
     def blank(self, facts: Facts) -> Array:
@@ -128,9 +129,7 @@ class RedrawnGate(PerturbedObjective):
         law = self.noise
         assert isinstance(law, GaussianLaw) and law.release is not None
         linear = self.linear + facts.C / facts.n * (vault.noise.gaussian(facts.d, release) * law.sigma)
-        q = facts.mu + np.asarray(self.curvature, dtype=float)
-        tol = facts.tol if self.tol is None else self.tol
-        w = vault.solver.minimise(linear, q, self.start, tol).w
+        w = self._solve(vault, facts, linear)
 
         def f(x: Array) -> Array:
             return vault.solver.objective(x, self.clip) + 0.5 * facts.mu * np.sum(x * x, axis=-1, keepdims=True)
@@ -148,8 +147,8 @@ class RedrawnGate(PerturbedObjective):
         sent = vault.noise.add_gaussian(w, np.broadcast_to(law.release, quality.shape), coarsest, release)
         return np.concatenate([np.where(passed, sent, 0.0), passed.astype(float)], axis=-1)
 
-    def replay(self, vault: Vault) -> None:
-        super().replay(vault)
+    def replay(self, vault: Vault, facts: Facts) -> None:
+        super().replay(vault, facts)
         vault.memory["left"] = np.zeros((*self.start.shape[:-1], 1))  # how many were sent is not known any more
 
     def blank(self, facts: Facts) -> Array:

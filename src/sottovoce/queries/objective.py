@@ -30,6 +30,7 @@ from ..privacy.events import (
 from ..solvers import certified_error
 from ..typing import Array, ArrayLike
 from .base import Query, Vault
+from .reach import certificate, check_solve, inside, length
 from .statistic import SecretMinimiser
 
 POLISH = 0.01
@@ -38,7 +39,7 @@ POLISH_SQUARED = 0.001
 """Otherwise: the share of a release's squared shift over sigma that does."""
 
 _FAR = 700.0  # e^-700: how unlikely noise is that is longer than the bound below
-_ROUNDING = 2.0**-46  # relative error of drawing noise in double precision, norms of some hundred terms included
+_ROUNDING = 2.0**-46  # of that bound: how far drawing in double precision puts noise from where it should be
 _FINE = 2.0**-11  # of the certificate's error: the grid's share of it
 
 
@@ -47,15 +48,19 @@ def _loss_terms(facts: Facts) -> dict[str, float | bool]:
 
 
 def _one_margin(facts: Facts) -> None:
-    """Refuse losses whose Hessian has a rank above one a row.
+    """Refuse losses whose Hessian has a rank above one a row, or whose slope may pass 1: events state neither.
 
     Raises
     ------
     InvalidInput
     """
+    remedy = "use a method with noise on answers, e.g. 'prox_admm'"
     if facts.loss.outputs > 1:
         rule = "noise inside the objective is proved for Hessians of rank one a row"
-        raise InvalidInput("loss", facts.loss.spec, rule, "use a method with noise on answers, e.g. 'prox_admm'")
+        raise InvalidInput("loss", facts.loss.spec, rule, remedy)
+    if facts.loss.slope_bound > 1.0 or not facts.loss.monotone:
+        rule = "noise inside the objective is proved for slopes between -1 and 0"
+        raise InvalidInput("loss", facts.loss.spec, rule, remedy)
 
 
 def rate_for_epsilon(epsilon: ArrayLike, curvature: ArrayLike, facts: Facts) -> Array:
@@ -161,17 +166,43 @@ class PerturbedObjective(Query):
         return np.broadcast_to(np.asarray(x, dtype=float), facts.n.shape)
 
     def _certified(self, facts: Facts) -> Array:
-        tol = facts.tol if self.tol is None else self.tol
-        return certified_error(facts.C, tol, facts.mu + self._per_node(self.curvature, facts))
+        return certified_error(facts.C, self._tol(facts), facts.mu + self._per_node(self.curvature, facts))
 
     def _error(self, facts: Facts, law: SphericalLaw | GaussianLaw) -> Array:
         """Certificate, grid, and what rounding of the noise moves the minimiser."""
+        rounding = _ROUNDING * self._longest(facts, law) / self._K(facts)
+        return self._certified(facts) * (1.0 + _FINE) + rounding
+
+    def _longest(self, facts: Facts, law: SphericalLaw | GaussianLaw | None) -> Array:
+        """How long noise inside the objective is at most, sum scale, but for a probability of ``e^-700``."""
         d = facts.d
         if isinstance(law, SphericalLaw):
-            longest = (d + np.sqrt(2.0 * d * _FAR) + _FAR) / law.rate
-        else:
-            longest = (np.sqrt(d) + np.sqrt(2.0 * _FAR)) * law.sigma
-        return self._certified(facts) * (1.0 + _FINE) + self._per_node(_ROUNDING * longest, facts) / self._K(facts)
+            return self._per_node((d + np.sqrt(2.0 * d * _FAR) + _FAR) / law.rate, facts)
+        if isinstance(law, GaussianLaw):
+            return self._per_node((np.sqrt(d) + np.sqrt(2.0 * _FAR)) * law.sigma, facts)
+        return np.zeros(facts.n.shape)
+
+    def _solve(self, vault: Vault, facts: Facts, linear: Array) -> Array:
+        """The minimiser with this linear term, noise included, from :attr:`start` or the nearest point in reach."""
+        tol, q = self._tol(facts), facts.mu + np.asarray(self.curvature, dtype=float)
+        pull = np.linalg.norm(linear, axis=-1, keepdims=True)
+        w = vault.solver.minimise(linear, q, self._nearest_start(facts), tol).w
+        return inside(w, facts, tol, pull, q)
+
+    def _nearest_start(self, facts: Facts) -> Array:
+        """Public, unlike the reach of a solve with its noise: a resumed run repeats it without the noise."""
+        tol, q = self._tol(facts), facts.mu + np.asarray(self.curvature, dtype=float)
+        return inside(self.start, facts, tol, length(self.linear, "linear") + self._noise(facts), q)
+
+    def _noise(self, facts: Facts) -> Array:
+        """:meth:`_longest` as part of the linear term."""
+        return facts.C / facts.n * self._longest(facts, self.noise)
+
+    def _tol(self, facts: Facts) -> Array:
+        tol = facts.tol if self.tol is None else self.tol
+        if self.noise is None:
+            return np.array(tol)
+        return certificate(facts, tol, facts.mu + np.asarray(self.curvature, dtype=float), self._noise(facts))
 
     def _K(self, facts: Facts) -> Array:
         return self._per_node(facts.K(self.curvature), facts)
@@ -222,18 +253,23 @@ class PerturbedObjective(Query):
             linear = linear + facts.C / facts.n * (vault.noise.spherical(d, release) / law.rate)
         elif law is not None:
             linear = linear + facts.C / facts.n * (vault.noise.gaussian(d, release) * law.sigma)
-        q = facts.mu + np.asarray(self.curvature, dtype=float)
-        solution = vault.solver.minimise(linear, q, self.start, facts.tol if self.tol is None else self.tol)
+        w = self._solve(vault, facts, linear)
         if law is None or not law.polish:
-            return solution.w
+            return w
         rate, sigma = self._release(facts, law)
         coarsest = _FINE * self._certified(facts) / np.sqrt(d)
         if np.any(sigma > 0):
-            return vault.noise.add_gaussian(solution.w, sigma, coarsest, release)
-        return vault.noise.add_pure(solution.w, rate, coarsest, release)
+            return vault.noise.add_gaussian(w, sigma, coarsest, release)
+        return vault.noise.add_pure(w, rate, coarsest, release)
 
-    def replay(self, vault: Vault) -> None:
-        vault.solver.skip(self.start)
+    def check(self, facts: Facts) -> None:
+        if self.noise is None:  # nothing is promised, so that a failure breaks no promise
+            return
+        q = facts.mu + np.asarray(self.curvature, dtype=float)
+        check_solve(facts, self._tol(facts), self.linear, self.start, q, self._noise(facts))
+
+    def replay(self, vault: Vault, facts: Facts) -> None:
+        vault.solver.skip(self._nearest_start(facts))
 
     def blank(self, facts: Facts) -> Array:
         return np.zeros_like(self.start)

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..facts import Facts
-from ..privacy.events import Event, GaussianMechanism, SphericalMechanism, Unprotected
+from ..privacy.events import Event, ExactSphericalMechanism, GaussianMechanism, Unprotected
 from ..solvers import certified_error
 from ..typing import Array, ArrayLike
 from .base import Query, Vault
+from .reach import certificate, check_solve, inside, length
 
 _FINE = 2.0**-20  # of the sensitivity: what the grid may add to it
 
@@ -59,7 +60,7 @@ class NoisyStatistic(Query):
         sensitivity = self.sensitivity(facts)
         if facts.pure:
             rate = self.alpha / sensitivity
-            return SphericalMechanism(self.source, facts.relation, rate, sensitivity, facts.d, claimed)
+            return ExactSphericalMechanism(self.source, facts.relation, rate, sensitivity, facts.d, claimed)
         return GaussianMechanism(
             self.source, facts.relation, sensitivity / self.alpha, sensitivity, facts.d, claimed
         )  # fmt: skip
@@ -73,6 +74,9 @@ class NoisyStatistic(Query):
         if facts.pure:
             return vault.noise.add_pure(exact, self.alpha / sensitivity, coarsest, release, use)
         return vault.noise.add_gaussian(exact, sensitivity / self.alpha, coarsest, release, use)
+
+    def check(self, facts: Facts) -> None:
+        length(self.start, "start")
 
     def blank(self, facts: Facts) -> Array:
         return np.zeros_like(self.start)
@@ -99,16 +103,33 @@ class NoisyMinimiser(NoisyValue):
     def _q(self, facts: Facts) -> Array:
         return np.asarray(facts.mu + np.asarray(self.curvature, dtype=float))
 
+    def _tol(self, facts: Facts) -> Array:
+        if self.alpha is None:
+            return np.array(facts.tol)
+        return certificate(facts, facts.tol, self._q(facts))
+
     def exact_sensitivity(self, facts: Facts) -> Array:
-        error = certified_error(facts.C, facts.tol, self._q(facts))
+        error = certified_error(facts.C, self._tol(facts), self._q(facts))
         return facts.gradients_changed / facts.K(self.curvature) + 2.0 * error
 
-    def value(self, vault: Vault, facts: Facts) -> Array:
-        linear = np.broadcast_to(np.asarray(self.linear, dtype=float), self.start.shape)
-        return vault.solver.minimise(linear, self._q(facts), self.start, facts.tol).w
+    def check(self, facts: Facts) -> None:
+        if self.alpha is None:  # nothing is promised, so that a failure breaks no promise
+            return
+        check_solve(facts, self._tol(facts), self._linear(), self.start, self._q(facts))
 
-    def replay(self, vault: Vault) -> None:
-        vault.solver.skip(self.start)
+    def _linear(self) -> Array:
+        return np.broadcast_to(np.asarray(self.linear, dtype=float), self.start.shape)
+
+    def _nearest(self, w: Array, facts: Facts) -> Array:
+        """The nearest point in reach."""
+        return inside(w, facts, self._tol(facts), length(self._linear(), "linear"), self._q(facts))
+
+    def value(self, vault: Vault, facts: Facts) -> Array:
+        start, tol = self._nearest(self.start, facts), self._tol(facts)
+        return self._nearest(vault.solver.minimise(self._linear(), self._q(facts), start, tol).w, facts)
+
+    def replay(self, vault: Vault, facts: Facts) -> None:
+        vault.solver.skip(self._nearest(self.start, facts))
 
 
 @dataclass(frozen=True)
@@ -166,12 +187,17 @@ class SecretMinimiser(NoisyMinimiser):
             moved = step / q + 2.0 * certified_error(facts.C, facts.tol, q)
         return moved
 
+    def check(self, facts: Facts) -> None:
+        """Finite vectors only: printed forms are for simulations, whose failures nobody else sees."""
+        length(self.linear, "linear")
+        length(self.start, "start")
+
     def event(self, facts: Facts) -> Event:
         assert self.alpha is not None
         n = facts.n.shape
         rate = np.broadcast_to(facts.mu * facts.n * self.alpha / (2.0 * facts.C), n)
         sensitivity = self.sensitivity(facts)
-        return SphericalMechanism(
+        return ExactSphericalMechanism(
             self.source, facts.relation, rate, sensitivity, facts.d, np.broadcast_to(self.alpha, n)
         )  # fmt: skip
 

@@ -37,6 +37,8 @@ class Dealt:
         A site's training rows.
     note : str
         What the page must say of the data, or nothing.
+    caveat : str or None
+        What privacy statements must say of the data.
     """
 
     rows: Rows
@@ -44,6 +46,7 @@ class Dealt:
     X_test: Array
     y_test: Array
     note: str = ""
+    caveat: str | None = None
     optima: dict[tuple[str, float], Array] = field(default_factory=dict)
 
     def optimum(self, loss: str, l2: float) -> Array:
@@ -65,32 +68,35 @@ def deal(p: Mapping[str, Any]) -> Dealt:
 def _deal(
     name: str, file: str | None, digest: str | None, limit: int | None, how: str, strength: float, nodes: int, seed: int
 ) -> Dealt:
-    X, y, X_test, y_test, columns, note = _load(name, file, limit if name == COVERTYPE else None)
+    X, y, X_test, y_test, columns, note, caveat = _load(name, file, limit if name == COVERTYPE else None)
     if limit is not None and limit < len(y):
         some = np.sort(np.random.default_rng(seed).permutation(len(y))[:limit])
         X, y, columns = X[some], y[some], {key: values[some] for key, values in columns.items()}
     parts = data.partition(how, y, nodes, seed, columns, strength=strength)
     held = tuple((X[part], y[part]) for part in parts)
-    return Dealt(Rows.build(held), held, X_test, y_test, note)
+    return Dealt(Rows.build(held), held, X_test, y_test, note, caveat)
+
+
+_Loaded = tuple[Array, Array, Array, Array, Mapping[str, Any], str, str | None]
 
 
 @lru_cache(maxsize=2)
-def _load(name: str, file: str | None, limit: int | None) -> tuple[Array, Array, Array, Array, Mapping[str, Any], str]:
+def _load(name: str, file: str | None, limit: int | None) -> _Loaded:
     note = ""
     if name == COVERTYPE:
         table, note = covertype()
         if table is None:
             found = data.load(STAND_IN.format(n=STAND_IN_ROWS if limit is None else min(limit, STAND_IN_ROWS)))
         else:
-            return *_split(table, data.builtin_schema(COVERTYPE)), {}, note
+            return *_split(table, data.builtin_schema(COVERTYPE)), {}, note, None
     elif name in INCOME:
         if file is None:
             raise InvalidInput("data", name, "is your own IPUMS extract", "give its CSV file with --data FILE")
-        return *_split(census(file, name), data.builtin_schema(name)), {}, f"Rows of {Path(file).name}."
+        return *_split(census(file, name), data.builtin_schema(name)), {}, f"Rows of {Path(file).name}.", None
     else:
         found = data.load(name)
         note = " ".join(found.notes)
-    return found.X_train, found.y_train, found.X_test, found.y_test, found.train_columns, note
+    return found.X_train, found.y_train, found.X_test, found.y_test, found.train_columns, note, found.caveat
 
 
 def _split(table: data.Table, schema: data.Schema) -> tuple[Array, Array, Array, Array]:

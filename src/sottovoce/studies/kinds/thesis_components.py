@@ -70,6 +70,7 @@ def components(p: Mapping[str, Any]) -> list[Row]:
             noise = KeyedNoise(derived(own, 1), range(R), range(N))
             models = Curator(projected, facts, noise, ledger).ask(_model(sigma, facts, R)).mean(axis=1)
             row = _row(pca, ledger, terms, kept) | {"_note": held.note}
+            row["_privacy"] = held.told(row["_privacy"])
             errors = error_rates(seen.X_test, seen.y_test, models)
             out += [row | {"replicate": first + k + j, "error": float(error)} for j, error in enumerate(errors)]
     return out

@@ -24,6 +24,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from ...data.schema import FROM_ROWS
 from ...errors import InvalidInput
 from ...facts import Facts
 from ...losses import Loss
@@ -39,7 +40,10 @@ _INSIDE = 1.0 - 1e-12  # on projected rows: their rounding cannot carry them out
 
 @dataclass(frozen=True)
 class Held:
-    """Training rows, and the held-out rows: a public half to learn components from, and a half to score on."""
+    """Training rows, and the held-out rows: a public half to learn components from, and a half to score on.
+
+    `caveat` is what statements must say of the encoding, components included.
+    """
 
     X: Array
     y: Array
@@ -47,6 +51,11 @@ class Held:
     X_test: Array
     y_test: Array
     note: str = ""
+    caveat: str | None = None
+
+    def told(self, promise: str) -> str:
+        """A promise in words, and what it does not cover."""
+        return promise if self.caveat is None else f"{promise} Not covered: {self.caveat}."
 
     def onto(self, basis: Array) -> Held:
         """All rows projected onto the columns of `basis`, which are orthonormal."""
@@ -77,10 +86,12 @@ def load(name: str, pca: str = "none") -> Held:
         held = load(name)
         if pca not in ("public", "thesis"):
             raise InvalidInput("pca", pca, "must be none, public or thesis here", "use the study of components")
-        return held.onto(leading(held.X_public if pca == "public" else held.X))
+        if pca == "public":
+            return held.onto(leading(held.X_public))
+        return replace(held.onto(leading(held.X)), caveat=FROM_ROWS)
     given = deal({"data": name, "nodes": 1})
     (X, y), half = given.parts[0], len(given.y_test) // 2
-    return Held(X, y, given.X_test[:half], given.X_test[half:], given.y_test[half:], given.note)
+    return Held(X, y, given.X_test[:half], given.X_test[half:], given.y_test[half:], given.note, given.caveat)
 
 
 def leading(X: Array, share: float = SHARE) -> Array:

@@ -76,7 +76,7 @@ def one_site(p: Mapping[str, Any]) -> list[Row]:
             else:
                 models, said = kifer(rows, terms)
             row: Row = {"method": name, "target": terms.epsilon, "epsilon": said["epsilon"], "delta": said["delta"]}
-            row |= {"claimed": said.get("printed_claim"), "_note": held.note, "_privacy": _words(name, said)}
+            row |= {"claimed": said.get("printed_claim"), "_note": held.note, "_privacy": held.told(_words(name, said))}
             errors = error_rates(held.X_test, held.y_test, models[:, 0])
             out += [row | {"replicate": first + k, "error": float(error)} for k, error in enumerate(errors)]
     return out
@@ -181,7 +181,7 @@ def _split(p: Mapping[str, Any], held: Held, seed: int, replicates: int) -> Iter
         row |= {f"epsilon_{who}": said.epsilon for who, said in says.items()}
         if "first_epsilon" in p:
             row["epsilon_first"] = first.sites.epsilon
-        row |= {"_note": held.note, "_privacy": _promises(row["method"], says)}
+        row |= {"_note": held.note, "_privacy": held.told(_promises(row["method"], says))}
         yield row, error_rates(held.X_test, held.y_test, fit.models)
 
 

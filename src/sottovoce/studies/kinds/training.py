@@ -157,7 +157,7 @@ def run(p: Mapping[str, Any]) -> list[Row]:
     wanted = frozenset([1, *range(every, config.rounds, every), config.rounds] if "every" in p else [config.rounds])
     l2 = config.rho / (len(dealt.rows.n) * config.C)
     scores = _Scores(ready, dealt, dealt.optimum(config.loss, l2), wanted)
-    result = simulate(config, dealt.rows, observers=[scores])
+    result = simulate(config, dealt.rows, observers=[scores], caveat=dealt.caveat)
     noisy = ready.algorithm.noise is not None
     prices = _prices(ready, wanted) if noisy else dict.fromkeys(wanted, (math.inf, math.inf))
     notes = {"_privacy": f"{config.method} ({config.form}): {result.privacy['says']}", "_note": dealt.note}
@@ -176,7 +176,7 @@ def _local(p: Mapping[str, Any]) -> list[Row]:
     for X, y in dealt.parts:
         rows = Rows.build([(X, y)])
         config = _config({**p, "method": "central", "rounds": 1}, rows)
-        result = simulate(config, rows)
+        result = simulate(config, rows, caveat=dealt.caveat)
         wrong.append(error_rates(dealt.X_test, dealt.y_test, result.consensus))
         spent = max(spent, result.privacy["epsilon"])
         said = f"local, every site alone: {result.privacy['says']}"

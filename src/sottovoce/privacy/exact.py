@@ -1,0 +1,86 @@
+"""Exact draws of continuous noise, rounded to a grid.
+
+A release is a grid point plus noise on the same grid.  If the noise is a continuous variable rounded to the grid, and
+the rounding is right, then the release is a function of ``grid point + continuous noise``: whatever is proved for the
+continuous law holds for what leaves, in every accountant, with no term for the grid beside the rounding of the point
+itself.
+
+Here the rounding is right.  Uniforms are known by their first bits only, every value computed from them is an interval
+that certainly holds it (ball arithmetic, FLINT), and where an interval does not decide a rounding, more bits are drawn.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import flint
+
+from ..typing import Any
+
+_FIRST = 128  # bits a uniform starts with, beyond those that tell one grid point from the next
+
+
+@dataclass
+class _Uniform:
+    """A uniform in (0, 1) of which the first `bits` binary digits have been drawn."""
+
+    draw: Callable[[int], bytes]
+    digits: int = 0
+    bits: int = 0
+
+    def ball(self, bits: int) -> Any:
+        """The interval of all numbers that begin with the digits so far, of which there are at least `bits`."""
+        more = -(-max(0, bits - self.bits) // 8)
+        self.digits = (self.digits << 8 * more) | int.from_bytes(self.draw(more), "big")
+        self.bits += 8 * more
+        return flint.arb((2 * self.digits + 1, -self.bits - 1), flint.arb((1, -self.bits - 1)))
+
+
+def rounded_spherical(d: int, rate: float, step: float, draw: Callable[[int], bytes] = os.urandom) -> list[int]:
+    """``round(x / step)`` for ``x`` in R^d of density proportional to ``exp(-rate ||x||)``, exactly distributed.
+
+    Parameters
+    ----------
+    d : int
+    rate, step : float
+        Both > 0, taken as the numbers that they are in binary.
+    draw : callable
+        From a number of bytes to so many random bytes.
+
+    Notes
+    -----
+    ``x = z ||z'|| / rate`` with independent standard normals ``z`` in R^d and ``z'`` in R^{d+1} has that density.
+    *Proof.*  ``exp(-||x||)`` is a mixture of Gaussians: for ``x`` fixed,
+    ``int_0^inf v^{-d/2} exp(-||x||^2 / (2 v)) v^{(d+1)/2 - 1} exp(-v/2) dv = int v^{-1/2} exp(-||x||^2/(2v) - v/2) dv
+    = sqrt(2 pi) exp(-||x||)``, and ``v^{(d+1)/2 - 1} exp(-v/2)`` is the density of ``||z'||^2``, chi-squared with
+    d + 1 degrees of freedom, up to a constant.  Normals come in pairs ``sqrt(-2 ln u) (cos, sin)(2 pi t)``, and
+    chi-squared with two degrees of freedom is ``-2 ln u``.
+    """
+    pairs = [(_Uniform(draw), _Uniform(draw)) for _ in range(-(-d // 2) + (d + 1) % 2)]
+    halves = [_Uniform(draw) for _ in range((d + 1) // 2)]
+    bits = _FIRST + max(0, (int(d / rate / step)).bit_length())
+    while True:
+        with flint.ctx.workprec(2 * bits):
+            found = _round(d, rate, step, pairs, halves, bits)
+        if found is not None:
+            return found
+        bits *= 2
+
+
+def _round(
+    d: int, rate: float, step: float, pairs: Sequence[tuple[_Uniform, _Uniform]], halves: Sequence[_Uniform], bits: int
+) -> list[int] | None:
+    """The rounded coordinates, or None where the bits so far do not decide them all."""
+    normals = []
+    for u, t in pairs:
+        sine, cosine = (2 * t.ball(bits)).sin_cos_pi()
+        length = (-2 * u.ball(bits).log()).sqrt()
+        normals += [length * cosine, length * sine]
+    squared = sum((-2 * u.ball(bits).log() for u in halves), flint.arb(0))
+    if (d + 1) % 2:
+        squared += normals.pop() ** 2
+    scale = squared.sqrt() / (flint.arb(rate) * flint.arb(step))
+    cells = [(z * scale + flint.arb(0.5)).floor().unique_fmpz() for z in normals[:d]]
+    return None if any(cell is None for cell in cells) else [int(cell) for cell in cells]

@@ -1,0 +1,91 @@
+"""How far an answer can lie, from public facts alone.
+
+The gradient of the data term has norm at most ``C L``, with ``L`` the loss's slope bound.  A local objective with
+linear term ``c`` and quadratic term ``q`` is q-strongly convex, and its gradient at 0 has norm at most ``C L + ||c||``,
+so its minimiser has norm at most ``(C L + ||c||) / q``.
+
+Two things follow, and neither looks at a row.  *Before a charge*, public vectors are refused that are so long that the
+certificate of a solve could drown in rounding: what would make a solve fail is refused here, so that no refusal comes
+after a charge, where it would depend on the rows and say something about them.  *After a solve*, the answer is
+projected to that ball, which moves no two answers apart.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..errors import InvalidInput
+from ..facts import Facts
+from ..solvers import certified_error, rounding_bound
+from ..typing import Array, ArrayLike
+
+_LONGEST = 2.0**200  # no square of it overflows, nor the square of its product with anything declared
+_ROOM = 2.0  # how much smaller than the certificate its rounding must be for doubles to exist that reach it
+
+
+def radius(facts: Facts, pull: ArrayLike, q: Array) -> Array:
+    """Bound on a minimiser's norm, shape (..., 1); `pull` bounds the norm of the linear term."""
+    return np.asarray((facts.C * facts.loss.slope_bound + np.asarray(pull, dtype=float)) / q)
+
+
+def _hidden(facts: Facts, tol: ArrayLike, pull: Array, q: Array) -> Array:
+    """How much rounding can hide of a gradient's norm wherever an answer can lie, over C."""
+    loss, most = facts.loss, radius(facts, pull, q) + certified_error(facts.C, tol, q)
+    return rounding_bound(facts.C, facts.n, loss.bend_bound, facts.d, most, pull, q, loss.outputs) / facts.C
+
+
+def certificate(facts: Facts, tol: float, q: Array, noise: ArrayLike = 0.0) -> Array:
+    """`tol`, or more where double precision could not show it without any public vector, shape (..., 1).
+
+    Parameters
+    ----------
+    noise : array (..., 1)
+        Bound on the norm of what noise adds to the linear term.
+    """
+    return np.maximum(tol, 2.0 * _ROOM * _hidden(facts, tol, np.asarray(noise, dtype=float), q))
+
+
+def inside(w: Array, facts: Facts, tol: ArrayLike, pull: Array, q: Array) -> Array:
+    """`w` projected to the ball in which every certified answer lies: none of those moves."""
+    most = radius(facts, pull, q) + certified_error(facts.C, tol, q)
+    length = np.linalg.norm(w, axis=-1, keepdims=True)
+    return np.where(length > most, w * (most / np.maximum(length, most)), w)
+
+
+def length(vector: ArrayLike, name: str) -> Array:
+    """Norms of public vectors, shape (..., 1).
+
+    Raises
+    ------
+    InvalidInput
+        If one is not finite, or longer than anything that arithmetic could be done with.
+    """
+    x = np.asarray(vector, dtype=float)
+    if not np.all(np.abs(x) <= _LONGEST):  # NaN too
+        rule = f"public vectors must be finite, with entries up to {_LONGEST:.0e}"
+        raise InvalidInput(name, None, rule, "find the site that sent such a vector, and leave it out")
+    return np.asarray(np.linalg.norm(np.atleast_1d(x), axis=-1, keepdims=True))
+
+
+def check_solve(facts: Facts, tol: ArrayLike, linear: Array, start: Array, q: Array, noise: ArrayLike = 0.0) -> None:
+    """Refuse public vectors with which a solve might miss its :func:`certificate` `tol`.
+
+    The rounding of a gradient at the farthest point in reach must leave room for it.  As that point may be ``C L / q``
+    away, this also bounds the condition number: ``C c1 L / q <= tol / (2 u d)``, with u the unit roundoff.
+
+    Parameters
+    ----------
+    noise : array (..., 1)
+        Bound on the norm of what noise adds to the linear term.
+
+    Raises
+    ------
+    InvalidInput
+        If rounding could hide that a certificate was missed.  Depends on public values only.
+    """
+    length(start, "start")
+    pull = length(linear, "linear") + np.asarray(noise, dtype=float)
+    if not np.all(_ROOM * _hidden(facts, tol, pull, q) <= np.asarray(tol)):
+        rule = "double precision cannot certify a gradient norm this small where public vectors are so long"
+        shown = float(np.min(tol))
+        raise InvalidInput("tol", shown, rule, "use a larger tol, rho or eta, or leave out the site that sent them")

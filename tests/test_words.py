@@ -1,0 +1,77 @@
+"""The privacy statement in words: the sentence that is printed is the one that is proved."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from sottovoce.configuration import RunConfig, outline
+from sottovoce.privacy.gaussian import gaussian_mu
+
+N = np.full((5, 1), 8000.0)
+SENTENCE = re.compile(
+    r"whatever set of outcomes one looks at, its probability with (the row|these rows) is at most (\S+) times its "
+    r"probability with (another|an empty one|others|empty ones) in (its|their) place(?:, plus ([0-9.e-]+))?"
+    r"(, and the other way round)?\."
+)
+
+
+def said(**knobs: Any) -> tuple[float, float, str]:
+    """The factor and the addend of a run's sentence, and all of its words."""
+    words = outline(RunConfig(**knobs), N, 36)["privacy"]["says"]
+    found = SENTENCE.search(words)
+    assert found is not None, words
+    return float(found[2].replace("10^", "1e")), float(found[5] or 0.0), words
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-5), (0.1, 1e-5), (4.0, 1e-6)])
+def test_what_is_printed_holds_for_the_gaussian_mechanism_and_what_was_printed_does_not(
+    epsilon: float, delta: float
+) -> None:
+    """The pair that needs all of (epsilon, delta): normals whose means are ``mu`` apart, one release."""
+    factor, plus, words = said(method="prox_admm", epsilon=epsilon, delta=delta, rounds=1)
+    mu = gaussian_mu(epsilon, delta)
+    assert factor >= np.exp(epsilon) * (1 - 1e-9) and plus == delta
+    # The worst sets are those where the loss is above a bar (Neyman and Pearson).
+    bars = np.linspace(-12.0, 12.0, 48001)
+    assert np.max(norm.sf(bars - mu) - factor * norm.sf(bars)) <= plus
+    sharp = np.max(norm.sf(bars - mu) - np.exp(epsilon) * norm.sf(bars))
+    assert 0.999 * plus < sharp <= plus * (1 + 1e-6)  # so nothing smaller could be said
+    # Until now: "no outcome more than FACTOR times as likely, but for a probability of DELTA".
+    likelier = norm.sf(np.log(factor) / mu - mu / 2)  # the probability of outcomes that are
+    assert likelier > 5 * delta
+    assert "times as likely" not in words and "but for" not in words
+
+
+def test_sixteen_times_at_one_and_a_hundred_and_eleven_at_a_tenth() -> None:
+    """The numbers of docs/privacy/corrections.md."""
+    for epsilon, times in ((1.0, 16), (0.1, 111)):
+        mu = gaussian_mu(epsilon, 1e-5)
+        assert norm.sf(epsilon / mu - mu / 2) / 1e-5 == pytest.approx(times, abs=1.0)
+
+
+def test_a_pure_run_adds_nothing() -> None:
+    factor, plus, words = said(epsilon=1.0)
+    assert (factor, plus) == (2.72, 0.0) and "plus" not in words
+
+
+def test_both_ways_where_they_differ() -> None:
+    words = said(epsilon=1.0, relation="zero-out")[2]
+    assert "with an empty one in its place, and the other way round." in words
+    assert "the other way round" not in said(epsilon=1.0)[2]  # two rows in one place: either may be called the row
+
+
+def test_rows_at_several_sites() -> None:
+    words = said(epsilon=1.0, sites_per_row=2)[2]
+    assert "Protects one row at each of 2 sites" in words and "with others in their place" in words
+
+
+def test_a_delta_is_not_rounded() -> None:
+    """Six digits would print 1e-05 for a little more."""
+    delta = 1.00000049e-5
+    words = said(method="prox_admm", epsilon=1.0, delta=delta)[2]
+    assert words.count("1.00000049e-05") == 2
