@@ -102,6 +102,21 @@ def test_a_file_that_is_mounted_is_refused(path: Path, tmp_path: Path) -> None:
     assert found[1] == "1\n"  # a folder that is mounted brings the files beside the ledger along
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="where the lock lies")
+def test_the_file_itself_is_locked_whatever_it_is_called(path: Path, tmp_path: Path) -> None:
+    import fcntl
+
+    name = tmp_path / "name.ledger"
+    name.symlink_to(path)
+    with again(path, timeout=0.05) as ledger, path.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        for use in (ledger.total, lambda: ledger.charge(release()), lambda: again(name, timeout=0.05)):
+            with pytest.raises(LedgerError, match="in use by another process"):
+                use()
+        fcntl.flock(held, fcntl.LOCK_UN)
+        ledger.charge(release())
+
+
 # Nothing beside the file
 
 
