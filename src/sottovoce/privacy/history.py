@@ -198,6 +198,10 @@ class History:
         """Texts of reserved events of open runs that have no row."""
         return Counter(text for run in self.runs.values() if run.open for text in run.texts[run.charged :])
 
+    def cautions(self) -> list[str]:
+        """What must be said of the prices of these events."""
+        return sorted({event.caution for event in self._events.values() if event.caution})
+
     def price(self, more: Mapping[str, int] | None = None, events: dict[str, Event] | None = None) -> Array:
         """Epsilon per node of all rows and so many more of these texts; `events` are those that are not in the log."""
         return self._tally.epsilon(self.delta, ChainMap(events or {}, self._events), Counter(more or {}))

@@ -149,4 +149,5 @@ class OnDisk(Readings):
                 "path": str(self._file.path), "accountant": state.accountant.label, "delta": state.delta,
                 "n_nodes": state.epsilon.size, "releases": len(state.rows), "bound": state.tag is not None,
                 "since": state.since, "runs": runs, "head": head, "demonstration": state.demonstration,
+                "cautions": state.cautions(),
             }  # fmt: skip

@@ -14,11 +14,11 @@ _NAMES = {"pure": "sum of pure epsilons", "zcdp": "zCDP", "rdp": "Renyi", "pld":
 
 
 def ceil_text(epsilon: float, digits: int = 3) -> str:
-    """Epsilon in text, rounded up."""
+    """Epsilon in text, rounded up; what double precision adds to a sum is no digit of it."""
     if math.isinf(epsilon):
         return "inf"
     scale = 10**digits
-    return f"{math.ceil(epsilon * scale - 1e-6) / scale:.{digits}f}"
+    return f"{math.ceil(epsilon * scale * (1.0 - 1e-12)) / scale:.{digits}f}"
 
 
 def factor_text(epsilon: float) -> str:
