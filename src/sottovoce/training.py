@@ -21,6 +21,7 @@ from .data.schema import LABEL
 from .engine import Observer
 from .errors import InvalidInput
 from .graphs import make as make_graph
+from .losses import make as make_loss
 from .privacy.chain import jsonable
 from .privacy.durable import DurableLedger
 from .simulate import Result, RunConfig, pooled_minimiser, simulate
@@ -184,6 +185,7 @@ def train(
     dataset = data.load(config.data, schema=config.schema, test_share=config.test_share)
     parts = deal(config, dataset)
     rows = Rows.build([(dataset.X_train[part], dataset.y_train[part]) for part in parts])
+    rows.check(make_loss(config.run.loss).outputs)
     choice = None
     if config.run.auto:
         heterogeneity = declared(config.partition, config.strength)
