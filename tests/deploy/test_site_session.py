@@ -17,7 +17,7 @@ from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.messages import read
 from sottovoce.deploy.plan import Plan
 from sottovoce.deploy.session import Finished
-from sottovoce.errors import BudgetExceeded, InvalidInput, LedgerCorrupt, LedgerMismatch, Refused
+from sottovoce.errors import BudgetExceeded, InvalidInput, LedgerCorrupt, LedgerMismatch, Refused, TransportClosed
 from sottovoce.privacy.journal import Journal
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.simulate import simulate
@@ -177,6 +177,36 @@ def test_a_run_that_stops_at_its_budget_says_so_and_gives_the_rest_back(tmp_path
     assert read(sites.plan, log.messages("trial")[4, "north"], "north", 4).kind == "refuse"
     with sites.ledger("north") as ledger:
         assert len(ledger.rows) == 3 and not ledger.show()["runs"][0]["held"]
+
+
+class Ending:
+    """A way to a hub that ends the run in a round of its choice; its neighbours said zero until then."""
+
+    def __init__(self, sites: Consortium, last: int) -> None:
+        self._sites, self._last = sites, last
+
+    def highest(self, plan: str) -> int:
+        return -1
+
+    def leave(self, farewell: bytes) -> None:
+        pass
+
+    def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
+        if round > self._last:
+            raise TransportClosed("the hub ended the run")
+        return {name: self._sites.sealed(name, round) for name in ("east", "south")}
+
+
+def test_who_ends_a_run_early_does_not_choose_its_price(tmp_path: Path) -> None:
+    """Sums of loss distributions are proved for a number of releases that was fixed before."""
+    ends = []
+    for last in (1, 2, 3, 4):
+        sites = consortium(tmp_path / f"{last}", delta=1e-5)
+        ends.append(sites.run_site("north", Ending(sites, last)))
+    assert [end.outcome.stopped for end in ends] == ["the hub ended the run"] * 3 + ["finished"]
+    assert [end.privacy["made"] for end in ends] == [2, 3, 4, 4]
+    assert {end.privacy["epsilon"] for end in ends} == {ends[-1].privacy["epsilon"]}
+    assert {end.privacy["per_node"][0] for end in ends} == {ends[-1].privacy["epsilon"]}
 
 
 def test_another_plan_is_refused_by_hub_and_ledger(sites: Consortium, log: HubLog) -> None:

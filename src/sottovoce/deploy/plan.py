@@ -337,13 +337,17 @@ class Plan:
                 raise InvalidInput("plan", str(path), f"has version {shown}, this one reads {VERSION}", "update")
             if _digest(plain) != stated:
                 raise InvalidInput("plan", str(path), changed, "get the agreed file again")
-            plan = cls(
-                run=plain["run"], config=RunConfig.from_dict(plain["config"]), d=plain["d"],
-                sites=tuple(Member(**site) for site in _listed(plain["sites"], limits.SITES, "sites")),
-                edges=tuple((i, j) for i, j in plain["edges"]), norm_cap=plain["norm_cap"], schema=plain["schema"],
-            )  # fmt: skip
-        except SottovoceError:
+            with np.errstate(all="ignore"):  # numbers that are too large are refused with one line and no warning
+                plan = cls(
+                    run=plain["run"], config=RunConfig.from_dict(plain["config"]), d=plain["d"],
+                    sites=tuple(Member(**site) for site in _listed(plain["sites"], limits.SITES, "sites")),
+                    edges=tuple((i, j) for i, j in plain["edges"]), norm_cap=plain["norm_cap"],
+                    schema=plain["schema"],
+                )  # fmt: skip
+        except InvalidInput:
             raise
+        except SottovoceError as error:
+            raise InvalidInput("plan", str(path), f"cannot be run: {error}", "correct what it says") from None
         except _UNSOUND as error:
             why = f": it {error}" if isinstance(error, NotStrict) else ""
             raise InvalidInput("plan", str(path), f"is no plan file{why}", "write one with `sottovoce plan`") from None

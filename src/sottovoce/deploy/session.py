@@ -26,6 +26,7 @@ from ..net import Net
 from ..privacy.chain import canonical
 from ..privacy.durable import DurableLedger, rows_digest
 from ..privacy.journal import Journal
+from ..privacy.ledger import Ledger
 from ..privacy.noise import Noise, SystemNoise
 from ..privacy.words import plain_words
 from ..simulate import check_notion
@@ -306,10 +307,8 @@ class SiteSession:
         """
         plan, prepared = self.plan, self.plan.prepared
         facts, planned = prepared.facts.node(plan.index(self.name)), plan.events(self.name)
-        alone = replace(
-            prepared, facts=facts, config=replace(plan.config, sites_per_row=1),
-            ledger=replace(prepared.ledger, sites_per_row=1),
-        )  # fmt: skip
+        limits = Ledger(prepared.ledger.accountant, prepared.ledger.epsilon, prepared.ledger.delta)
+        alone = replace(prepared, facts=facts, config=replace(plan.config, sites_per_row=1), ledger=limits)
         statement = privacy_statement(alone, planned, simulated=noise.simulated, caveat=plan.caveat)
         statement |= {"site": self.name, "per_node": [statement["epsilon"]], "made": made}
         if made < statement["releases"]:
