@@ -159,7 +159,7 @@ def test_results_that_find_no_room_are_written_by_the_same_command_later(
 # What others may have written
 
 ODD: tuple[Any, ...] = (
-    None, True, False, 0, -1, 1, 3, 10**20, 10**39, 0.5, -0.0, 1e308, 5e-324, "", "x", "inf", "nan", "ring", "a" * 5000,
+    None, True, False, 0, -1, 1, 3, 10**20, 10**39, 0.5, -0.0, 1e308, 5e-324, "", "x", "inf", "nan", "ring", "a" * 300,
     "\x1b[2J", "\ud800", [], [[]], [1], [None] * 3, {}, {"a": 1}, {"kind": "bins"}, [[0, 1]], [[1, 0]], [[0, 10**18]],
     "edges:/dev/zero", "erdos-renyi:p=1e-9", "softmax:1000000000", "huber:1e400", "admm", "printed", "zcdp",
 )  # fmt: skip
@@ -209,7 +209,7 @@ def test_no_plan_however_odd_is_more_than_one_line(tmp_path: Path) -> None:
             said.append(str(error))
         else:
             assert json.loads(canonical(found.to_dict())) == odd_one
-    assert len(said) > 500 and all(line.isprintable() and len(line) < 1000 for line in said)
+    assert len(said) > 500 and [line for line in said if not line.isprintable() or len(line) >= 1000] == []
 
 
 DEEP = 100_000
