@@ -23,7 +23,7 @@ PACKAGE = "sottovoce"
 # Lowest first; an entry stands for a file, or for a folder and all that is in it.  A folder whose files lie
 # in several layers is listed file by file, its `__init__` with its lowest file, because it runs before each.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "typing", "pages"),
+    ("errors", "typing", "files", "pages"),
     ("losses", "graphs", "schedules", "facts", "data", "privacy.__init__", "privacy.events"),
     (
         "privacy.bounds",
@@ -35,7 +35,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "privacy.accountants",
         "privacy.ledger",
         "privacy.chain",
+        "privacy.file",
         "privacy.history",
+        "privacy.readings",
         "privacy.durable",
         "privacy.journal",
         "privacy.noise",

@@ -123,7 +123,7 @@ def test_smooth_losses_come_as_close_as_you_like() -> None:
         before = 0.0
         for tau in (0.1, 0.03, 0.01, 0.003):
             slope, bend = smoothed(z, tau)
-            assert np.all((-1.0 < slope) & (slope < 0.0) & (0.0 < bend) & (bend <= 1.0))
+            assert np.all((slope > -1.0) & (slope < 0.0) & (bend > 0.0) & (bend <= 1.0))
             assert np.max(np.abs(np.diff(slope) / np.diff(z) - (bend[1:] + bend[:-1]) / 2)) < 1e-2  # its derivative
             assert np.max(np.abs(np.diff(bend))) < 1e-4 / tau  # which is continuous
             found = loss_of_opposite_rows(beta, K, lambda x, tau=tau: smoothed(x, tau))

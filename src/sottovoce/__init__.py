@@ -4,6 +4,8 @@ from importlib.metadata import version as _version
 
 from .errors import SottovoceError
 from .estimators import ConsensusClassifier, PrivateClassifier
+from .privacy.durable import DurableLedger
+from .privacy.ledger import Ledger
 from .simulate import Result, RunConfig
 from .training import Report, TrainConfig, train
 
@@ -11,6 +13,8 @@ __version__ = _version("sottovoce")
 
 __all__ = [
     "ConsensusClassifier",
+    "DurableLedger",
+    "Ledger",
     "PrivateClassifier",
     "Report",
     "Result",

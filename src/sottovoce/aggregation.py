@@ -251,7 +251,8 @@ def average(released: Fit) -> Fit:
 def average_trusted(sites: Rows, terms: Terms, form: str = "corrected") -> Fit:
     """003, Algorithm 4, scenario 2: exact models go to a trusted aggregator, who averages and adds noise.
 
-    As `form` "printed" the noise is for sites of the mean size, at the price that this has for the smallest.
+    As `form` "printed" the noise is for sites of the mean size, at the price that this has for the smallest.  003
+    prints the size of the site that is to be protected, which is one number only where sizes agree.
     """
     start = np.zeros((terms.replicates, sites.d))
     size = sites.n.min(keepdims=True) if form == "corrected" else sites.n.mean(keepdims=True)

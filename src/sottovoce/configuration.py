@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
+from numbers import Integral, Real
 
 import numpy as np
 
@@ -12,20 +13,70 @@ from .algorithms import REGISTRY, Algorithm
 from .data.rows import Rows
 from .errors import InvalidInput
 from .facts import Facts
-from .graphs import Graph
+from .graphs import MOST_NODES, Graph
 from .graphs import make as make_graph
 from .losses import make as make_loss
-from .planner import calibrate, check, plan
+from .planner import calibrate, plan
 from .privacy import accountants
 from .privacy.events import Event
 from .privacy.gaussian import gaussian_mu
 from .privacy.ledger import Ledger, validate_target
-from .privacy.words import PUBLIC, caveat_text, plain_words
+from .privacy.words import PUBLIC, Caveat, caveat_text, plain_words
 from .schedules import Schedule
 from .typing import Any, Array
 
 _PRINTED = {"split": 1.0, "tolerance": 1.0, "clip": 1e9}  # and below what they must be
 _OPTIONAL = ("auto", *_PRINTED)
+MOST_ROUNDS, MOST_REPLICATES = 50_000, 1_000_000
+MOST_RELEASES = 20_000_000
+"""Rounds times nodes of a run."""
+MOST_ROWS = 10**12
+"""Of a site."""
+MOST_WEIGHTS = 10**8
+"""Of a classifier: features times the margins of the loss."""
+_SIZE = (1e-100, 1e100)
+_KINDS: dict[str, Any] = {  # of a field's type, as it is written: whether a value is of it
+    "str": lambda v: isinstance(v, str),
+    "bool": lambda v: isinstance(v, bool),
+    "int": lambda v: isinstance(v, Integral) and not isinstance(v, bool) and int(v).bit_length() < 512,
+    "float": lambda v: _real(v),
+    "tuple[float, ...]": lambda v: isinstance(v, tuple) and all(map(_real, v)),
+    "Schedule": lambda v: isinstance(v, Schedule),
+    "None": lambda v: v is None,
+}  # fmt: skip
+_NAMES = {
+    "str": "a text", "bool": "True or False", "int": "a whole number", "float": "a number",
+    "tuple[float, ...]": "a tuple of numbers, one a node", "Schedule": "a Schedule", "None": "None",
+}  # fmt: skip
+
+
+def _real(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return False
+    try:
+        float(value)
+    except OverflowError:
+        return False
+    return True
+
+
+def check_types(config: Any) -> None:
+    """Refuse fields of a dataclass that are not of their type, and numbers of a size at which arithmetic overflows.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    for f in fields(config):
+        kinds, value = str(f.type).split(" | "), getattr(config, f.name)
+        if set(kinds) <= set(_KINDS) and not any(_KINDS[kind](value) for kind in kinds):
+            rule = f"must be {' or '.join(_NAMES[kind] for kind in kinds)}"
+            raise InvalidInput(f.name, type(value) if value is None else value, rule, f"the default is {f.default!r}")
+        if "float" in kinds and f.name not in ("delta", "tol") and isinstance(value, Real | tuple):
+            size = np.abs(np.asarray(value, dtype=float))
+            if np.any(np.isfinite(size) & (size > 0) & ((size < _SIZE[0]) | (size > _SIZE[1]))):
+                rule = f"must be 0, or of a size from {_SIZE[0]:g} to {_SIZE[1]:g}"
+                raise InvalidInput(f.name, value, rule, f"the default is {f.default!r}")
 
 
 @dataclass(frozen=True)
@@ -125,6 +176,7 @@ class RunConfig:
     auto: bool = False
 
     def __post_init__(self) -> None:
+        check_types(self)
         validate_target(self.epsilon, self.delta)
         if self.method == "auto":  # measured: docs/results.md
             object.__setattr__(self, "method", _first_guess(self.delta, self.loss))
@@ -156,10 +208,10 @@ class RunConfig:
         if self.noise is not None and not cls.private:
             raise InvalidInput("noise", self.noise, f"{self.method} draws no noise", "leave it out, or use 'dvp'")
         for name in ("rounds", "replicates", "sites_per_row", "copies"):
-            if not isinstance(getattr(self, name), int | np.integer) or getattr(self, name) < 1:
-                raise InvalidInput(
-                    name, getattr(self, name), "must be a whole number, at least 1", f"use {name}=1 or more"
-                )
+            most = MOST_ROUNDS if name == "rounds" else MOST_REPLICATES
+            if not 1 <= getattr(self, name) <= most:
+                rule = f"must be a whole number, at least 1 and at most {most:,}"
+                raise InvalidInput(name, getattr(self, name), rule, f"use {name}=1 or more")
         if self.seed is None and self.replicates > 1:
             rule = "with noise of the operating system every replicate is a release of its own, and they add up"
             raise InvalidInput("replicates", self.replicates, rule, "use one, or a seed for a simulation")
@@ -289,6 +341,7 @@ def prepare(config: RunConfig, n: Array, d: int, *, graph: Graph | None = None) 
     InvalidInput
         On any parameter that breaks a rule, a target that cannot be met, or a budget below the price of one round.
     """
+    _check_size(config, n, d)
     accountant = accountants.make(config.notion)
     rho = config.rho
     if REGISTRY[config.method].trust == "curator":  # of the same problem: sum_i f_i over N is mean loss + rho/(2N)
@@ -329,12 +382,22 @@ def prepare(config: RunConfig, n: Array, d: int, *, graph: Graph | None = None) 
         if np.any(first.per_node() > budget):
             rule = f"one round costs {first.total():.4g}"
             raise InvalidInput("epsilon", config.epsilon, rule, "raise epsilon, or lower noise, or leave noise out")
-    check(algorithm, facts, graph, config.rounds)
     return Prepared(config, facts, graph, algorithm, Ledger(accountant, budget, delta, m))
 
 
+def _check_size(config: RunConfig, n: Array, d: int) -> None:
+    for field, value, most, remedy in (
+        ("nodes", len(n), MOST_NODES, "use fewer sites"),
+        ("n", float(np.max(n, initial=0)), MOST_ROWS, "use fewer rows a site"),
+        ("d", d, MOST_WEIGHTS, "use fewer features"),
+        ("rounds", config.rounds, MOST_RELEASES // max(len(n), 1), f"with {len(n):,} nodes; use fewer rounds"),
+    ):
+        if not value <= most:
+            raise InvalidInput(field, value, f"must be at most {most:,}", remedy)
+
+
 def privacy_statement(
-    prepared: Prepared, rows: Iterable[Event], *, simulated: bool, caveat: str | Iterable[str] | None = None
+    prepared: Prepared, rows: Iterable[Event], *, simulated: bool, caveat: Caveat = None
 ) -> dict[str, Any]:
     """The guarantee of a run in numbers and words: what the run's accountant says of its rows.
 
@@ -345,7 +408,7 @@ def privacy_statement(
         Of the ledger.
     simulated : bool
         Whether the noise can be repeated.
-    caveat : str or iterable of str, optional
+    caveat : str, or iterable of str or None, optional
         What epsilon does not cover, e.g. :attr:`sottovoce.data.Schema.caveat`; several are joined.
     """
     facts, config, book = prepared.facts, prepared.config, prepared.ledger
@@ -380,14 +443,14 @@ def privacy_statement(
     return statement | {"says": plain_words(statement)}
 
 
-def outline(config: RunConfig, n: Array, d: int, *, caveat: str | Iterable[str] | None = None) -> dict[str, Any]:
+def outline(config: RunConfig, n: Array, d: int, *, caveat: Caveat = None) -> dict[str, Any]:
     """What a run will cost and how much noise that means, without data: plain data.
 
     Parameters
     ----------
     config, n, d
         As for :func:`prepare`.
-    caveat : str or iterable of str, optional
+    caveat : str, or iterable of str or None, optional
         As for :func:`privacy_statement`.
 
     Returns

@@ -1,24 +1,22 @@
 """One driver loop for every method, in simulation and at a site.
 
 A run is resumable: what it needs is the public state, the curator's counters and the ledger's rows, which
-:func:`save_checkpoint` writes atomically after a round.
+:func:`save_checkpoint` writes in one step after a round.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import tempfile
-import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from . import files
 from .algorithms import Algorithm
 from .curator import Asked, Curator
-from .errors import BudgetExceeded, CheckpointError, NetClosed
+from .errors import BudgetExceeded, CheckpointError, NetClosed, SottovoceError, shown
 from .facts import Facts
 from .net import Net
 from .queries import Query
@@ -29,8 +27,8 @@ Observer = Callable[[int, Any], None]
 
 FINISHED, BUDGET, NEIGHBOUR = "finished", "budget spent", "a neighbour left"
 _VERSION = 1
-UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile)
-"""What reading a damaged or foreign ``.npz`` file can raise."""
+UNREADABLE = (SottovoceError, ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError)
+"""What taking apart a damaged or foreign file can raise."""
 
 
 @dataclass(frozen=True)
@@ -101,21 +99,17 @@ def run(
 
 
 def save_checkpoint(path: Path, key: str, k: int, state: Any, curator: Curator) -> None:
-    """Write the run after round k, replacing the file in one step."""
+    """Write the run after round k, replacing the file in one step.
+
+    Raises
+    ------
+    NotWritten
+        The file of an earlier round still stands.
+    """
     arrays = {f"state.{name}": value for name, value in state._asdict().items()}
     arrays |= {f"curator.{name}": value for name, value in curator.state().items()}
     meta = {"version": _VERSION, "key": key, "round": k, "ledger": curator.ledger.to_list()}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, meta=np.array(json.dumps(meta)), **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    files.write("checkpoint", path, files.pack(meta=np.array(json.dumps(meta)), **arrays), mode=0o600)
 
 
 def load_checkpoint(path: Path, key: str, blank: Any, curator: Curator) -> tuple[int, Any]:
@@ -134,18 +128,31 @@ def load_checkpoint(path: Path, key: str, blank: Any, curator: Curator) -> tuple
         If the file is unreadable or belongs to another configuration.
     """
     try:
-        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            meta = dict(json.loads(str(file["meta"])))
-            arrays = {name: file[name] for name in file.files if name != "meta"}
+        arrays = files.read_arrays(path)
+        meta = dict(files.from_json(str(arrays.pop("meta")), infinite=True))
     except UNREADABLE as error:
-        raise CheckpointError(
-            f"checkpoint={str(path)!r}: not a readable checkpoint; remove it to start over"
-        ) from error
+        raise _foreign(path) from error
     if meta.get("version") != _VERSION or meta.get("key") != key:
-        raise CheckpointError(
-            f"checkpoint={str(path)!r}: belongs to another configuration; use the same arguments, or another file"
-        )
-    curator.ledger.restore(meta["ledger"])
-    curator.restore({n.removeprefix("curator."): v for n, v in arrays.items() if n.startswith("curator.")})
-    state = type(blank)(**{name: arrays[f"state.{name}"] for name in blank._fields})
-    return int(meta["round"]), state
+        rule = "belongs to another configuration; use the same arguments, or another file"
+        raise CheckpointError(f"checkpoint={shown(path)}: {rule}")
+    try:
+        done = meta["round"]
+        if type(done) is not int or done < 0:
+            raise ValueError("no round")
+        curator.ledger.restore(meta["ledger"])
+        curator.restore({n.removeprefix("curator."): v for n, v in arrays.items() if n.startswith("curator.")})
+        state = type(blank)(*(_like(arrays[f"state.{name}"], getattr(blank, name)) for name in blank._fields))
+    except UNREADABLE as error:
+        raise _foreign(path) from error
+    return done, state
+
+
+def _like(found: Array, blank: Any) -> Array:
+    known = np.asarray(blank)
+    if found.shape != known.shape or found.dtype != known.dtype or not np.all(np.isfinite(found)):
+        raise ValueError("another state")
+    return found
+
+
+def _foreign(path: Path) -> CheckpointError:
+    return CheckpointError(f"checkpoint={shown(path)}: not a readable checkpoint; remove it to start over")

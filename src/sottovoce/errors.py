@@ -4,6 +4,7 @@
 
     SottovoceError
     ├── InvalidInput (also ValueError)   a field, its value, the rule it breaks, what to do
+    │   ├── InvalidKind (also TypeError) data of a kind that cannot be read at all
     │   ├── SchemaError                  a declaration of public facts is missing or does not fit
     │   └── GraphError                   the network cannot carry the method
     ├── BudgetExceeded                   the next release would pass the budget; nothing was drawn
@@ -14,6 +15,7 @@
     │   ├── LedgerMismatch               of another data set, or another plan
     │   └── LedgerVersion                written with another schema
     ├── CheckpointError                  a saved run does not belong to this configuration
+    ├── NotWritten (also OSError)        a file could not be written; what stood there before still does
     ├── Refused                          a message, plan or site breaks the agreement; nothing was released for it
     ├── Unreachable                      the hub did not answer, or not as itself
     ├── EndedEarly                       a run across sites ended before its last round, by another's decision
@@ -22,14 +24,75 @@
 
 :func:`exit_code` says what a command that ends with one of them tells the shell.
 
-A message never holds a data value: fields, declared parameters, counts of sites and rules only.
+A message never holds a data value: fields, declared parameters, counts of sites and rules only.  It is one line of a
+bounded length, in which no character can steer a terminal, whatever the names in it are.  What only the holder of the
+rows should know is no error: it is a warning, :class:`HolderNote`, and changes nothing of what is released.
 """
 
 from __future__ import annotations
 
+from numbers import Number
+from os import PathLike
+
+LONGEST = 200
+"""Characters of a value, or of the name of a field, that a message shows at most."""
+_LONGEST_SENTENCE = 800  # of a rule or a remedy
+_LONGEST_MESSAGE = 2000
+_ENTRIES = 8  # of a tuple or list of numbers
+
+
+def printable(text: str, longest: int | None = None) -> str:
+    """The text in one line that a terminal shows and does not obey: what cannot be printed stands as an escape.
+
+    Parameters
+    ----------
+    text : str
+        Such as a name from somebody's file.
+    longest : int, optional
+        Characters to keep; the rest becomes "…".
+    """
+    text = text if longest is None else text[: longest + 1]
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+    return text if longest is None or len(text) <= longest else text[: longest - 1] + "…"
+
+
+def shown(value: object) -> str:
+    """A declared value as a message shows it: a short number or text as it is, of all else its type.
+
+    Arrays, tables and long texts can hold rows, so they are never shown, wherever they were given by mistake.
+    """
+    value = _scalar(value)
+    return f"<{value.__name__}>" if isinstance(value, type) else _plain(value)
+
+
+def _scalar(value: object) -> object:
+    """The value if it may be shown, else its type."""
+    return value if isinstance(value, type) or 0 < len(_plain(value)) <= LONGEST else type(value)
+
+
+def _plain(value: object) -> str:
+    """The text of a number, a text in one line, a path, or a few numbers; nothing for all else."""
+    if isinstance(value, int) and value.bit_length() > 4 * LONGEST:  # Python refuses to write the longest ones
+        return ""
+    if isinstance(value, Number) or value is None:
+        return repr(getattr(value, "item", lambda: value)())  # NumPy's scalars as Python's
+    if isinstance(value, str):
+        return "" if "\n" in value else repr(str(value))
+    if isinstance(value, PathLike):
+        text = str(value)
+        return repr(text if len(text) < LONGEST - 2 else "…" + text[-(LONGEST - 4) :])
+    if isinstance(value, tuple | list) and len(value) <= _ENTRIES and all(isinstance(v, Number) for v in value):
+        text = ", ".join(map(shown, value))
+        return f"({text})" if isinstance(value, tuple) else f"[{text}]"
+    return ""
+
 
 class SottovoceError(Exception):
     """Root of all errors that this library raises on purpose."""
+
+    def __str__(self) -> str:
+        return printable(super().__str__(), _LONGEST_MESSAGE)
 
 
 class InvalidInput(SottovoceError, ValueError):
@@ -40,7 +103,8 @@ class InvalidInput(SottovoceError, ValueError):
     field : str
         The name of the parameter as the user wrote it.
     value : object
-        The offending value if it is a *declared* one; ``None`` if it is data, which is never shown.
+        The offending value if it is a *declared* one; ``None`` if it is data, which is never shown.  Of anything but a
+        short scalar or text the message and the attribute hold the type only: see :func:`shown`.
     rule : str
         What must hold.
     remedy : str
@@ -51,12 +115,18 @@ class InvalidInput(SottovoceError, ValueError):
     """Mask of the nodes concerned, where that is known and not all of them are."""
 
     def __init__(self, field: str, value: object, rule: str, remedy: str) -> None:
-        shown = field if value is None else f"{field}={value!r}"
-        super().__init__(f"{shown}: {rule}; {remedy}")
-        self.field, self.value, self.rule, self.remedy = field, value, rule, remedy
+        self.field, self.rule = printable(str(field), LONGEST), printable(str(rule), _LONGEST_SENTENCE)
+        self.remedy = printable(str(remedy), _LONGEST_SENTENCE)
+        self.value = _scalar(value)  # an error that is kept or sent keeps no rows
+        text = "" if value is None else f"={shown(value)}"
+        super().__init__(f"{self.field}{text}: {self.rule}; {self.remedy}")
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.field, self.value, self.rule, self.remedy)
+
+
+class InvalidKind(InvalidInput, TypeError):
+    """Data of a kind that no number or label can be read from; a TypeError too, as in scikit-learn."""
 
 
 class SchemaError(InvalidInput):
@@ -124,6 +194,10 @@ class EndedEarly(SottovoceError):
     """A run across sites ended before its last round, because another site left it or the hub ended it."""
 
 
+class NotWritten(SottovoceError, OSError):
+    """A file could not be written: the disk is full, say.  What stood there before still does."""
+
+
 class Refused(SottovoceError):
     """A message, a plan or a site is not what was agreed on.  What it asked for was not done."""
 
@@ -134,6 +208,10 @@ class Unreachable(SottovoceError):
 
 class Busy(SottovoceError):
     """Another process takes part with the same ledger, or serves the same hub."""
+
+
+class HolderNote(UserWarning):
+    """What is worth knowing about private rows, for whoever holds them: it is computed from them and has no noise."""
 
 
 EXITS = {
@@ -149,6 +227,6 @@ EXITS = {
 
 def exit_code(error: SottovoceError) -> int:
     """Of a command that ends with `error`, as in :data:`EXITS`."""
-    if isinstance(error, InvalidInput | CheckpointError | BudgetExceeded | LedgerError):
+    if isinstance(error, InvalidInput | CheckpointError | BudgetExceeded | LedgerError | NotWritten):
         return 2
     return 3 if isinstance(error, Refused) else 4 if isinstance(error, EndedEarly) else 1

@@ -2,35 +2,53 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import inspect
 import math
 import secrets
-from dataclasses import fields, replace
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Self
 
 import numpy as np
 from scipy.sparse import csr_array, hstack, issparse
 from scipy.special import expit, log_expit, log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state, column_or_1d
+from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .choosing import KNOBS, Choice, choose
 from .data import partition
 from .data.classes import ClassRows
+from .data.given import checked, classes_in, declared, index_of, sites_in
 from .data.rows import Rows
-from .errors import InvalidInput
-from .privacy.durable import DurableLedger
+from .errors import HolderNote, InvalidInput, LedgerMismatch
+from .privacy.durable import DurableLedger, rows_digest
 from .privacy.ledger import Ledger
 from .schedules import Schedule
-from .simulate import RunConfig, simulate
+from .simulate import Result, RunConfig, simulate
 from .typing import Any, Array, ArrayLike, IntArray
 
 _DEFAULT = RunConfig()
+_READ = "the classes were read off the rows, and epsilon does not cover that"
 _SLACK = 1.0 + 1e-12  # so that rounding cannot carry a row of norm one outside the unit ball
+
+
+def _deal(X: Any, label: IntArray, parts: list[IntArray]) -> bytes:
+    """A digest of all rows and of who holds which: a ledger in memory adds up by site only where it is the same."""
+    table = (X.data, X.indices, X.indptr) if issparse(X) else (X,)
+    return rows_digest(*(np.asarray(array, dtype=float) for array in (*table, label, *parts)))
+
+
+@dataclass(frozen=True)
+class _LeftBehind:
+    """What an estimator that was pickled has for its ledger."""
+
+    kind: str
 
 
 def _has_probabilities(estimator: Any) -> bool:
@@ -50,6 +68,11 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         ``"logistic"``, ``"huber:H"`` for the Huberised hinge of half-width H, or ``"softmax"``: multinomial logistic
         regression, one run for all classes, for methods with noise on answers or gradients (`prox_admm`,
         `prox_average`, `pvp`, `output`, `ipp_admm`, `dgd`).
+    classes : sequence of labels or None, default=None
+        The labels, declared: all text, all numbers or all booleans, two or more, in any order.  A release needs them,
+        because which labels occur is private.  A row with another label, or with none, counts as a row and is a row of
+        zeros; how many there are is said to the holder of the rows only, by a :class:`sottovoce.errors.HolderNote`.
+        None reads them off y: in simulations only, whose statement says so.
     epsilon : float or tuple of n_sites floats, default=1.0
         Privacy budget of the whole fit, per row of one site, under `relation`.  ``inf`` fits without noise.
     delta : float or None, default=None
@@ -78,7 +101,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         A ledger does that and holds a budget for several fits, which each fit is charged to before it draws: a
         :class:`sottovoce.privacy.ledger.Ledger` for the life of this process, or a
         :class:`sottovoce.privacy.durable.DurableLedger` for that of the data set; a fit that the latter has made
-        before is read from it and costs nothing.
+        before is read from it and costs nothing.  Clones share it; it goes to no other process and to no file.
     sites_per_row : int, default=1
         At how many sites a person may have a row.
     tol : float, default=1e-8
@@ -94,7 +117,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         classes, with noise of their own, that share epsilon and delta; or, with the softmax loss, one run.
     intercept_ : ndarray of shape (1,) or (n_classes,)
     classes_ : ndarray of shape (n_classes,)
-        The labels, taken as public.
+        The labels, sorted as ``np.unique`` sorts, which scikit-learn relies on; of two, the second is the positive one.
     n_features_in_ : int
     privacy_spent_ : dict
         Epsilon, delta, relation, accountant, what every accountant gives, spend per site, and what they mean; under
@@ -114,15 +137,17 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
     ---------
     The fitted attributes are differentially private for one row of one site, against whoever sees every message of
     every round, with the epsilon and delta in ``privacy_spent_``.  Every fit is a release of its own: fits add up.
-    Row counts, labels' names and sites' names are not protected, and neither is the fact that :meth:`fit` refused
-    rows (NaN, one class).
+    Row counts, declared labels, names of columns and sites' names are not protected, and neither is the fact that
+    :meth:`fit` refused X (NaN, text).  With declared classes no label can make it refuse.
 
     Raises
     ------
     InvalidInput
-        From :meth:`fit`, before anything is spent, on a parameter that breaks a rule.
-    ValueError
-        From :meth:`fit`, before anything is spent, on X and y that scikit-learn would refuse, or that have one class.
+        From :meth:`fit`, before anything is spent, on a parameter that breaks a rule, and on X, y and groups that
+        scikit-learn would refuse: one line without a value of the data, which is a ValueError (and a TypeError where
+        scikit-learn raises one).
+    LedgerMismatch
+        From :meth:`fit`, before anything is spent, on other rows than those of a ledger on disk.
 
     Examples
     --------
@@ -136,11 +161,14 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
     (True, True)
     """
 
+    _cloned = False  # whether scikit-learn may be fitting it on part of a table
+
     def __init__(
         self,
         method: str = _DEFAULT.method,
         *,
         loss: str = _DEFAULT.loss,
+        classes: Sequence[Any] | None = None,
         epsilon: float | tuple[float, ...] = _DEFAULT.epsilon,
         delta: float | None = _DEFAULT.delta,
         graph: str = _DEFAULT.graph,
@@ -165,6 +193,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
     ) -> None:
         self.method = method
         self.loss = loss
+        self.classes = classes
         self.epsilon = epsilon
         self.delta = delta
         self.graph = graph
@@ -187,6 +216,27 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         self.tol = tol
         self.random_state = random_state
 
+    def __sklearn_clone__(self) -> Self:
+        twin: Self = super().__sklearn_clone__()
+        twin._cloned = True
+        return twin
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        twin = copy.copy(self)
+        twin.__dict__ = copy.deepcopy(self.__dict__, memo)
+        return twin
+
+    def __copy__(self) -> Self:
+        twin = type(self).__new__(type(self))
+        twin.__dict__ = dict(self.__dict__)
+        return twin
+
+    def __getstate__(self) -> Any:
+        """For other processes and files, to which a ledger does not go: what it is charged there would be lost."""
+        state = super().__getstate__()
+        kind = type(state.get("accountant"))
+        return state | {"accountant": _LeftBehind(kind.__name__)} if issubclass(kind, Ledger | DurableLedger) else state
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -200,7 +250,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Sparse rows (SciPy CSR) are never made dense.
         y : array-like of shape (n_samples,)
-            Labels of two values or more.
+            Labels.
         groups : array-like of shape (n_samples,), optional
             The site of every row; its distinct values are the sites, and `n_sites` is not used.
 
@@ -208,13 +258,17 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         -------
         ConsensusClassifier
         """
-        features, target = validate_data(self, X, y, dtype=np.float64, accept_sparse="csr")
-        check_classification_targets(target)
-        classes, label = np.unique(target, return_inverse=True)
-        if len(classes) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs samples of two classes, but the data contains only one class"
-            )
+        fixed = None if self.classes is None else declared(self.classes)
+        if fixed is None and self.random_state is None:
+            rule = "a release needs its labels declared: which of them occur is private"
+            raise InvalidInput("classes", None, rule, "give classes=[...], or a random_state for a simulation")
+        self._check_ledger()
+        features = self._table(X, reset=True)
+        n = features.shape[0]
+        if y is None:
+            rule = f"{type(self).__name__} requires y to be passed, but the target y is None"
+            raise InvalidInput("y", None, rule, "give the label of every row")
+        classes, label = classes_in(y, n) if fixed is None else (fixed, index_of(y, fixed, n))
         if not (math.isfinite(self.data_norm) and self.data_norm > 0):
             rule = "must be finite and > 0, because rows are divided by it"
             raise InvalidInput("data_norm", self.data_norm, rule, "declare a public bound on the norm of a row")
@@ -222,7 +276,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
             rule = "a ledger on disk belongs to sites that stay the same"
             raise InvalidInput("groups", None, rule, "give the site of every row to fit")
         seed = self._seed()
-        sites, parts = self._sites(groups, len(target), seed)
+        sites, parts = self._sites(groups, n, seed)
         encoded = self._encode(features)
         shared = {f.name for f in fields(RunConfig)} & set(self.get_params(deep=False))
         knobs = {name: getattr(self, name) for name in shared}
@@ -233,37 +287,71 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
                 rule = "a shared ledger cannot reserve the runs of more than two classes at once"
                 raise InvalidInput("accountant", type(ledger).__name__, rule, "give a name, or use loss='softmax'")
         knobs.setdefault("rounds", 1)
-        if self.loss == "softmax":
-            own = [(encoded[part], label[part]) for part in parts]
-            return self._fit_softmax(classes, sites, own, seed, knobs, ledger, groups is not None)
-        positives = [1] if len(classes) == 2 else range(len(classes))  # one against the rest: a run for each class
+        deal = _deal(features, label, parts) if isinstance(ledger, Ledger) else None
+        run = partial(self._run, ledger=ledger, deal=deal, caveat=_READ if fixed is None else None)
+        fit = self._fit_softmax if self.loss == "softmax" else self._fit_each
+        fit(len(classes), [(encoded[part], label[part]) for part in parts], seed, knobs, groups is not None, run)
+        self.classes_, self.sites_ = classes, sites
+        if strange := int(np.sum(label < 0)):
+            what = f"{strange} of {n} rows have a label that is none of the declared classes"
+            warnings.warn(f"{what}: they were rows of zeros (for the data's holder only)", HolderNote, stacklevel=2)
+        return self
+
+    def _check_ledger(self) -> None:
+        """Refuse a ledger that is out of reach, and to bind one on disk to what may be a part of its table."""
+        if isinstance(self.accountant, _LeftBehind):
+            rule = "a ledger stays in its process, and this estimator came to another one or from a file"
+            remedy = "use n_jobs=1 or threads, and set_params(accountant=...) after loading"
+            raise InvalidInput("accountant", self.accountant.kind, rule, remedy)
+        if self._cloned and isinstance(self.accountant, DurableLedger) and not self.accountant.bound:
+            rule = "a ledger on disk belongs to one table, and a clone may be given a part: cross-validation fits parts"
+            remedy = (
+                "fit the estimator itself on the whole table first, or give a Ledger in memory, which counts every fit"
+            )
+            raise InvalidInput("accountant", "DurableLedger", rule, remedy)
+
+    def _run(
+        self, run: RunConfig, rows: Rows, label: str, *, ledger: Ledger | DurableLedger | None, deal: bytes | None,
+        caveat: str | None,
+    ) -> Result:  # fmt: skip
+        try:
+            return simulate(run, rows, ledger=ledger, deal=deal, label=label, caveat=caveat)
+        except LedgerMismatch as error:
+            if not self._cloned:
+                raise
+            said = f"{error}; cross-validation fits parts of a table, which a Ledger in memory counts"
+        raise LedgerMismatch(said)
+
+    def _fit_each(
+        self, K: int, parts: Any, seed: int | None, knobs: dict[str, Any], differ: bool,
+        simulated: Callable[..., Result],
+    ) -> None:  # fmt: skip
+        """One against the rest: a run for each class, or one for two."""
+        positives = [1] if K == 2 else range(K)
         results = []
         self.choice_: Choice | None = None
         for c in positives:
-            signs = np.where(label == c, 1.0, -1.0)
-            rows = Rows.build([(encoded[part], signs[part]) for part in parts])
+            signed = [(X, np.where(label == c, 1.0, np.where(label < 0, 0.0, -1.0))) for X, label in parts]
+            rows = Rows.build(signed)
             run = RunConfig(seed=self._of_class(seed, c), copies=len(positives), **knobs)
-            run = self._chosen(run, rows, groups is not None)
-            results.append(simulate(run, rows, ledger=ledger, label=f"class {c} of {len(classes)}"))
+            results.append(simulated(self._chosen(run, rows, differ), rows, f"class {c} of {K}"))
         self.coef_, self.intercept_ = self._decode(np.concatenate([result.consensus for result in results]))
         self.site_coef_, self.site_intercept_ = self._decode(results[0].models[0])
         if len(results) > 1:
             by_site = [self._decode(result.models[0]) for result in results]
             self.site_coef_, self.site_intercept_ = (np.stack(x, axis=1) for x in zip(*by_site, strict=True))
-        self.classes_, self.sites_ = classes, sites
         last = results[-1]
         self.privacy_spent_, self.n_iter_, self.stopped_ = last.privacy, last.rounds, last.stopped
-        return self
 
     def _fit_softmax(
-        self, classes: Any, sites: Any, parts: Any, seed: int | None, knobs: dict[str, Any], ledger: Any, differ: bool
-    ) -> Self:
+        self, K: int, parts: Any, seed: int | None, knobs: dict[str, Any], differ: bool,
+        simulated: Callable[..., Result],
+    ) -> None:  # fmt: skip
         """One run for all classes."""
-        K = len(classes)
         rows = ClassRows.of(parts, K)
         self.choice_ = None
         run = self._chosen(RunConfig(seed=seed, **(knobs | {"loss": f"softmax:{K}"})), rows, differ)
-        result = simulate(run, rows, ledger=ledger, label=f"{K} classes")
+        result = simulated(run, rows, f"{K} classes")
         blocks = np.concatenate([result.consensus, result.models[0]]).reshape(-1, K, rows.base.d)
         if K == 2:
             blocks = blocks[:, 1:] - blocks[:, :1]
@@ -271,9 +359,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         coef, intercept = coef.reshape(*blocks.shape[:2], -1), intercept.reshape(blocks.shape[:2])
         self.coef_, self.intercept_ = coef[0], intercept[0]
         self.site_coef_, self.site_intercept_ = (x[1:, 0] if K == 2 else x[1:] for x in (coef, intercept))
-        self.classes_, self.sites_ = classes, sites
         self.privacy_spent_, self.n_iter_, self.stopped_ = result.privacy, result.rounds, result.stopped
-        return self
 
     def _chosen(self, run: RunConfig, rows: Rows, differ: bool) -> RunConfig:
         """What "auto" picks from sizes and other public facts, once a fit; other configurations as they are."""
@@ -309,16 +395,11 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
                 raise InvalidInput("n_sites", self.n_sites, rule, "use fewer sites or more rows")
             deal = secrets.randbits(64) if seed is None else seed
             return np.arange(self.n_sites), partition("iid", np.ones(n), self.n_sites, deal)
-        names = column_or_1d(groups)
-        if len(names) != n:
-            raise InvalidInput("groups", None, f"must name a site for each of the {n} rows", "give one value a row")
-        try:
-            sites, index = np.unique(names, return_inverse=True)
-        except TypeError:  # None, or names of several types
-            sites = np.array([np.nan])
-        if np.any(sites != sites):
-            raise InvalidInput("groups", None, "has rows without a site, or names of several types", "correct them")
-        return sites, [np.flatnonzero(index == i) for i in range(len(sites))]
+        return sites_in(groups, n)
+
+    def _table(self, X: ArrayLike, *, reset: bool) -> Any:
+        """X as scikit-learn validates it: finite numbers in CSR or dense form, and the columns of fit."""
+        return checked("X", lambda: validate_data(self, X, reset=reset, dtype=np.float64, accept_sparse="csr"))
 
     def _encode(self, X: Any) -> Any:
         """Rows into the unit ball: ``(x / R, 1) / sqrt 2``, where ``x`` is shortened to norm R if it is longer."""
@@ -351,7 +432,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         A linear form, rows beyond `data_norm` included.
         """
         check_is_fitted(self, "coef_")
-        features: Any = validate_data(self, X, dtype=np.float64, reset=False, accept_sparse="csr")
+        features = self._table(X, reset=False)
         margins = np.asarray(features @ self.coef_.T + self.intercept_)
         return margins[:, 0] if len(self.coef_) == 1 else margins
 
@@ -392,7 +473,7 @@ class PrivateClassifier(ConsensusClassifier):
     method : {"objective", "output", "generalised"}, default="objective"
         Objective perturbation, output perturbation, or Kifer's generalised objective perturbation; any other name of
         ``sottovoce methods`` runs on the one site.
-    epsilon, delta, loss, data_norm, fit_intercept, C, form, relation, accountant, tol, random_state
+    classes, epsilon, delta, loss, data_norm, fit_intercept, C, form, relation, accountant, tol, random_state
         As for :class:`ConsensusClassifier`.
     rho : float, default=0.0002
         Weight of ``||w||^2 / 2`` beside C times the mean loss.
@@ -425,6 +506,7 @@ class PrivateClassifier(ConsensusClassifier):
         method: str = "objective",
         *,
         loss: str = _DEFAULT.loss,
+        classes: Sequence[Any] | None = None,
         epsilon: float = 1.0,
         delta: float | None = None,
         data_norm: float = 1.0,
@@ -441,6 +523,7 @@ class PrivateClassifier(ConsensusClassifier):
     ) -> None:
         self.method = method
         self.loss = loss
+        self.classes = classes
         self.epsilon = epsilon
         self.delta = delta
         self.data_norm = data_norm

@@ -7,19 +7,22 @@ II-A), and a site that nobody talks to would otherwise train alone without a wor
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from operator import index
-from pathlib import Path
 from typing import TypeAlias
 
 import networkx as nx
 import numpy as np
 from scipy import sparse
+from scipy.sparse.csgraph import connected_components, dijkstra
 
 from .errors import GraphError, InvalidInput
-from .typing import Any, Array
+from .files import read_text
+from .typing import Any, Array, IntArray
 
 Edges: TypeAlias = Iterable[tuple[int, int]]
 Builder: TypeAlias = Callable[[int, str, int, str], Edges]
@@ -27,6 +30,9 @@ Builder: TypeAlias = Callable[[int, str, int, str], Edges]
 
 TRIES = 1000
 """Random graphs drawn before a specification is given up as one that hardly ever connects."""
+MOST_NODES, MOST_EDGES = 100_000, 1_000_000
+"""Of a graph; a complete one has a million edges at 1,414 nodes."""
+_MOST_PAIRS, _MOST_DRAWN = 5_000_000, 100_000_000  # of nodes: in one random graph, and in all tries together
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,8 @@ class Graph:
     Raises
     ------
     GraphError
-        If an edge leaves 0 .. N-1 or is a loop, or if the graph is not connected.
+        If an edge leaves 0 .. N-1 or is a loop, if the graph is not connected, or if it is larger than `MOST_NODES`
+        and `MOST_EDGES`.
     """
 
     name: str
@@ -54,11 +61,29 @@ class Graph:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "n_nodes", _count(self.n_nodes))
-        object.__setattr__(self, "edges", tuple(sorted({self._edge(edge) for edge in self.edges})))
-        parts = sorted(sorted(part) for part in nx.connected_components(self._nx))
-        if len(parts) > 1:
+        if not isinstance(self.edges, list | tuple):
+            raise GraphError("edges", type(self.edges), "must be a list of pairs", "give pairs of integers")
+        _check_size(self.name, self.n_nodes, len(self.edges))
+        object.__setattr__(self, "edges", self._sorted())
+        n, label = connected_components(self._csr, directed=False)
+        if n > 1:
+            order = np.argsort(label, kind="stable")
+            parts = sorted(part.tolist() for part in np.split(order, np.cumsum(np.bincount(label))[:-1]))
             rule = f"must be connected, but has {len(parts)} components: {_shorten(parts)}"
             raise GraphError("graph", self.name, rule, "add edges or leave out the isolated sites")
+
+    def _sorted(self) -> tuple[tuple[int, int], ...]:
+        try:
+            pairs = np.array(self.edges) if self.edges else np.zeros((0, 2), dtype=int)
+        except (ValueError, OverflowError):
+            pairs = np.zeros(0)
+        sound = pairs.ndim == 2 and pairs.shape[1] == 2 and pairs.dtype.kind in "iu"
+        if sound and pairs.size and not (pairs.min() >= 0 and pairs.max() < self.n_nodes and np.all(np.diff(pairs))):
+            sound = False
+        if not sound:  # or integers of another kind
+            return tuple(sorted({self._edge(edge) for edge in self.edges}))
+        found: Any = map(tuple, np.unique(np.sort(pairs, axis=1), axis=0).tolist())
+        return tuple(found)
 
     def _edge(self, edge: Sequence[int]) -> tuple[int, int]:
         try:
@@ -73,35 +98,44 @@ class Graph:
         return i, j
 
     @cached_property
-    def _nx(self) -> Any:
-        graph = nx.empty_graph(self.n_nodes)
-        graph.add_edges_from(self.edges)
-        return graph
+    def _ends(self) -> IntArray:
+        """The edges as an array (E, 2)."""
+        return np.array(self.edges, dtype=np.int64).reshape(-1, 2)
+
+    @cached_property
+    def _csr(self) -> sparse.csr_array:
+        i, j = self._ends.T
+        both = (np.concatenate([i, j]), np.concatenate([j, i]))
+        found = sparse.csr_array((np.ones(2 * len(i)), both), shape=(self.n_nodes, self.n_nodes))
+        found.sort_indices()
+        return found
 
     @cached_property
     def adjacency(self) -> Array:
         """A of shape (N, N) with entries 0 and 1; read-only."""
-        return _frozen(np.asarray(self.sparse().toarray(), dtype=float))
+        return _frozen(np.asarray(self._csr.toarray(), dtype=float))
 
     def sparse(self) -> sparse.csr_array:
         """The same matrix, for graphs that are large and thin."""
-        return nx.to_scipy_sparse_array(self._nx, nodelist=range(self.n_nodes), dtype=float, format="csr")
+        return self._csr.copy()
 
     @cached_property
     def degree(self) -> Array:
         """V_i, the number of neighbours, of shape (N, 1); read-only."""
-        return _frozen(np.array([[self._nx.degree[i]] for i in range(self.n_nodes)], dtype=float))
+        return _frozen(np.diff(self._csr.indptr).astype(float)[:, None])
 
     def neighbours(self, i: int) -> tuple[int, ...]:
         """Neighbours of node `i` in rising order, without `i`."""
         if not 0 <= i < self.n_nodes:
             raise InvalidInput("node", i, f"must be one of 0 .. {self.n_nodes - 1}", "count nodes from 0")
-        return tuple(sorted(self._nx[i]))
+        first, last = self._csr.indptr[i : i + 2]
+        return tuple(self._csr.indices[first:last].tolist())
 
     @property
     def bipartite(self) -> bool:
         """Whether two colours suffice: exactly then is the signless Laplacian D + A singular."""
-        return bool(nx.is_bipartite(self._nx))
+        away = dijkstra(self._csr, unweighted=True, indices=0)
+        return bool(np.all(np.diff(away[self._ends], axis=1) % 2 == 1))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; :meth:`from_dict` reads it back."""
@@ -139,9 +173,12 @@ def make(spec: str, n_nodes: int, seed: int = 0) -> Graph:
     InvalidInput
         If the specification cannot be read.
     GraphError
-        If it does not fit `n_nodes` or the graph is not connected.
+        If it does not fit `n_nodes`, or the graph is not connected or too large.
     """
     n = _count(n_nodes)
+    if not isinstance(spec, str):
+        raise InvalidInput("graph", spec, f"must be one of {', '.join(names())}", "use graph='ring'")
+    _check_size(spec, n, 0)
     kind, _, text = spec.strip().partition(":")
     kind, text = kind.strip().lower().replace("_", "-"), text.strip()
     if kind not in _KINDS:
@@ -157,11 +194,15 @@ def names() -> dict[str, str]:
 
 def _fixed(build: Callable[[int], Any]) -> Builder:
     def edges(n: int, text: str, seed: int, spec: str) -> Edges:
-        if text:
-            raise InvalidInput("graph", spec, "takes no parameters", f"use graph={spec.partition(':')[0]!r}")
+        _plain(text, spec)
         return list(build(n).edges)
 
     return edges
+
+
+def _plain(text: str, spec: str) -> None:
+    if text:
+        raise InvalidInput("graph", spec, "takes no parameters", f"use graph={spec.partition(':')[0]!r}")
 
 
 def _grid(n: int, text: str, seed: int, spec: str) -> Edges:
@@ -169,7 +210,7 @@ def _grid(n: int, text: str, seed: int, spec: str) -> Edges:
     columns = n // rows
     if text:
         left, _, right = text.lower().partition("x")
-        if not (left.strip().isdecimal() and right.strip().isdecimal()):
+        if not all(side.strip().isdecimal() and len(side) < 10 for side in (left, right)):
             raise InvalidInput("graph", spec, "must be grid or grid:RxC", "use for example graph='grid:2x5'")
         rows, columns = int(left), int(right)
         if rows * columns != n:
@@ -182,11 +223,16 @@ def _erdos_renyi(n: int, text: str, seed: int, spec: str) -> Edges:
     p = _parameters(text, spec, {"p": 0.4})["p"]
     if not 0 < p <= 1:
         raise InvalidInput("graph", spec, "the probability p of an edge must be in (0, 1]", "use p=0.4")
-    for attempt in range(TRIES):
+    pairs = n * (n - 1) // 2
+    if pairs > _MOST_PAIRS:
+        raise GraphError("graph", spec, f"has {pairs:,} pairs of nodes to draw", f"use at most {_MOST_PAIRS:,}")
+    _check_size(spec, n, round(p * pairs))
+    tries = min(TRIES, _MOST_DRAWN // max(pairs, 1))
+    for attempt in range(tries):
         graph = nx.gnp_random_graph(n, p, seed=seed + attempt)
         if nx.is_connected(graph):
             return list(graph.edges)
-    rule = f"none of {TRIES} draws with {n} nodes was connected"
+    rule = f"none of {tries} draws with {n} nodes was connected"
     raise GraphError("graph", spec, rule, f"use p >= log(N)/N = {math.log(n) / n:.2g}")
 
 
@@ -199,31 +245,35 @@ def _small_world(n: int, text: str, seed: int, spec: str) -> Edges:
         raise InvalidInput("graph", spec, "the probability p to rewire must be in [0, 1]", "use p=0.1")
     if k >= n:
         raise GraphError("graph", spec, f"needs k={k:g} < N={n}", "use a smaller k, or graph='complete'")
+    _check_size(spec, n, round(n * k / 2))
+    tries = min(TRIES, _MOST_DRAWN // round(n * k))
     try:
-        return list(nx.connected_watts_strogatz_graph(n, int(k), p, tries=TRIES, seed=seed).edges)
+        return list(nx.connected_watts_strogatz_graph(n, int(k), p, tries=tries, seed=seed).edges)
     except nx.NetworkXError:
-        rule = f"none of {TRIES} draws with {n} nodes was connected"
+        rule = f"none of {tries} draws with {n} nodes was connected"
         raise GraphError("graph", spec, rule, "use a larger k or a smaller p") from None
 
 
 def _file(n: int, text: str, seed: int, spec: str) -> Edges:
     if not text:
         raise InvalidInput("graph", spec, "needs the path of an edge list", "use graph='edges:FILE'")
-    try:
-        lines = Path(text).expanduser().read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not a text file"
-        raise InvalidInput("graph", spec, f"cannot be read: {reason}", "check the path") from None
+    lines = read_text("graph", os.path.expanduser(text)).splitlines()
     edges = []
     for number, line in enumerate(lines, start=1):
         words = line.partition("#")[0].split()
         if not words:
             continue
-        if len(words) != 2 or not all(word.isdecimal() for word in words):
+        if len(words) != 2 or not all(word.isdecimal() and len(word) < 10 for word in words):
             rule = f"line {number} must hold two node numbers from 0 .. {n - 1}"
             raise InvalidInput("graph", spec, rule, "separate them by a space; comments start with #")
         edges.append((int(words[0]), int(words[1])))
     return edges
+
+
+def _complete(n: int, text: str, seed: int, spec: str) -> Edges:
+    _plain(text, spec)
+    _check_size(spec, n, n * (n - 1) // 2)
+    return combinations(range(n), 2)
 
 
 def _ring(n: int) -> Any:
@@ -239,7 +289,7 @@ _KINDS: dict[str, tuple[str, str, Builder]] = {
     "ring": ("ring", "a circle: two neighbours each", _fixed(_ring)),
     "path": ("path", "a line: two ends with one neighbour", _fixed(nx.path_graph)),
     "star": ("star", "node 0 talks to all, the others to node 0 only", _fixed(_star)),
-    "complete": ("complete", "everyone talks to everyone", _fixed(nx.complete_graph)),
+    "complete": ("complete", "everyone talks to everyone", _complete),
     "grid": ("grid[:RxC]", "R rows and C columns, as square as possible if not given", _grid),
     "erdos-renyi": ("erdos-renyi[:p=0.4]", "each edge with probability p, until connected", _erdos_renyi),
     "watts-strogatz": ("watts-strogatz[:k=4,p=0.1]", "k nearest on a ring, some edges rewired", _small_world),
@@ -261,6 +311,14 @@ def _parameters(text: str, spec: str, defaults: dict[str, float]) -> dict[str, f
             rule = f"{item.strip()!r} is not one of its parameters with a finite number"
             raise InvalidInput("graph", spec, rule, f"write them as in {known}")
     return values
+
+
+def _check_size(name: str, nodes: int, edges: int) -> None:
+    if nodes > MOST_NODES:
+        raise GraphError("n_nodes", nodes, f"must be at most {MOST_NODES:,}", "use fewer sites")
+    if edges > MOST_EDGES:
+        rule = f"has {edges:,} edges with {nodes:,} nodes, and at most {MOST_EDGES:,} are allowed"
+        raise GraphError("graph", name, rule, "use a thinner graph, such as 'ring'")
 
 
 def _count(n_nodes: object) -> int:

@@ -205,7 +205,7 @@ def make(spec: str) -> Loss:
     InvalidInput
         For any other text.
     """
-    name, _, argument = spec.partition(":")
+    name, _, argument = spec.partition(":") if isinstance(spec, str) else ("", "", "")
     if name == "logistic" and not argument:
         return Logistic()
     if name == "huber":
@@ -214,7 +214,7 @@ def make(spec: str) -> Loss:
         except ValueError as error:
             if isinstance(error, InvalidInput):
                 raise
-    if name == "softmax" and argument.isdecimal():
+    if name == "softmax" and argument.isdecimal() and len(argument) < 10:
         return Softmax(int(argument))
     rule = "must be 'logistic', 'huber' or 'huber:H', or, for class labels, 'softmax:K'"
     raise InvalidInput("loss", spec, rule, "use loss='logistic'")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .errors import InvalidInput
+from .errors import InvalidInput, shown
 from .typing import Any, Array, ArrayLike
 
 
@@ -99,6 +99,13 @@ class Schedule:
             return bool(np.all(np.asarray(self.growth) >= 1.0))
         rows = [np.asarray(row, dtype=float) for row in self.table]
         return all(bool(np.all(b >= a)) for a, b in itertools.pairwise(rows))
+
+    @property
+    def words(self) -> str:
+        """What it is, for messages."""
+        if self.table is not None:
+            return f"a table of {len(self.table)} rounds"
+        return f"start {shown(self.start)}, growth {shown(self.growth)}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; :meth:`from_dict` reads it back."""

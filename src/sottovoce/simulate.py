@@ -6,18 +6,19 @@ import hashlib
 import json
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from joblib import Parallel, delayed
 
-from . import engine
+from . import engine, files
 from .configuration import Prepared, RunConfig, held, prepare, privacy_statement
 from .curator import Curator
 from .data.rows import Rows
-from .engine import UNREADABLE, Observer, Outcome, Place
-from .errors import BudgetExceeded, CheckpointError, InvalidInput
+from .engine import Observer, Outcome, Place
+from .errors import BudgetExceeded, CheckpointError, InvalidInput, shown
 from .facts import Facts
 from .losses import make as make_loss
 from .net import DenseNet
@@ -26,7 +27,7 @@ from .privacy.durable import DurableLedger, Run, rows_digest
 from .privacy.events import Event
 from .privacy.ledger import Joint, Ledger
 from .privacy.noise import KeyedNoise, Noise, SystemNoise
-from .privacy.words import caveat_text
+from .privacy.words import Caveat, caveat_text
 from .solvers import Solver
 from .typing import Any, Array
 
@@ -60,6 +61,8 @@ class Result:
         Events, in order.
     privacy : dict
         What has been proved, in numbers and words.
+    seconds : float
+        How long it took: a function of the rows that no epsilon covers, for whoever holds them.  It is not saved.
     extra : dict
         Whatever the caller wants kept with the run (schema, data set, scores): JSON-able.
     """
@@ -72,7 +75,7 @@ class Result:
     stopped: str
     ledger: list[dict[str, Any]]
     privacy: dict[str, Any]
-    seconds: float
+    seconds: float = 0.0
     extra: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -80,20 +83,28 @@ class Result:
         """The average over nodes (002, section VIII), shape (R, d): post-processing of what was released."""
         return self.models.mean(axis=1)
 
-    def save(self, path: str | Path) -> None:
-        """Write models and everything else to an ``.npz`` file without pickled objects."""
+    def packed(self) -> memoryview:
+        """Models and everything else but the time it took, as the bytes of an ``.npz`` file without pickled objects."""
         meta = {
             "config": self.config.to_dict(), "facts": self.facts.to_dict(), "algorithm": self.algorithm,
-            "rounds": self.rounds,
-            "stopped": self.stopped, "ledger": self.ledger, "privacy": self.privacy, "seconds": self.seconds,
+            "rounds": self.rounds, "stopped": self.stopped, "ledger": self.ledger, "privacy": self.privacy,
             "extra": self.extra,
         }  # fmt: skip
-        with Path(path).open("wb") as file:
-            np.savez(file, models=self.models, meta=np.array(json.dumps(meta)))
+        return files.pack(models=self.models, meta=np.array(json.dumps(meta)))
+
+    def save(self, path: str | Path) -> None:
+        """Write :meth:`packed` to a file, in one step.
+
+        Raises
+        ------
+        NotWritten
+            If the disk is full, say.  What stood there before still does.
+        """
+        files.write("save", path, self.packed())
 
     @classmethod
     def load(cls, path: str | Path) -> Result:
-        """Read what :meth:`save` wrote.
+        """Read what :meth:`save` wrote, which may come from anybody.
 
         Raises
         ------
@@ -101,14 +112,21 @@ class Result:
             If the file is not a saved run.
         """
         try:
-            with Path(path).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-                meta, models = json.loads(str(file["meta"])), file["models"]
+            arrays = files.read_arrays(path)
+            meta, models = files.from_json(str(arrays["meta"]), infinite=True), arrays["models"]
             config, facts = RunConfig.from_dict(meta.pop("config")), Facts.from_dict(meta.pop("facts"))
+            meta.pop("seconds", None)  # in files that the first version wrote
+            replicates, nodes, d = models.shape  # a site keeps its own alone
+            known = (replicates, d) == (config.replicates, facts.d) and 1 <= nodes <= facts.n_nodes
+            if not known or models.dtype != np.float64 or not np.all(np.isfinite(models)):
+                raise ValueError("models of another run")
+            kinds = {"algorithm": dict, "rounds": int, "stopped": str, "ledger": list, "privacy": dict, "extra": dict}
+            if meta.keys() != kinds.keys() or not all(type(meta[name]) is kind for name, kind in kinds.items()):
+                raise ValueError("another record")
             return cls(config=config, facts=facts, models=models, **meta)
-        except UNREADABLE as error:
-            raise CheckpointError(
-                f"run={str(path)!r}: not a saved run; use a file written by `train --save`"
-            ) from error
+        except engine.UNREADABLE as error:
+            rule = "not a saved run; use a file written by `train --save`"
+            raise CheckpointError(f"run={shown(Path(path))}: {rule}") from error
 
 
 def simulate(
@@ -120,7 +138,8 @@ def simulate(
     label: str = "",
     ledger: DurableLedger | Ledger | None = None,
     run_name: str | None = None,
-    caveat: str | Iterable[str] | None = None,
+    caveat: Caveat = None,
+    deal: bytes | None = None,
 ) -> Result:
     """Run all nodes and replicates at once.
 
@@ -141,8 +160,12 @@ def simulate(
         before its first round if the budget does not cover all of it.
     run_name : str, optional
         Of the run in that ledger; None for a digest of the configuration.
-    caveat : str or iterable of str, optional
+    caveat : str, or iterable of str or None, optional
         What epsilon does not cover, for the statement: see :func:`sottovoce.configuration.privacy_statement`.
+    deal : bytes, optional
+        Digest of which row is at which node, for a ledger in memory (:meth:`sottovoce.privacy.ledger.Ledger.charge`).
+        None for one of the rows at every node, which fits rows that stay where they are; whoever deals a table anew
+        gives one of the table and of the rows' numbers.
 
     Returns
     -------
@@ -151,7 +174,9 @@ def simulate(
     started = time.perf_counter()
     rows.check(make_loss(config.loss).outputs)
     prepared = prepare(config, rows.n, rows.d)
-    rows = held(config, rows)
+    if checkpoint is not None:
+        files.check("checkpoint", checkpoint, make=True)
+    dealt, rows = rows, held(config, rows)
     facts, key = prepared.facts, _key(config, prepared.facts, label)
     nodes = facts.n_nodes
     lead = (config.replicates, nodes)
@@ -159,24 +184,30 @@ def simulate(
         SystemNoise(lead) if config.seed is None else KeyedNoise(config.seed, range(config.replicates), range(nodes))
     )
     book: Ledger | Joint | Run = prepared.ledger
+    holding: Joint | nullcontext[None] = nullcontext()
     if isinstance(ledger, DurableLedger):
         if ledger.demonstration and not noise.simulated:
             raise InvalidInput("ledger", None, "was made for a demonstration", "use the ledger of these rows")
         ledger.bind(rows_digest(*rows.arrays()))
         book = _reserve(prepared, ledger, run_name or key, key)
     elif ledger is not None:
-        book = _join(prepared, ledger)
-    curator = Curator(rows, facts, noise, book)
-    place = Place(facts, DenseNet(prepared.graph), curator, lead, rows.d)
-    done, state, watchers = 0, None, list(observers)
-    if checkpoint is not None:
-        if not noise.simulated and ledger is None:
-            raise InvalidInput("seed", None, "a checkpoint alone cannot repeat this noise", "give a seed or a ledger")
-        path = Path(checkpoint)
-        if path.exists():
-            done, state = engine.load_checkpoint(path, key, prepared.algorithm.init(place), curator)
-        watchers.append(lambda k, s: engine.save_checkpoint(path, key, k, s, curator))
-    outcome: Outcome = engine.run(prepared.algorithm, place, config.rounds, observers=watchers, state=state, done=done)
+        # Not sound where two people have equal rows and change places: the digest stays, and what they spent moves.
+        book = holding = _join(prepared, ledger, rows_digest(*dealt.arrays()) if deal is None else deal)
+    with holding:
+        curator = Curator(rows, facts, noise, book)
+        place = Place(facts, DenseNet(prepared.graph), curator, lead, rows.d)
+        done, state, watchers = 0, None, list(observers)
+        if checkpoint is not None:
+            if not noise.simulated and ledger is None:
+                rule = "a checkpoint alone cannot repeat this noise"
+                raise InvalidInput("seed", None, rule, "give a seed or a ledger")
+            path = Path(checkpoint)
+            if path.exists():
+                done, state = engine.load_checkpoint(path, key, prepared.algorithm.init(place), curator)
+            watchers.append(lambda k, s: engine.save_checkpoint(path, key, k, s, curator))
+        outcome: Outcome = engine.run(
+            prepared.algorithm, place, config.rounds, observers=watchers, state=state, done=done
+        )
     statement = privacy_statement(prepared, book.rows, simulated=noise.simulated, caveat=caveat)
     if isinstance(book, Run):
         book.close()
@@ -197,7 +228,7 @@ def simulate(
 
 
 def simulate_many(
-    configs: Iterable[RunConfig], rows: Rows, *, n_jobs: int | None = None, caveat: str | Iterable[str] | None = None
+    configs: Iterable[RunConfig], rows: Rows, *, n_jobs: int | None = None, caveat: Caveat = None
 ) -> list[Result]:
     """Several configurations on the same rows, shared out by joblib.
 
@@ -209,7 +240,7 @@ def simulate_many(
     n_jobs : int, optional
         As joblib's; None for one, or for what an enclosing ``joblib.parallel_config`` says.  Under
         ``joblib.parallel_config("dask")`` or ``"ray"`` the workers are those of that cluster.
-    caveat : str or iterable of str, optional
+    caveat : str, or iterable of str or None, optional
         As for :func:`simulate`, for all of them.
 
     Returns
@@ -228,7 +259,7 @@ def _affordable(prepared: Prepared) -> tuple[Event, ...]:
         rule = "every replicate is a release of its own, and a ledger counts one"
         raise InvalidInput("replicates", config.replicates, rule, "use replicates=1 with a ledger")
     own = prepared.ledger
-    allowed = own.copy()
+    allowed = own.trial()
     for event in plan(
         prepared.algorithm, prepared.facts, prepared.graph, config.rounds, own.accountant, own.delta
     ).rows:
@@ -251,18 +282,22 @@ def check_notion(prepared: Prepared, ledger: DurableLedger | Ledger) -> None:
         raise InvalidInput("delta", prepared.config.delta, rule, "leave it out, or use a ledger that has a delta")
 
 
-def _join(prepared: Prepared, shared: Ledger) -> Joint:
-    """The run's ledger inside a shared one, which can pay for all of it."""
+def _join(prepared: Prepared, shared: Ledger, deal: bytes) -> Joint:
+    """The run's ledger inside a shared one, which holds what all of it costs."""
     check_notion(prepared, shared)
+    m, counted = prepared.config.sites_per_row, shared.sites_per_row
+    if counted < m:
+        rule = f"the ledger counts people with rows at {counted} site" + "s" * (counted > 1)
+        raise InvalidInput("sites_per_row", m, rule, f"share a ledger made with sites_per_row={m}")
+    if counted > prepared.facts.n_nodes:  # a curator of all sites' rows would hold several of one person
+        nodes = prepared.facts.n_nodes
+        rule = f"the ledger counts people with rows at {counted} sites, and this run has {nodes}"
+        raise InvalidInput("method", prepared.config.method, rule, f"use a ledger made with sites_per_row={nodes}")
+    shared.settle()
     if not shared.accountant.is_filter:
         rule = "its totals are not proved for runs that are chosen as one goes"
-        raise InvalidInput(
-            "accountant", shared.accountant.name, rule, "share a ledger of 'pure', 'zcdp' or 'rdp:ORDER'"
-        )
-    trial = shared.copy()
-    for event in _affordable(prepared):
-        trial.charge(event)
-    return Joint(prepared.ledger, shared)
+        raise InvalidInput("accountant", shared.accountant.name, rule, "share a ledger of 'pure', 'zcdp' or 'rdp'")
+    return Joint(prepared.ledger, shared, _affordable(prepared), deal)
 
 
 def _reserve(prepared: Prepared, ledger: DurableLedger, name: str, key: str) -> Run:
@@ -271,6 +306,9 @@ def _reserve(prepared: Prepared, ledger: DurableLedger, name: str, key: str) -> 
     if len(ledger.epsilon) != prepared.facts.n_nodes:
         rule = f"the ledger holds {len(ledger.epsilon)} nodes"
         raise InvalidInput("nodes", prepared.facts.n_nodes, rule, "use the ledger made for this partition")
+    if prepared.config.sites_per_row > 1:
+        rule = "a ledger on disk counts each node's rows alone"
+        raise InvalidInput("sites_per_row", prepared.config.sites_per_row, rule, "share a ledger in memory, or use 1")
     allowed = _affordable(prepared)
     if name in ledger.runs:
         return ledger.resume(name, key)

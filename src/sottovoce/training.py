@@ -15,13 +15,18 @@ import numpy as np
 from . import data
 from .algorithms import REGISTRY
 from .choosing import Choice, choose, declared
+from .configuration import check_types
 from .data.rows import Rows
+from .data.schema import LABEL
 from .engine import Observer
 from .graphs import make as make_graph
 from .privacy.chain import jsonable
 from .privacy.durable import DurableLedger
 from .simulate import Result, RunConfig, pooled_minimiser, simulate
 from .typing import Any, Array, IntArray
+
+_MARGINS = 2**24
+"""In memory at a time when classifiers are scored."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,9 @@ class TrainConfig:
     strength: float = 1.0
     sizes: tuple[float, ...] | None = None
     test_share: float | None = 0.2
+
+    def __post_init__(self) -> None:
+        check_types(self)
 
 
 @dataclass(frozen=True)
@@ -110,8 +118,10 @@ class Report:
 
 def error_rates(X: Array, y: Array, W: Array) -> Array:
     """Share of rows whose sign is wrong, for classifiers of shape (..., d); a margin of zero is wrong."""
-    margins = (X @ W.reshape(-1, W.shape[-1]).T) * y[:, None]
-    return np.asarray((margins <= 0).mean(axis=0)).reshape(W.shape[:-1])
+    flat = W.reshape(-1, W.shape[-1])
+    some = max(1, _MARGINS // max(1, len(X)))
+    parts = [((X @ flat[k : k + some].T) * y[:, None] <= 0).mean(axis=0) for k in range(0, len(flat), some)]
+    return np.concatenate(parts).reshape(W.shape[:-1])
 
 
 def deal(config: TrainConfig, dataset: data.Dataset) -> list[IntArray]:
@@ -182,8 +192,10 @@ def train(
         column = dataset.schema.site
         notes.append(f"the schema names {column!r} as the site, but rows were dealt by {config.partition!r}")
     if rows.one_class:
-        notes.append(f"sites with one class only: {', '.join(map(str, rows.one_class))}")
-    if clipped := sum(dataset.clipped.values()):
+        notes.append(f"sites with one class only: {', '.join(map(str, rows.one_class))} (for the data's holder only)")
+    if strange := dataset.clipped.get(LABEL, 0):
+        notes.append(f"{strange} rows have another label than the declared: rows of zeros (for the data's holder only)")
+    if clipped := sum(dataset.clipped.values()) - strange:
         notes.append(f"{clipped} values or rows outside the declared bounds were clipped (for the data's holder only)")
     X, y = dataset.X_test, dataset.y_test
     scored = len(y) > 0

@@ -280,9 +280,26 @@ def test_a_site_with_one_class_is_allowed_and_said(ok: Call, clinic: Clinic) -> 
     write_csv(clinic.csv, table)
     arguments = [argument for argument in clinic.train if argument not in ("--nodes", "3")]
     report = ok(*arguments, "--partition", "site:hospital", "--json").json
-    assert "sites with one class only: 1" in report["notes"]  # in sorted order: quarzberg 0, tannfels 1
+    assert (
+        "sites with one class only: 1 (for the data's holder only)" in report["notes"]
+    )  # in sorted order: quarzberg 0, tannfels 1
     assert "sites with one class only: 1" in ok(*arguments, "--partition", "site:hospital").out
     assert not any("one class" in note for note in ok(*clinic.train, "--json").json["notes"])
+
+
+def test_a_row_with_another_label_is_counted_for_the_holder(ok: Call, clinic: Clinic) -> None:
+    """Not refused, and no word of it in what is saved."""
+    write_csv(clinic.csv, [[*row[:4], "moribund"] if k < 7 else row for k, row in enumerate(clinic.table)])
+    report = ok(*clinic.train, "--save", "run.npz", "--json").json
+    assert sum(report["n_train"]) == 320  # it still counts as a row
+    held = {id(row) for row in clinic.test_rows}
+    assert report["n_test"] == 80 - sum(id(row) in held for row in clinic.table[:7])
+    saved = Result.load("run.npz")
+    assert "7 rows" not in json.dumps([saved.extra, saved.privacy, saved.ledger])
+    note = "7 rows have another label than the declared: rows of zeros (for the data's holder only)"
+    assert note in report["notes"]
+    clinic.schema.write_text(SCHEMA.replace(', negative = "well"', ""))  # then all others are negative
+    assert note not in ok(*clinic.train, "--json").json["notes"]
 
 
 def test_values_beyond_the_declared_bounds_are_clipped_and_said(ok: Call, clinic: Clinic) -> None:

@@ -170,16 +170,6 @@ def test_missing_entries(refused: Callable[..., str], clinic: Clinic) -> None:
     clinic.says_nothing_private(message)
 
 
-@pytest.mark.parametrize("declared", [True, False])
-def test_a_label_column_with_three_values(refused: Callable[..., str], clinic: Clinic, declared: bool) -> None:
-    if not declared:
-        clinic.schema.write_text(SCHEMA.replace(', negative = "well"', ""))
-    write_csv(clinic.csv, [[*row[:4], "moribund"] if k == 5 else row for k, row in enumerate(clinic.table)])
-    message = refused(*clinic.train, "--save", "run.npz")
-    assert message.startswith("error: outcome: labels must be 'sick' or ") and "moribund" not in message
-    clinic.says_nothing_private(message)
-
-
 def test_a_schema_and_a_table_that_differ_in_columns(refused: Callable[..., str], clinic: Clinic) -> None:
     whole = clinic.csv.read_bytes()
     write_csv(clinic.csv, [[*row[:1], *row[2:]] for row in clinic.table], ["age", "colour", "hospital", "outcome"])

@@ -8,6 +8,7 @@ import pytest
 
 from sottovoce.data import Schema, builtin_schema
 from sottovoce.data.schema import EXAMPLE
+from sottovoce.data.schema import LABEL as LABEL_KEY
 from sottovoce.errors import InvalidInput, SchemaError
 
 LABEL = {"column": "y", "positive": "yes", "negative": "no"}
@@ -216,19 +217,21 @@ def test_prediction_needs_no_label_and_no_site_and_reads_none():
 
 
 @pytest.mark.parametrize(
-    ("label", "values", "rule"),
+    ("label", "values", "expected"),
     [
-        (LABEL, ["yes", "no", SECRET], "some are neither"),
-        ({"column": "y", "positive": "yes"}, ["yes", SECRET, "b"], "there are more"),
-        (LABEL, ["yes", ""], "missing in some rows"),
+        (LABEL, ["yes", "no", SECRET, "", "yes"], [1, -1, 0, 0, 1]),
+        ({"column": "y", "positive": "yes"}, ["yes", SECRET, "b", "", "?"], [1, -1, -1, 0, 0]),
+        ({"column": "y", "positive": 1}, np.array([1.0, 0.0, np.nan]), [1, -1, 0]),
     ],
 )
-def test_labels_other_than_the_two_are_refused(label, values, rule):
-    s = schema({"a": {"kind": "number", "lo": 0, "hi": 1}}, label=label)
-    text = error_of(lambda: s.encode({"a": [0.0] * len(values), "y": values}), InvalidInput)
-    assert text.startswith("y: ")
-    assert rule in text
-    assert SECRET not in text
+def test_a_row_with_another_label_is_a_row_of_zeros(label, values, expected):
+    """No error: whether such a label occurs is private."""
+    s = schema({"a": {"kind": "number", "lo": 0, "hi": 1}}, label=label, intercept=True, na=["?"])
+    rows = s.encode({"a": [0.5] * len(values), "y": values})
+    assert rows.y.tolist() == expected
+    known = np.array(expected) != 0
+    assert not rows.X[~known].any() and np.all(rows.X[known, -1] > 0)
+    assert rows.clipped == {LABEL_KEY: int(np.sum(~known))}
 
 
 def test_labels_of_one_class_and_an_undeclared_negative_are_fine():

@@ -58,7 +58,7 @@ class IPPADMM(PPADMM):
             raise InvalidInput("positives", self.positives, "must be a whole number, at least 1", "use positives=10")
         if self.form == "printed" and not self.penalty.non_decreasing:
             rule = "must not decrease: a printed release is charged with the first rounds, which have to be the dearest"
-            raise InvalidInput("eta", self.penalty.to_dict(), rule, "use a growth >= 1, or the corrected form")
+            raise InvalidInput("eta", self.penalty.words, rule, "use a growth >= 1, or the corrected form")
 
     def round(self, k: int, state: State, site: Site) -> State:
         f, S, lam = state

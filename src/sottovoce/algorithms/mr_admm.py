@@ -63,13 +63,13 @@ class MRADMM(Algorithm[State]):
         if not (np.isfinite(self.gamma) and self.gamma >= 0):
             raise InvalidInput("gamma", self.gamma, "must be finite and >= 0 (002, section III)", "use gamma=0.1")
         if not self.penalty.non_decreasing:
-            raise InvalidInput("eta", self.penalty.to_dict(), "must not decrease (002, Theorem 1)", "use a growth >= 1")
+            raise InvalidInput("eta", self.penalty.words, "must not decrease (002, Theorem 1)", "use a growth >= 1")
         if self.form == "printed" and self.noise is not None:
             facts = site.facts  # 002, Algorithm 3: 2 c1 < min_i (B_i / C)(rho / N + 2 eta_i(1) V_i)
             left, right = 2 * facts.loss.bend_bound, float(np.min(facts.K(2 * self.penalty(1) * site.net.degree)))
             if not left < right:
                 rule = f"002, Algorithm 3 needs 2 c1 = {left:g} < min (B/C)(rho/N + 2 eta V) = {right:g}"
-                raise InvalidInput("eta", self.penalty.to_dict(), rule, "raise eta or rho, or use form='corrected'")
+                raise InvalidInput("eta", self.penalty.words, rule, "raise eta or rho, or use form='corrected'")
 
     def init(self, site: Site) -> State:
         zero = site.zeros()

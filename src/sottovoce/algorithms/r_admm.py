@@ -32,5 +32,5 @@ class RADMM(MRADMM):
 
     def check(self, site: Site) -> None:
         if not self.penalty.constant:
-            raise InvalidInput("eta", self.penalty.to_dict(), "R-ADMM has one constant penalty", "use method='mr_admm'")
+            raise InvalidInput("eta", self.penalty.words, "R-ADMM has one constant penalty", "use method='mr_admm'")
         super().check(site)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from .. import data as datasets
 from .. import graphs
 from ..algorithms import REGISTRY
-from ..errors import SottovoceError, exit_code
+from ..errors import SottovoceError, exit_code, printable
 from .audit import audit
 from .claims import claims
 from .compare import compare
@@ -25,6 +25,7 @@ from .ledger import ledger
 from .options import EXITS
 from .plan import plan
 from .predict import predict
+from .screen import Console, escape
 from .site import site
 from .study import study
 from .train import train
@@ -142,3 +143,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except SottovoceError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(exit_code(error))
+    except OSError as error:  # a full disk behind standard output, say
+        place = "" if error.filename is None else f" for {error.filename!r}"
+        _say_last(f"error: {error.strerror or type(error).__name__}{place}; repair that, and try again")
+    except MemoryError:
+        _say_last("error: this machine's memory does not hold that; use less data, or fewer features or replicates")
+
+
+def _say_last(line: str) -> None:
+    """End with a line that nobody foresaw; standard output may be what failed, and is not tried again."""
+    with suppress(OSError):  # it is no file here
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    click.echo(printable(line), err=True)
+    sys.exit(1)

@@ -6,14 +6,13 @@ import json
 import math
 
 import click
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from .. import claims as known
 from ..privacy.chain import jsonable
 from ..privacy.words import ceil_text
 from .options import as_json
+from .screen import Console, escape
 
 _COLOURS = {"false": "bold red", "unproved": "yellow"}
 

@@ -6,13 +6,13 @@ import json
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from ..aggregation import SETTINGS, CompareConfig
 from ..aggregation import compare as compare_methods
 from ..privacy.words import ceil_text
 from .options import as_json, say, takes
+from .screen import Console, escape
 
 _DEFAULT = CompareConfig()
 _OPTIONS = [
@@ -67,9 +67,9 @@ def _total(said: dict[str, Any]) -> str:
 
 def _render(config: CompareConfig, rows: list[dict[str, Any]], console: Console) -> None:
     console.print(
-        f"[bold]{config.data}[/], {config.setting}: {config.sites} sites of {config.rows:,} rows, an aggregator of "
-        f"{config.aggregator_rows:,}; {config.loss} loss, Lambda {config.Lambda:g}; {config.replicates} replicates of "
-        "the noise on one split"
+        f"[bold]{escape(config.data)}[/], {config.setting}: {config.sites} sites of {config.rows:,} rows, an "
+        f"aggregator of {config.aggregator_rows:,}; {escape(config.loss)} loss, Lambda {config.Lambda:g}; "
+        f"{config.replicates} replicates of the noise on one split"
     )
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     for header in ("method", "accuracy", "sites: epsilon", "aggregator: epsilon"):
@@ -85,5 +85,5 @@ def _render(config: CompareConfig, rows: list[dict[str, Any]], console: Console)
             rest = f"; not: {said['not_protected']}" if said["not_protected"] else ""
             console.print(f"  {row['method']}, {who}: protects {said['protects']}{rest}", highlight=False)
     if caveat := rows[0]["sites"].get("caveat"):
-        console.print(f"[bold yellow]Not covered[/]: {caveat}.")
+        console.print(f"[bold yellow]Not covered[/]: {escape(caveat)}.")
     console.print("[dim]A simulation, not a release: whoever knows the seed can remove the noise.[/]")

@@ -10,9 +10,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import click
-from rich.console import Console
 from rich.live import Live
-from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
@@ -24,6 +22,7 @@ from ..privacy.chain import jsonable
 from ..privacy.words import ceil_text
 from .options import as_json, say, takes
 from .render import marked_words
+from .screen import Console, escape
 
 _EVERY = 0.5
 

@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.live import Live
-from rich.markup import escape
 from rich.table import Table
 
 from ..deploy import certificates
@@ -28,6 +26,7 @@ from ..deploy.report import last_words, other_run, write_hub
 from ..errors import InvalidInput
 from .files import check_folder
 from .options import EXITS, as_json, say, takes
+from .screen import Console, escape
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)

@@ -9,11 +9,10 @@ from typing import Any
 
 import click
 import numpy as np
-from rich.console import Console
-from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
+from .. import files
 from ..choosing import choose, declared
 from ..configuration import RunConfig, outline
 from ..data.schema import Schema
@@ -21,9 +20,9 @@ from ..deploy.plan import Member, Plan, check_public
 from ..errors import InvalidInput
 from ..privacy.chain import jsonable
 from ..privacy.words import ceil_text
-from .files import check_folder
 from .options import NUMBER, as_json, default_epsilon, knob_options, left_open, method_options, say, takes
 from .render import marked_words
+from .screen import Console, escape
 
 _SHOWN = 8
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -68,7 +67,7 @@ def plan(
     members, seed = _members(sites, write), RunConfig().seed
     encoding = None if schema is None else Schema.from_toml(schema)
     if write is not None:
-        check_folder("write", write)
+        files.check("write", write)
         sizes, seed = tuple(float(member.rows) for member in members), None
         features = 0 if encoding is None else encoding.n_features
         if run_name is None or not features:
@@ -115,8 +114,9 @@ def _render(outlined: dict[str, Any], console: Console) -> None:
     sizes, releases, privacy = outlined["n"], outlined["releases"], outlined["privacy"]
     size = f"{min(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,} to {max(sizes):,}"
     console.print(
-        f"[bold]{outlined['method']}[/] ({privacy['form']}): {len(sizes)} sites of {size} rows, {outlined['graph']} "
-        f"graph, {outlined['features']} features, {outlined['rounds']} rounds: a plan, no data were read"
+        f"[bold]{outlined['method']}[/] ({privacy['form']}): {len(sizes)} sites of {size} rows, "
+        f"{escape(outlined['graph'])} graph, {outlined['features']} features, {outlined['rounds']} rounds: a plan, no "
+        "data were read"
     )
     if "choice" in outlined:
         console.print(f"[bold]auto[/] {escape(outlined['choice']['says'])}", highlight=False)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
-import sys
 from pathlib import Path
 
 import click
 import numpy as np
 from scipy.special import expit
 
-from .. import data
-from ..errors import InvalidInput
+from .. import data, files
+from ..errors import InvalidInput, printable
 from ..simulate import Result
-from .files import check_folder
 
 
 @click.command()
@@ -33,7 +32,7 @@ def predict(run: Path, rows: Path, replicate: int, site: int | None, out: Path |
     the logistic loss its probability.
     """
     if out is not None:
-        check_folder("out", out)
+        files.check("out", out)
     result = Result.load(run)
     plain = result.extra.get("schema")
     if plain is None:
@@ -46,24 +45,25 @@ def predict(run: Path, rows: Path, replicate: int, site: int | None, out: Path |
     if site is not None and not 0 <= site < nodes:
         raise InvalidInput("site", site, f"the run has sites 0 to {nodes - 1}", "leave --site out for the average")
     schema = data.Schema.from_dict(plain)
-    table = data.read_parquet(rows) if rows.suffix == ".parquet" else data.read_csv(rows)
+    table = data.read_parquet(rows) if rows.suffix.lower() == ".parquet" else data.read_csv(rows)
     w = result.consensus[replicate] if site is None else result.models[replicate, site]
     margin = schema.encode(table, labels=False).X @ w
     label = schema.label
-    positive, negative = ("1", "-1") if label is None else (label.positive, label.negative or f"not {label.positive}")
+    named = ("1", "-1") if label is None else (label.positive, label.negative or f"not {label.positive}")
+    positive, negative = map(printable, named)
     answers: list[dict[str, str | float]] = [{"prediction": positive if m > 0 else negative} for m in margin]
     if result.config.loss == "logistic":
         for answer, p in zip(answers, np.round(expit(margin), 6), strict=True):
             answer["probability"] = float(p)
-    target = sys.stdout if out is None else out.open("w", newline="")
-    try:
-        if as_json:
-            json.dump(answers, target, indent=1)
-            target.write("\n")
-        else:
-            writer = csv.DictWriter(target, fieldnames=list(answers[0]) if answers else ["prediction"])
-            writer.writeheader()
-            writer.writerows(answers)
-    finally:
-        if out is not None:
-            target.close()
+    if as_json:
+        written = json.dumps(answers, indent=1) + "\n"
+    else:
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, fieldnames=list(answers[0]) if answers else ["prediction"])
+        writer.writeheader()
+        writer.writerows(answers)
+        written = text.getvalue()
+    if out is None:
+        click.echo(written, nl=False)
+    else:
+        files.write("out", out, written)

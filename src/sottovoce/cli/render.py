@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
 from ..privacy.words import ceil_text, privacy_words
 from ..training import Report
+from .screen import Console, escape
 
 _STYLES = {
     "No privacy guarantee": "bold red",

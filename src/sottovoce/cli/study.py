@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -19,6 +17,7 @@ from ..errors import SottovoceError
 from ..studies import figures, page, spec
 from ..studies.run import Finished, changed, run, write
 from .options import as_json, say, takes, typed
+from .screen import Console, escape
 
 _OPTIONS = [
     say("--quick", "Smaller grids, fewer rounds and replicates: seconds instead of minutes.", is_flag=True),
@@ -106,7 +105,7 @@ def _progress(console: Console, name: str) -> Iterator[Any]:
         return
     parts = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*parts, console=console, transient=True) as bar:
-        task = bar.add_task(name, total=None)
+        task = bar.add_task(escape(name), total=None)
         yield lambda done, of: bar.update(task, completed=done, total=of)
 
 
@@ -125,7 +124,7 @@ def _list(as_json: bool) -> None:
         table.add_column(head, no_wrap=head == "name", justify="right" if head == "cells" else "left")
     for one in studies:
         own = " [dim](your own table)[/]" if one.file else ""
-        table.add_row(one.name, escape(one.title) + own, escape(one.paper) or "ours", str(len(one.points())))
+        table.add_row(escape(one.name), escape(one.title) + own, escape(one.paper) or "ours", str(len(one.points())))
     Console().print(table)
 
 
@@ -157,16 +156,17 @@ def _render(
     console = Console()
     for done, _, claims in finished:
         kept = f", {done.reused} of them kept from before" if done.reused else ""
-        console.print(f"[bold]{done.study.name}[/]: {done.cells} cells{kept}, {done.seconds:.0f} s", highlight=False)
+        told = f"{done.cells} cells{kept}, {done.seconds:.0f} s"
+        console.print(f"[bold]{escape(done.study.name)}[/]: {told}", highlight=False)
         for one in claims:
             console.print(f"  {escape(one.claim.says)}", highlight=False)
             for basis, verdict in (("as printed", one.printed), ("at the proved epsilon", one.proved)):
                 if verdict is not None:
                     console.print(f"    {basis}: [bold]{verdict.word}[/]", highlight=False)
-        console.print(f"  {done.folder / 'index.html'}", highlight=False, soft_wrap=True)
+        console.print(f"  {escape(str(done.folder / 'index.html'))}", highlight=False, soft_wrap=True)
     for line in skipped:
         console.print(f"[yellow]left out[/] {escape(line)}", highlight=False)
     for line in failed:
         console.print(f"[red]failed[/] {escape(line)}", highlight=False)
     if index is not None:
-        console.print(f"{index}", highlight=False, soft_wrap=True)
+        console.print(escape(str(index)), highlight=False, soft_wrap=True)

@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from .. import files
 from ..engine import Observer
+from ..errors import NotWritten
 from ..privacy.durable import DurableLedger
 from ..simulate import RunConfig
-from ..training import TrainConfig
+from ..training import Report, TrainConfig
 from ..training import train as train_on
-from .files import check_folder
 from .options import NUMBER, as_json, default_epsilon, knob_options, left_open, method_options, say, takes
 from .render import render
+from .screen import Console
 
 _RUN = RunConfig()
 _DEFAULT_ROWS = TrainConfig()
@@ -65,7 +66,7 @@ def train(
     """
     for name, path in (("save", save), ("checkpoint", checkpoint)):
         if path is not None:
-            check_folder(name, path)
+            files.check(name, path)
     if epsilon is None:
         epsilon = default_epsilon(knobs["method"])
     settings = RunConfig(epsilon=epsilon, seed=None if system_noise else seed, **knobs)
@@ -89,9 +90,21 @@ def train(
                 run_name=run_name,
                 free=left_open(),
             )
-    if save is not None:
-        report.result.save(save)
+    lost = None if save is None else _lost(report, save)
     if as_json:
         click.echo(json.dumps(report.to_dict(), allow_nan=False))
     else:
-        render(report, Console(), save)
+        render(report, Console(), None if lost else save)
+    if lost is not None:
+        raise lost
+
+
+def _lost(report: Report, save: Path) -> NotWritten | None:
+    """Save the run; if the disk is full, say, keep it elsewhere and return the error that says where."""
+    try:
+        report.result.save(save)
+    except NotWritten as error:
+        kept = files.keep(save.name, report.result.packed())
+        where = "and nowhere else; the same command trains it again" if kept is None else f"the run is kept in {kept}"
+        return NotWritten(f"{error}; {where}")
+    return None

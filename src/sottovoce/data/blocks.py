@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar, Protocol
 
@@ -24,6 +25,8 @@ from .table import MISSING, Column, as_numbers, as_text, text_of
 
 Mask = NDArray[np.bool_]
 LIMIT = 1e100  # bounds beyond it would overflow when squared
+MOST_FEATURES = 1_000_000
+"""Of a schema, or of synthetic rows."""
 
 
 class Block(Protocol):
@@ -61,6 +64,17 @@ def _one(name: str, columns: Mapping[str, Column]) -> Column:
     return columns[name]
 
 
+def check_features(field: str, n: int) -> None:
+    """Refuse more features than `MOST_FEATURES`.
+
+    Raises
+    ------
+    SchemaError
+    """
+    if n > MOST_FEATURES:
+        raise SchemaError(field, n, f"must be at most {MOST_FEATURES:,} features", "declare fewer")
+
+
 def _check_bounds(field: str, lo: float, hi: float) -> None:
     if not -LIMIT <= lo < hi <= LIMIT:
         raise SchemaError(f"{field}.lo, hi", (lo, hi), f"must be finite with lo < hi, within {LIMIT:g}", "declare both")
@@ -95,6 +109,7 @@ class Bins:
     weight: float = 1.0
 
     def __post_init__(self) -> None:
+        check_features(f"{self.name}.edges", len(self.edges) - 1)
         edges = np.asarray(self.edges)
         increasing = len(edges) >= 2 and bool(np.all(edges[:-1] < edges[1:]))  # False with a NaN
         if not increasing or np.isinf(edges[1:-1]).any():
@@ -106,7 +121,7 @@ class Bins:
             raise SchemaError(f"{self.name}.base", self.base, "leaves no feature", "declare more edges or no base")
         _check_missing(self.name, self.missing)
 
-    @property
+    @cached_property
     def names(self) -> list[str]:
         pairs = [f"{self.name}[{a},{b})" for a, b in pairwise(map(text_of, self.edges))]
         pairs[-1] = pairs[-1][:-1] + "]"
@@ -151,6 +166,7 @@ class Category:
     weight: float = 1.0
 
     def __post_init__(self) -> None:
+        check_features(f"{self.name}.values", len(self.values))
         members = [value for _, group in self.values for value in group]
         groups = [name for name, _ in self.values] + ["other"] * self.other
         if not members or len(set(members)) != len(members) or len(set(groups)) != len(groups):
@@ -162,7 +178,7 @@ class Category:
         if len(self.names) == 0:
             raise SchemaError(f"{self.name}.base", self.base, "leaves no feature", "declare more values or no base")
 
-    @property
+    @cached_property
     def names(self) -> list[str]:
         groups = [name for name, _ in self.values] + ["other"] * self.other
         return [f"{self.name}={group}" for group in groups if group != self.base]
@@ -283,8 +299,9 @@ class Vector:
         if (len(self.columns) > 0) == (self.size > 0) or len(set(self.columns)) != len(self.columns):
             rule = "must be declared by columns = [...] (each once) or by size = NUMBER, not by both"
             raise SchemaError(self.name, None, rule, "declare one of them")
+        check_features(f"{self.name}.size", self.size)
 
-    @property
+    @cached_property
     def names(self) -> list[str]:
         return list(self.columns) or [f"{self.prefix or self.name}{k}" for k in range(self.size)]
 
@@ -327,26 +344,22 @@ def block_from_dict(name: str, given: Mapping[str, Any]) -> Block:
     """Build the block ``[columns.NAME]`` of a schema file."""
     entries = dict(given)
     kind = entries.pop("kind", None)
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise SchemaError(f"{name}.kind", kind, f"must be one of {', '.join(KINDS)}", "declare the kind of the column")
     cls = KINDS[kind]
     known = [field for field in cls.__dataclass_fields__ if field not in ("name", "kind")]
     for key in entries:
         if key not in known:
             raise SchemaError(f"{name}.{key}", None, f"is unknown; {kind} knows {', '.join(known)}", "remove it")
+    texts = {"values": _groups, "base": plain_text, "missing": plain_text} if kind == "category" else {}
     try:
-        for key, convert in _CONVERT.items():
-            if key in entries:
-                entries[key] = convert(entries[key])
-        if kind == "category":
-            entries["values"] = _groups(entries["values"])
-            entries |= {key: text_of(entries[key]) for key in ("base", "missing") if entries.get(key) is not None}
-        elif entries.get("missing") is not None:
-            entries["missing"] = float(entries["missing"])
+        for key, value in entries.items():
+            if value is not None or cls.__dataclass_fields__[key].default is not None:
+                entries[key] = (_CONVERT | texts)[key](value)
         block: Block = cls(name=name, **entries)
     except SchemaError:
         raise
-    except (TypeError, ValueError, KeyError, AttributeError):
+    except (TypeError, ValueError, OverflowError):
         required = {
             "bins": "edges",
             "category": "values",
@@ -376,8 +389,8 @@ def block_to_dict(block: Block) -> dict[str, Any]:
 
 def _groups(values: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
     if isinstance(values, Mapping):
-        return tuple((str(name), tuple(text_of(v) for v in _listed(group))) for name, group in values.items())
-    return tuple((text_of(value), (text_of(value),)) for value in _listed(values))
+        return tuple((str(name), tuple(map(plain_text, _listed(group)))) for name, group in values.items())
+    return tuple((plain_text(value), (plain_text(value),)) for value in _listed(values))
 
 
 def _listed(values: object) -> list[Any]:
@@ -386,12 +399,48 @@ def _listed(values: object) -> list[Any]:
     return list(values)
 
 
+def plain_text(value: object) -> str:
+    """A declared text, number or truth value as `text_of` writes values.
+
+    Raises
+    ------
+    TypeError
+        If it is a list, a table or nothing.
+    """
+    if not isinstance(value, str | int | float):
+        raise TypeError("a text is needed")
+    return text_of(value)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("a text is needed")
+    return value
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError("a number is needed")
+    return float(value)
+
+
+def _whole(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError("a whole number is needed")
+    return value
+
+
+def _truth(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError("true or false is needed")
+    return value
+
+
 KINDS: dict[str, Any] = {cls.kind: cls for cls in (Bins, Category, Number, Vector)}
 _CONVERT: dict[str, Any] = {
-    "edges": lambda values: tuple(float(value) for value in _listed(values)),
-    "columns": lambda values: tuple(str(value) for value in _listed(values)),
-    "lo": float,
-    "hi": float,
-    "weight": float,
-    "norm": lambda value: value if isinstance(value, str) else float(value),
-}
+    "base": _whole, "column": _text, "columns": lambda values: tuple(map(plain_text, _listed(values))),
+    "edges": lambda values: tuple(float(v) if v in ("inf", "-inf") else _number(v) for v in _listed(values)),
+    "hi": _number, "lo": _number, "missing": _number,
+    "norm": lambda value: value if isinstance(value, str) else _number(value),
+    "other": _truth, "prefix": _text, "size": _whole, "to": _text, "transform": _text, "weight": _number,
+}  # fmt: skip

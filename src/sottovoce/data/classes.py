@@ -106,15 +106,17 @@ class ClassRows(Rows):
     def of(cls, parts: Sequence[tuple[Any, IntArray]], classes: int) -> ClassRows:
         """From the (X, label in 0..classes-1) of every node, validated as by :meth:`Rows.build`.
 
+        A label -1 makes a row of zeros: it counts as a row and adds nothing.
+
         Raises
         ------
         InvalidInput
         """
-        base = Rows.build([(X, np.ones(X.shape[0])) for X, _ in parts])
+        base = Rows.build([(X, np.where(y < 0, 0.0, 1.0)) for X, y in parts])
         labels = np.zeros((len(parts), int(base.n.max())), dtype=np.intp)
         for i, (X, y) in enumerate(parts):
-            if y.shape != (X.shape[0],) or np.any((y < 0) | (y >= classes)):
-                rule = f"labels must be whole numbers from 0 to {classes - 1}, one a row"
+            if y.shape != (X.shape[0],) or np.any((y < -1) | (y >= classes)):
+                rule = f"labels must be whole numbers from 0 to {classes - 1}, or -1 for a row of zeros, one a row"
                 raise InvalidInput(f"site {i}", None, rule, "encode the classes so")
             labels[i, : len(y)] = y
         return cls._wrap(base, labels, classes)
@@ -122,7 +124,8 @@ class ClassRows(Rows):
     @classmethod
     def _wrap(cls, base: Rows, labels: IntArray, classes: int) -> ClassRows:
         n = base.n[:, 0].astype(int)
-        alike = tuple(i for i, (own, m) in enumerate(zip(labels, n, strict=True)) if np.all(own[:m] == own[0]))
+        known = [own[:m][own[:m] >= 0] for own, m in zip(labels, n, strict=True)]
+        alike = tuple(i for i, own in enumerate(known) if np.all(own == own[:1]))
         return cls(np.zeros((len(n), 0, classes * base.d)), base.n, alike, base, labels, classes)
 
     @property

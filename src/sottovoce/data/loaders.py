@@ -6,6 +6,8 @@ import lzma
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import resources
+from numbers import Real
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +55,8 @@ class Dataset:
     X_train, X_test : ndarray of shape (n, d)
         Rows in the unit ball.
     y_train, y_test : ndarray of shape (n,)
-        Labels -1.0 and 1.0.
+        Labels -1.0 and 1.0; 0.0 for a training row whose label is none of the declared, see `Encoded`.  Such test rows
+        are left out.
     schema : Schema or None
         How rows are encoded; ``None`` for synthetic rows.
     clipped : dict of str to int
@@ -170,8 +173,11 @@ def load(
     -------
     Dataset
     """
-    if test_share is not None and not 0 < test_share < 1:
+    if test_share is not None and not (isinstance(test_share, Real) and 0 < test_share < 1):
         raise InvalidInput("test_share", test_share, "must be above 0 and below 1", "use None for no test rows")
+    if not isinstance(name_or_path, str | PathLike):  # a table in memory: not even its type's text may be shown
+        rule = "must be the name of a data set, or the path of a table"
+        raise InvalidInput("data", type(name_or_path), rule, "write the table to a CSV or Parquet file")
     name = str(name_or_path)
     if name.partition(":")[0] == "synthetic":
         if schema is not None:
@@ -207,12 +213,15 @@ def _read(name: str) -> Table:
 def _schema(given: str | Path | Mapping[str, Any] | Schema) -> Schema:
     if isinstance(given, Schema):
         return given
+    if not isinstance(given, str | PathLike | Mapping):
+        raise InvalidInput("schema", type(given), "must be a path, a mapping or a Schema", "give the path of a file")
     return Schema.from_dict(given) if isinstance(given, Mapping) else Schema.from_toml(given)
 
 
 def _encode(name: str, table: Table, schema: Schema, train: IntArray, test: IntArray, about: str) -> Dataset:
     rows = schema.encode(table)
     assert rows.y is not None
+    test = test[rows.y[test] != 0]  # there is nothing to compare an answer with
     kept = {column: values[train] for column, values in table.columns.items()}
     notes = () if schema.caveat is None else (f"{schema.caveat[0].upper()}{schema.caveat[1:]}.",)
     return Dataset(

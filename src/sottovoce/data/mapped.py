@@ -7,7 +7,8 @@ first sweeps), and one ``rows.json``.  The solver reads blocks; nothing is ever 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -15,7 +16,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InvalidInput
+from .. import files
+from ..errors import InvalidInput, NotWritten, shown
 from ..typing import Any, Array, IntArray
 from .design import Dense, Design
 from .rows import Rows
@@ -98,13 +100,14 @@ def write_rows(folder: str | Path, blocks: Iterable[tuple[int, Array, Array]]) -
     ------
     InvalidInput
         What :meth:`Rows.build` refuses.  Files that were written until then are removed.
+    NotWritten
+        If the disk is full, say.  They are removed then too.
     """
     folder = Path(folder)
     if (folder / "rows.json").exists():
-        raise InvalidInput(
-            "folder", str(folder), "holds rows already", "open them with map_rows, or use another folder"
-        )
-    folder.mkdir(parents=True, exist_ok=True)
+        raise InvalidInput("folder", folder, "holds rows already", "open them with map_rows, or use another folder")
+    with _written(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     n: dict[int, int] = {}
     labels: dict[int, set[float]] = {}
     d = None
@@ -116,10 +119,13 @@ def write_rows(folder: str | Path, blocks: Iterable[tuple[int, Array, Array]]) -
                 raise InvalidInput(
                     f"site {site}", X.shape, f"rows must have shape (n, {d})", "give all the same columns"
                 )
+            mode = "ab" if site in n else "wb"
+            n.setdefault(site, 0)
             for kind in (np.float64, np.float32):
-                with (folder / f"site-{site}.{np.dtype(kind).name}").open("ab" if site in n else "wb") as file:
+                path = folder / f"site-{site}.{np.dtype(kind).name}"
+                with _written(folder), path.open(mode) as file:
                     file.write(checked.signed[0].astype(np.dtype(kind).newbyteorder("<")).tobytes())
-            n[site] = n.get(site, 0) + len(y)
+            n[site] += len(y)
             labels.setdefault(site, set()).update(np.unique(y).tolist())
         if d is None:
             raise InvalidInput("blocks", 0, "there are no rows", "give at least one block")
@@ -131,8 +137,17 @@ def write_rows(folder: str | Path, blocks: Iterable[tuple[int, Array, Array]]) -
     sites = sorted(n)
     alike = [k for k, site in enumerate(sites) if len(labels[site]) == 1]
     meta = {"version": _VERSION, "d": d, "sites": sites, "n": [n[site] for site in sites], "one_class": alike}
-    (folder / "rows.json").write_text(json.dumps(meta))
+    files.write("folder", folder / "rows.json", json.dumps(meta))
     return map_rows(folder)
+
+
+@contextmanager
+def _written(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        rule = f"cannot be written: {error.strerror}; free some space, or use another folder"
+        raise NotWritten(f"folder={shown(folder)}: {rule}") from None
 
 
 def map_rows(folder: str | Path) -> MappedRows:
@@ -145,21 +160,21 @@ def map_rows(folder: str | Path) -> MappedRows:
     """
     folder = Path(folder)
     try:
-        meta = json.loads((folder / "rows.json").read_text())
-        n, d, sites = np.asarray(meta["n"], dtype=float)[:, None], int(meta["d"]), tuple(meta["sites"])
-        known = meta["version"] == _VERSION
-    except (OSError, ValueError, KeyError, TypeError, IndexError):
+        meta = files.from_json(files.read_text("folder", folder / "rows.json"))
+        n, d, sites, alike = (meta[name] for name in ("n", "d", "sites", "one_class"))
+        known = meta["version"] == _VERSION and len(n) == len(sites) > 0
+        known = known and all(type(number) is int for number in [d, *n, *sites, *alike]) and min(d, *n) > 0
+    except (ValueError, KeyError, TypeError, IndexError):
         known = False
     if not known:
-        raise InvalidInput("folder", str(folder), "holds no rows of this version", "make them with write_rows")
-    for site, rows in zip(sites, n[:, 0], strict=True):
+        raise InvalidInput("folder", folder, "holds no rows of this version", "make them with write_rows")
+    for site, rows in zip(sites, n, strict=True):
         for kind, size in (("float64", 8), ("float32", 4)):
             path = folder / f"site-{site}.{kind}"
-            if not path.is_file() or path.stat().st_size != int(rows) * d * size:
-                raise InvalidInput(
-                    "folder", str(folder), f"{path.name} is missing or cut short", "write the rows again"
-                )
-    return MappedRows(np.zeros((len(n), 0, d)), n, tuple(meta["one_class"]), folder=folder, sites=sites)
+            if not path.is_file() or path.stat().st_size != rows * d * size:
+                raise InvalidInput("folder", folder, f"{path.name} is missing or cut short", "write the rows again")
+    counts = np.asarray(n, dtype=float)[:, None]
+    return MappedRows(np.zeros((len(n), 0, d)), counts, tuple(alike), folder=folder, sites=tuple(sites))
 
 
 def map_parquet(path: str | Path, schema: Schema, folder: str | Path, nodes: int = 1, seed: int = 0) -> MappedRows:

@@ -63,7 +63,7 @@ def partition(
     list of ndarray of int64
         One sorted array of row indices a node.
     """
-    kind, _, argument = how.partition(":")
+    kind, _, argument = how.partition(":") if isinstance(how, str) else ("", "", "")
     if kind not in ("iid", "label", "dirichlet", "column", "site") or bool(argument) != (kind in _WITH_ARGUMENT):
         raise InvalidInput("partition", how, f"must be one of {HOW}", "correct it")
     if sizes is not None and kind != "iid":

@@ -28,7 +28,7 @@ class Rows:
     n : array (N, 1)
         True number of rows per node.
     one_class : tuple of int
-        Nodes whose labels are all alike (allowed; worth saying).
+        Nodes whose labels are all alike: allowed, and for the holder of the rows only.
     """
 
     signed: Array
@@ -110,11 +110,12 @@ class Rows:
         Parameters
         ----------
         parts : sequence of (X of shape (n_i, d), y of shape (n_i,) in {-1, +1})
+            A label 0 makes a row of zeros: it counts as a row and adds nothing.
 
         Raises
         ------
         InvalidInput
-            NaN or infinite entries, labels other than -1 and +1, rows outside the unit ball, a node without rows,
+            NaN or infinite entries, other labels, rows outside the unit ball, a node without rows,
             nodes that disagree on d.  Messages hold no data value.
 
         Notes
@@ -150,15 +151,17 @@ class Rows:
                 )
             if X.shape[0] == 0:
                 raise InvalidInput(f"site {i}", 0, "has no rows", "drop the site or change the partition")
-            if y.shape != (X.shape[0],) or not np.all(np.abs(y) == 1.0):
-                raise InvalidInput(f"site {i}", None, "labels must be -1 or +1, one a row", "encode the two classes so")
+            if y.shape != (X.shape[0],) or not np.all((np.abs(y) == 1.0) | (y == 0.0)):
+                rule = "labels must be -1 or +1, or 0 for a row of zeros, one a row"
+                raise InvalidInput(f"site {i}", None, rule, "encode the two classes so")
             if not np.all(np.isfinite(norms)):
-                raise InvalidInput(f"site {i}", None, "rows hold NaN or infinite values", "impute or drop those rows")
+                remedy = "replace them by a public constant, or drop those rows"
+                raise InvalidInput(f"site {i}", None, "rows hold NaN or infinite values", remedy)
             if norms.size and norms.max() > 1.0:
                 raise InvalidInput(
                     f"site {i}", None, "a row lies outside the unit ball", "encode rows with a schema or a data_norm"
                 )
-            if np.all(y == y[0]):
+            if not (np.any(y > 0) and np.any(y < 0)):
                 one_class.append(i)
         return tuple(one_class)
 

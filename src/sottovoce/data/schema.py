@@ -10,18 +10,19 @@ import dataclasses
 import hashlib
 import json
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..errors import InvalidInput, SchemaError
+from ..files import from_toml, read_text
 from ..typing import Array
-from .blocks import Block, block_from_dict, block_to_dict, row_norms
-from .table import MISSING, Column, Table, as_table, as_text, text_of
+from .blocks import Block, block_from_dict, block_to_dict, check_features, plain_text, row_norms
+from .table import MISSING, Column, Table, as_table, as_text, fits
 
 EXAMPLE = (
     'label = {column = "income", positive = ">50K"} and, on a second line, '
@@ -30,11 +31,16 @@ EXAMPLE = (
 )
 FROM_ROWS = "the encoding was computed from the rows, and epsilon does not cover that"
 ROW = "(row)"  # key of `Encoded.clipped` for rows beyond the declared scale
+LABEL = "(label)"  # and for rows whose label is none of the declared ones
 
 
 @dataclass(frozen=True)
 class Label:
-    """The column to predict.  Without `negative` the column must hold at most one other value."""
+    """The column to predict.  Without `negative` every value but `positive` is negative.
+
+    A row whose label is missing, or neither of two that are declared, is encoded as zeros: that such a label occurs is
+    a fact about private rows, which neither an error nor a model may tell.
+    """
 
     column: str
     positive: str
@@ -50,9 +56,11 @@ class Encoded:
     X : ndarray of shape (n, d)
         Rows of Euclidean norm at most 1.
     y : ndarray of shape (n,), optional
-        Labels -1.0 and 1.0; ``None`` if they were not asked for.
+        Labels -1.0 and 1.0, and 0.0 for a row whose label is none of the declared: its X is zero, the constant too.
+        ``None`` if they were not asked for.
     clipped : dict of str to int
-        For each block that had some, the number of rows that did not fit the declaration.  These counts are
+        For each block that had some, the number of rows that did not fit the declaration; under ``"(label)"`` those
+        whose label did not.  These counts are
         computed from the rows: they are for the holder of the data, and are not private.
     """
 
@@ -115,6 +123,7 @@ class Schema:
             raise SchemaError("columns", None, "must declare at least one column", f"for example: {EXAMPLE}")
         if len({block.name for block in self.blocks}) != len(self.blocks):
             raise SchemaError("columns", None, "every block must have its own name", "rename one")
+        check_features("columns", self.n_features)
         for block in self.blocks:
             if not 1e-6 <= block.weight <= 1e6:
                 raise SchemaError(f"{block.name}.weight", block.weight, "must be from 1e-6 to 1e6", "correct it")
@@ -148,9 +157,9 @@ class Schema:
     @property
     def n_features(self) -> int:
         """Number of features d."""
-        return len(self.feature_names)
+        return sum(len(block.names) for block in self.blocks) + (self.intercept > 0)
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the canonical JSON form: equal for equal encodings, the order of features included."""
         facts = {key: value for key, value in self.to_dict().items() if key not in ("name", "note")}
@@ -178,6 +187,7 @@ class Schema:
         """
         table = as_table(table)
         self._check_columns(table.columns, labels)
+        fits(table.name, 8.0 * table.n_rows * self.n_features)
         na = frozenset(self.na)
         X = np.empty((table.n_rows, self.n_features))
         start, clipped = 0, {}
@@ -198,7 +208,13 @@ class Schema:
             if (beyond := int(np.sum(norms > self.scale * slack))) > 0:
                 clipped[ROW] = beyond
             X /= np.maximum(norms, self.scale)[:, None] * slack
-        return Encoded(X, self._labels(table.columns) if labels else None, clipped)
+        if not labels:
+            return Encoded(X, None, clipped)
+        y = self._labels(table.columns)
+        X[y == 0.0] = 0.0
+        if not np.all(y):
+            clipped[LABEL] = int(np.sum(y == 0.0))
+        return Encoded(X, y, clipped)
 
     def _check_columns(self, columns: Mapping[str, Column], labels: bool) -> None:
         sources = {source for block in self.blocks for source in block.sources(columns)}
@@ -225,17 +241,11 @@ class Schema:
         if columns[self.label.column].ndim != 1:
             raise InvalidInput(self.label.column, None, "must be one value a row", "give a 1-D label column")
         text = as_text(columns[self.label.column])
-        positive = text == self.label.positive
-        rest = set(np.unique(text[~positive]).tolist())
-        if rest & (MISSING | set(self.na)):
-            raise InvalidInput(self.label.column, None, "the label is missing in some rows", "remove those rows")
-        if self.label.negative is not None and not rest <= {self.label.negative}:
-            rule = f"labels must be {self.label.positive!r} or {self.label.negative!r}, and some are neither"
-            raise InvalidInput(self.label.column, None, rule, "remove those rows or correct the declaration")
-        if len(rest) > 1:
-            rule = f"labels must be {self.label.positive!r} or one other value, and there are more"
-            raise InvalidInput(self.label.column, None, rule, "keep the rows of two classes, or declare negative")
-        return np.where(positive, 1.0, -1.0)
+        if self.label.negative is None:
+            negative = ~np.isin(text, [*MISSING, *self.na, "nan"])
+        else:
+            negative = text == self.label.negative
+        return np.where(text == self.label.positive, 1.0, np.where(negative, -1.0, 0.0))
 
     def with_scale(self, scale: float) -> Schema:
         """The same schema with another divisor."""
@@ -245,12 +255,11 @@ class Schema:
     def from_toml(cls, path: str | Path) -> Schema:
         """Read a schema file."""
         path = Path(path)
+        text = read_text("schema", path)
         try:
-            given = tomllib.loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise InvalidInput("schema", str(path), f"cannot be read: {error.strerror}", "check the path") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise SchemaError("schema", str(path), f"must be TOML: {error}", f"for example: {EXAMPLE}") from None
+            given = from_toml(text)
+        except ValueError as error:
+            raise SchemaError("schema", path, f"must be TOML: {error}", f"for example: {EXAMPLE}") from None
         return cls.from_dict({"name": path.stem} | given)
 
     @classmethod
@@ -264,13 +273,20 @@ class Schema:
                 rule = f"is unknown; a schema knows columns, label, {', '.join(known)}"
                 raise SchemaError(key, None, rule, "remove it")
         for key, kinds, what in _TYPES:
-            if key in entries and not isinstance(entries[key], kinds):
+            wrong = key in entries and not isinstance(entries[key], kinds)
+            if wrong or (key == "scale" and isinstance(entries.get(key), bool)):
                 raise SchemaError(key, None, f"must be {what}", "correct the declaration")
         if not isinstance(columns, Mapping) or not all(isinstance(block, Mapping) for block in columns.values()):
             raise SchemaError("columns", None, "must be tables [columns.NAME]", f"for example: {EXAMPLE}")
         for key in ("ignore", "na"):
-            entries[key] = tuple(str(value) for value in entries.get(key, ()))
-        entries["intercept"] = float(entries.get("intercept", 0.0))
+            try:
+                entries[key] = tuple(map(plain_text, entries.get(key, ())))
+            except TypeError:
+                raise SchemaError(key, None, "must be a list of texts", "correct the declaration") from None
+        try:
+            entries["intercept"] = float(entries.get("intercept", 0.0))
+        except OverflowError:
+            raise SchemaError("intercept", None, "must be 0 or from 1e-6 to 1e6", "use true or false") from None
         blocks = tuple(block_from_dict(str(name), block) for name, block in columns.items())
         return cls(**({"name": "schema"} | entries), blocks=blocks, label=_label(label))
 
@@ -307,7 +323,10 @@ def _label(given: object) -> Label | None:
     if not isinstance(given, Mapping) or not required <= set(given) <= known:
         remedy = 'write label = {column = "NAME", positive = "VALUE"}'
         raise SchemaError("label", None, "must have column and positive, and may have negative", remedy)
-    entries = {key: text_of(value) for key, value in given.items()}
+    try:
+        entries = {key: plain_text(value) for key, value in given.items()}
+    except TypeError:
+        raise SchemaError("label", None, "column, positive and negative must be texts", "correct them") from None
     if entries["positive"] == entries.get("negative"):
         raise SchemaError("label", None, "positive and negative must differ", "correct the declaration")
     return Label(**entries)

@@ -14,6 +14,8 @@ from scipy.special import expit
 
 from ..errors import InvalidInput
 from ..typing import Array, IntArray
+from .blocks import MOST_FEATURES
+from .table import fits
 
 
 class Synthetic(NamedTuple):
@@ -61,6 +63,8 @@ def make(
     for field, value, good, rule in (
         ("n", n, n >= 1, "must be at least 1"),
         ("d", d, d >= 1, "must be at least 1"),
+        ("d", d, d <= MOST_FEATURES, f"must be at most {MOST_FEATURES:,}"),
+        ("seed", seed, seed >= 0, "must not be negative"),
         ("margin", margin, 0 <= margin < np.inf, "must be finite and not negative"),
         ("flip", flip, 0 <= flip <= 0.5, "must be from 0 to 0.5"),
         ("sites", sites, 1 <= sites <= n, "must be from 1 to n"),
@@ -68,6 +72,7 @@ def make(
     ):
         if not good:
             raise InvalidInput(field, value, rule, "change the parameter of the synthetic data")
+    fits("synthetic rows", 8.0 * min(n, 2**60) * d)
     rng = np.random.default_rng(seed)
     w = _directions(rng, 1, d)[0]
     # 1e-12 more than the division needs: rounding cannot carry a row out of the ball.

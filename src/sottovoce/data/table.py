@@ -2,6 +2,9 @@
 
 Text stays text: whether ``"01"`` is a number or a category is the schema's decision.  A missing value is
 ``""`` or ``None``; a NaN is never a missing value, it is an error that the schema reports.
+
+Files may have been made by anybody.  One that would unpack to far more than it holds, or that this machine's memory
+does not hold, is refused while it is read.
 """
 
 from __future__ import annotations
@@ -10,8 +13,10 @@ import csv
 import gzip
 import io
 import lzma
-from collections.abc import Callable, Iterator, Mapping
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,10 +24,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidInput
+from ..files import memory, regular
 from ..typing import Array, IntArray
 
 Column = NDArray[Any]
 MISSING = frozenset({""})
+UNPACKED = 100
+"""Bytes that a packed CSV file may unpack to, for each that it has; 64 MiB are always allowed."""
+REPEATED = 1000
+"""The same of a Parquet file, counted as eight bytes a value; 256 MiB are always allowed."""
+_ALWAYS = {"csv": 64 * 2**20, "parquet": 256 * 2**20}
+_VALUE = 64.0  # bytes that a value of a CSV file takes in memory, about
+_ROWS = 8192  # read at a time
 
 
 @dataclass(frozen=True)
@@ -108,60 +121,122 @@ def as_numbers(values: Column, na: frozenset[str] = MISSING) -> tuple[Array, NDA
     return numbers, missing
 
 
+def fits(name: str, size: float) -> None:
+    """Refuse what takes `size` bytes where this machine's memory has fewer.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    if size > memory():
+        rule = f"takes {size / 2**30:,.1f} GiB, and this machine has {memory() / 2**30:,.1f} GiB of memory"
+        raise InvalidInput(name, None, rule, "use sottovoce.data.mapped, or fewer rows or features")
+
+
 def read_csv(path: str | Path) -> Table:
     """Read a CSV file with a header row; ``.gz`` and ``.xz`` are unpacked on the way.
 
     All columns are text; an empty field is a missing value.
     """
-    path = Path(path)
-    openers: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
+    path = regular("path", path)
+    packed: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
+    opened = packed.get(path.suffix.lower())
     try:
-        with openers.get(path.suffix.lower(), open)(path, "rb") as file:
-            return parse_csv(file, path.name)
-    except (OSError, EOFError, lzma.LZMAError) as error:
+        with path.open("rb") if opened is None else opened(path, "rb") as file:
+            most = max(_ALWAYS["csv"], UNPACKED * path.stat().st_size)
+            return parse_csv(file if opened is None else io.BufferedReader(_Bounded(file, most, path.name)), path.name)
+    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or "not a file of this format"
-        raise InvalidInput("path", str(path), f"cannot be read: {reason}", "check the path and the file") from None
+        raise InvalidInput("path", path, f"cannot be read: {reason}", "check the path and the file") from None
+
+
+class _Bounded(io.RawIOBase):
+    """A stream that is given up after `most` bytes."""
+
+    def __init__(self, file: IO[bytes], most: int, name: str) -> None:
+        self._file, self._left, self._most, self._name = file, most, most, name
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._file.read(len(buffer))
+        self._left -= len(data)
+        if self._left < 0:
+            rule = f"unpacks to more than {self._most:,} bytes, {UNPACKED} times its size"
+            raise InvalidInput(self._name, None, rule, "unpack it yourself if it is what it should be")
+        buffer[: len(data)] = data
+        return len(data)
 
 
 def parse_csv(file: IO[bytes], name: str) -> Table:
     """Read the CSV text of an open binary file, and close it; see `read_csv`."""
     try:
         with io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
-            rows = [row for row in csv.reader(text, strict=True) if row]
+            rows = (row for row in csv.reader(text, strict=True) if row)
+            header = [field.strip() for field in next(rows, [])]
+            first = list(islice(rows, 1))
+            if not first:
+                raise InvalidInput(name, None, "must hold a header row and at least one row", "check the file")
+            if len(set(header)) != len(header) or "" in header:
+                # The header is not shown: in a file without one it is a row of data.
+                rule = "the first row must name every column once"
+                raise InvalidInput(name, None, rule, "add or repair the header row")
+            columns = _columns(len(header), first, rows, name)
     except (UnicodeDecodeError, csv.Error):
         raise InvalidInput(name, None, "must be CSV text in UTF-8", "convert the file") from None
-    if len(rows) < 2:
-        raise InvalidInput(name, None, "must hold a header row and at least one row", "check the file")
-    header = [field.strip() for field in rows[0]]
-    if len(set(header)) != len(header) or "" in header:
-        # The header is not shown: in a file without one it is a row of data.
-        raise InvalidInput(name, None, "the first row must name every column once", "add or repair the header row")
-    if any(len(row) != len(header) for row in rows):
-        raise InvalidInput(name, None, "every row must have as many fields as the header", "repair the file")
-    return Table(
-        name,
-        {field: np.array(values, dtype=object) for field, *values in zip(header, *rows[1:], strict=True)},
-    )
+    return Table(name, {field: np.array(values, dtype=object) for field, values in zip(header, columns, strict=True)})
+
+
+def _columns(width: int, first: list[list[str]], rest: Iterable[list[str]], name: str) -> list[list[str]]:
+    columns: list[list[str]] = [[] for _ in range(width)]
+    rows, part = iter(rest), first
+    while part:
+        if any(len(row) != width for row in part):
+            raise InvalidInput(name, None, "every row must have as many fields as the header", "repair the file")
+        for column, values in zip(columns, zip(*part, strict=True), strict=True):
+            column.extend(values)
+        fits(name, _VALUE * width * len(columns[0]))
+        part = list(islice(rows, _ROWS))
+    return columns
 
 
 def read_parquet(path: str | Path) -> Table:
     """Read a Parquet file (needs the extra ``sottovoce[parquet]``); nulls are missing values."""
-    pa, pq = _arrow(path)
-    try:
-        return _from_arrow(pq.read_table(path), path)
-    except (OSError, pa.ArrowException) as error:
-        raise _unreadable(path, error) from None
+    pa, _ = _arrow(path)
+    batches, size = [], 0
+    for batch in _batches(path, _ROWS):
+        batches.append(batch)
+        size += batch.nbytes
+        fits(Path(path).name, size)
+    return _from_arrow(pa.Table.from_batches(batches), path)
 
 
 def parquet_batches(path: str | Path, rows: int) -> Iterator[Table]:
     """The same file in tables of at most `rows` rows, one in memory at a time."""
+    pa, _ = _arrow(path)
+    for batch in _batches(path, rows):
+        yield _from_arrow(pa.Table.from_batches([batch]), path)
+
+
+def _batches(path: str | Path, rows: int) -> Iterator[Any]:
+    """Record batches of a Parquet file, of at most `rows` rows each."""
     pa, pq = _arrow(path)
+    place = regular("path", path)
     try:
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=rows):
-                yield _from_arrow(pa.Table.from_batches([batch]), path)
-    except (OSError, pa.ArrowException) as error:
-        raise _unreadable(path, error) from None
+        with pq.ParquetFile(place) as file:
+            names = file.schema_arrow.names
+            if len(set(names)) != len(names):
+                raise InvalidInput(place.name, None, "must name every column once", "rename one")
+            most = max(_ALWAYS["parquet"], REPEATED * place.stat().st_size)
+            if 8 * file.metadata.num_rows * len(names) > most:
+                rule = f"unpacks to more than {most:,} bytes, {REPEATED} times its size"
+                raise InvalidInput(place.name, None, rule, "convert it to CSV if it is what it should be")
+            if file.metadata.num_rows < 1:
+                raise InvalidInput(place.name, None, "must hold at least one row", "check the file")
+            yield from file.iter_batches(batch_size=rows)
+    except (OSError, MemoryError, pa.ArrowException) as error:
+        raise _unreadable(place, error) from None
 
 
 def _arrow(path: str | Path) -> tuple[Any, Any]:
@@ -171,22 +246,26 @@ def _arrow(path: str | Path) -> tuple[Any, Any]:
         import pyarrow.parquet as pq
     except ImportError:
         rule, remedy = "reading Parquet needs pyarrow", "run: pip install 'sottovoce[parquet]'"
-        raise InvalidInput("path", str(path), rule, remedy) from None
+        raise InvalidInput("path", Path(path), rule, remedy) from None
     return pa, pq
 
 
-def _unreadable(path: str | Path, error: Exception) -> InvalidInput:
-    reason = "no such file" if isinstance(error, FileNotFoundError) else "not a Parquet file"
-    return InvalidInput("path", str(path), f"cannot be read: {reason}", "check the path and the file")
+def _unreadable(path: Path, error: Exception) -> InvalidInput:
+    reason = "it does not fit into memory" if isinstance(error, MemoryError) else "not a Parquet file"
+    return InvalidInput("path", path, f"cannot be read: {reason}", "check the path and the file")
 
 
 def _from_arrow(frame: Any, path: str | Path) -> Table:
     pa, _ = _arrow(path)
     columns = {}
-    for name, column in zip(frame.column_names, frame.columns, strict=True):
-        plain = column.null_count == 0 and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type))
-        # A typed array would turn a null into NaN, and a missing value could no longer be told from a NaN.
-        columns[name] = column.to_numpy() if plain else _objects(column.to_pylist())
+    try:
+        for name, column in zip(frame.column_names, frame.columns, strict=True):
+            plain = column.null_count == 0 and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type))
+            # A typed array would turn a null into NaN, and a missing value could no longer be told from a NaN.
+            columns[name] = column.to_numpy() if plain else _objects(column.to_pylist())
+    except (ValueError, OverflowError, pa.ArrowException):  # a date beyond Python's, a text that is none
+        rule = "cannot be read: a column holds what is no value of its type"
+        raise InvalidInput("path", Path(path), rule, "write the file again") from None
     return Table(Path(path).name, columns)
 
 

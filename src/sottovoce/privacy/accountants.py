@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import combinations
 from math import comb
 from typing import ClassVar, Generic, TypeVar
@@ -35,9 +35,11 @@ class Accountant(ABC, Generic[Spent]):
     """How events add up, per node and over the network."""
 
     name: ClassVar[str]
-    is_filter: ClassVar[bool] = False
-    """Whether its total stays valid when later events are *chosen* in view of earlier releases, as in a ledger that
-    outlives runs (Feldman and Zrnic 2021): sums of pure epsilon, of zCDP, and of Renyi divergence at one order do."""
+    is_filter: bool = False
+    """Whether its total holds wherever somebody stops who chooses events, and the end, in view of what was released.
+
+    A ledger that outlives runs needs that.  Sums of pure epsilon do; sums of zCDP or of Renyi divergence do if epsilon
+    is read off them at one order that was fixed before (:func:`at_one_order`)."""
 
     @property
     def label(self) -> str:
@@ -66,6 +68,21 @@ class Accountant(ABC, Generic[Spent]):
     def network(self, spent: Spent, delta: float, sites_per_row: int = 1) -> float:
         """Epsilon at `delta` of a person who may have a row at each of `sites_per_row` sites."""
 
+    @abstractmethod
+    def among(self, spent: Spent, nodes: Sequence[int]) -> Spent:
+        """What these nodes have spent."""
+
+    def worst(self, spent: Spent, sites_per_row: int) -> Spent:
+        """What nobody with rows at so many sites has passed, as the spending of a node; these add up over deals.
+
+        Raises
+        ------
+        InvalidInput
+            If it keeps no sums.
+        """
+        rule = "it keeps no sums, so rows that were dealt to the nodes anew have no total"
+        raise InvalidInput("accountant", self.name, rule, "use 'pure', 'zcdp' or 'rdp', or a ledger for each deal")
+
     def within(self, spent: Spent, delta: float, budget: Array) -> BoolArray:
         """Whether each node keeps its `budget`; an accountant may know that without knowing epsilon."""
         return np.asarray(self.epsilon(spent, delta) <= budget)
@@ -82,6 +99,14 @@ class Accountant(ABC, Generic[Spent]):
         return self.epsilon(spent, delta)
 
 
+def _orders(name: str, order: float | None) -> Orders:
+    if order is None:
+        return tuple(ORDERS.tolist())
+    if not (np.isfinite(order) and order >= 1.01):  # nearer to 1 digits cancel
+        raise InvalidInput("accountant", f"{name}:{order}", "an order must be finite and >= 1.01", f"use {name!r}")
+    return (order,)
+
+
 def _largest_sum(values: Array, m: int) -> Array:
     """The sum of the `m` largest along the first axis: no set of m nodes has more."""
     return np.asarray(np.sort(np.atleast_1d(values), axis=0)[-m:].sum(axis=0))
@@ -91,7 +116,7 @@ class PureAccountant(Accountant[Array]):
     """Basic composition of pure epsilons: valid for every delta, exact for the sum of worst cases."""
 
     name: ClassVar[str] = "pure"
-    is_filter: ClassVar[bool] = True
+    is_filter = True
 
     def nothing(self) -> Array:
         return np.zeros(())
@@ -105,16 +130,35 @@ class PureAccountant(Accountant[Array]):
     def network(self, spent: Array, delta: float, sites_per_row: int = 1) -> float:
         return float(_largest_sum(spent, sites_per_row))
 
+    def among(self, spent: Array, nodes: Sequence[int]) -> Array:
+        return np.atleast_1d(spent)[list(nodes)]
+
+    def worst(self, spent: Array, sites_per_row: int) -> Array:
+        return _largest_sum(spent, sites_per_row)[None]
+
     def price(self, event: Event) -> Array:
         """Pure epsilon of one event, per node."""
         return prices.pure(event)
 
 
 class ZCDPAccountant(Accountant[Array]):
-    """Sums of ``rho``; epsilon by the best Renyi order for ``rho alpha``."""
+    """Sums of ``rho``; epsilon by the best Renyi order for ``rho alpha``.
+
+    Parameters
+    ----------
+    order : float, optional
+        One order > 1 only: what a ledger that outlives runs needs.  None takes the best of
+        :data:`sottovoce.privacy.spherical.ORDERS`.
+    """
 
     name: ClassVar[str] = "zcdp"
-    is_filter: ClassVar[bool] = True
+
+    def __init__(self, order: float | None = None) -> None:
+        self.is_filter, self._orders = order is not None, _orders(self.name, order)
+
+    @property
+    def label(self) -> str:
+        return f"zcdp:{self._orders[0]!r}" if self.is_filter else self.name
 
     def nothing(self) -> Array:
         return np.zeros(())
@@ -123,10 +167,17 @@ class ZCDPAccountant(Accountant[Array]):
         return spent + prices.zcdp(event)
 
     def epsilon(self, spent: Array, delta: float) -> Array:
-        return _vector(lambda rho: epsilon_from_rdp(ORDERS, rho * ORDERS, delta) if rho > 0 else 0.0, spent)
+        a = np.array(self._orders)
+        return _vector(lambda rho: epsilon_from_rdp(a, rho * a, delta) if rho > 0 else 0.0, spent)
 
     def network(self, spent: Array, delta: float, sites_per_row: int = 1) -> float:
         return float(self.epsilon(_largest_sum(spent, sites_per_row), delta))
+
+    def among(self, spent: Array, nodes: Sequence[int]) -> Array:
+        return np.atleast_1d(spent)[list(nodes)]
+
+    def worst(self, spent: Array, sites_per_row: int) -> Array:
+        return _largest_sum(spent, sites_per_row)[None]
 
 
 class RDPAccountant(Accountant[Array]):
@@ -142,10 +193,7 @@ class RDPAccountant(Accountant[Array]):
     name: ClassVar[str] = "rdp"
 
     def __init__(self, order: float | None = None) -> None:
-        if order is not None and not (np.isfinite(order) and order >= 1.01):  # nearer to 1 digits cancel
-            raise InvalidInput("accountant", f"rdp:{order}", "an order must be finite and >= 1.01", "use 'rdp'")
-        self.is_filter = order is not None  # type: ignore[misc]
-        self._orders: Orders = tuple(ORDERS.tolist()) if order is None else (order,)
+        self.is_filter, self._orders = order is not None, _orders(self.name, order)
 
     @property
     def label(self) -> str:
@@ -167,6 +215,12 @@ class RDPAccountant(Accountant[Array]):
         if spent.ndim == 0:
             return 0.0
         return max(self._one(_largest_sum(side, sites_per_row), delta) for side in spent)
+
+    def among(self, spent: Array, nodes: Sequence[int]) -> Array:
+        return spent[:, list(nodes)] if spent.ndim else spent
+
+    def worst(self, spent: Array, sites_per_row: int) -> Array:
+        return np.array([_largest_sum(side, sites_per_row)[None] for side in spent]) if spent.ndim else spent
 
     def _one(self, curve: Array, delta: float) -> float:
         return epsilon_from_rdp(self._orders, curve, delta) if np.any(curve > 0) else 0.0
@@ -209,6 +263,9 @@ class PLDAccountant(Accountant[Prices]):
         if comb(nodes, sites_per_row) > _SUBSETS * (1 if sites_per_row > 1 else nodes):
             return float(np.inf)  # too many sets of nodes to convolve each
         return max(self._of(spent, some, delta) for some in combinations(range(nodes), min(sites_per_row, nodes)))
+
+    def among(self, spent: Prices, nodes: Sequence[int]) -> Prices:
+        return tuple(tuple(tuple(side[i] for i in nodes) for side in event) for event in spent)
 
     def _of(self, spent: Prices, nodes: tuple[int, ...], delta: float) -> float:
         sides = range(max(len(event) for event in spent))
@@ -318,6 +375,10 @@ class BestAccountant(Accountant[tuple[Any, ...]]):
     def network(self, spent: tuple[Any, ...], delta: float, sites_per_row: int = 1) -> float:
         return min(self.report(spent, delta, sites_per_row).values())
 
+    def among(self, spent: tuple[Any, ...], nodes: Sequence[int]) -> tuple[Any, ...]:
+        parts = zip(self._parts, spent, strict=True)
+        return tuple(None if value is None else part.among(value, nodes) for part, value in parts)
+
     def report(self, spent: tuple[Any, ...], delta: float, sites_per_row: int = 1) -> dict[str, float]:
         known = {part.name: part.network(value, delta, sites_per_row) for part, value in self._each(spent)}
         return {part.name: known.get(part.name, float(np.inf)) for part in self._parts}
@@ -332,8 +393,12 @@ ACCOUNTANTS: dict[str, type[Accountant[Any]]] = {
 }
 
 
+_ENDLESS = float(ORDERS[np.searchsorted(ORDERS, 32.0)])  # where no budget says which order will be best
+_ORDERED: dict[str, type[ZCDPAccountant | RDPAccountant]] = {"zcdp": ZCDPAccountant, "rdp": RDPAccountant}
+
+
 def make(name: str) -> Accountant[Any]:
-    """An accountant by name; ``"rdp:ORDER"`` keeps one Renyi order only.
+    """An accountant by name; ``"zcdp:ORDER"`` and ``"rdp:ORDER"`` keep one Renyi order only.
 
     Raises
     ------
@@ -341,11 +406,11 @@ def make(name: str) -> Accountant[Any]:
         If there is none of that name.
     """
     kind, _, order = name.partition(":")
-    if kind == RDPAccountant.name and order:
+    if kind in _ORDERED and order:
         try:
-            return RDPAccountant(float(order))
+            return _ORDERED[kind](float(order))
         except ValueError:
-            raise InvalidInput("accountant", name, "an order must be a number > 1", "use e.g. 'rdp:20'") from None
+            raise InvalidInput("accountant", name, "an order must be a number > 1", f"use e.g. '{kind}:20'") from None
     if name not in ACCOUNTANTS:
         raise InvalidInput("accountant", name, f"must be one of {sorted(ACCOUNTANTS)}", "use accountant='best'")
     return ACCOUNTANTS[name]()
@@ -357,10 +422,38 @@ def best_order(epsilon: float, delta: float) -> float:
     return float(ORDERS[np.argmax((epsilon - constant) / ORDERS)])
 
 
+def at_one_order(accountant: Accountant[Any], epsilon: Array, delta: float) -> Accountant[Any]:
+    """The accountant that reads epsilon off the same sums at one order: the best when the smallest budget is full.
+
+    Others are returned as they are.  With that order a budget holds as many releases as with the best for each.
+
+    Notes
+    -----
+    *Claim.*  Each release, its noise, and whether there is another may be chosen in view of all that was released.
+    With the order ``a`` fixed beforehand let ``R_t`` be the sum of the events' ``D_a`` (``a rho`` under zCDP), ``k``
+    the constant of :func:`sottovoce.privacy.spherical.epsilon_from_rdp`, and ``eps_t = R_t + k`` what is quoted as
+    spent.  Then at every stopping time T, and for every number e and set S of transcripts at which at most e is
+    quoted, ``P(S) <= exp(e) Q(S) + delta``.
+
+    *Proof.*  With ``L_t`` the loss ``ln dP/dQ`` of the first t releases, ``M_t = exp((a-1)(L_t - R_t))`` is a
+    supermartingale under P: given what was released, the next event's parameters are known and
+    ``E exp((a-1)(L_{t+1} - L_t)) <= exp((a-1)(R_{t+1} - R_t))``.  It starts at 1 and is not negative, so
+    ``E M_T <= 1`` (optional stopping).  By the inequality proved there, ``(1 - exp(eps_T - L_T))_+`` is at most
+    ``c_a exp((a-1)(L_T - eps_T)) = c_a exp(-(a-1) k) M_T = delta M_T``; take expectations over S.
+
+    With the best order for each ``R_t`` the factor before ``M_T`` depends on T, and the proof ends.  It fails, too: an
+    analyst who stops when the loss passes what is quoted reaches several times delta.
+    """
+    if accountant.is_filter or accountant.name not in _ORDERED:
+        return accountant
+    least = float(np.min(epsilon))
+    return _ORDERED[accountant.name](best_order(least, delta) if np.isfinite(least) else _ENDLESS)
+
+
 def for_life(name: str, epsilon: Array, delta: float) -> Accountant[Any]:
     """The accountant of a ledger that outlives runs, whose later runs may be chosen in view of earlier releases.
 
-    ``"rdp"`` becomes the one Renyi order that is best for the smallest budget.
+    ``"zcdp"`` and ``"rdp"`` become :func:`at_one_order`.
 
     Raises
     ------
@@ -368,12 +461,10 @@ def for_life(name: str, epsilon: Array, delta: float) -> Accountant[Any]:
         If the named accountant's totals are not valid for such choices, or it needs a delta and has none.
     """
     chosen = make(name)
-    if name != PureAccountant.name and not delta > 0.0:
+    if chosen.name != PureAccountant.name and not delta > 0.0:
         raise InvalidInput("delta", delta, f"the {chosen.name} accountant needs one inside (0, 1)", "use delta=1e-5")
-    if name == RDPAccountant.name:
-        least = float(np.min(epsilon))
-        chosen = RDPAccountant(best_order(least, delta) if np.isfinite(least) else 32.0)
+    chosen = at_one_order(chosen, epsilon, delta)
     if not chosen.is_filter:
         rule = "its totals are not proved for runs that are chosen as one goes"
-        raise InvalidInput("accountant", name, rule, "use 'pure', 'zcdp' or 'rdp' for a ledger on disk")
+        raise InvalidInput("accountant", name, rule, "use 'pure', 'zcdp' or 'rdp' for a budget that several runs share")
     return chosen

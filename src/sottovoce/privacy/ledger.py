@@ -6,15 +6,18 @@ under-count.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field, replace
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import NoReturn, Self
 
 import numpy as np
 
-from ..errors import BudgetExceeded, InvalidInput, LedgerError
+from ..errors import BudgetExceeded, InvalidInput, LedgerError, LedgerMismatch
 from ..typing import Any, Array, ArrayLike
 from . import events as _events
-from .accountants import Accountant, PureAccountant
+from .accountants import Accountant, at_one_order, for_life
 from .events import Event, same_relation
 
 
@@ -41,39 +44,82 @@ def validate_target(epsilon: ArrayLike, delta: float | None) -> None:
         )
 
 
-@dataclass
+_STAYS = (
+    "ledger: one in memory stays in its process, where charges from elsewhere would be lost; nothing was drawn; use "
+    "n_jobs=1, threads (joblib's 'threading') or a DurableLedger"
+)
+
+
 class Ledger:
-    """An in-memory ledger.
+    """An in-memory ledger of one data set.  It is never copied: what clones an estimator shares its ledger.
 
     Parameters
     ----------
-    accountant : Accountant
+    accountant : Accountant or str
+        A name stands for :func:`sottovoce.privacy.accountants.for_life`, which fits releases that are chosen as one
+        goes.  An accountant is taken as it is: for one run, whose releases are fixed beforehand.
     epsilon : float or array (N,)
         Budget of every node; infinity records without limiting.
     delta : float
         0 for pure epsilon.
     sites_per_row : int
         At how many sites a person may have a row.
+
+    Notes
+    -----
+    *Deals.*  Charges under one `deal` (a digest, or None: the caller's word) concern the same rows at the same nodes,
+    and add up node by node.  Under several deals nobody knows which nodes a row was at, and what one row can have
+    spent is the sum over deals of the worst node: of the `sites_per_row` worst together.
+
+    *Proof.*  Spending is an array of sums (epsilons, rhos, or divergences at one order, of each direction apart), a
+    release adds its price at the nodes that hold the row, and composition adds over releases of whatever nodes.  In
+    deal j a row is at no more than m nodes, whose sums come to no more than the m largest.  Add over j.  Where another
+    accountant keeps no such sums, a second deal is refused.
     """
 
-    accountant: Accountant[Any] = field(default_factory=PureAccountant)
-    epsilon: ArrayLike = np.inf
-    delta: float = 0.0
-    sites_per_row: int = 1
-
-    def __post_init__(self) -> None:
-        validate_target(self.epsilon, self.delta or None)
-        self._rows: list[Event] = []
-        self._spent = self.accountant.nothing()
+    def __init__(
+        self, accountant: Accountant[Any] | str = "pure", epsilon: ArrayLike = np.inf, delta: float = 0.0,
+        sites_per_row: int = 1,
+    ) -> None:  # fmt: skip
+        validate_target(epsilon, delta or None)
+        if isinstance(accountant, str):
+            accountant = for_life(accountant, np.asarray(epsilon, dtype=float), delta)
+        if not isinstance(sites_per_row, int | np.integer) or sites_per_row < 1:
+            raise InvalidInput("sites_per_row", sites_per_row, "must be a whole number, at least 1", "use 1")
+        self.accountant: Accountant[Any] = accountant
+        self.epsilon, self.delta, self.sites_per_row = epsilon, delta, int(sites_per_row)
+        self._lock, self._pid = threading.RLock(), os.getpid()
+        self._rows: list[tuple[Event, bytes | None]] = []  # with their deals
+        self._spent: dict[bytes | None, Any] = {}  # by deal
+        self._sizes: dict[bytes | None, int] = {}  # nodes
+        self._held: list[Joint] = []
         self._relation: str | None = None
+
+    def __repr__(self) -> str:
+        values = f"{self.accountant.label!r}, epsilon={np.asarray(self.epsilon).tolist()}, delta={self.delta:g}"
+        return f"Ledger({values}, sites_per_row={self.sites_per_row})"
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Elsewhere, ()
 
     @property
     def rows(self) -> tuple[Event, ...]:
         """All events so far, in the order of their charges."""
-        return tuple(self._rows)
+        return tuple(event for event, _ in self._rows)
 
-    def charge(self, event: Event) -> None:
+    def charge(self, event: Event, *, deal: bytes | None = None) -> None:
         """Write `event` down, or refuse it.
+
+        Parameters
+        ----------
+        deal : bytes, optional
+            Digest of which row is at which node; None is the caller's word that it is as in all charges without one.
 
         Raises
         ------
@@ -82,38 +128,30 @@ class Ledger:
         UnknownEvent
             If the accountant cannot price it.
         InvalidInput
-            If it is under another relation than the events before it.
+            If it is under another relation than the events before it, or prices another number of nodes.
         """
-        relation = same_relation(self._relation, event)
-        after = self.accountant.add(self._spent, event)
-        budgets = np.asarray(self.epsilon, dtype=float)
-        fits = np.atleast_1d(self.accountant.within(after, self.delta, budgets))
-        least = float(np.min(budgets))
-        if self.sites_per_row > 1 and np.all(fits) and np.isfinite(least):
-            together = self.accountant.network(after, self.delta, self.sites_per_row)
-            if not together <= least:
-                raise BudgetExceeded(
-                    f"epsilon={least:g}: release {len(self._rows) + 1} would bring a person with rows at "
-                    f"{self.sites_per_row} sites to {together:.6g}; nothing was drawn; raise the budget"
-                )
-        over = np.flatnonzero(~fits)  # NaN is refused too
-        if over.size:
-            node = int(over[0])
-            total = np.atleast_1d(self.accountant.epsilon(after, self.delta))
-            budget = float(np.broadcast_to(budgets, total.shape)[node])
-            spent = float(np.broadcast_to(self.per_node(), total.shape)[node])
-            raise BudgetExceeded(
-                f"epsilon={budget:g}: release {len(self._rows) + 1} would bring node {node} from {spent:.6g} to "
-                f"{total[node]:.6g}; nothing was drawn; raise the budget or lower the noise's price"
-            )
-        self._rows.append(event)
-        self._spent, self._relation = after, relation
+        with self._lock:
+            self._write(event, deal, self._afford([event], deal))
 
-    def copy(self) -> Ledger:
-        """The same rows and budget, to try charges on."""
-        twin = replace(self)
-        twin._rows, twin._spent, twin._relation = list(self._rows), self._spent, self._relation
-        return twin
+    def settle(self) -> None:
+        """Read epsilon off one order from now on, where the accountant keeps sums, because later runs will be chosen.
+
+        See :func:`sottovoce.privacy.accountants.at_one_order`; what was spent stays what it is, and shows as no less.
+        """
+        with self._lock:
+            chosen = at_one_order(self.accountant, np.asarray(self.epsilon, dtype=float), self.delta)
+            if chosen is not self.accountant:
+                self.accountant, self._spent = chosen, {}
+                for event, deal in self._rows:
+                    self._spent[deal] = self._plus(deal, [event])
+
+    def trial(self) -> Ledger:
+        """Another ledger with the same rows and budget, to see what charges would do.  No release may rest on it."""
+        with self._lock:
+            twin = Ledger(self.accountant, self.epsilon, self.delta, self.sites_per_row)
+            twin._rows, twin._held = list(self._rows), list(self._held)
+            twin._spent, twin._sizes, twin._relation = dict(self._spent), dict(self._sizes), self._relation
+            return twin
 
     def once(self, event: Event, draw: Callable[[], bytes]) -> bytes:
         """Charge `event`, and only then draw the release that it describes."""
@@ -121,32 +159,50 @@ class Ledger:
         return draw()
 
     def per_node(self) -> Array:
-        """Epsilon spent by each node, shape (N,); shape () before the first event."""
-        return self.accountant.epsilon(self._spent, self.delta)
+        """Epsilon spent by each node, shape (N,); () before the first event, (1,) for any node after several deals."""
+        with self._lock:
+            return self.accountant.epsilon(self._merged(self._spent)[0], self.delta)
 
     def total(self) -> float:
         """Epsilon of the whole network: the worst node if rows are disjoint over sites, else the worst set of nodes."""
-        if self.sites_per_row == 1:
-            return float(np.max(self.per_node()))
-        return self.accountant.network(self._spent, self.delta, self.sites_per_row)
+        with self._lock:
+            return self._total(self._spent)
 
     def against(self, coalition: Collection[int]) -> float:
-        """Epsilon of the rows of all other sites, against these sites together: the worst node outside."""
-        per_node = np.atleast_1d(self.per_node())
-        return float(np.max(np.delete(per_node, list(coalition)), initial=0.0))
+        """Epsilon of a person with no row at these sites, against them together: of the worst nodes outside.
+
+        Raises
+        ------
+        InvalidInput
+            If a site of the coalition is none.
+        """
+        inside = set(coalition)
+        with self._lock:
+            most = max(self._sizes.values(), default=0)
+            strange = [i for i in inside if not 0 <= i < most]
+            if strange and self._rows:
+                raise InvalidInput("coalition", min(strange), f"sites are numbered 0 to {most - 1}", "name others")
+            outside = {deal: [i for i in range(size) if i not in inside] for deal, size in self._sizes.items()}
+            return self._total(
+                {deal: self.accountant.among(self._spent[deal], some) for deal, some in outside.items() if some}
+            )
 
     def report(self) -> dict[str, float]:
         """The network's epsilon by every notion that the accountant knows."""
-        return self.accountant.report(self._spent, self.delta, self.sites_per_row)
+        with self._lock:
+            spent, m = self._merged(self._spent)
+            return self.accountant.report(spent, self.delta, m)
 
     def claims(self) -> Array | None:
         """What the paper claims for the same run, per node, or None where it claims nothing."""
-        rhos = [getattr(event, "claimed_rho", None) for event in self._rows]
+        if len(self._spent) > 1:  # no paper deals rows anew
+            return None
+        rhos = [getattr(event, "claimed_rho", None) for event in self.rows]
         sums = [rho for rho in rhos if rho is not None]
         if sums and len(sums) == len(rhos) and self.delta > 0:  # 004, Theorem 3.3
             rho = np.sum(sums, axis=0)
             return np.asarray(rho + 2.0 * np.sqrt(rho * np.log(1.0 / self.delta)))
-        claims = [getattr(event, "claimed", None) for event in self._rows]
+        claims = [getattr(event, "claimed", None) for event in self.rows]
         known = [claim for claim in claims if claim is not None]
         return np.asarray(np.sum(known, axis=0)) if known and len(known) == len(claims) else None
 
@@ -157,28 +213,147 @@ class Ledger:
 
     def to_list(self) -> list[dict[str, Any]]:
         """Rows as plain data."""
-        return [event.to_dict() for event in self._rows]
+        return [event.to_dict() for event in self.rows]
 
     def restore(self, rows: list[dict[str, Any]]) -> None:
         """Take over rows written by an earlier part of the same run (they were allowed then)."""
-        for row in rows:
-            event = _events.from_dict(row)
-            self._relation = same_relation(self._relation, event)
-            self._spent = self.accountant.add(self._spent, event)
-            self._rows.append(event)
+        with self._lock:
+            for row in rows:
+                event = _events.from_dict(row)
+                self._write(event, None, self._plus(None, [event]))
+
+    # Under the lock
+
+    def _plus(self, deal: bytes | None, events: Iterable[Event]) -> Any:
+        """What is spent under a deal after these too."""
+        spent = self._spent[deal] if deal in self._spent else self.accountant.nothing()
+        for event in events:
+            spent = self.accountant.add(spent, event)
+        return spent
+
+    def _write(self, event: Event, deal: bytes | None, spent: Any) -> None:
+        self._relation = same_relation(self._relation, event)
+        self._sizes[deal] = max(self._sizes.get(deal, 1), _nodes(event))
+        self._spent[deal] = spent
+        self._rows.append((event, deal))
+
+    def _merged(self, spent: dict[bytes | None, Any]) -> tuple[Any, int]:
+        """One book of all deals, and how many of its nodes hold a row: see the class."""
+        if len(spent) <= 1:
+            return next(iter(spent.values()), self.accountant.nothing()), self.sites_per_row
+        first, *others = (self.accountant.worst(each, self.sites_per_row) for each in spent.values())
+        return sum(others, first), 1
+
+    def _total(self, spent: dict[bytes | None, Any]) -> float:
+        book, m = self._merged(spent)
+        if m == 1:
+            return float(np.max(self.accountant.epsilon(book, self.delta)))
+        return self.accountant.network(book, self.delta, m)
+
+    def _afford(self, events: Sequence[Event], deal: bytes | None) -> Any:
+        """What is spent under `deal` after these; refused if that, or what runs in progress hold, passes a budget."""
+        if os.getpid() != self._pid:  # a fork copies it unasked
+            raise LedgerError(_STAYS)
+        budgets, relation = np.asarray(self.epsilon, dtype=float), self._relation
+        nodes = self._sizes.get(deal, 1)
+        for event in events:
+            relation, size = same_relation(relation, event), _nodes(event)
+            if 1 not in (size, nodes) and size != nodes:
+                rule = f"releases of these rows were of {nodes} nodes so far"
+                raise InvalidInput("nodes", size, rule, "use a ledger of its own for each network")
+            if 1 not in (size, budgets.size) and size != budgets.size:
+                rule = f"has {budgets.size} budgets, and the release is of {size} nodes"
+                raise InvalidInput("epsilon", None, rule, "give one budget, or one for each node")
+            nodes = max(nodes, size)
+        own = self._plus(deal, events)
+        after = self._spent | {deal: own}
+        for held in self._held:
+            for event in held.left:
+                known = after[held.deal] if held.deal in after else self.accountant.nothing()
+                after[held.deal] = self.accountant.add(known, event)
+        book, m = self._merged(after)
+        least, several = float(np.min(budgets)), len(after) > 1
+        limits = np.array(least) if several else budgets
+        fits = np.atleast_1d(self.accountant.within(book, self.delta, limits))
+        what = f"release {len(self._rows) + 1}" if len(events) == 1 else f"a run of {len(events)} releases"
+        remedy = "nothing was drawn; raise the budget or lower the noise's price"
+        if m > 1 and np.all(fits) and np.isfinite(least):
+            together = self.accountant.network(book, self.delta, m)
+            if not together <= least:
+                raise BudgetExceeded(
+                    f"epsilon={least:g}: {what} would bring a person with rows at {m} sites to {together:.6g}; {remedy}"
+                )
+        over = np.flatnonzero(~fits)  # NaN is refused too
+        if over.size:
+            node = int(over[0])
+            total = np.atleast_1d(self.accountant.epsilon(book, self.delta))
+            budget = float(np.broadcast_to(limits, fits.shape)[node])
+            spent = self.total() if several else float(np.broadcast_to(self.per_node(), fits.shape)[node])
+            where = f"a row that was dealt to nodes {len(after)} times" if several else f"node {node}"
+            now = f"{spent:.6g} spent, the rest held by runs in progress" if self._held else f"{spent:.6g}"
+            raise BudgetExceeded(
+                f"epsilon={budget:g}: {what} would bring {where} from {now} to "
+                f"{float(np.broadcast_to(total, fits.shape)[node]):.6g}; {remedy}"
+            )
+        return own
 
 
-@dataclass
+class _Elsewhere(Ledger):
+    """What another process or a file gets of a ledger in memory: a model can be saved with it, and nothing charged.
+
+    To refuse while pickling would be no clearer: joblib says no more then than that a task cannot be pickled.
+    """
+
+    def __init__(self) -> None:
+        pass
+
+    def __repr__(self) -> str:
+        return "Ledger(of another process)"
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__") or name not in vars(Ledger()):
+            raise AttributeError(name)
+        raise LedgerError(_STAYS)
+
+
+def _nodes(event: Event) -> int:
+    """How many nodes it prices."""
+    return max((value.size for value in vars(event).values() if isinstance(value, np.ndarray)), default=1)
+
+
 class Joint:
-    """A run's own ledger inside one that several runs share: both are charged before a draw, or neither.
+    """A run's own ledger inside one that several runs share, which pays for the whole run or refuses it at once.
+
+    What it holds is for this run only, so that runs in other threads cannot take it away in the midst; a context
+    manager, which gives back what was not drawn.
 
     Parameters
     ----------
     own, shared : Ledger
+    events : sequence of Event
+        All that the run will charge, in order.
+    deal : bytes, optional
+        As for :meth:`Ledger.charge`.
+
+    Raises
+    ------
+    BudgetExceeded
+        If the shared ledger cannot pay for all of them.  Nothing is held then.
     """
 
-    own: Ledger
-    shared: Ledger
+    def __init__(self, own: Ledger, shared: Ledger, events: Sequence[Event], deal: bytes | None = None) -> None:
+        self.own, self.shared, self.deal, self.left = own, shared, deal, deque(events)
+        with shared._lock:
+            shared._afford(events, deal)
+            shared._held.append(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self.shared._lock:
+            self.shared._held.remove(self)
+            self.left.clear()
 
     @property
     def rows(self) -> tuple[Event, ...]:
@@ -186,10 +361,20 @@ class Joint:
         return self.own.rows
 
     def charge(self, event: Event) -> None:
-        """Charge both, or neither."""
-        self.own.copy().charge(event)
-        self.shared.charge(event)
-        self.own.charge(event)
+        """Charge both, or neither.
+
+        Raises
+        ------
+        LedgerMismatch
+            If it is not the next event that was planned.
+        """
+        with self.shared._lock:
+            own = self.own._afford([event], None)
+            if not self.left or event.to_dict() != self.left[0].to_dict():
+                raise LedgerMismatch("ledger: the release is not the next one planned; nothing was drawn")
+            self.shared._write(event, self.deal, self.shared._plus(self.deal, [event]))
+            self.left.popleft()
+            self.own._write(event, None, own)
 
     def once(self, event: Event, draw: Callable[[], bytes]) -> bytes:
         """Charge, and only then draw."""

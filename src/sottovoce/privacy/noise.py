@@ -113,8 +113,9 @@ class SystemNoise(Noise):
     """The operating system's generator.  Nothing is seeded, nothing can be repeated.
 
     Noise inside an objective is continuous: inverse-CDF images of uniforms with 53 significant bits at every size, so
-    that a normal is off by a share of itself, and a norm that is a sum of exponentials.  Noise on an answer is exact, on a grid: OpenDP's discrete Gaussian, and
-    spherical noise that is rounded to the grid (:mod:`sottovoce.privacy.exact`).
+    that a normal is off by a share of itself, and a norm that is a sum of exponentials.  Noise on an answer is exact,
+    on a grid: OpenDP's discrete Gaussian, and spherical noise that is rounded to the grid
+    (:mod:`sottovoce.privacy.exact`).
 
     Raises
     ------

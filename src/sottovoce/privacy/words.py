@@ -14,11 +14,11 @@ _NAMES = {"pure": "sum of pure epsilons", "zcdp": "zCDP", "rdp": "Renyi", "pld":
 
 
 def ceil_text(epsilon: float, digits: int = 3) -> str:
-    """Epsilon in text, rounded up."""
+    """Epsilon in text, rounded up; what double precision adds to a sum is no digit of it."""
     if math.isinf(epsilon):
         return "inf"
     scale = 10**digits
-    return f"{math.ceil(epsilon * scale - 1e-6) / scale:.{digits}f}"
+    return f"{math.ceil(epsilon * scale * (1.0 - 1e-12)) / scale:.{digits}f}"
 
 
 def factor_text(epsilon: float) -> str:
@@ -30,10 +30,14 @@ def factor_text(epsilon: float) -> str:
     return f"{math.ceil(math.exp(epsilon) / step * (1.0 - 1e-12)) * step:.{max(0, 2 - power)}f}"
 
 
-def caveat_text(caveat: str | Iterable[str] | None) -> str | None:
-    """What a guarantee does not cover, as one text; None if there is nothing to say."""
-    sentences = [caveat] if isinstance(caveat, str) else caveat or ()
-    return "; ".join(dict.fromkeys(sentences)) or None
+Caveat = str | Iterable[str | None] | None
+"""What a guarantee does not cover: nothing, a text, or several, of which some may be None."""
+
+
+def caveat_text(caveat: Caveat) -> str | None:
+    """All of it as one text; None if there is nothing to say."""
+    texts = [caveat] if isinstance(caveat, str) else caveat or ()
+    return "; ".join(dict.fromkeys(text for text in texts if text)) or None
 
 
 def _sentence(privacy: dict[str, Any]) -> str:

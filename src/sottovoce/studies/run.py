@@ -11,10 +11,9 @@ import gzip
 import hashlib
 import io
 import json
-import os
-import tempfile
 import time
 import warnings
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -25,6 +24,7 @@ from pathlib import Path
 
 from joblib import Parallel, delayed
 
+from .. import files
 from ..errors import InvalidInput
 from ..typing import Any
 from . import kinds, tables
@@ -97,8 +97,8 @@ def run(
     cell = kinds.find(study.kind)
     given = _user_file(study, file)
     folder = Path(out) / study.name
-    (folder / "cells").mkdir(parents=True, exist_ok=True)
     points = study.points()
+    files.check("out", folder / "cells" / "file", make=True)
     todo = []
     for point in points:
         p = {**study.fixed, **point, **given, "seed": study.seed, "replicates": study.replicates}
@@ -117,7 +117,7 @@ def run(
             write(path, content)
     rows, said, seconds = [], [], 0.0
     for point, (_, path) in zip(points, todo, strict=True):
-        kept = json.loads(gzip.decompress(path.read_bytes()))
+        kept = _kept(path)
         seconds += kept["seconds"]
         labels = {key: _plain(value) for key, value in point.items() if not isinstance(value, Mapping)}
         for row in kept["rows"]:
@@ -133,6 +133,17 @@ def run(
     return Finished(
         study, folder, rows, columns, privacy, notes, seconds, len(todo), len(todo) - len(missing)
     )  # fmt: skip
+
+
+def _kept(path: Path) -> dict[str, Any]:
+    """A finished cell."""
+    try:
+        kept = dict(json.loads(gzip.decompress(path.read_bytes())))
+        if not isinstance(kept["seconds"], int | float) or not all(isinstance(row, dict) for row in kept["rows"]):
+            raise ValueError("another record")
+    except (OSError, EOFError, zlib.error, ValueError, TypeError, KeyError, RecursionError):
+        raise InvalidInput("out", path, "is no finished cell", "remove it, and it runs again") from None
+    return kept
 
 
 class _Pool(Parallel):
@@ -151,7 +162,13 @@ def _missing(todo: Iterable[tuple[dict[str, Any], Path]]) -> list[tuple[dict[str
 
 def _work(cell: kinds.Cell, p: dict[str, Any], path: Path) -> bytes:
     started = time.perf_counter()
-    rows = cell(p)
+    try:
+        rows = cell(p)
+    except InvalidInput:
+        raise
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+        rule = f"a cell of this kind cannot run with these parameters ({type(error).__name__})"
+        raise InvalidInput("cells", None, rule, "compare them with a study of the package") from error
     kept = {"parameters": p, "rows": rows, "seconds": time.perf_counter() - started}
     content = gzip.compress(json.dumps(kept).encode(), mtime=0)
     if path.parent.is_dir():
@@ -191,18 +208,8 @@ def code(kind: str) -> str:
 
 
 def write(path: Path, content: bytes | str) -> None:
-    """Write a file in one step: a reader finds the old one or all of the new one."""
-    plain = content.encode() if isinstance(content, str) else content
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(plain)
-        Path(temporary).chmod(0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    """Write a file in one step, in a folder that is made if it is missing: see :func:`sottovoce.files.write`."""
+    files.write("out", path, content, make=True)
 
 
 def _plain(value: Any) -> Any:

@@ -52,19 +52,34 @@ from __future__ import annotations
 
 import itertools
 import math
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from importlib import resources
 from pathlib import Path
 
 from ..errors import InvalidInput
+from ..files import from_toml, read_text
 from ..typing import Any
 
 FIGURES = ("line", "bar", "hist", "scatter")
 SPREADS = ("ci", "sd", "range", "none")
 TESTS = ("least", "greatest", "falls", "rises", "less", "near", "never")
 _AXES = ("x", "y")
+MOST_CELLS = 100_000
+"""Of a study."""
+_MOST_BINS = 1000
+_KINDS: dict[str, tuple[str, Any]] = {  # of a field's type, as it is written: in words, and whether a value is of it
+    "str": ("text", lambda v: isinstance(v, str)),
+    "bool": ("true or false", lambda v: isinstance(v, bool)),
+    "int": ("a whole number", lambda v: isinstance(v, int) and not isinstance(v, bool)),
+    "float": ("a number", lambda v: isinstance(v, int | float) and not isinstance(v, bool)),
+    "tuple[str, ...]": ("a list of texts", lambda v: _all(v, str)),
+    "tuple[Mapping[str, Any], ...]": ("a list of tables", lambda v: _all(v, Mapping)),
+    "Mapping[str, Any]": ("a table", lambda v: isinstance(v, Mapping)),
+    "Mapping[str, str]": ("a table of texts", lambda v: isinstance(v, Mapping) and _all(tuple(v.values()), str)),
+    "Mapping[str, tuple[Any, ...]]": ("a table of lists", lambda v: isinstance(v, Mapping)),
+    "None": ("left out", lambda v: v is None),
+}
 _NEEDS = {
     "least": ("of", "among"), "greatest": ("of", "among"), "falls": ("x",), "rises": ("x",),
     "less": ("of", "than"), "near": ("of", "than"), "never": (),
@@ -101,6 +116,8 @@ class Figure:
         _one_of(f"{where}.spread", self.spread, SPREADS)
         for axis in self.log:
             _one_of(f"{where}.log", axis, _AXES)
+        if not 1 <= self.bins <= _MOST_BINS:
+            raise InvalidInput(f"{where}.bins", self.bins, f"must be from 1 to {_MOST_BINS}", "correct it")
         if (self.kind == "hist") != (not self.y):
             raise InvalidInput(f"{where}.y", self.y, "is needed, except by a histogram", "name a column")
         for line in self.references:
@@ -193,12 +210,28 @@ class Study:
         unknown = set(self.quick) - {"replicates", "fixed", "grid", "cells"}
         if unknown:
             _unknown("quick", sorted(unknown)[0], ("replicates", "fixed", "grid", "cells"))
+        for key in ("fixed", "grid"):
+            if not isinstance(self.quick.get(key, {}), Mapping):
+                raise InvalidInput(f"quick.{key}", None, "must be a table", f"write [quick.{key}]")
+        for cell in self.cells:
+            if not _all(cell.get("without", ()), str):
+                raise InvalidInput("cells.without", None, "must be a list of texts", "name axes of the grid")
+        if (many := sum(map(math.prod, map(self._sizes, self.cells)))) > MOST_CELLS:
+            rule = f"makes {many:,} cells, and at most {MOST_CELLS:,} are allowed"
+            raise InvalidInput("grid", None, rule, "vary less at a time")
+        if self.quick:
+            self.quickly()
+
+    def _sizes(self, cell: Mapping[str, Any]) -> list[int]:
+        return [len(values) for key, values in self.grid.items() if key not in cell.get("without", ())]
 
     def quickly(self) -> Study:
         """The same study with its overrides for a quick run."""
         over = dict(self.quick)
         for key in ("fixed", "grid"):
             over[key] = {**getattr(self, key), **over.get(key, {})}
+        if "cells" in over:
+            over["cells"] = tuple(over["cells"])
         return replace(self, **over, quick={})
 
     def points(self) -> list[dict[str, Any]]:
@@ -248,14 +281,14 @@ def load(name_or_path: str) -> Study:
     if path.suffix != ".toml" or not path.is_file():
         rule = "is no study of the package and no TOML file"
         raise InvalidInput("study", name_or_path, rule, "see `sottovoce study --list`")
-    return parse(path.read_text(encoding="utf-8"), path.stem)
+    return parse(read_text("study", path), path.stem)
 
 
 def parse(text: str, name: str) -> Study:
     """A study from the text of its file."""
     try:
-        given = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        given = from_toml(text)
+    except ValueError as error:
         raise InvalidInput("study", name, f"is not TOML: {error}", "correct it") from None
     if "name" in given:
         raise InvalidInput("name", given["name"], "is the file's", "leave it out")
@@ -268,6 +301,8 @@ def parse(text: str, name: str) -> Study:
         if not isinstance(given.get(key, {}), dict):
             raise InvalidInput(key, given[key], "must be a table", f"write [{key}]")
     if "file" in given:
+        if not isinstance(given["file"], dict):
+            raise InvalidInput("file", None, "must be a table", "write [file]")
         given["file"] = _build(UserFile, given["file"], "file")
     return _build(Study, given | {"name": name}, "study")
 
@@ -287,9 +322,17 @@ def _build(cls: Any, given: Mapping[str, Any], where: str) -> Any:
     for key, f in known.items():
         if f.default is MISSING and f.default_factory is MISSING and key not in given:
             raise InvalidInput(f"{where}.{key}", None, "is needed", "give it")
-        if key in given and str(f.type) == "str" and not isinstance(given[key], str):
-            raise InvalidInput(f"{where}.{key}", given[key], "must be text", "quote it")
+        parts = str(f.type).split(" | ")
+        kinds = [_KINDS[part] for part in parts] if set(parts) <= set(_KINDS) else []
+        if key in given and kinds and not any(fits(given[key]) for _, fits in kinds):
+            rule = f"must be {' or '.join(words for words, _ in kinds)}"
+            raise InvalidInput(f"{where}.{key}", given[key], rule, "correct it")
     return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in given.items()})
+
+
+def _all(values: object, kind: type) -> bool:
+    """Whether this is a list of that kind only."""
+    return isinstance(values, list | tuple) and all(isinstance(value, kind) for value in values)
 
 
 def _one_of(where: str, value: Any, known: tuple[str, ...]) -> None:

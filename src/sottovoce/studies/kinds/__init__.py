@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
+from inspect import isfunction
 
 from ...errors import InvalidInput
 from ...typing import Any
@@ -30,7 +31,7 @@ def find(kind: str) -> Cell:
     if file.isidentifier() and function.isidentifier() and not function.startswith("_"):
         place = f"{__name__}.{file}"
         if find_spec(place) is not None:
-            found = getattr(import_module(place), function, None)
-            if callable(found):
+            found: Any = getattr(import_module(place), function, None)
+            if isfunction(found) and found.__annotations__.get("return") == "list[Row]":
                 return found
     raise InvalidInput("kind", kind, "must be FILE.FUNCTION of sottovoce/studies/kinds", "for example training.run")

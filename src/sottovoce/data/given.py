@@ -1,0 +1,216 @@
+"""What is handed to an estimator: rows, labels and sites as arrays, or one line that shows nothing of them.
+
+scikit-learn does the checking.  Its words are not passed on: they repeat values of the data, and advise to impute what
+is missing from the other rows, which voids the guarantee.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+import numpy as np
+from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+
+from ..errors import InvalidInput, InvalidKind, SottovoceError
+from ..typing import Any, Array, ArrayLike, IntArray
+from .table import text_of
+
+T = TypeVar("T")
+
+_FINITE = ("holds NaN or infinite values", "replace them by a public constant, or drop those rows")
+_SHAPE = (
+    "must have shape (n_samples, n_features)",
+    "Reshape your data: X.reshape(1, -1) is one row, X.reshape(-1, 1) one column",
+)
+_ENTRIES = ("has rows of several lengths, or entries that are no numbers", "give a table of numbers")
+# What scikit-learn and NumPy say, and what we do.  Groups take counts, shapes and class names, never an entry.
+_SAYS: tuple[tuple[str, tuple[str, str]], ...] = (
+    (
+        r"X has (\d+) features, but (\w+) is expecting (\d+) features",
+        (
+            "this X has {} features, but {} is expecting {} features as input",
+            "give the columns that fit was given",
+        ),
+    ),
+    (
+        r"Found array with (\d+) (sample|feature)\(s\) \(shape=(\([\d, ]*\))\)",
+        ("found array with {} {}(s) (shape={}) while a minimum of 1 is required", "give rows and columns"),
+    ),
+    (r"Expected (?:2D|a 2-dimensional)|Found array with dim \d", _SHAPE),
+    (r"Input (?:\w+ )?contains (?:NaN|inf)|(?:Python )?int too large", _FINITE),
+    (r"Complex data not supported", ("must be real: Complex data not supported", "give real numbers")),
+    (
+        r"could not convert string",
+        ("holds text that is no number", "encode text by categories that are declared, not read off the rows"),
+    ),
+    (r"setting an array element", _ENTRIES),
+    (
+        r".*argument must be .*string.*number",
+        ("holds entries that are no numbers: an argument must be a string or a real number", "give a table of numbers"),
+    ),
+    (
+        r"Feature names are only supported",
+        ("names of columns must all be text, or none of them", "use X.columns = X.columns.astype(str)"),
+    ),
+    (r"y should be a 1d array", ("must be a 1d array", "give one value a row")),
+    (
+        r"Unknown label type: ([\w-]+)",
+        ("Unknown label type: {}", "give labels of one kind: text, whole numbers or booleans"),
+    ),
+)
+
+
+def checked(field: str, check: Callable[[], T]) -> T:
+    """What `check` returns; whatever it raises becomes one line of ours, with no other error behind it.
+
+    Raises
+    ------
+    InvalidInput
+        Of which no part is a value of the data.
+    """
+    try:
+        return check()
+    except (SottovoceError, Warning, MemoryError):
+        raise
+    except Exception as error:
+        refusal = _refusal(field, error)
+    raise refusal  # here, where nothing is being handled: a traceback would show what scikit-learn said
+
+
+def _refusal(field: str, error: Exception) -> InvalidInput:
+    text, kind = str(error), InvalidKind if isinstance(error, TypeError) else InvalidInput
+    if text.startswith("The feature names should match"):
+        return kind(field, None, "has other columns than fit was given", _names(text))
+    for pattern, (rule, remedy) in _SAYS:
+        if found := re.match(pattern, text, re.DOTALL):
+            return kind(field, None, rule.format(*found.groups()), remedy)
+    return kind(field, None, "cannot be read as an array", "give one row, label or site a line")
+
+
+def _names(text: str) -> str:
+    """scikit-learn's list of columns (its own checks ask for it in these words), fit for a terminal.
+
+    Names are declared facts, but those of a file without a header are a row of it.  X holds numbers, so names that read
+    as numbers are kept back.
+    """
+    unseen = re.search(r"Feature names unseen at fit time:\n(?:- .*\n)+", text)
+    if unseen and any(map(_reads_as_number, re.findall(r"^- (.*)$", unseen[0], re.MULTILINE))):
+        text = text.replace(unseen[0], "Some names read as numbers: does the table have a header?\n")
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+
+
+def _reads_as_number(name: str) -> bool:
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return True
+
+
+def declared(classes: Any) -> Array:
+    """The declared classes in the order of ``np.unique``, which is what scikit-learn takes ``classes_`` to be in.
+
+    Raises
+    ------
+    InvalidInput
+        If they are fewer than two, of several kinds, not finite, or not all different.
+    """
+    remedy = "give two labels or more, such as classes=['no', 'yes']"
+    if isinstance(classes, str | bytes) or not isinstance(classes, Iterable):
+        raise InvalidInput("classes", classes, "must be a list of labels", remedy)
+    values = list(classes)
+    kinds = {_kind(value) for value in values}
+    if len(kinds) > 1 or None in kinds:
+        raise InvalidInput("classes", values, "must be all text, all finite numbers or all booleans", remedy)
+    if len({text_of(value) for value in values}) != len(values):
+        raise InvalidInput("classes", values, "must name every label once", remedy)
+    if len(values) < 2:
+        raise InvalidInput("classes", values, "must be two labels or more", remedy)
+    return np.unique(np.asarray(values))
+
+
+def _kind(value: object) -> str | None:
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, bool | np.bool_):
+        return "boolean"
+    if isinstance(value, float | np.floating):
+        return "number" if np.isfinite(value) else None
+    return "number" if isinstance(value, int | np.integer) else None
+
+
+def index_of(y: ArrayLike, classes: Array, n: int) -> IntArray:
+    """Which of the declared classes each of `n` rows is of; -1 for any other label, a missing one included.
+
+    Every label is looked up by itself, and as in a schema ``1``, ``1.0`` and ``"1"`` are one label: a row with a rare
+    one makes text of a whole column in many readers of tables, and must not change what the others count as.
+
+    Raises
+    ------
+    InvalidInput
+        If y does not hold one label a row.
+    """
+    # Objects, because NumPy too would make text of all the numbers in a list if one entry is text.
+    column = checked("y", lambda: np.asarray(y) if hasattr(y, "__array__") else np.array(y, dtype=object))
+    column = column[:, 0] if column.ndim == 2 and column.shape[1] == 1 else column
+    _one_each("y", "label", column, n)
+    known: dict[object, int] = {}
+    for k, label in enumerate(classes.tolist()):
+        known |= {label: k, str(label): k, text_of(label): k}
+
+    def index(label: object) -> int:
+        try:
+            if label in known:
+                return known[label]
+            return known.get(text_of(label), -1) if label == label else -1
+        except (TypeError, ValueError):  # a list, say, or a mark of a missing value that cannot be compared
+            return -1
+
+    return np.fromiter(map(index, column.tolist()), dtype=np.intp, count=n)
+
+
+def classes_in(y: ArrayLike, n: int) -> tuple[Array, IntArray]:
+    """The classes that occur in the labels of `n` rows, and the index of each row's: for simulations only.
+
+    Raises
+    ------
+    InvalidInput
+        On what scikit-learn refuses, and on fewer than two classes.
+    """
+    column = checked("y", lambda: column_or_1d(y, warn=True))
+    _one_each("y", "label", column, n)
+    if column.dtype.kind == "c" or (column.dtype.kind == "f" and not np.all(np.isfinite(column))):
+        raise InvalidInput("y", None, "holds complex, NaN or infinite values", "give the label of every row")
+    checked("y", lambda: check_classification_targets(column))
+    classes, index = checked("y", lambda: np.unique(column, return_inverse=True))
+    if len(classes) < 2:
+        rule = "needs samples of two classes, and holds only one class"
+        raise InvalidInput("y", None, rule, "declare the classes with classes=[...], or give rows of two")
+    return classes, index
+
+
+def sites_in(groups: ArrayLike, n: int) -> tuple[Array, list[IntArray]]:
+    """The sites that `n` rows name, and the rows of each.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    names = checked("groups", lambda: column_or_1d(groups))
+    _one_each("groups", "site", names, n)
+    try:
+        sites, index = np.unique(names, return_inverse=True)
+    except TypeError:  # None, or names of several types
+        sites = np.array([np.nan])
+    if np.any(sites != sites):
+        raise InvalidInput("groups", None, "has rows without a site, or names of several types", "correct them")
+    return sites, [np.flatnonzero(index == i) for i in range(len(sites))]
+
+
+def _one_each(field: str, what: str, column: Array, n: int) -> None:
+    if column.shape != (n,):
+        rule = f"must name a {what} for each of the {n} rows, and has shape {column.shape}"
+        raise InvalidInput(field, None, rule, "give one value a row")

@@ -1,0 +1,292 @@
+"""Files of this machine: read within bounds, and written whole or not at all.
+
+What is read here may have been made by anybody.  So a file is read only if it is a regular one (a pipe would never
+end), and only up to a size; JSON and TOML are refused beyond a depth and a number of digits that no file of this
+library has; and arrays are taken from ``.npz`` files as :func:`numpy.savez` writes them, without pickles and without
+compression, so that they take no more memory than the file has bytes.
+
+What is written goes beside its place and is renamed when it is on the disk: a full disk leaves what stood there before.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import re
+import stat
+import tempfile
+import tomllib
+import zipfile
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import InvalidInput, NotWritten, shown
+from .typing import Any
+
+LARGEST = 16 * 2**20
+"""Bytes of a schema, a study, an edge list or another text file at most."""
+PROBE = 2**18
+"""Bytes that are written on trial before a run, about as many as a saved run of a few sites has."""
+_DEPTH, _DIGITS, _PARTS = 64, 100, 64  # of JSON and TOML: levels, digits of an integer, parts of a dotted key
+_NESTS = 4_000_000  # lists and objects of a JSON text; each takes some sixty bytes, however short it is written
+_QUOTED = re.compile(r""""(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?""")
+_DOTTED = re.compile(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{_PARTS}}}")
+
+
+def memory() -> float:
+    """Bytes of this machine's memory; infinity where the system does not tell."""
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return math.inf
+
+
+# Reading
+
+
+def regular(field: str, path: str | Path) -> Path:
+    """The path of a file that can be read to its end.
+
+    Raises
+    ------
+    InvalidInput
+        If there is none, or it is a folder, a pipe or a device.
+    """
+    try:
+        mode = os.stat(path).st_mode
+        if stat.S_ISREG(mode) and os.access(path, os.R_OK):
+            return Path(path)
+        reason = "Is a directory" if stat.S_ISDIR(mode) else "Permission denied"
+        if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
+            reason = "not a regular file"
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "no path"
+    raise InvalidInput(field, Path(path), f"cannot be read: {reason}", "check the path and the file")
+
+
+def read(field: str, path: str | Path, largest: int = LARGEST) -> bytes:
+    """All of a file of at most `largest` bytes.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    try:
+        with regular(field, path).open("rb") as file:
+            data = file.read(largest + 1)
+    except OSError as error:
+        rule = f"cannot be read: {error.strerror}"
+        raise InvalidInput(field, Path(path), rule, "check the path and the file") from None
+    if len(data) > largest:
+        raise InvalidInput(field, Path(path), f"has more than {largest:,} bytes", "use a smaller file")
+    return data
+
+
+def read_text(field: str, path: str | Path, largest: int = LARGEST) -> str:
+    """The same of a text in UTF-8."""
+    try:
+        return read(field, path, largest).decode("utf-8")
+    except UnicodeDecodeError:
+        rule = "cannot be read: not a text in UTF-8"
+        raise InvalidInput(field, Path(path), rule, "check the path and the file") from None
+
+
+def from_json(text: str, *, infinite: bool = False) -> Any:
+    """What a JSON text says.
+
+    Parameters
+    ----------
+    infinite : bool
+        Whether numbers that are not finite are let through.
+
+    Raises
+    ------
+    ValueError
+        If it is none, or beyond the bounds of this module; the message holds nothing of the text.
+    """
+
+    def constant(name: str) -> float:
+        if not infinite:
+            raise ValueError(f"holds {name}")
+        return float(name)
+
+    if text.count("[") + text.count("{") > _NESTS:
+        raise ValueError(f"holds more than {_NESTS:,} lists and objects")
+    try:
+        return _bounded(json.loads(text, parse_int=_integer, parse_constant=constant), infinite)
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
+
+
+def from_toml(text: str) -> dict[str, Any]:
+    """What a TOML text says.
+
+    Raises
+    ------
+    ValueError
+        As of :func:`from_json`.
+    """
+    if any(_DOTTED.search(_QUOTED.sub("k", line)) for line in text.splitlines()):
+        raise ValueError("is nested too deeply")  # such keys take the parser quadratic time
+    try:
+        value = tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
+    except ValueError as error:
+        if isinstance(error, tomllib.TOMLDecodeError):
+            raise
+        raise ValueError(f"holds an integer of more than {_DIGITS} digits") from None  # of more than Python reads
+    return dict(_bounded(value, True))
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > _DIGITS:
+        raise ValueError(f"holds an integer of more than {_DIGITS} digits")
+    return int(digits)
+
+
+def _bounded(value: Any, infinite: bool) -> Any:
+    todo = [(value, 1)]
+    while todo:
+        one, depth = todo.pop()
+        if isinstance(one, dict | list):
+            if depth > _DEPTH:
+                raise ValueError("is nested too deeply")
+            todo += [(inner, depth + 1) for inner in (one.values() if isinstance(one, dict) else one)]
+        elif isinstance(one, int) and one.bit_length() > 3.33 * _DIGITS:
+            raise ValueError(f"holds an integer of more than {_DIGITS} digits")
+        elif isinstance(one, float) and not infinite and not math.isfinite(one):
+            raise ValueError("holds a number that is not finite")
+    return value
+
+
+def read_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
+    """The arrays of an ``.npz`` file that :func:`pack` made.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no such file.
+    ValueError
+        If it is no such file, or would take more memory than it has bytes.
+    """
+    place = regular("path", path)
+    try:
+        with place.open("rb") as file, zipfile.ZipFile(file) as packed:
+            entries = packed.infolist()
+            plain = all(entry.compress_type == zipfile.ZIP_STORED for entry in entries)
+            if not plain or sum(entry.file_size for entry in entries) > place.stat().st_size:
+                raise ValueError("its arrays are packed")
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as arrays:
+                return {name: arrays[name] for name in arrays.files}
+    except Exception as error:  # whatever foreign bytes make these two readers raise
+        raise ValueError("not an .npz file of this library") from error
+
+
+# Writing
+
+
+def pack(**arrays: Any) -> memoryview:
+    """The bytes of an ``.npz`` file with these arrays, the same for the same arrays: no entry tells the time."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as packed:
+        for name, array in arrays.items():
+            with packed.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, np.asanyarray(array), allow_pickle=False)
+    return file.getbuffer()
+
+
+def check(field: str, path: str | Path, *, make: bool = False) -> None:
+    """Refuse a place at which no file can be written now, before anything is spent on what would go there.
+
+    `PROBE` bytes are written beside it and removed.  A disk that fills up later is found by :func:`write` only.
+
+    Parameters
+    ----------
+    make : bool
+        Whether its folder is made if it is missing.
+
+    Raises
+    ------
+    InvalidInput
+        Naming `field`.
+    """
+    try:
+        place = Path(os.path.realpath(path))
+        if make:
+            place.parent.mkdir(parents=True, exist_ok=True)
+        if not place.parent.is_dir() or not os.access(place.parent, os.W_OK):
+            raise InvalidInput(field, Path(path), "its folder must exist and be writable", "make it first")
+        if place.exists() and not (place.is_file() and os.access(place, os.W_OK)):
+            rule = "exists, and is no file that may be written over"
+            raise InvalidInput(field, Path(path), rule, "give another path")
+        with tempfile.TemporaryFile(dir=place.parent) as file:
+            file.write(bytes(PROBE))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        rule = f"cannot be written: {error.strerror}"
+        raise InvalidInput(field, Path(path), rule, "free some space, or give another path") from None
+
+
+def write(
+    field: str, path: str | Path, content: bytes | memoryview | str, *, mode: int = 0o666, make: bool = False
+) -> None:
+    """Write a file in one step: a reader finds the old one or all of the new one, and so does who comes after a crash.
+
+    Parameters
+    ----------
+    field : str
+        What the path was asked for as.
+    path : path
+        A link is followed.
+    content : bytes or str
+        A text is written in UTF-8.
+    mode : int
+        Permissions of a new file, less the umask; one that exists keeps its own.
+    make : bool
+        Whether its folder is made if it is missing.
+
+    Raises
+    ------
+    NotWritten
+        What stood there before still does.
+    """
+    beside = None
+    try:
+        place = Path(os.path.realpath(path))
+        if make:
+            place.parent.mkdir(parents=True, exist_ok=True)
+        if place.exists():
+            mode = place.stat().st_mode & 0o777
+        beside = place.with_name(f".{os.urandom(8).hex()}.tmp")
+        with open(beside, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, place)
+    except OSError as error:
+        reason, remedy = error.strerror or type(error).__name__, "free some space, or give another path"
+        raise NotWritten(f"{field}={shown(Path(path))}: cannot be written: {reason}; {remedy}") from None
+    finally:
+        if beside is not None:
+            with suppress(OSError):  # what is left is no harm, and the error is what counts
+                beside.unlink()
+
+
+def keep(name: str, content: bytes | memoryview) -> Path | None:
+    """Write to the first of the folders for temporary files and of the user that takes it; None if none does."""
+    for folder in (tempfile.gettempdir, Path.home):
+        try:
+            place = Path(tempfile.mkdtemp(prefix="sottovoce-", dir=folder())) / name
+            write("path", place, content)
+        except (OSError, RuntimeError):  # RuntimeError: no home
+            continue
+        return place
+    return None

@@ -1,0 +1,187 @@
+"""What public vectors may do to an answer: nothing that depends on rows, and nothing after a charge."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sottovoce import solvers
+from sottovoce.curator import Curator
+from sottovoce.data.rows import Rows
+from sottovoce.errors import InvalidInput
+from sottovoce.facts import Facts
+from sottovoce.losses import HuberSVM, Logistic, Loss, Softmax
+from sottovoce.privacy.accountants import BestAccountant, PureAccountant
+from sottovoce.privacy.events import GaussianObjectivePerturbation
+from sottovoce.privacy.ledger import Ledger
+from sottovoce.privacy.noise import KeyedNoise, SystemNoise
+from sottovoce.queries import (
+    GatedMinimiser,
+    GaussianLaw,
+    NoisyGradient,
+    NoisyMinimiser,
+    PerturbedObjective,
+    SphericalLaw,
+)
+from sottovoce.queries.reach import check_solve, inside, radius
+from sottovoce.solvers import Solver, certified_error
+
+N, D, Q = 40, 3, 0.05
+
+
+def facts(loss: Loss | None = None, *, pure: bool = False, tol: float = 1e-8) -> Facts:
+    return Facts(loss or Logistic(), np.array([float(N)]), D, 1.0, 0.01, 1, tol=tol, pure=pure)
+
+
+def neighbours() -> tuple[Rows, Rows]:
+    """Two tables that differ in one row."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(N, D))
+    X /= 1.01 * np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True))
+    y = np.where(X[:, 0] > 0, 1.0, -1.0)
+    other = X.copy()
+    other[0] = [-0.99, 0.0, 0.0]
+    return Rows.build([(X, y)]), Rows.build([(other, y)])
+
+
+def queries(linear: np.ndarray, start: np.ndarray, pure: bool) -> dict[str, Any]:
+    a = np.array([0.5])
+    law = SphericalLaw(np.array([0.3])) if pure else GaussianLaw(np.array([4.0]))
+    gate = {"threshold": 0.1, "epsilon_threshold": a, "epsilon_queries": a, "positives": 2, "index": 1}
+    whole: dict[str, Any] = {
+        "minimiser": NoisyMinimiser(start, a, "test", linear=linear, curvature=np.array([Q])),
+        "gradient": NoisyGradient(start, a, "test"),
+        "objective": PerturbedObjective(linear, np.array([Q]), start, law, "test"),
+    }
+    if not pure:
+        whole["gate"] = GatedMinimiser(start, a, "test", linear=linear, curvature=np.array([Q]), **gate)
+    return whole
+
+
+SIZES = [0.0, 1.0, 1e3, 1e6, 3e6, 1e7, 1e9, 1e14, 1e30, 1e100, 1e200, 1e308, math.inf, math.nan]
+
+
+@pytest.mark.parametrize("pure", [True, False])
+@pytest.mark.parametrize("where", ["linear", "start"])
+@pytest.mark.parametrize("kind", ["minimiser", "gradient", "objective", "gate"])
+def test_refusals_are_the_same_for_neighbours_and_come_before_the_charge(kind: str, where: str, pure: bool) -> None:
+    """Growing vectors, along and across a row: each is answered on both tables, or refused on both and not charged."""
+    if kind == "gate" and pure:
+        return
+    refused = []
+    for size in SIZES:
+        for sign in (1.0, -1.0):
+            vector = np.array([sign * size, 0.0, 0.0])
+            linear, start = (vector, np.zeros(D)) if where == "linear" else (np.zeros(D), vector)
+            outcomes = []
+            for rows in neighbours():
+                ledger = Ledger(PureAccountant() if pure else BestAccountant(), math.inf, 0.0 if pure else 1e-5)
+                curator = Curator(rows, facts(pure=pure), SystemNoise(), ledger)
+                try:
+                    answer = curator.ask(queries(linear, start, pure)[kind])
+                    assert np.all(np.isfinite(answer))
+                    outcomes.append("answered")
+                except InvalidInput as error:
+                    assert not ledger.rows
+                    outcomes.append(str(error))
+            assert outcomes[0] == outcomes[1]
+            refused.append(outcomes[0] != "answered")
+    assert not refused[0]
+    assert refused[-1] == ((kind, where) != ("gradient", "linear"))  # which has no linear term
+
+
+@pytest.mark.parametrize("limit", [3, solvers.MAX_ITERATIONS])
+def test_every_solve_that_is_not_refused_reaches_its_certificate(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
+    """Random problems over twelve orders of magnitude, degenerate rows and jumping curvatures, from far starts."""
+    monkeypatch.setattr(solvers, "MAX_ITERATIONS", limit)
+    rng, solved, newton = np.random.default_rng(1), 0, 0
+    while solved < 150:
+        n, d = int(rng.choice([1, 2, 10, 200])), int(rng.choice([1, 2, 8]))
+        X = rng.normal(size=(n, d))
+        X /= 1.01 * np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True))
+        X *= 10.0 ** (rng.uniform(-6, 0) * (rng.random() < 0.3))
+        X = np.tile(X[:1], (n, 1)) if rng.random() < 0.3 else X
+        y = np.ones(n) if rng.random() < 0.3 else rng.choice([-1.0, 1.0], size=n)
+        loss = [Logistic(), HuberSVM(0.5), HuberSVM(1e-3), HuberSVM(1e-5)][rng.integers(4)]
+        q, C, tol = 10.0 ** rng.uniform(-6, 1), 10.0 ** rng.uniform(-1, 3), 10.0 ** rng.uniform(-9, -5)
+        f = Facts(loss, np.array([float(n)]), d, C, 1.0, 1, tol=tol)
+        linear = rng.normal(size=d) * 10.0 ** rng.uniform(-3, 8)
+        start = rng.normal(size=d) * 10.0 ** rng.uniform(-3, 9) if rng.random() < 0.5 else -linear / q
+        curvature, pull = np.array([q]), np.linalg.norm(linear, keepdims=True)
+        try:
+            check_solve(f, tol, linear, start, curvature)
+        except InvalidInput:
+            continue
+        near = inside(start, f, tol, pull, curvature)
+        solution = Solver(Rows.build([(X, y)]), loss, C).minimise(linear, curvature, near, tol)
+        assert np.all(solution.gradient_norm <= tol * C)
+        assert np.linalg.norm(solution.w) <= radius(f, pull, curvature) + certified_error(C, tol, curvature)
+        solved, newton = solved + 1, newton + (solution.iterations > limit)
+    assert newton > 20 or limit > 3  # the way out was taken
+
+
+def test_the_projection_moves_no_two_answers_apart_and_no_certified_one_at_all() -> None:
+    f, rng, q, pull = facts(), np.random.default_rng(0), np.array([Q]), np.array([0.3])
+    most = (radius(f, pull, q) + certified_error(f.C, f.tol, q)).item()
+    x, y = rng.normal(size=(2, 500, D)) * 10.0 ** rng.uniform(-2, 4, size=(2, 500, 1))
+    px, py = (inside(w, f, f.tol, pull, q) for w in (x, y))
+    assert np.all(np.linalg.norm(px - py, axis=1) <= np.linalg.norm(x - y, axis=1) * (1 + 1e-12))
+    assert np.all(np.linalg.norm(px, axis=1) <= most * (1 + 1e-12))
+    short = x[np.linalg.norm(x, axis=1) <= most]
+    assert len(short) > 20
+    assert np.array_equal(inside(short, f, f.tol, pull, q), short)
+
+
+def test_far_answers_are_as_noisy_as_near_ones() -> None:
+    """A linear term of 1e5 moves the minimiser to 1e6 noise scales; what leaves is still the answer plus the noise."""
+    rows, _ = neighbours()
+    f, linear = facts(), np.array([1e5, 0.0, 0.0])
+    query = queries(linear, np.zeros(D), False)["minimiser"]
+    sigma = float(query.event(f).sigma[0])
+    exact = Solver(rows, f.loss, f.C).minimise(linear, np.array([f.mu + Q]), np.zeros(D), f.tol).w
+    for noise in (SystemNoise(), KeyedNoise(1, [0], [0], lead=())):
+        ledger = Ledger(BestAccountant(), math.inf, 1e-5)
+        errors = [(Curator(rows, f, noise, ledger).ask(query) - exact) / sigma for _ in range(3)]
+        assert np.all(np.abs(errors) < 8.0)
+        assert np.all(np.abs(errors) > 1e-6)
+
+
+# --- Slopes ----------------------------------------------------------------------------------------------------------
+
+
+class Steep(HuberSVM):
+    """Huber's hinge, five times as steep: 5 loss(z)."""
+
+    slope_bound = 5.0
+
+    @property
+    def bend_bound(self) -> float:
+        return 5.0 * super().bend_bound
+
+
+class TwoSided(Logistic):
+    """A loss that does not say that its slope has one sign."""
+
+    monotone = False
+
+
+@pytest.mark.parametrize("loss", [Steep(), TwoSided(), Softmax(3)])
+@pytest.mark.parametrize("law", [SphericalLaw(np.array([0.1])), GaussianLaw(np.array([10.0]))])
+def test_noise_inside_an_objective_refuses_losses_whose_slopes_its_events_do_not_carry(loss: Loss, law: Any) -> None:
+    """At rate 0.1 and K -> infinity the event reads 2 x 0.1 = 0.2, and a slope of 5 costs 1.0."""
+    f = facts(loss, pure=isinstance(law, SphericalLaw))
+    query = PerturbedObjective(np.zeros(D), np.array([Q]), np.zeros(D), law, "test")
+    with pytest.raises(InvalidInput, match="noise inside the objective is proved for"):
+        query.event(f)
+    alone = NoisyMinimiser(np.zeros(D), np.array([0.5]), "test", curvature=np.array([Q]))
+    assert float(alone.exact_sensitivity(f)[0]) >= 2 * loss.slope_bound / (N * (f.mu + Q))
+
+
+def test_losses_with_slopes_in_minus_one_to_zero_are_taken() -> None:
+    for loss in (Logistic(), HuberSVM(0.5)):
+        query = PerturbedObjective(np.zeros(D), np.array([Q]), np.zeros(D), GaussianLaw(np.array([10.0])), "test")
+        assert isinstance(query.event(replace(facts(), loss=loss)), GaussianObjectivePerturbation)
