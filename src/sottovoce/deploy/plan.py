@@ -17,6 +17,7 @@ from typing import Self
 
 import numpy as np
 
+from .. import files
 from ..algorithms import REGISTRY
 from ..configuration import Prepared, RunConfig, prepare, privacy_statement
 from ..curator import Planner
@@ -33,7 +34,6 @@ from ..privacy.events import Event
 from ..privacy.ledger import Ledger
 from ..typing import Any, Array
 from . import limits
-from .files import write_over
 from .names import check_different, check_name, check_run
 from .strict import NotStrict, parse
 
@@ -314,7 +314,7 @@ class Plan:
         text = json.dumps(
             self.to_dict() | {"digest": self.digest}, indent=1, allow_nan=False
         )  # the schema's order counts
-        write_over(Path(path), text + "\n")
+        files.write("plan", path, text + "\n")
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
