@@ -155,7 +155,7 @@ def test_what_a_site_cannot_do_is_one_line(run: Call, agreed: int, tmp_path: Pat
     refused(('name = "north"', 'name = "west"'), "is no site of the plan")
     refused(('name = "north"', 'nome = "north"'), "nome", "is none of")
     refused(("north.signing", "north.key"), "no Ed25519 key")
-    refused(("north.crt", "none.crt"), "there is no such file")
+    refused(("north.crt", "none.crt"), "No such file")
     other = tmp_path / "other.toml"
     other.write_text(SCHEMA.replace("hi = 100", "hi = 99"))
     refused((str(tmp_path / "schema.toml"), str(other)), "encodes rows in another way")

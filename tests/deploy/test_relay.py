@@ -259,7 +259,7 @@ def test_nobody_answers(sites: Consortium, folder: Path) -> None:
     with pytest.raises(InvalidInput, match="HOST:PORT"):
         transport(sites, folder, "nowhere", "north")
     missing = Credentials(folder / "ca.crt", folder / "none.crt", folder / "none.key")
-    with pytest.raises(InvalidInput, match="there is no such file"):
+    with pytest.raises(InvalidInput, match="No such file"):
         RelayTransport("127.0.0.1:1", missing, sites.plan)
 
 

@@ -188,7 +188,7 @@ class Ending:
     def highest(self, plan: str) -> int:
         return -1
 
-    def leave(self, reason: str) -> None:
+    def leave(self, farewell: bytes) -> None:
         pass
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
@@ -203,8 +203,8 @@ def test_who_ends_a_run_early_does_not_choose_its_price(tmp_path: Path) -> None:
     for last in (1, 2, 3, 4):
         sites = consortium(tmp_path / f"{last}", delta=1e-5)
         ends.append(sites.run_site("north", Ending(sites, last)))
-    assert [end.outcome.stopped for end in ends] == ["a neighbour left"] * 3 + ["finished"]
-    assert [end.privacy["releases"] for end in ends] == [2, 3, 4, 4]
+    assert [end.outcome.stopped for end in ends] == ["the hub ended the run"] * 3 + ["finished"]
+    assert [end.privacy["made"] for end in ends] == [2, 3, 4, 4]
     assert {end.privacy["epsilon"] for end in ends} == {ends[-1].privacy["epsilon"]}
     assert {end.privacy["per_node"][0] for end in ends} == {ends[-1].privacy["epsilon"]}
 

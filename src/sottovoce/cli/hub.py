@@ -15,7 +15,7 @@ from rich.table import Table
 
 from ..deploy import certificates
 from ..deploy.certificates import Authority, check_host, fingerprint
-from ..deploy.files import read_small, together, write_new
+from ..deploy.files import KEY, together, write_new
 from ..deploy.hub import Hub
 from ..deploy.hublog import HubLog
 from ..deploy.keys import need_cryptography
@@ -24,6 +24,7 @@ from ..deploy.plan import Plan
 from ..deploy.relay import Credentials, serve
 from ..deploy.report import last_words, other_run, write_hub
 from ..errors import InvalidInput
+from ..files import read
 from .files import check_folder
 from .options import EXITS, as_json, say, takes
 from .screen import Console, escape
@@ -85,7 +86,7 @@ def admit(folder: Path, requests: tuple[Path, ...], renew: bool) -> None:
     taken = {path.name.lower() for path in place.iterdir()} if place.is_dir() else set()  # as some file systems do
     signed: list[tuple[Path, str, bytes, str]] = []
     for path in requests:
-        request = read_small("request", path)
+        request = read("request", path, KEY)
         name, certificate = authority.admit(request)
         if f"{name}.crt".lower() in taken:
             rule = f"{place / name}.crt exists: this name was signed before, and that certificate stays good"

@@ -76,7 +76,7 @@ def plan(
     n = np.atleast_1d(np.asarray(sizes, dtype=float))
     if np.any((n < 1) | (n != np.floor(n))):
         raise InvalidInput("sizes", n.tolist(), "must be whole numbers of rows, at least 1", "use e.g. 8000")
-    if n.size == 1:
+    if n.size == 1 and write is None:
         if not 1 <= nodes <= MOST_NODES:
             raise InvalidInput("nodes", nodes, f"must be at least 1 and at most {MOST_NODES:,}", "use e.g. 5")
         n = np.repeat(n, nodes)

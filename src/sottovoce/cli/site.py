@@ -110,6 +110,8 @@ def _ledger(path: Path, epsilon: float, delta: float | None, kind: str, fingerpr
             path, epsilon=epsilon, delta=delta or 0.0, accountant=kind, fingerprint=fingerprint
         ).close()  # fmt: skip
     except (OSError, sqlite3.Error) as error:
+        for end in ("-wal", "-shm"):  # of SQLite's, where the file itself is gone
+            path.with_name(path.name + end).unlink(missing_ok=True)
         why = getattr(error, "strerror", None) or str(error)
         raise InvalidInput("ledger", str(path), f"cannot be written: {why}", "free some space") from None
 

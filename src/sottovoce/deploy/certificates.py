@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import InvalidInput
-from .files import read_small, together, write_new
+from ..files import read
+from .files import KEY, together, write_new
 from .keys import need_cryptography
 from .names import check_name
 
@@ -70,7 +71,7 @@ class Authority:
         files = folder / "ca.crt", folder / "ca.key"
         if not all(file.is_file() for file in files):
             raise InvalidInput("folder", str(folder), "holds no authority", "make one with `sottovoce hub init`")
-        pem, secret = (read_small("folder", file) for file in files)
+        pem, secret = (read("folder", file, KEY) for file in files)
         try:
             certificate, key = x509.load_pem_x509_certificate(pem), load_pem_private_key(secret, None)
             if not isinstance(key, EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
@@ -224,7 +225,7 @@ def expiry(path: Path) -> datetime:
     need_cryptography()
     from cryptography import x509
 
-    pem = read_small("certificate", path)
+    pem = read("certificate", path, KEY)
     try:
         return x509.load_pem_x509_certificate(pem).not_valid_after_utc
     except ValueError:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import InvalidInput
-from .files import read_small, write_new
+from ..files import read
+from .files import KEY, write_new
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -72,7 +73,7 @@ class SigningKey:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-        pem = read_small("signing_key", Path(path))
+        pem = read("signing_key", path, KEY)
         try:
             key = load_pem_private_key(pem, None)
         except TypeError:

@@ -17,6 +17,7 @@ from typing import Self
 
 import numpy as np
 
+from .. import files
 from ..algorithms import REGISTRY
 from ..configuration import Prepared, RunConfig, prepare, privacy_statement
 from ..curator import Planner
@@ -33,7 +34,6 @@ from ..privacy.events import Event
 from ..privacy.ledger import Ledger
 from ..typing import Any, Array
 from . import limits
-from .files import write_over
 from .names import check_different, check_name, check_run
 from .strict import NotStrict, parse
 
@@ -314,7 +314,7 @@ class Plan:
         text = json.dumps(
             self.to_dict() | {"digest": self.digest}, indent=1, allow_nan=False
         )  # the schema's order counts
-        write_over(Path(path), text + "\n")
+        files.write("plan", path, text + "\n")
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
@@ -337,13 +337,17 @@ class Plan:
                 raise InvalidInput("plan", str(path), f"has version {shown}, this one reads {VERSION}", "update")
             if _digest(plain) != stated:
                 raise InvalidInput("plan", str(path), changed, "get the agreed file again")
-            plan = cls(
-                run=plain["run"], config=RunConfig.from_dict(plain["config"]), d=plain["d"],
-                sites=tuple(Member(**site) for site in _listed(plain["sites"], limits.SITES, "sites")),
-                edges=tuple((i, j) for i, j in plain["edges"]), norm_cap=plain["norm_cap"], schema=plain["schema"],
-            )  # fmt: skip
-        except SottovoceError:
+            with np.errstate(all="ignore"):  # numbers that are too large are refused with one line and no warning
+                plan = cls(
+                    run=plain["run"], config=RunConfig.from_dict(plain["config"]), d=plain["d"],
+                    sites=tuple(Member(**site) for site in _listed(plain["sites"], limits.SITES, "sites")),
+                    edges=tuple((i, j) for i, j in plain["edges"]), norm_cap=plain["norm_cap"],
+                    schema=plain["schema"],
+                )  # fmt: skip
+        except InvalidInput:
             raise
+        except SottovoceError as error:
+            raise InvalidInput("plan", str(path), f"cannot be run: {error}", "correct what it says") from None
         except _UNSOUND as error:
             why = f": it {error}" if isinstance(error, NotStrict) else ""
             raise InvalidInput("plan", str(path), f"is no plan file{why}", "write one with `sottovoce plan`") from None

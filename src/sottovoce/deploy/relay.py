@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import InvalidInput, Refused, SottovoceError, TransportClosed, Unreachable
+from ..files import read
 from ..privacy.chain import canonical
 from ..typing import Any
 from . import limits
-from .files import read_small
+from .files import KEY
 from .hub import Hub
 from .messages import agree
 from .plan import Plan
@@ -83,7 +84,7 @@ class Credentials:
         InvalidInput
             If one is missing.
         """
-        authority, certificate, key = (read_small(n, getattr(self, n)) for n in ("authority", "certificate", "key"))
+        authority, certificate, key = (read(n, getattr(self, n), KEY) for n in ("authority", "certificate", "key"))
         return authority, certificate, key
 
 

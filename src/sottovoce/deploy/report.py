@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from .. import files
 from ..engine import FINISHED
 from ..errors import InvalidInput
 from ..pages import frame, table
@@ -16,7 +17,6 @@ from ..privacy.chain import jsonable
 from ..privacy.words import ceil_text, privacy_words
 from ..simulate import Result
 from ..typing import Any, Array
-from .files import save_over, write_over
 from .hub import Hub
 from .names import check_run
 from .plan import LARGEST, Plan
@@ -124,7 +124,7 @@ def last_words(site: dict[str, Any], rounds: int) -> str:
 
 def write_summary(stem: Path, summary: dict[str, Any]) -> None:
     """The last of the results: when it stands, all do."""
-    write_over(_at(stem, "json"), json.dumps(jsonable(summary), indent=1, allow_nan=False) + "\n")
+    files.write("results", _at(stem, "json"), json.dumps(jsonable(summary), indent=1, allow_nan=False) + "\n")
 
 
 def _at(stem: Path, ending: str) -> Path:
@@ -150,8 +150,8 @@ def write_hub(folder: Path, hub: Hub) -> bool:
         return False
     privacy, stem, status = plan.statement, folder / "hub", hub.status()
     put_aside(stem, plan)
-    write_over(folder / "hub.html", hub_page(plan, status, models, privacy))
-    save_over(folder / "hub.npz", result(plan, models, privacy, FINISHED).save)
+    files.write("report", folder / "hub.html", hub_page(plan, status, models, privacy))
+    result(plan, models, privacy, FINISHED).save(folder / "hub.npz")
     write_summary(stem, status | {"privacy": privacy})
     return True
 
@@ -165,7 +165,7 @@ def result(plan: Plan, models: Any, privacy: dict[str, Any], stopped: str) -> Re
     extra = {"data": plan.run, "schema": plan.schema, "plan": plan.digest}
     return Result(
         plan.config, prepared.facts, prepared.algorithm.to_dict(), np.asarray(models)[None], plan.config.rounds,
-        stopped, [], privacy, 0.0, extra,
+        stopped, [], privacy, extra=extra,
     )  # fmt: skip
 
 

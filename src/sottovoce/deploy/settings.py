@@ -24,13 +24,13 @@ from __future__ import annotations
 
 import json
 import math
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Self
 
+from .. import files
 from ..data.loaders import load
 from ..data.mapped import map_rows
 from ..data.rows import Rows
@@ -41,7 +41,7 @@ from ..privacy.durable import DurableLedger
 from ..privacy.noise import KeyedNoise, Noise
 from ..typing import Any
 from . import certificates
-from .files import read_small, save_over, write_new, write_over
+from .files import KEY, write_new
 from .keys import SigningKey
 from .names import check_name
 from .plan import Plan
@@ -149,15 +149,11 @@ class SiteSettings:
         InvalidInput
         """
         file = Path(path)
-        text = read_small("settings", file)
+        text = files.read_text("settings", file, KEY)
         try:
-            given = tomllib.loads(text.decode("utf-8"))
-        except UnicodeDecodeError:
-            raise InvalidInput("settings", str(path), "is no text in UTF-8", "correct it") from None
+            given = files.from_toml(text)
         except ValueError as error:
-            raise InvalidInput("settings", str(path), f"is not TOML: {error}", "correct it") from None
-        except RecursionError:
-            raise InvalidInput("settings", str(path), "is too deep", "correct it, or see `site init`") from None
+            raise InvalidInput("settings", file, f"is not TOML: {error}", "correct it") from None
         _fits("", given, _TOP)
         _fits("data.", given["data"], _DATA)
         _fits("keys.", given["keys"], _KEYS)
@@ -242,8 +238,8 @@ class SiteSettings:
             ended = session.run(transport)
         plan, stem = session.plan, self.folder / self.name
         put_aside(stem, plan)
-        write_over(self.file("html"), site_page(plan, self.name, ended))
-        save_over(self.file("npz"), result(plan, ended.model[None], ended.privacy, ended.outcome.stopped).save)
+        files.write("report", self.file("html"), site_page(plan, self.name, ended))
+        result(plan, ended.model[None], ended.privacy, ended.outcome.stopped).save(self.file("npz"))
         named = {"run": plan.run, "plan": plan.digest, "site": self.name, "demonstration": plan.demonstration}
         write_summary(stem, named | ended.to_dict() | (ended.times if plan.demonstration else {}))
         return ended
