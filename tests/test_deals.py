@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import copy
 import itertools
+import os
 import pickle
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
-from joblib import parallel_config
+from joblib import Parallel, delayed, parallel_config
 from problems import make_rows
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -39,6 +42,8 @@ def gauss(*mus: float, relation: str = "replace-one") -> GaussianMechanism:
 def test_rows_that_are_dealt_anew_may_have_been_at_the_worst_node_each_time() -> None:
     ledger = Ledger(epsilon=2.5)
     ledger.charge(laplace(1.0, 0.2), deal=b"first")
+    with pytest.raises(BudgetExceeded, match=r"release 2 would bring a row .* 2 times from 1 to 2.7;"):
+        ledger.charge(laplace(0.2, 1.7), deal=b"second")
     ledger.charge(laplace(0.2, 1.0), deal=b"second")
     assert ledger.total() == 2.0 and ledger.per_node().tolist() == [2.0] and ledger.report() == {"pure": 2.0}
     ledger.charge(laplace(0.2, 0.3), deal=b"first")  # node by node within a deal: 1.2 and 0.5
@@ -138,6 +143,11 @@ def test_people_at_several_sites_need_a_ledger_that_counts_them(tmp_path: Any) -
         with pytest.raises(InvalidInput, match=r"^sites_per_row=2: a ledger on disk counts each node's rows alone"):
             simulate(config, rows, ledger=durable)
         assert durable.runs == ()
+    pooled = RunConfig(method="central", epsilon=1.0, rounds=1)
+    with pytest.raises(
+        InvalidInput, match=r"^method='central': the ledger counts people with rows at 3 sites, and thi"
+    ):
+        simulate(pooled, rows, ledger=large)
     for wrong in (0, 1.5, "2"):
         with pytest.raises(InvalidInput, match=r"^sites_per_row="):
             Ledger(sites_per_row=wrong)  # type: ignore[arg-type]
@@ -184,16 +194,15 @@ def test_a_ledger_is_never_copied() -> None:
 
 
 def test_what_another_process_gets_of_it_refuses_everything() -> None:
-    """A model can be saved with its ledger, and its loaded twin predicts, but is charged to nothing."""
-    X, y = problem()
-    model = consensus(Ledger(epsilon=3.0)).fit(X, y)
-    loaded = pickle.loads(pickle.dumps(model))
-    assert np.array_equal(loaded.predict(X), model.predict(X)) and "Ledger(of another process)" in repr(loaded)
-    away = copy.deepcopy(clone(loaded).accountant)
-    assert pickle.loads(pickle.dumps(away)).__class__ is away.__class__ and isinstance(away, Ledger)
-    uses = [lambda: clone(loaded).fit(X, y), lambda: away.charge(laplace(1.0)), away.total, away.trial, away.settle]
-    uses += [away.per_node, away.report, lambda: away.rows, lambda: away.against([]), away.claimed, away.to_list]
-    for use in [*uses, lambda: away.restore([]), lambda: away.once(laplace(1.0), lambda: b"")]:
+    """A file can be saved with a ledger in it, and its loaded twin is charged to nothing."""
+    loaded = pickle.loads(pickle.dumps(Ledger(epsilon=3.0)))
+    away = copy.deepcopy(clone(loaded, safe=False))
+    assert isinstance(away, Ledger) and repr(away) == "Ledger(of another process)"
+    assert pickle.loads(pickle.dumps(away)).__class__ is away.__class__ is not Ledger
+    uses = [lambda: away.charge(laplace(1.0)), away.total, away.trial, away.settle, away.per_node, away.report]
+    uses += [lambda: away.rows, lambda: away.against([]), away.claimed, away.to_list, lambda: away.restore([])]
+    uses += [lambda: away.once(laplace(1.0), lambda: b""), lambda: Joint(Ledger(), away, [laplace(1.0)])]
+    for use in uses:
         with pytest.raises(LedgerError, match=r"^ledger: one in memory stays in its process") as refusal:
             use()
         assert "\n" not in str(refusal.value)
@@ -211,13 +220,24 @@ def test_every_fit_of_a_cross_validation_and_of_a_search_is_charged(threads: int
 
 
 def test_a_pool_of_processes_is_refused_in_words() -> None:
-    X, y = problem()
-    ledger = Ledger(epsilon=9.0)
-    with pytest.raises(ValueError, match=r"use n_jobs=1, threads .* or a DurableLedger"):
-        cross_val_score(consensus(ledger), X, y, cv=2, n_jobs=2)
-    with pytest.raises(LedgerError, match="use n_jobs=1, threads"):
-        cross_val_score(consensus(ledger), X, y, cv=2, n_jobs=2, error_score="raise")
+    ledger, rows = Ledger(epsilon=9.0), make_rows([60, 45], 4)
+    run = RunConfig(method="dvp", rho=0.02, eta=0.05, rounds=2, epsilon=1.0)
+    with pytest.raises(LedgerError, match=r"use n_jobs=1, threads .* or a DurableLedger"):
+        Parallel(n_jobs=2)(delayed(simulate)(run, rows, ledger=ledger) for _ in range(2))
     assert ledger.rows == ()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_fork_cannot_charge_what_it_copied() -> None:
+    code = (
+        "import os, numpy as np; from sottovoce import Ledger; from sottovoce.privacy.events import Unprotected\n"
+        "ledger = Ledger(); pid = os.fork()\n"
+        "try: ledger.charge(Unprotected('test', np.ones(1)))\n"
+        "except Exception as error: print(type(error).__name__, flush=True); os._exit(0)\n"
+        "os.waitpid(pid, 0); print(len(ledger.rows))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["LedgerError", "1"]
 
 
 def test_threads_cannot_race_for_a_budget() -> None:

@@ -21,8 +21,8 @@ from ledgers import DATA, again, price, release
 
 from sottovoce.errors import LedgerError, LedgerMismatch, SottovoceError
 from sottovoce.privacy.accountants import PureAccountant
-from sottovoce.privacy.chain import ChainFile
 from sottovoce.privacy.durable import DurableLedger
+from sottovoce.privacy.file import ChainFile
 
 RELEASES = 600
 

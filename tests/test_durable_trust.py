@@ -165,8 +165,8 @@ def test_files_that_are_no_ledger(tmp_path: Path, copy: Path) -> None:
         DurableLedger.open(tmp_path / "absent")
     with pytest.raises(LedgerError, match="exists"):
         DurableLedger.create(copy, epsilon=1.0)
-    tamper(copy, "PRAGMA user_version = 4")
-    with pytest.raises(LedgerVersion, match="has schema 4, this version reads 3"):
+    tamper(copy, "PRAGMA user_version = 5")
+    with pytest.raises(LedgerVersion, match="has schema 5, this version reads 4"):
         again(copy)
 
 
@@ -222,8 +222,8 @@ def test_ledgers_that_cannot_be_made(tmp_path: Path, options: dict[str, Any]) ->
 def test_commits_are_synchronous_and_the_file_is_private(tmp_path: Path) -> None:
     with DurableLedger.create(tmp_path / "a", epsilon=1.0, fingerprint=DATA) as ledger:
         db = ledger._file._db
-        assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-        assert db.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL: the log is synced at every commit
+        assert db.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+        assert db.execute("PRAGMA synchronous").fetchone() == (3,)  # EXTRA: the folder, too, when the journal goes
         assert {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()} == {0o600}
 
 

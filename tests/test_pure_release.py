@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from scipy import stats
 
-from sottovoce import PrivateClassifier
+from sottovoce import DurableLedger, PrivateClassifier
+from sottovoce.cli import cli
 from sottovoce.privacy import accountants, spherical
 from sottovoce.privacy.events import ExactSphericalMechanism, SphericalMechanism, from_dict
 from sottovoce.privacy.ledger import Ledger
@@ -98,3 +100,13 @@ def test_a_release_and_a_simulation_write_the_same_row_and_draw_the_same_law() -
         rows.append(ledger.to_list())
     assert rows[0] == rows[1]
     assert rows[0][0]["event"] == "ExactSphericalMechanism"
+
+
+def test_a_ledger_on_disk_says_what_its_old_rows_cost(tmp_path) -> None:
+    for kind, said in ((SphericalMechanism, 1), (ExactSphericalMechanism, 0)):
+        path = tmp_path / kind.__name__
+        with DurableLedger.create(path, epsilon=3.0, delta=DELTA, accountant="rdp") as ledger:
+            ledger.charge(_one(kind, 0.5))
+            assert len(ledger.show()["cautions"]) == said
+        shown = CliRunner().invoke(cli, ["ledger", "show", str(path)])
+        assert ("worse of the two laws" in " ".join(shown.output.split())) == bool(said)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy.signal import fftconvolve
 from scipy.stats import norm
 
+from sottovoce.errors import BudgetExceeded
 from sottovoce.privacy import accountants
 from sottovoce.privacy.accountants import Accountant, RDPAccountant, ZCDPAccountant, at_one_order, for_life
+from sottovoce.privacy.chain import jsonable, keyed_hash
 from sottovoce.privacy.durable import DurableLedger
 from sottovoce.privacy.events import Event, GaussianMechanism
+from sottovoce.privacy.file import ChainFile
 from sottovoce.privacy.ledger import Ledger
 
 DELTA = 1e-5
@@ -80,6 +84,33 @@ def test_a_ledger_that_is_shared_reads_one_order_from_then_on() -> None:
         shared.settle()
         assert shared.accountant.label == for_life(make.name, np.array(2.0), DELTA).label
         assert shared.total() == Ledger(make.name, 2.0, DELTA).accountant.total(shared.rows, DELTA)[0] > before > 0
+
+
+@pytest.mark.parametrize("epsilon", [1.0, np.inf])
+def test_an_old_ledger_without_an_order_takes_that_of_its_budget(tmp_path: Path, epsilon: float) -> None:
+    """As written by versions that took the best order for each total: its rows show as no less, and as much fits."""
+    path, event = tmp_path / "old.ledger", gauss(0.05)
+
+    def first(secret: bytes) -> dict[str, Any]:
+        return {
+            "kind": "create", "accountant": "zcdp", "epsilon": [jsonable(epsilon)], "delta": DELTA,
+            "key": keyed_hash(secret).hex(), "at": "2025-01-01T00:00:00+00:00",
+        }  # fmt: skip
+
+    ChainFile.create(path, first)
+    free, count = ZCDPAccountant(), 0
+    with DurableLedger.open(path) as ledger:
+        while count < 40:
+            try:
+                ledger.charge(event)
+            except BudgetExceeded:
+                break
+            count += 1
+            assert ledger.total() >= free.total([event] * count, DELTA)[0] * (1 - 1e-12)
+        assert (count == 40) == np.isinf(epsilon) or free.total([event] * (count + 1), DELTA)[0] > epsilon
+        assert ledger.total() > free.total([event], DELTA)[0] and ledger.show()["accountant"].startswith("zcdp:")
+    with DurableLedger.open(path) as ledger:
+        assert len(ledger.rows) == count
 
 
 def test_a_ledger_on_disk_keeps_its_order(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from .facts import Facts
 from .graphs import MOST_NODES, Graph
 from .graphs import make as make_graph
 from .losses import make as make_loss
-from .planner import calibrate, check, plan
+from .planner import calibrate, plan
 from .privacy import accountants
 from .privacy.events import Event
 from .privacy.gaussian import gaussian_mu
@@ -325,7 +325,7 @@ class Prepared:
     ledger: Ledger
 
 
-def prepare(config: RunConfig, n: Array, d: int) -> Prepared:
+def prepare(config: RunConfig, n: Array, d: int, *, graph: Graph | None = None) -> Prepared:
     """Check everything that can be checked without rows, and calibrate the noise.
 
     Parameters
@@ -334,6 +334,8 @@ def prepare(config: RunConfig, n: Array, d: int) -> Prepared:
         Rows per node.
     d : int
         Features.
+    graph : Graph, optional
+        None for the one that the configuration describes.
 
     Raises
     ------
@@ -345,7 +347,9 @@ def prepare(config: RunConfig, n: Array, d: int) -> Prepared:
     rho = config.rho
     if REGISTRY[config.method].trust == "curator":  # of the same problem: sum_i f_i over N is mean loss + rho/(2N)
         n, rho = n.sum(axis=0, keepdims=True), rho / len(n)
-    graph = make_graph(config.graph if len(n) > 1 else "complete", len(n), 0 if config.seed is None else config.seed)
+    if graph is None:
+        seed = 0 if config.seed is None else config.seed
+        graph = make_graph(config.graph if len(n) > 1 else "complete", len(n), seed)
     facts = Facts(
         make_loss(config.loss), n, d, config.C, rho, len(n), config.relation, config.tol,
         pure=accountant.name == "pure", max_degree=int(np.max(graph.degree)),
@@ -379,7 +383,6 @@ def prepare(config: RunConfig, n: Array, d: int) -> Prepared:
         if np.any(first.per_node() > budget):
             rule = f"one round costs {first.total():.4g}"
             raise InvalidInput("epsilon", config.epsilon, rule, "raise epsilon, or lower noise, or leave noise out")
-    check(algorithm, facts, graph, config.rounds)
     return Prepared(config, facts, graph, algorithm, Ledger(accountant, budget, delta, m))
 
 

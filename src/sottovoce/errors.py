@@ -18,8 +18,11 @@
     ├── NotWritten (also OSError)        a file could not be written; what stood there before still does
     ├── Refused                          a message, plan or site breaks the agreement; nothing was released for it
     ├── Unreachable                      the hub did not answer, or not as itself
+    ├── EndedEarly                       a run across sites ended before its last round, by another's decision
     └── NetClosed                        a neighbour left before the round was over
         └── TransportClosed              the run ended at the hub
+
+:func:`exit_code` says what a command that ends with one of them tells the shell.
 
 A message never holds a data value: fields, declared parameters, counts of sites and rules only.  It is one line of a
 bounded length, in which no character can steer a terminal, whatever the names in it are.  What only the holder of the
@@ -171,7 +174,24 @@ class NetClosed(SottovoceError):
 
 
 class TransportClosed(NetClosed):
-    """A run across sites has ended: a site left it, or the hub was told to end it."""
+    """A run across sites has ended: a site left it, or the hub was told to end it.
+
+    Parameters
+    ----------
+    why : str
+    site : str, optional
+        Who left; None if the hub ended the run.
+    farewell : bytes
+        What that site signed.  Nobody has verified it yet.
+    """
+
+    def __init__(self, why: str, site: str | None = None, farewell: bytes = b"") -> None:
+        super().__init__(why)
+        self.site, self.farewell = site, farewell
+
+
+class EndedEarly(SottovoceError):
+    """A run across sites ended before its last round, because another site left it or the hub ended it."""
 
 
 class NotWritten(SottovoceError, OSError):
@@ -192,3 +212,21 @@ class Busy(SottovoceError):
 
 class HolderNote(UserWarning):
     """What is worth knowing about private rows, for whoever holds them: it is computed from them and has no noise."""
+
+
+EXITS = {
+    0: "done",
+    1: "something failed: the same command may be tried again",
+    2: "bad input, or a ledger that cannot be used: nothing was spent for it",
+    3: "refused: a person must look before it is tried again",
+    4: "a run across sites ended early, by another's decision",
+    130: "interrupted",
+}
+"""What a command tells the shell."""
+
+
+def exit_code(error: SottovoceError) -> int:
+    """Of a command that ends with `error`, as in :data:`EXITS`."""
+    if isinstance(error, InvalidInput | CheckpointError | BudgetExceeded | LedgerError | NotWritten):
+        return 2
+    return 3 if isinstance(error, Refused) else 4 if isinstance(error, EndedEarly) else 1

@@ -118,7 +118,8 @@ def from_json(text: str, *, infinite: bool = False) -> Any:
     if text.count("[") + text.count("{") > _NESTS:
         raise ValueError(f"holds more than {_NESTS:,} lists and objects")
     try:
-        return _bounded(json.loads(text, parse_int=_integer, parse_constant=constant), infinite)
+        found = json.loads(text, parse_int=_integer, parse_constant=constant, object_pairs_hook=_once)
+        return _bounded(found, infinite)
     except RecursionError:
         raise ValueError("is nested too deeply") from None
 
@@ -142,6 +143,13 @@ def from_toml(text: str) -> dict[str, Any]:
             raise
         raise ValueError(f"holds an integer of more than {_DIGITS} digits") from None  # of more than Python reads
     return dict(_bounded(value, True))
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("says a key twice")
+    return found
 
 
 def _integer(digits: str) -> int:

@@ -18,7 +18,6 @@ from .facts import Facts
 from .graphs import Graph
 from .net import DenseNet
 from .privacy.accountants import Accountant
-from .privacy.events import Event
 from .privacy.ledger import Ledger, validate_target
 from .typing import Any, Array, ArrayLike
 
@@ -54,24 +53,6 @@ def plan(
     for event in ledger.rows * (copies - 1):
         ledger.charge(event)
     return ledger
-
-
-class _Uncounted(Ledger):
-    """Takes everything."""
-
-    def charge(self, event: Event, *, deal: bytes | None = None) -> None:
-        pass
-
-
-def check(algorithm: Algorithm[Any], facts: Facts, graph: Graph, rounds: int) -> None:
-    """Refuse what a curator would refuse in the middle of a run, were all messages zero.
-
-    Raises
-    ------
-    InvalidInput
-    """
-    planner = Planner(facts, _Uncounted(), strict=True)
-    run(algorithm, Place(facts, DenseNet(graph), planner, (graph.n_nodes,), 1), rounds)
 
 
 def calibrate(

@@ -24,7 +24,7 @@ from .net import DenseNet
 from .privacy.noise import KeyedNoise
 from .queries import Query, Vault
 from .solvers import Solution, Solver
-from .typing import Array
+from .typing import Array, ArrayLike
 
 TOL = 1e-5  # of a solve, on the gradient's norm in units of C
 
@@ -99,10 +99,11 @@ class _Folded(Solver):
         split = x.reshape(len(x), self._worlds, -1, x.shape[-1])
         return split.swapaxes(0, 1).reshape(self._worlds * len(x), -1, x.shape[-1])
 
-    def minimise(self, linear: Array, q: Array, start: Array, tol: float) -> Solution:
+    def minimise(self, linear: Array, q: Array, start: Array, tol: ArrayLike) -> Solution:
         lead = np.broadcast_shapes(linear.shape[:-1], start.shape[:-1])
+        near = max(float(np.max(tol)), TOL)
         found = super().minimise(
-            self._fold(linear, lead), self._fold(np.atleast_1d(q), lead), self._fold(start, lead), max(tol, TOL)
+            self._fold(linear, lead), self._fold(np.atleast_1d(q), lead), self._fold(start, lead), near
         )
         return Solution(self._unfold(found.w), self._unfold(found.gradient_norm), found.iterations)
 

@@ -289,6 +289,10 @@ def _join(prepared: Prepared, shared: Ledger, deal: bytes) -> Joint:
     if counted < m:
         rule = f"the ledger counts people with rows at {counted} site" + "s" * (counted > 1)
         raise InvalidInput("sites_per_row", m, rule, f"share a ledger made with sites_per_row={m}")
+    if counted > prepared.facts.n_nodes:  # a curator of all sites' rows would hold several of one person
+        nodes = prepared.facts.n_nodes
+        rule = f"the ledger counts people with rows at {counted} sites, and this run has {nodes}"
+        raise InvalidInput("method", prepared.config.method, rule, f"use a ledger made with sites_per_row={nodes}")
     shared.settle()
     if not shared.accountant.is_filter:
         rule = "its totals are not proved for runs that are chosen as one goes"

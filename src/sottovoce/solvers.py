@@ -26,7 +26,7 @@ from .data.rows import Rows
 from .data.sweep import Sweep, one_thread_a_product
 from .errors import SolverError
 from .losses import Loss
-from .typing import Array, IntArray
+from .typing import Array, ArrayLike, IntArray
 
 MEMORY = 10
 MAX_ITERATIONS = 500
@@ -56,13 +56,13 @@ WIDEST = 2000
 """Features up to which the preconditioner is the whole reference Hessian, and beyond which its diagonal."""
 
 
-def certified_error(C: float, tol: float, q: Array) -> Array:
+def certified_error(C: float, tol: ArrayLike, q: Array) -> Array:
     """Largest distance between a certified answer and the exact minimiser, shape of `q`, known before any solve.
 
     ``2 C tol / q``: one ``C tol`` for the gradient norm that the certificate asks for, one for the rounding with which
     that norm was computed, which the solver checks against :func:`gradient_rounding`.
     """
-    return 2.0 * C * tol / q
+    return np.asarray(2.0 * C * np.asarray(tol, dtype=float) / q)
 
 
 def rounding_bound(
@@ -196,7 +196,7 @@ class Solver:
         values, vectors = np.linalg.eigh(hessian * weight[:, :, None])
         return vectors, values
 
-    def minimise(self, linear: Array, q: Array, start: Array, tol: float) -> Solution:
+    def minimise(self, linear: Array, q: Array, start: Array, tol: ArrayLike) -> Solution:
         """Minimise for every leading index.
 
         Parameters
@@ -205,7 +205,7 @@ class Solver:
             ``...`` is ``()`` for one node, or ``(R, N)`` or ``(N,)`` for all.
         q : array (..., 1)
             Curvature of the quadratic term, > 0.
-        tol : float
+        tol : float or array (..., 1)
             Certificate relative to the data term: ``||grad|| <= tol * C``.
 
         Raises
@@ -217,16 +217,16 @@ class Solver:
         with one_thread_a_product():
             return self._minimise(linear, q, start, tol)
 
-    def _minimise(self, linear: Array, q: Array, start: Array, tol: float) -> Solution:
+    def _minimise(self, linear: Array, q: Array, start: Array, tol: ArrayLike) -> Solution:
         lead = np.broadcast_shapes(linear.shape[:-1], start.shape[:-1])
         w0, c = self._stack(start, lead), self._stack(linear, lead)
         curvature = self._stack(np.broadcast_to(q, (*lead, 1)), lead)
         self._count(w0)
-        goal = tol * self._C
+        goal = self._stack(np.broadcast_to(np.asarray(tol, dtype=float) * self._C, (*lead, 1)), lead)
         self._must_show(w0, c, curvature, goal)
         step = max(1, CHUNK // (w0.shape[0] * w0.shape[2]))
         parts = [slice(r, r + step) for r in range(0, w0.shape[1], step)]
-        found = [self._solve(w0[:, r], c[:, r], curvature[:, r], goal) for r in parts]
+        found = [self._solve(w0[:, r], c[:, r], curvature[:, r], goal[:, r, 0]) for r in parts]
         w, norms = (np.concatenate([one[k] for one in found], axis=1) for k in (0, 1))
         iterations = max(one[2] for one in found)
         self._must_show(w, c, curvature, goal)
@@ -236,13 +236,13 @@ class Solver:
 
         return Solution(unstack(w), unstack(norms), iterations)
 
-    def _must_show(self, w: Array, c: Array, q: Array, goal: float) -> None:
+    def _must_show(self, w: Array, c: Array, q: Array, goal: Array) -> None:
         """Refuse a certificate at `w` that rounding alone could spoil."""
         n = self._n[:, :, None]
         hidden = gradient_rounding(self._C, n, self._loss.bend_bound, w, c, q, self._loss.outputs)
         if not np.all(hidden <= goal):
             rule = "double precision cannot certify a gradient norm this small here; use a larger tol"
-            raise SolverError(f"tol={goal / self._C:g}: {rule}")
+            raise SolverError(f"tol={float(np.min(goal)) / self._C:g}: {rule}")
 
     def gradient(self, w: Array, part: int = 0, parts: int = 1) -> Array:
         """The data term's gradient ``(C / n) sum_k slope(a_k.w) a_k``, shape (..., d).
@@ -266,7 +266,7 @@ class Solver:
         out = self._weight[:, :, None] * values
         return np.asarray(out.transpose(1, 0, 2).reshape(*lead, 1))
 
-    def _solve(self, w: Array, c: Array, q: Array, goal: float) -> tuple[Array, Array, int]:
+    def _solve(self, w: Array, c: Array, q: Array, goal: Array) -> tuple[Array, Array, int]:
         """Minimisers, their gradient norms (M, R, 1) in double precision, and the iterations of the slowest."""
         short = self._short() if w.size * float(np.max(self._n)) >= SINGLE_WORTH else None
         out, norms, slowest = np.empty_like(w), np.empty(w.shape[:2]), 0
@@ -276,9 +276,11 @@ class Solver:
             x, problem = w[keep], self._problem(keep, c, q)
             done, steps = 0, list[Step]()
             if short is not None:
-                loose = max(goal, SINGLE * self._C)
+                loose = np.maximum(goal[keep], SINGLE * self._C)
                 x, _, done, steps = self._lbfgs(short.keep(keep), problem, x, loose, [], exact=False)
-            out[keep], norms[keep], more, _ = self._lbfgs(self._sweep.keep(keep), problem, x, goal, steps, exact=True)
+            out[keep], norms[keep], more, _ = self._lbfgs(
+                self._sweep.keep(keep), problem, x, goal[keep], steps, exact=True
+            )
             slowest = max(slowest, done + more)
         return out, norms[:, :, None], slowest
 
@@ -294,15 +296,15 @@ class Solver:
         return Problem(c[keep], q[keep], self._weight[keep][:, :, None], basis, self._spectrum[keep][:, None, :])
 
     def _lbfgs(
-        self, sweep: Sweep, problem: Problem, w: Array, goal: float, steps: list[Step], *, exact: bool
+        self, sweep: Sweep, problem: Problem, w: Array, goals: Array, steps: list[Step], *, exact: bool
     ) -> tuple[Array, Array, int, list[Step]]:
-        """Iterate until every gradient norm is at most `goal`; without `exact`, or until they stop falling.
+        """Iterate until every gradient norm is at most its goal, (M, R); without `exact`, or until they stop falling.
 
         `steps` are those of an earlier phase of the same solves, oldest first; the last ones of this phase come back.
         """
         out_w, out_norm = w.copy(), np.full(w.shape[:2], np.inf)
         # The working set is a rectangle nodes x replicates that shrinks as solves finish.
-        node, rep = np.arange(w.shape[0]), np.arange(w.shape[1])
+        node, rep, goal = np.arange(w.shape[0]), np.arange(w.shape[1]), goals
         learnt: list[Step] = [] if exact else [_blank(w) for _ in range(MEMORY)]
 
         def gradient(x: Array) -> Array:
@@ -334,7 +336,7 @@ class Solver:
                 learn()
                 cut = np.ix_(keep_node, keep_rep)
                 node, rep = node[keep_node], rep[keep_rep]
-                w, g, p, descent, t, fresh = (x[cut] for x in (w, g, p, descent, t, fresh))
+                w, g, p, descent, t, fresh, goal = (x[cut] for x in (w, g, p, descent, t, fresh, goal))
                 steps = [(s[cut], y[cut], r[cut]) for s, y, r in steps]
                 problem = problem.keep(keep_node, keep_rep)
                 if not keep_node.all():
@@ -365,9 +367,9 @@ class Solver:
             w, g = w + s, np.where(took, g_new, g)
         if not exact:
             return out_w, out_norm, MAX_ITERATIONS, learnt
-        for i, r in np.argwhere(out_norm > goal):
+        for i, r in np.argwhere(out_norm > goals):
             one = problem.keep(np.flatnonzero(node == i), np.flatnonzero(rep == r))
-            out_w[i, r], out_norm[i, r] = self._newton(sweep.keep(node == i), one, out_w[i, r], goal)
+            out_w[i, r], out_norm[i, r] = self._newton(sweep.keep(node == i), one, out_w[i, r], float(goals[i, r]))
         return out_w, out_norm, MAX_ITERATIONS + NEWTON, learnt
 
     def _newton(self, sweep: Sweep, problem: Problem, w: Array, goal: float) -> tuple[Array, float]:

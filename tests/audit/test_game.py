@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sottovoce.algorithms import REGISTRY
-from sottovoce.audit import attack, make, play, targets
+from sottovoce.audit import ADVERSARIES, attack, make, play, targets
 from sottovoce.audit.game import Case
 from sottovoce.audit.worlds import Contrary
 from sottovoce.data.rows import Rows
@@ -23,7 +23,7 @@ from sottovoce.solvers import Solution
 from sottovoce.typing import Array
 
 FAST = 4000
-CORRECTED = [name for name, _ in targets("corrected")]
+CORRECTED = [name for name, _ in targets("corrected") if name not in ADVERSARIES]
 DELTA_ONLY = {"pp_admm", "ipp_admm"}  # at delta 1e-5 few replicates show little
 FALSE = {  # printed forms that docs/privacy/verdicts.md refutes, with enough replicates to see it
     ("dvp", "printed"): FAST, ("pvp", "printed"): 20_000, ("pvp", "listed"): FAST, ("generalised", "printed"): 10_000,
@@ -160,10 +160,26 @@ def test_noise_from_256_seeds_is_caught(method: str) -> None:
     assert verdict.refuted and verdict.attack == "nearest transcript"
 
 
+def test_adversaries_are_targets_and_get_what_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Never more runs than their own number, which is small where a run is a whole release."""
+    assert {(name, "corrected") for name in ADVERSARIES} <= set(targets()) and set(ADVERSARIES) & set(
+        CORRECTED
+    ) == set()
+    asked: list[dict[str, Any]] = []
+    fake = ADVERSARIES["labels"]._replace(play=lambda **options: asked.append(options))
+    monkeypatch.setitem(ADVERSARIES, "labels", fake)
+    for options in ({}, {"quick": True}, {"replicates": 60}, {"replicates": 10**6, "quick": True}):
+        attack("labels", epsilon=2.0, seed=3, **options)
+    assert [one["replicates"] for one in asked] == [fake.runs, fake.quick, 60, fake.quick]
+    assert all(one["epsilon"] == 2.0 and one["seed"] == 3 and one["confidence"] == 0.95 for one in asked)
+
+
 def test_bad_targets_are_refused_by_name() -> None:
     with pytest.raises(InvalidInput, match=r"^method='admm'"):
         attack("admm")
     with pytest.raises(InvalidInput, match=r"^form='printed'"):
         attack("prox_admm", "printed")
+    with pytest.raises(InvalidInput, match=r"^form='printed'"):
+        attack("stopping", "printed")
     with pytest.raises(InvalidInput, match=r"^confidence=1"):
         attack("dvp", confidence=1.0)

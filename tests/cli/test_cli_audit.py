@@ -44,3 +44,23 @@ def test_a_claim_that_quadrature_refutes_is_said_to_be(ok: Call) -> None:
     assert answer["refuted"] is False and answer["refuted_exactly"] is True
     shown = ok(*arguments).out
     assert "refuted (exact)" in shown and "at 0.01" in shown
+
+
+def test_each_adversary_has_a_name_of_its_own_and_answers_as_the_others_do(ok: Call) -> None:
+    for name, own in (("stopping", "realised_delta"), ("refusals", "channels"), ("labels", "differ")):
+        answer = ok("audit", name, "--quick", "--json").json
+        assert set(answer) >= KEYS | {own} and answer["method"] == name and answer["form"] == "corrected"
+
+
+def test_the_delta_of_whoever_stops_is_said(ok: Call) -> None:
+    shown = ok("audit", "stopping", "--quick", "--delta", 0.01).out
+    assert "stops at the best moment makes delta" in shown and "declared 0.01" in shown
+    answer = ok("audit", "stopping", "--quick", "--delta", 0.01, "--rounds", 5, "--seed", 1, "--json").json
+    assert answer["rounds"] == 5 and answer["delta"] == 0.01
+    assert answer["realised_delta_bound"] <= answer["realised_delta"]
+
+
+def test_an_adversary_is_none_of_one_run(run: Call) -> None:
+    ran = run("audit", "stopping", "--one-run")
+    assert ran.code == 2 and "method='stopping'" in ran.err
+    assert "form='printed'" in run("audit", "labels", "--form", "printed").err

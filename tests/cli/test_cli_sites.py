@@ -155,7 +155,7 @@ def test_what_a_site_cannot_do_is_one_line(run: Call, agreed: int, tmp_path: Pat
     refused(('name = "north"', 'name = "west"'), "is no site of the plan")
     refused(('name = "north"', 'nome = "north"'), "nome", "is none of")
     refused(("north.signing", "north.key"), "no Ed25519 key")
-    refused(("north.crt", "none.crt"), "there is no such file")
+    refused(("north.crt", "none.crt"), "No such file")
     other = tmp_path / "other.toml"
     other.write_text(SCHEMA.replace("hi = 100", "hi = 99"))
     refused((str(tmp_path / "schema.toml"), str(other)), "encodes rows in another way")
@@ -233,7 +233,11 @@ def test_keys_are_read_out_and_compared(run: Call, agreed: int, tmp_path: Path) 
     renewed = run("site", "renew", "west/site.toml")
     assert renewed.code == 0 and key not in renewed.out
     assert fingerprint((tmp_path / "west" / "renewal" / "west.csr").read_bytes()) in renewed.out
-    assert run("hub", "admit", "hub", "west/renewal/west.csr").code == 0
+    again = run("hub", "admit", "hub", "west/renewal/west.csr")
+    assert again.code == 2 and "was signed before" in again.err
+    assert key == fingerprint((tmp_path / "hub" / "west.crt").read_bytes())
+    assert run("hub", "admit", "hub", "--renew", "west/renewal/west.csr").code == 0
+    assert key != fingerprint((tmp_path / "hub" / "renewal" / "west.crt").read_bytes())
     assert run("site", "renew", "west/site.toml").code == 2  # a key is never overwritten
     authority = run("site", "check", "north/site.toml", "--json").json["authority"]
     assert authority == fingerprint((tmp_path / "hub" / "ca.crt").read_bytes()) != key
@@ -274,15 +278,46 @@ def test_a_site_says_what_it_waits_for(run: Call, agreed: int, tmp_path: Path, m
             while log.last("trial-1", "north") < 0:
                 time.sleep(0.05)
             time.sleep(1.0)  # some questions
-            log.leave("trial-1", "east", "tired \x1b[2J")
+            log.end("trial-1")
 
         tired = threading.Thread(target=tire)
         tired.start()
         ran = run("site", "run", "north/site.toml")
         tired.join()
         server.stop(0.0).wait()
-    assert ran.code != 0 and ran.err.count("waits for east, south in round 0") == 1
-    assert "tired ?[2J" in ran.err and "\x1b" not in ran.err
+    assert ran.code == 4 and ran.err.count("waits for east, south in round 0") == 1
+    assert "the hub ended the run" in ran.err.splitlines()[-1]
+
+
+def test_a_hub_that_ends_a_run_tells_every_site(run: Call, agreed: int, tmp_path: Path) -> None:
+    hub = start("hub", "run", "hub", "--listen", f"127.0.0.1:{agreed}", "--json", "--once")
+    early = {name: start("site", "run", f"{name}/site.toml", "--json") for name in ("north", "east")}
+    while not (tmp_path / "hub" / "hub.log").exists():
+        time.sleep(0.05)
+    while [site["round"] for site in run("hub", "status", "hub", "--json").json["sites"]] != [0, 0, -1]:
+        time.sleep(0.05)
+    for wrong in (("hub", "end", "hub", "trial-2"), ("hub", "end", "north", "trial-1"), ("hub", "end", "hub", "../x")):
+        assert run(*wrong).code == 2
+    assert "is ended" in run("hub", "end", "hub", "trial-1").out
+    for process in early.values():
+        out, err = said(process, 4)
+        last = json.loads(out.splitlines()[-1])
+        assert (last["stopped"], last["rounds"], last["spent"]) == ("the hub ended the run", 0, 0.0)
+        assert last["privacy"]["epsilon"] > 0.0 and "ended early: the hub ended the run" in err.splitlines()[-1]
+    late = run("site", "run", "south/site.toml")
+    assert late.code == 4 and "Ended early: after 0 of 4 releases" in " ".join(late.out.split())
+    out, err = said(hub, 4)
+    assert json.loads(out.splitlines()[-1])["finished"] is False
+    assert err == "error: run='trial-1': ended early: the hub ended it\n"
+    again = run("site", "run", "north/site.toml")  # the hub is gone
+    assert again.code == 4 and "was over before; nothing is sent" in again.err
+    assert "nothing to end" in run("hub", "end", "hub", "trial-1").err
+    with DurableLedger.open("north/north.ledger") as ledger:
+        assert ledger.rows == () and ledger.show()["runs"][0]["held"] == 0
+    page = (tmp_path / "north" / "north.html").read_text()
+    assert "Ended early" in page and "Seconds" not in page
+    for command in (("--help",), ("site", "--help"), ("hub", "--help")):
+        assert "4 a run across sites ended early" in " ".join(run(*command).out.split())
 
 
 def test_a_plan_that_the_ledger_cannot_pay_for_is_refused_before_anything_is_sent(

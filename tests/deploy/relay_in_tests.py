@@ -42,4 +42,4 @@ def relay(sites: Consortium, folder: Path, port: int = 0) -> Iterator[tuple[str,
 
 
 def transport(sites: Consortium, folder: Path, address: str, name: str, patience: float = 20.0) -> RelayTransport:
-    return RelayTransport(address, credentials(folder, name), sites.plan.run, patience)
+    return RelayTransport(address, credentials(folder, name), sites.plan, patience)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -12,14 +13,17 @@ import numpy as np
 from problems import make_rows
 
 from sottovoce.configuration import RunConfig
+from sottovoce.data.mapped import write_rows
 from sottovoce.data.rows import Rows
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.keys import SigningKey
-from sottovoce.deploy.messages import Kind, Message
+from sottovoce.deploy.messages import Farewell, Kind, Message, Reason
 from sottovoce.deploy.plan import Member, Plan
 from sottovoce.deploy.session import Finished, SiteSession
+from sottovoce.deploy.settings import write_settings
 from sottovoce.deploy.transport import Transport
+from sottovoce.privacy.chain import keyed_hash
 from sottovoce.privacy.durable import DurableLedger
 from sottovoce.privacy.noise import KeyedNoise
 
@@ -76,6 +80,11 @@ class Consortium:
         kind = kind or ("hello" if round == 0 else "release")
         return Message(self.plan.run, self.plan.digest, round, name, kind, values).seal(self.keys[name])
 
+    def farewell(self, name: str, round: int, reason: Reason = "a neighbour left", **changes: Any) -> bytes:
+        """A well-signed last word of a site, before `round`."""
+        said = {"run": self.plan.run, "plan": self.plan.digest, "round": round, "sender": name, "reason": reason}
+        return Farewell(**(said | changes)).seal(self.keys[name])
+
 
 def consortium(
     folder: Path, names: tuple[str, ...] = NAMES, sizes: tuple[int, ...] = SIZES, **knobs: Any
@@ -87,3 +96,24 @@ def consortium(
     members = [Member(name, size, keys[name].public) for name, size in zip(names, sizes, strict=True)]
     plan = Plan.make("trial", RunConfig(**settings), members, rows.d)
     return Consortium(folder, plan, keys, rows)
+
+
+def settle(sites: Consortium, home: Path) -> Path:
+    """The files of the first site of a plan, as its settings want them."""
+    home.mkdir()
+    name = sites.plan.names[0]
+    signed = sites.rows.node(0).signed[0]
+    y = np.where(np.arange(len(signed)) % 2, 1.0, -1.0)
+    write_rows(home / "data", [(0, signed * y[:, None], y)])
+    sites.plan.write(home / "plan.json")
+    sites.keys[name].write(home / f"{name}.signing")
+    sites.folder = home
+    sites.ledger(name).close()
+    write_settings(home, name, "127.0.0.1:1", Path("data"))
+    return home
+
+
+def rewrite(path: Path, plain: dict[str, Any]) -> None:
+    """A plan's file with the right digest, whatever it says: another program may have written it."""
+    digest = keyed_hash(b"plan", json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()).hex()
+    path.write_text(json.dumps(plain | {"digest": digest}))

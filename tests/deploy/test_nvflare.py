@@ -7,6 +7,8 @@ import re
 import shutil
 import socket
 import ssl
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -257,6 +259,42 @@ def test_a_run_of_real_processes(world: World, tmp_path: Path) -> None:
     before = world.sent()
     Supervisor(kit, world.hub).run()  # complete already: sites repeat themselves, and nothing is added
     assert world.sent() == before
+
+
+def test_a_run_that_the_hub_ended_has_an_exit_code_of_its_own(world: World, tmp_path: Path) -> None:
+    sites = consortium(tmp_path / "sites", seed=5)
+    hub = tmp_path / "hub"
+    hub.mkdir()
+    sites.plan.write(hub / words.PLAN_FILE)
+    with HubLog(hub / words.HUB_LOG) as log:
+        log.end(sites.plan.run)
+    links = {world.kits / SERVER / "local" / words.HUB_FOLDER: hub} | {
+        world.kits / name / "local" / words.SITE_FILE: path
+        for name, path in settle(sites, tmp_path / "homes").items()
+    }  # fmt: skip
+    before = {link: link.resolve() for link in links}
+    try:
+        for link, path in links.items():
+            link.unlink()
+            link.symlink_to(path)
+        command = [
+            sys.executable,
+            "-m",
+            "sottovoce.deploy.nvflare",
+            "supervise",
+            str(world.kits / SUPERVISOR),
+            str(hub),
+        ]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    finally:
+        for link, path in before.items():
+            link.unlink()
+            link.symlink_to(path)
+    assert ran.returncode == 4 and "ended early: the hub ended it" in ran.stderr.splitlines()[-1], ran.stderr
+    for name in NAMES:
+        done = json.loads((tmp_path / "homes" / name / f"{name}.json").read_text())
+        assert (done["stopped"], done["rounds"], done["spent"]) == ("the hub ended the run", 0, 0.0)
+        assert "seconds" in done  # of a demonstration
 
 
 def test_a_supervisor_needs_its_own_kit(world: World) -> None:

@@ -7,6 +7,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,14 @@ from sites_in_tests import Consortium, consortium
 
 from sottovoce.deploy.hub import Hub
 from sottovoce.deploy.hublog import HubLog
+from sottovoce.deploy.nvflare import __main__ as entry
 from sottovoce.deploy.nvflare import words
 from sottovoce.deploy.nvflare.__main__ import main
 from sottovoce.deploy.nvflare.provision import hardened
-from sottovoce.deploy.nvflare.supervisor import write_job
+from sottovoce.deploy.nvflare.supervisor import Supervisor, write_job
 from sottovoce.deploy.nvflare.talk import Talk
 from sottovoce.deploy.nvflare.tasks import TaskTransport
-from sottovoce.errors import Refused, SottovoceError, TransportClosed, Unreachable
+from sottovoce.errors import EndedEarly, Refused, SottovoceError, TransportClosed, Unreachable
 from sottovoce.privacy.journal import Journal
 
 
@@ -135,6 +137,57 @@ def test_a_forged_message_is_refused(sites: Consortium, hub: Hub) -> None:
     assert (2, "east") not in hub.log.messages(sites.plan.run)
 
 
+def test_a_leave_that_a_site_did_not_sign_ends_no_job(sites: Consortium, hub: Hub) -> None:
+    lies = iter([b"", b"its budget is spent", sites.farewell("north", 2), sites.farewell("east", 1)] * 9)
+
+    def forge(name: str, result: dict[str, Any]) -> dict[str, Any]:
+        if name == "east" and result.get(words.STATE) == words.WAITING:
+            result[words.LEFT] = next(lies)
+        return result
+
+    job = Job(sites, hub, forge)
+    assert job.run().failure is None and set(job.models) == set(sites.plan.names)
+    assert hub.gone() == dict.fromkeys(sorted(sites.plan.names), "done")
+
+
+def test_a_site_that_stops_without_its_signed_word_has_failed(sites: Consortium, hub: Hub) -> None:
+    talk = Talk(hub)
+    assert not talk.hear("east", {words.STATE: words.FINISHED, words.LEFT: sites.farewell("north", 0)})
+    assert talk.over and talk.failure == "site 'east' stopped, and has not signed that it leaves"
+
+
+def test_the_hub_ends_a_run_whose_sites_wait(sites: Consortium, hub: Hub, tmp_path: Path) -> None:
+    talk = Talk(hub)
+    for name in ("east", "north"):
+        waiting = {words.STATE: words.WAITING, words.ROUND: 0, words.MESSAGE: sites.sealed(name, 0)}
+        assert not talk.hear(name, waiting)
+    assert not talk.look()
+    hub.log.end(sites.plan.run)
+    told = dict(talk.look())
+    assert set(told) == {"east", "north"} and not talk.look()
+    assert "the hub ended the run" in told["east"][words.CLOSED] and told["east"][words.SITE] is None
+    job = Job(sites, hub, honest)
+    assert job.run().failure is None
+    assert set(hub.gone().values()) == {"the hub ended the run"} and hub.over
+    supervisor: Any = SimpleNamespace(_hub=tmp_path, plan=sites.plan)
+    with pytest.raises(EndedEarly, match="the hub ended it"):
+        Supervisor._check(supervisor)
+
+
+def test_a_supervisor_that_ends_early_says_so_to_the_shell(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for error, code in ((EndedEarly("run='trial': ended early"), 4), (Refused("no"), 3), (Unreachable("no"), 1)):
+
+        def fail(error: SottovoceError = error, **_: str) -> None:
+            raise error
+
+        monkeypatch.setattr(entry, "main", fail)
+        with pytest.raises(SystemExit) as stop:
+            entry.start()
+        assert stop.value.code == code and capsys.readouterr().err == f"Error: {error}\n"
+
+
 def test_another_message_of_a_round_is_refused(sites: Consortium, hub: Hub) -> None:
     Job(sites, hub, honest).run(12)
     first = hub.log.messages(sites.plan.run)[1, "east"]
@@ -148,8 +201,10 @@ def test_another_message_of_a_round_is_refused(sites: Consortium, hub: Hub) -> N
 def test_who_waits_for_a_site_that_left_is_told(sites: Consortium, hub: Hub) -> None:
     talk = Talk(hub)
     assert not talk.hear("east", {words.STATE: words.WAITING, words.ROUND: 0, words.MESSAGE: sites.sealed("east", 0)})
-    told = dict(talk.hear("north", {words.STATE: words.WORKING, words.LEFT: "its budget is spent"}))
-    assert "its budget is spent" in told["east"][words.CLOSED] and told["north"] == {}
+    left = sites.farewell("north", 0)
+    told = dict(talk.hear("north", {words.STATE: words.WORKING, words.LEFT: left}))
+    assert "'north' left" in told["east"][words.CLOSED] and told["north"] == {}
+    assert (told["east"][words.SITE], told["east"][words.FAREWELL]) == ("north", left)
 
 
 @pytest.mark.parametrize(

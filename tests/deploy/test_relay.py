@@ -10,6 +10,7 @@ import string
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -52,7 +53,7 @@ def test_the_relay_carries_a_run(sites: Consortium, folder: Path, hub: tuple[str
     twin = run_sites(sites.plan.config, sites.rows)
     for i, name in enumerate(NAMES):
         np.testing.assert_array_equal(ends[name].model, twin[i][0].state.f)
-    assert hub[1].gone("trial") == dict.fromkeys(sorted(NAMES), "done")
+    assert Hub(sites.plan, hub[1]).gone() == dict.fromkeys(sorted(NAMES), "done")
 
 
 def strangers(folder: Path, other: Path) -> dict[str, Callable[[], grpc.ChannelCredentials]]:
@@ -91,7 +92,7 @@ def test_a_stranger_is_told_after_its_patience(
     certify(tmp_path / "other", ("north",))
     theirs = credentials(tmp_path / "other", "north", authority=folder)
     with (
-        RelayTransport(hub[0], theirs, "trial", patience=0.2) as stranger,
+        RelayTransport(hub[0], theirs, sites.plan, patience=0.2) as stranger,
         pytest.raises(Unreachable, match="does not take the other's certificate"),
     ):
         stranger.highest(sites.plan.digest)
@@ -113,8 +114,12 @@ def test_a_valid_certificate_speaks_for_its_own_name_only(
     with transport(sites, folder, hub[0], "east") as east:
         with pytest.raises(Refused, match="names another sender"):
             east.exchange(0, sites.sealed("north", 0))
-        with pytest.raises(Refused, match="carries another one"):
-            RelayTransport(hub[0], credentials(folder, "east"), "elsewhere", 1.0).highest(sites.plan.digest)
+        other = replace(sites.plan, run="elsewhere")
+        with (
+            RelayTransport(hub[0], credentials(folder, "east"), other, 1.0) as elsewhere,
+            pytest.raises(Refused, match="carries another one"),
+        ):
+            elsewhere.highest(sites.plan.digest)
     assert hub[1].messages("trial") == {}
 
 
@@ -122,7 +127,7 @@ def test_a_certificate_of_no_site_of_the_plan_is_refused(
     sites: Consortium, folder: Path, hub: tuple[str, HubLog], tmp_path: Path
 ) -> None:
     certify(tmp_path / "more", ("guest",), authority=folder)
-    guest = RelayTransport(hub[0], credentials(tmp_path / "more", "guest", authority=folder), "trial", 1.0)
+    guest = RelayTransport(hub[0], credentials(tmp_path / "more", "guest", authority=folder), sites.plan, 1.0)
     with guest, pytest.raises(Refused, match="no site of this plan"):
         guest.highest(sites.plan.digest)
 
@@ -218,8 +223,8 @@ def test_a_site_that_leaves_ends_the_run_of_its_neighbours(
     sites: Consortium, folder: Path, hub: tuple[str, HubLog]
 ) -> None:
     with transport(sites, folder, hub[0], "east") as east:
-        east.leave("its people decided so")
-        with transport(sites, folder, hub[0], "north") as north, pytest.raises(TransportClosed, match="decided so"):
+        east.leave(sites.farewell("east", 0))
+        with transport(sites, folder, hub[0], "north") as north, pytest.raises(TransportClosed, match="'east' left"):
             north.exchange(0, sites.sealed("north", 0))
         with pytest.raises(Refused, match="has left this run"):
             east.exchange(0, sites.sealed("east", 0))
@@ -254,8 +259,8 @@ def test_nobody_answers(sites: Consortium, folder: Path) -> None:
     with pytest.raises(InvalidInput, match="HOST:PORT"):
         transport(sites, folder, "nowhere", "north")
     missing = Credentials(folder / "ca.crt", folder / "none.crt", folder / "none.key")
-    with pytest.raises(InvalidInput, match="there is no such file"):
-        RelayTransport("127.0.0.1:1", missing, "trial")
+    with pytest.raises(InvalidInput, match="No such file"):
+        RelayTransport("127.0.0.1:1", missing, sites.plan)
 
 
 class Recorder:

@@ -74,8 +74,8 @@ class Fragile:
     def highest(self, plan: str) -> int:
         return self._inner.highest(plan)
 
-    def leave(self, reason: str) -> None:
-        self._inner.leave(reason)
+    def leave(self, farewell: bytes) -> None:
+        self._inner.leave(farewell)
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
         if round == self._round and not self._after:
@@ -188,7 +188,7 @@ class Ending:
     def highest(self, plan: str) -> int:
         return -1
 
-    def leave(self, reason: str) -> None:
+    def leave(self, farewell: bytes) -> None:
         pass
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
@@ -203,8 +203,8 @@ def test_who_ends_a_run_early_does_not_choose_its_price(tmp_path: Path) -> None:
     for last in (1, 2, 3, 4):
         sites = consortium(tmp_path / f"{last}", delta=1e-5)
         ends.append(sites.run_site("north", Ending(sites, last)))
-    assert [end.outcome.stopped for end in ends] == ["a neighbour left"] * 3 + ["finished"]
-    assert [end.privacy["releases"] for end in ends] == [2, 3, 4, 4]
+    assert [end.outcome.stopped for end in ends] == ["the hub ended the run"] * 3 + ["finished"]
+    assert [end.privacy["made"] for end in ends] == [2, 3, 4, 4]
     assert {end.privacy["epsilon"] for end in ends} == {ends[-1].privacy["epsilon"]}
     assert {end.privacy["per_node"][0] for end in ends} == {ends[-1].privacy["epsilon"]}
 
@@ -275,7 +275,7 @@ def test_the_plan_file_is_read_back_and_an_edited_one_is_refused(sites: Consorti
         Plan.read(path)
     with pytest.raises(InvalidInput, match="curator"):
         Plan.make("trial", replace(sites.plan.config, method="central", eta=0.1), sites.plan.sites, 4)
-    with pytest.raises(InvalidInput, match="a name and a key of its own"):
+    with pytest.raises(InvalidInput, match="a name of its own"):
         replace(sites.plan, sites=(sites.plan.sites[0],) * 3)
 
 

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 from ..algorithms import REGISTRY
 from ..errors import InvalidInput
-from . import aggregators, worlds
+from . import aggregators, labels, refusals, stopping, worlds
 from .bounds import epsilon_bound
 from .exact import densities
 from .game import Case, Verdict, play
 from .worlds import make
 
-__all__ = ["Case", "Verdict", "attack", "densities", "epsilon_bound", "make", "play", "targets"]
+__all__ = ["ADVERSARIES", "Case", "Verdict", "attack", "densities", "epsilon_bound", "make", "play", "targets"]
 
-_REPLICATES = 20_000
+
+class Adversary(NamedTuple):
+    """A game, and its runs by default and in a hurry."""
+
+    play: Callable[..., Verdict]
+    runs: int
+    quick: int
+
+
+ADVERSARIES: dict[str, Adversary] = {
+    "stopping": Adversary(stopping.play, stopping.RUNS, stopping.QUICK_RUNS),
+    "refusals": Adversary(refusals.play, refusals.RUNS, refusals.QUICK_RUNS),
+    "labels": Adversary(labels.play, labels.RUNS, labels.QUICK_RUNS),
+}
+"""Attacks on what stands around the methods: a ledger's quotes, a site's refusals, an estimator's attributes."""
+
+_REPLICATES, _QUICK = 20_000, 4_000
 _MORE = {("pp_admm", "printed"): 100_000, ("pp_admm", "corrected"): 60_000, ("ipp_admm", "corrected"): 60_000}
 """Where delta hides what fewer replicates would show."""
 
@@ -23,6 +41,7 @@ def targets(form: str | None = None) -> list[tuple[str, str]]:
     """Every (method, form) that can be attacked; `form` narrows it."""
     known = [(name, f) for name, cls in REGISTRY.items() if cls.private for f in cls.forms]
     known += [(name, f) for name in aggregators.GAMES for f in ("corrected", "printed")]
+    known += [(name, "corrected") for name in ADVERSARIES]
     return [(name, f) for name, f in known if form in (None, f)]
 
 
@@ -36,6 +55,7 @@ def attack(
     replicates: int | None = None,
     seed: int = 0,
     confidence: float = 0.95,
+    quick: bool = False,
 ) -> Verdict:
     """Try to refute a claim: play the worst game known for a method; where it releases once, add the exact loss.
 
@@ -48,10 +68,12 @@ def attack(
     rounds : int, optional
         By default 2, and 1 where one shows most.
     replicates : int, optional
-        Of each world; by default enough to show a factor of two.
+        Of each world; by default enough to show a factor of two.  Of :data:`ADVERSARIES`, never more than the default.
     seed : int
     confidence : float
         That the bound is true.
+    quick : bool
+        Fewer replicates, if their number is not given.
 
     Returns
     -------
@@ -69,7 +91,13 @@ def attack(
             raise InvalidInput("method", method, f"must be all, or one of {', '.join(methods)}", "see docs/audit.md")
         forms = [f for name, f in targets() if name == method]
         raise InvalidInput("form", form, f"{method} has {', '.join(forms)}", f"use {forms[0]!r}")
-    replicates = replicates or _MORE.get((method, form), _REPLICATES)
+    if method in ADVERSARIES:
+        game = ADVERSARIES[method]
+        runs = min(replicates or game.runs, game.quick if quick else game.runs)
+        return game.play(
+            epsilon=epsilon, delta=delta, rounds=rounds, replicates=runs, seed=seed, confidence=confidence
+        )  # fmt: skip
+    replicates = replicates or (_QUICK if quick else _MORE.get((method, form), _REPLICATES))
     if method in aggregators.GAMES:
         return aggregators.play(
             method, form, epsilon=1.0 if epsilon is None else epsilon, delta=delta, replicates=replicates, seed=seed,

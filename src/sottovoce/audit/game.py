@@ -24,9 +24,11 @@ from ..configuration import RunConfig, held, prepare
 from ..curator import Book, Curator
 from ..data.rows import Rows
 from ..engine import Place
+from ..errors import LedgerError
 from ..facts import Facts
 from ..graphs import Graph
 from ..net import DenseNet
+from ..privacy.events import Event
 from ..privacy.ledger import Ledger
 from ..privacy.noise import KeyedNoise, Noise
 from ..queries import Query, Vault
@@ -83,6 +85,30 @@ class _Recorder:
         answer = self.curator.ask(query)
         self.asked.append((query, answer))
         return answer
+
+
+class Notes:
+    """A curator's book that keeps what is charged, refuses nothing and prices nothing."""
+
+    def __init__(self) -> None:
+        self.rows: tuple[Event, ...] = ()
+
+    def charge(self, event: Event) -> None:
+        """Keep it."""
+        self.rows = (*self.rows, event)
+
+    def once(self, event: Event, draw: Callable[[], bytes]) -> bytes:
+        """Keep it, then draw."""
+        self.charge(event)
+        return draw()
+
+    def to_list(self) -> list[dict[str, Any]]:
+        """Rows as plain data."""
+        return [event.to_dict() for event in self.rows]
+
+    def restore(self, rows: list[dict[str, Any]]) -> None:
+        """Not possible."""
+        raise LedgerError("ledger: a game has no checkpoints")
 
 
 class _OpenNet(DenseNet):

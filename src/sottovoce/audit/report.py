@@ -330,6 +330,10 @@ def _reading(verdicts: Sequence[Verdict]) -> str:
         ("Claimed and proved", "Claimed is what the form promises for the whole run: of a printed form the paper's "
          "number, of a corrected one the ledger's. Proved is what the accountants prove for the same run."),
         ("Delta", f"The probability that a claim leaves out; here {deltas}. Zero is pure differential privacy."),
+        ("Stopping, refusals, labels", "Adversaries of what stands around the methods. Stopping: whoever goes on or "
+         "stops by what she sees must not outrun the epsilon that a ledger quotes; its numbers are the last quote plus "
+         "what the quotes lack. Refusals: whether and how a site refuses extreme vectors must not tell the tables "
+         "apart. Labels: nor may classes, shapes, words and errors of a released model, if one row has a rare label."),
         ("Stands", "No attack that we know refutes the claim. That is no proof; the proofs are in the documentation."),
     ]  # fmt: skip
     return "<h2>How to read this</h2><dl>" + "".join(f"<dt>{a}</dt><dd>{b}</dd>" for a, b in entries) + "</dl>"

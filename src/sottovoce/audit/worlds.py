@@ -20,7 +20,7 @@ from ..data.rows import Rows
 from ..errors import InvalidInput
 from ..facts import Facts
 from ..solvers import Solution, Solver
-from ..typing import Any, Array
+from ..typing import Any, Array, ArrayLike
 from .game import Case
 
 STIFF = 1e6  # curvature of a node's problem, sum scale: noise moves its minimiser by millionths
@@ -86,9 +86,9 @@ class Contrary(Solver):
 
     side: Array
 
-    def minimise(self, linear: Array, q: Array, start: Array, tol: float) -> Solution:
+    def minimise(self, linear: Array, q: Array, start: Array, tol: ArrayLike) -> Solution:
         exact = super().minimise(linear, q, start, 1e-10)
-        away = self.side * tol * self._C * (1.0 - 1e-6) / np.broadcast_to(q, (*exact.w.shape[:-1], 1))
+        away = self.side * np.asarray(tol) * self._C * (1.0 - 1e-6) / np.broadcast_to(q, (*exact.w.shape[:-1], 1))
         return replace(exact, w=exact.w + away)
 
 

@@ -15,22 +15,14 @@ from rich.table import Table
 from .. import data as datasets
 from .. import graphs
 from ..algorithms import REGISTRY
-from ..errors import (
-    BudgetExceeded,
-    CheckpointError,
-    InvalidInput,
-    LedgerError,
-    NotWritten,
-    Refused,
-    SottovoceError,
-    printable,
-)
+from ..errors import SottovoceError, exit_code, printable
 from .audit import audit
 from .claims import claims
 from .compare import compare
 from .demo import demo
 from .hub import hub
 from .ledger import ledger
+from .options import EXITS
 from .plan import plan
 from .predict import predict
 from .screen import Console, escape
@@ -57,7 +49,7 @@ Train one linear classifier across sites that may not share their rows, with a p
 """
 
 
-@click.group(help=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(help=_EXAMPLES, epilog=EXITS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="sottovoce")
 def cli() -> None:
     """Entry of all commands."""
@@ -136,8 +128,7 @@ def _word(value: object) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; errors are one line on standard error.
 
-    Exit codes: 0 done; 1 a run failed; 2 bad input, nothing spent and nothing written; 3 refused, and a person must
-    look before it is tried again; 130 interrupted.
+    Exit codes: :data:`sottovoce.errors.EXITS`.
     """
     try:
         cli.main(args=list(arguments) if arguments is not None else None, prog_name="sottovoce", standalone_mode=False)
@@ -149,12 +140,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except (InvalidInput, CheckpointError, BudgetExceeded, LedgerError, NotWritten) as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(2)
     except SottovoceError as error:
         click.echo(f"error: {error}", err=True)
-        sys.exit(3 if isinstance(error, Refused) else 1)
+        sys.exit(exit_code(error))
     except OSError as error:  # a full disk behind standard output, say
         place = "" if error.filename is None else f" for {error.filename!r}"
         _say_last(f"error: {error.strerror or type(error).__name__}{place}; repair that, and try again")

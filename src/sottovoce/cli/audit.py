@@ -5,34 +5,44 @@ from __future__ import annotations
 import json
 import math
 from contextlib import nullcontext
+from importlib.util import find_spec
 
 import click
 from rich.table import Table
 
 from .. import files
-from ..audit import Verdict, attack, targets
+from ..audit import ADVERSARIES, Verdict, attack, targets
 from ..audit.lessons import lessons
 from ..audit.one_run import OneRunVerdict, attack_once
 from ..audit.report import write
+from ..audit.stopping import StoppingVerdict
 from ..errors import InvalidInput
 from ..privacy.chain import jsonable
 from ..privacy.words import ceil_text
 from .options import as_json, say, takes, typed
-from .screen import Console
+from .screen import Console, escape
 
-_QUICK = 4_000
 _OPTIONS = [
     say("--form", "corrected, printed, or listed (pvp).  [default: corrected; for `all`: every form]"),
     say("--epsilon", "Total that the run claims.  [default: 1]", type=float),
     say("--delta", "Of the claim.  [default: none, where the method has a pure price]", type=float),
-    say("--rounds", "Rounds that the adversary watches.  [default: 2, or 1]", type=int),
-    say("--replicates", "Runs of each of the two worlds.  [default: 20,000 or more]", type=int),
+    say("--rounds", "Rounds that the adversary watches.  [default: 2, or 1; stopping: 40 releases]", type=int),
+    say(
+        "--replicates",
+        "Runs of each of the two worlds.  [default: 20,000 or more; stopping, refusals and labels: at most "
+        f"{', '.join(f'{one.runs:,}' for one in ADVERSARIES.values())}]",
+        type=int,
+    ),
     say("--confidence", "That the lower bound is true.", type=float, default=0.95),
     say("--seed", "Keys the noise of both worlds.", type=int, default=0),
     say(
         "--report", "Also write a page (HTML): bounds, and what a neighbour learns about real rows.", type=click.Path()
     ),
-    say("--quick", "4,000 runs of each world if --replicates is not given; smaller lessons in the page.", is_flag=True),
+    say(
+        "--quick",
+        "4,000 runs of each world, or fewer, if --replicates is not given; smaller lessons in the page.",
+        is_flag=True,
+    ),
     say("--one-run", "One run on real rows with canaries among them, instead of the worst pair.", is_flag=True),
     say("--data", "With --one-run: the rows.  [default: adult]"),
     say("--canaries", "With --one-run: rows that a coin decides.  [default: 1000]", type=int),
@@ -52,12 +62,14 @@ def audit(
 
     Two tables differ in one row of one site.  The adversary knows both, sees every message of every round, and must say
     which one it was.  From thousands of runs of each follows a lower bound on epsilon, beside the claim; a bound above
-    the claim refutes it.
+    the claim refutes it.  Three adversaries attack what stands around the methods: `stopping` the epsilon that a ledger
+    quotes, `refusals` a site that gets extreme vectors, `labels` an estimator that meets a rare label.
 
     \b
       sottovoce audit mr_admm                  comes near the claim, never above
       sottovoce audit dvp --form printed       a claim that is false
       sottovoce audit dvp --rounds 5 --epsilon 2 --json
+      sottovoce audit stopping                 stops by what she sees of a ledger
       sottovoce audit all                      every claim of the package
       sottovoce audit all --report audit.html  the same as a page, and lessons
       sottovoce audit dgd --one-run --delta 1e-5    one run with 1000 canaries
@@ -69,12 +81,14 @@ def audit(
         )
     if report is not None:
         files.check("report", report)
-    replicates = _QUICK if quick and replicates is None else replicates
     if form is not None and form not in {known for _, known in targets()}:
         raise InvalidInput("form", form, "must be corrected, printed or listed", "leave it out for `all`")
     if epsilon is not None and not (math.isfinite(epsilon) and epsilon > 0):
         raise InvalidInput("epsilon", epsilon, "must be finite and > 0: a claim to attack", "use --epsilon 1")
     chosen = targets(form) if method == "all" else [(method, form or "corrected")]
+    if method == "all" and find_spec("opendp") is None:
+        chosen = [one for one in chosen if one[0] != "labels"]
+        click.echo("labels is left out: it makes releases; pip install 'sottovoce[release]'", err=True)
     console = Console(stderr=True)
     found = []
     for k, (name, kind) in enumerate(chosen, 1):
@@ -88,7 +102,7 @@ def audit(
             else:
                 verdict = attack(
                     name, kind, epsilon=epsilon, delta=delta, rounds=rounds, replicates=replicates, seed=seed,
-                    confidence=confidence,
+                    confidence=confidence, quick=quick,
                 )  # fmt: skip
         found.append(verdict)
     if as_json:
@@ -150,5 +164,13 @@ def _render(found: list[Verdict], confidence: float) -> None:
             console.print(f"[dim]one run of {one.rounds} rounds{at}: {right}[/]")
             console.print(f"[dim]the canaries: {one.why}[/]")
             return
-        console.print(f"[dim]{one.rounds} rounds, {one.replicates:,} runs of each world{at}; attack: {one.attack}[/]")
+        attack = escape(one.attack)
+        if isinstance(one, StoppingVerdict):
+            console.print(f"[dim]{one.releases} releases, {one.replicates:,} runs{at}; attack: {attack}[/]")
+            console.print(
+                f"[dim]who stops at the best moment makes delta {one.realised_delta:.3g} (exact), and by the runs at "
+                f"least {one.realised_delta_bound:.3g}[/]"
+            )
+        else:
+            console.print(f"[dim]{one.rounds} rounds, {one.replicates:,} runs of each world{at}; attack: {attack}[/]")
         console.print(f"[dim]the two tables: {one.why}[/]")

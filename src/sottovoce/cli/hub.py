@@ -13,17 +13,20 @@ import click
 from rich.live import Live
 from rich.table import Table
 
+from ..deploy import certificates
 from ..deploy.certificates import Authority, check_host, fingerprint
+from ..deploy.files import KEY, together, write_new
 from ..deploy.hub import Hub
 from ..deploy.hublog import HubLog
 from ..deploy.keys import need_cryptography
 from ..deploy.lock import only_one
 from ..deploy.plan import Plan
 from ..deploy.relay import Credentials, serve
-from ..deploy.report import last_words, write_hub
+from ..deploy.report import last_words, other_run, write_hub
 from ..errors import InvalidInput
+from ..files import read
 from .files import check_folder
-from .options import as_json, say, takes
+from .options import EXITS, as_json, say, takes
 from .screen import Console, escape
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -31,7 +34,7 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 _EVERY = 0.2
 
 
-@click.group()
+@click.group(epilog=EXITS)
 def hub() -> None:
     """Carry the messages of a run between sites.
 
@@ -40,6 +43,7 @@ def hub() -> None:
       sottovoce hub admit hub north.csr east.csr south.csr
       sottovoce hub run hub --listen 0.0.0.0:8443     with plan.json in it
       sottovoce hub status hub
+      sottovoce hub end hub trial-1                   for good, for every site
     """
 
 
@@ -55,8 +59,11 @@ def init(folder: Path, hosts: tuple[str, ...]) -> None:
         raise InvalidInput("folder", str(folder), "holds an authority already", "use another folder")
     for host in hosts:
         check_host(host)
-    folder.mkdir(mode=0o700, exist_ok=True)
-    Authority.make(folder).serve(folder, hosts)
+    with together(folder) as made:
+        authority = Authority.make(folder)
+        made(folder / "ca.key")
+        made(folder / "ca.crt")
+        authority.serve(folder, hosts)
     click.echo(
         f"made {folder}; give ca.crt to every site, and keep ca.key to yourself\n"
         f"authority {fingerprint((folder / 'ca.crt').read_bytes())}: `site check` shows the same"
@@ -66,23 +73,33 @@ def init(folder: Path, hosts: tuple[str, ...]) -> None:
 @hub.command()
 @click.argument("folder", type=_FOLDER)
 @click.argument("requests", type=_FILE, nargs=-1, required=True)
-def admit(folder: Path, requests: tuple[Path, ...]) -> None:
-    """Sign the certificate requests of sites.
+@takes([say("--renew", "Sign new keys of sites that have a certificate: into FOLDER/renewal.", is_flag=True)])
+def admit(folder: Path, requests: tuple[Path, ...], renew: bool) -> None:
+    """Sign the certificate requests of sites: NAME.crt.
 
     Be sure of who sent each, and of the name that it asks for: have the sender read out the key that `site init`
-    showed, and compare.
+    showed, and compare.  A name that was signed before is refused: with --renew its new certificate goes to the folder
+    renewal.  All requests are signed, or none.
     """
     authority = Authority.read(folder)
+    place = folder / "renewal" if renew else folder
+    taken = {path.name.lower() for path in place.iterdir()} if place.is_dir() else set()  # as some file systems do
+    signed: list[tuple[Path, str, bytes, str]] = []
     for path in requests:
-        try:
-            request = path.read_bytes()
-            name, certificate = authority.admit(request)
-        except OSError:
-            raise InvalidInput("request", str(path), "cannot be read", "correct the path") from None
-        place = folder / f"{name}.crt"
-        again = "; signed before: that certificate stays good until it ends" if place.exists() else ""
-        place.write_bytes(certificate)
-        click.echo(f"{path}: {name}, signed; give the site {place}{again}\n   its key: {fingerprint(request)}")
+        request = read("request", path, KEY)
+        name, certificate = authority.admit(request)
+        if f"{name}.crt".lower() in taken:
+            rule = f"{place / name}.crt exists: this name was signed before, and that certificate stays good"
+            remedy = "remove it when the site has it" if renew else "for a new key of the same site use --renew"
+            raise InvalidInput("request", str(path), rule, remedy)
+        taken.add(f"{name}.crt".lower())
+        signed.append((path, name, certificate, fingerprint(request)))
+    with together(place) as made:
+        for _, name, certificate, _ in signed:
+            write_new(place / f"{name}.crt", certificate)
+            made(place / f"{name}.crt")
+    for path, name, _, key in signed:
+        click.echo(f"{path}: {name}, signed; give the site {place / name}.crt\n   its key: {key}")
 
 
 @hub.command()
@@ -99,6 +116,9 @@ def run(folder: Path, listen: str, once: bool, as_json: bool) -> None:
     are written to FOLDER; the hub goes on answering until Ctrl-C, or SIGTERM, unless --once is given.
     """
     plan = Plan.read(folder / "plan.json")
+    credentials = Credentials(*(folder / f for f in ("ca.crt", "hub.crt", "hub.key")))
+    certificates.check("hub", *credentials.read())
+    other_run(folder / "hub", plan)
     stop, console = threading.Event(), Console()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -114,8 +134,7 @@ def run(folder: Path, listen: str, once: bool, as_json: bool) -> None:
 
     with only_one(folder / "hub.lock"), HubLog(folder / "hub.log") as log:
         carried, written = Hub(plan, log), False
-        carried.models()  # refuses the log of another plan
-        credentials = Credentials(*(folder / f for f in ("ca.crt", "hub.crt", "hub.key")))
+        carried.check()
         server, port = serve(carried, credentials, listen, refused)
         tell(f"run {plan.run}: listening on port {port}; Ctrl-C ends it\nplan {plan.digest}",
              run=plan.run, plan=plan.digest, port=port)  # fmt: skip
@@ -127,17 +146,20 @@ def run(folder: Path, listen: str, once: bool, as_json: bool) -> None:
             )  # fmt: skip
         with live:
             while not stop.wait(_EVERY):
-                gone = log.gone(plan.run)
-                if not written and len(gone) == len(plan.names):
+                if not written and carried.over:
                     written, there = True, write_hub(folder, carried)
                     tell("every site has left" + (f": hub.html, hub.npz and hub.json are in {folder}" if there else ""),
-                         left=gone, finished=there)  # fmt: skip
-                if once and len(gone) == len(plan.names):
+                         left=carried.gone(), finished=there)  # fmt: skip
+                if once and written:
                     break
         if stop.is_set() and not written and not as_json:
             tell("stopped; the same command goes on")
-        log.close()
-        server.stop(1.0).wait()
+        try:
+            if written:
+                carried.check_end()
+        finally:
+            log.close()
+            server.stop(1.0).wait()
 
 
 @hub.command()
@@ -146,19 +168,48 @@ def run(folder: Path, listen: str, once: bool, as_json: bool) -> None:
 def status(folder: Path, as_json: bool) -> None:
     """How far every site of the run is, also while the hub runs."""
     plan = Plan.read(folder / "plan.json")
-    if not (folder / "hub.log").exists():
-        raise InvalidInput("folder", str(folder), "has no log yet", "start the hub")
-    with HubLog(folder / "hub.log") as log:
-        shown = Hub(plan, log).status()
+    with _log(folder) as log:
+        carried = Hub(plan, log)
+        carried.check()
+        shown = carried.status()
     if as_json:
         click.echo(json.dumps(shown))
         return
     console = Console()
+    ended = ", ended by the hub" if shown["ended"] else ""
     console.print(
-        f"run [bold]{escape(shown['run'])}[/], {shown['rounds']} rounds\nplan {shown['plan']}", soft_wrap=True,
+        f"run [bold]{escape(shown['run'])}[/], {shown['rounds']} rounds{ended}\nplan {shown['plan']}", soft_wrap=True,
         highlight=False,
     )  # fmt: skip
     console.print(_table(shown["sites"], shown["rounds"]))
+
+
+@hub.command()
+@click.argument("folder", type=_FOLDER)
+@click.argument("run_name", metavar="RUN")
+def end(folder: Path, run_name: str) -> None:
+    """End RUN, the run of FOLDER's plan.json, for good.
+
+    Every site that asks the hub from now on is told so, ends with exit code 4, and gives back what it has not spent.
+    The hub may run meanwhile or be started afterwards; what the sites have spent stays spent.
+    """
+    plan = Plan.read(folder / "plan.json")
+    if run_name != plan.run:
+        raise InvalidInput("run", run_name, f"the plan of {folder} is of the run {plan.run!r}", "give that name")
+    with _log(folder) as log:
+        carried = Hub(plan, log)
+        carried.check()
+        if carried.over:
+            raise InvalidInput("run", run_name, "is over: every site has left it", "there is nothing to end")
+        log.end(plan.run)
+    click.echo(f"run {plan.run} is ended; every site is told when it asks, while `sottovoce hub run {folder}` runs")
+
+
+def _log(folder: Path) -> HubLog:
+    path = folder / "hub.log"
+    if not path.exists():
+        raise InvalidInput("folder", str(folder), "has no log yet", "start the hub")
+    return HubLog(path)
 
 
 def _table(sites: list[dict[str, Any]], rounds: int) -> Table:

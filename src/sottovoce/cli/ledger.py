@@ -9,6 +9,7 @@ import click
 from rich.table import Table
 
 from ..privacy.durable import DurableLedger
+from ..privacy.words import ceil_text
 from .files import check_folder
 from .options import NUMBER
 from .screen import Console, escape
@@ -64,8 +65,10 @@ def show(file: Path, as_json: bool) -> None:
     for name in ("node", "budget", "spent", "spent or held"):
         nodes.add_column(name, justify="right")
     for i, values in enumerate(zip(shown["epsilon"], shown["spent"], shown["committed"], strict=True)):
-        nodes.add_row(str(i), *(f"{v:.6g}" if isinstance(v, float) else str(v) for v in values))
+        nodes.add_row(str(i), *(ceil_text(v, 6) if isinstance(v, float) else str(v) for v in values))
     console.print(nodes)
+    for caution in shown["cautions"]:
+        console.print(f"[bold yellow]note[/]: {escape(caution)}", highlight=False)
     for run in shown["runs"]:
         console.print(
             f"run {escape(run['run'])}: {run['state']}, {run['charged']} of {run['planned']} releases, "

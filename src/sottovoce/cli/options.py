@@ -15,7 +15,9 @@ from .. import graphs
 from ..algorithms import REGISTRY
 from ..choosing import KNOBS
 from ..configuration import RunConfig
+from ..errors import EXITS as _EXITS
 
+EXITS = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in _EXITS.items()) + "."
 _RUN = RunConfig()
 
 

@@ -16,7 +16,7 @@ from .. import files
 from ..choosing import choose, declared
 from ..configuration import RunConfig, outline
 from ..data.schema import Schema
-from ..deploy.plan import Member, Plan
+from ..deploy.plan import Member, Plan, check_public
 from ..errors import InvalidInput
 from ..graphs import MOST_NODES
 from ..privacy.chain import jsonable
@@ -76,7 +76,7 @@ def plan(
     n = np.atleast_1d(np.asarray(sizes, dtype=float))
     if np.any((n < 1) | (n != np.floor(n))):
         raise InvalidInput("sizes", n.tolist(), "must be whole numbers of rows, at least 1", "use e.g. 8000")
-    if n.size == 1:
+    if n.size == 1 and write is None:
         if not 1 <= nodes <= MOST_NODES:
             raise InvalidInput("nodes", nodes, f"must be at least 1 and at most {MOST_NODES:,}", "use e.g. 5")
         n = np.repeat(n, nodes)
@@ -88,6 +88,8 @@ def plan(
     if config.auto:
         choice = choose(config, n, features, heterogeneity=declared(partition), free=left_open())
         config = choice.config
+    if write is not None:
+        check_public(str(run_name), config, members, features)
     outlined = outline(config, n[:, None], features, caveat=None if encoding is None else encoding.caveat)
     if write is not None:
         assert encoding is not None and run_name is not None
@@ -106,16 +108,7 @@ def _members(files: tuple[Path, ...], write: Path | None) -> tuple[Member, ...]:
     """What the sites have told about themselves."""
     if bool(files) != (write is not None):
         raise InvalidInput("site", None, "--site and --write belong together", "give both, or --sizes alone")
-    members = []
-    for file in files:
-        try:
-            members.append(Member(**json.loads(file.read_text(encoding="utf-8"))))
-        except (OSError, ValueError, TypeError) as error:
-            if isinstance(error, InvalidInput):
-                raise
-            rule = "there is no such file" if isinstance(error, FileNotFoundError) else "is not what `site init` writes"
-            raise InvalidInput("site", str(file), rule, "give each site's NAME.public.json") from error
-    return tuple(members)
+    return tuple(map(Member.read, files))
 
 
 def _render(outlined: dict[str, Any], console: Console) -> None:

@@ -12,7 +12,12 @@ from ..privacy.words import ceil_text, privacy_words
 from ..training import Report
 from .screen import Console, escape
 
-_STYLES = {"No privacy guarantee": "bold red", "Not covered": "bold yellow", "As printed": "bold"}
+_STYLES = {
+    "No privacy guarantee": "bold red",
+    "Not covered": "bold yellow",
+    "Ended early": "bold yellow",
+    "As printed": "bold",
+}
 
 
 def marked_words(privacy: dict[str, Any]) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext, suppress
+import sqlite3
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +12,21 @@ import click
 from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from ..configuration import outline
 from ..data.schema import Schema
 from ..deploy import certificates
+from ..deploy.files import together, write_new
 from ..deploy.keys import SigningKey, need_cryptography
 from ..deploy.lock import only_one
-from ..deploy.plan import check_name
-from ..deploy.relay import RelayTransport, target
-from ..deploy.session import Finished
+from ..deploy.names import check_name
+from ..deploy.relay import RelayTransport, sizes, target
+from ..deploy.session import Finished, check_end
 from ..deploy.settings import SiteSettings, load_rows, write_settings
-from ..errors import InvalidInput, SottovoceError
+from ..errors import InvalidInput
 from ..privacy.chain import jsonable
 from ..privacy.durable import DurableLedger, rows_digest
 from ..privacy.words import ceil_text
 from .files import check_folder
-from .options import as_json, say, takes
+from .options import EXITS, as_json, say, takes
 from .render import marked_words
 from .screen import Console, escape
 
@@ -33,7 +34,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
-@click.group()
+@click.group(epilog=EXITS)
 def site() -> None:
     """Take part in a run across organisations: rows, ledger and keys stay here.
 
@@ -80,23 +81,20 @@ def init(
     check_folder("folder", folder)
     rows = load_rows(data, Schema.from_toml(schema))
     kind = accountant or ("pure" if delta is None else "rdp")
-    fingerprint, fresh = rows_digest(*rows.arrays()), not folder.exists()
-    folder.mkdir(mode=0o700, exist_ok=True)
-    try:
-        DurableLedger.create(
-            folder / f"{name}.ledger", epsilon=epsilon, delta=delta or 0.0, accountant=kind, fingerprint=fingerprint
-        ).close()
-    except SottovoceError:
-        if fresh:
-            with suppress(OSError):  # the error is what counts
-                folder.rmdir()
-        raise
-    certificates.request(folder, name)
-    key = SigningKey.make()
-    key.write(folder / f"{name}.signing")
-    public = {"name": name, "rows": int(rows.n[0, 0]), "key": key.public}
-    (folder / f"{name}.public.json").write_text(json.dumps(public, indent=1) + "\n", encoding="utf-8")
-    write_settings(folder, name, hub, data.resolve(), schema.resolve())
+    fingerprint = rows_digest(*rows.arrays())
+    public = {"name": name, "rows": int(rows.n[0, 0])}
+    with together(folder) as made:
+        _ledger(folder / f"{name}.ledger", epsilon, delta, kind, fingerprint)
+        made(folder / f"{name}.ledger")
+        certificates.request(folder, name)
+        for ending in ("key", "csr"):
+            made(folder / f"{name}.{ending}")
+        key = SigningKey.make()
+        key.write(folder / f"{name}.signing")
+        made(folder / f"{name}.signing")
+        write_new(folder / f"{name}.public.json", json.dumps(public | {"key": key.public}, indent=1) + "\n")
+        made(folder / f"{name}.public.json")
+        write_settings(folder, name, hub, data.resolve(), schema.resolve())
     click.echo(
         f"made {folder}\n"
         f"1. give the hub's operator {name}.csr and {name}.public.json, and read out the key that is to be admitted:\n"
@@ -104,6 +102,18 @@ def init(
         f"2. put {name}.crt, ca.crt and plan.json here when they come, and go on with `site check`\n"
         "3. this is the one ledger of these rows: never make a second one, and never restore it from a backup"
     )
+
+
+def _ledger(path: Path, epsilon: float, delta: float | None, kind: str, fingerprint: bytes) -> None:
+    try:
+        DurableLedger.create(
+            path, epsilon=epsilon, delta=delta or 0.0, accountant=kind, fingerprint=fingerprint
+        ).close()  # fmt: skip
+    except (OSError, sqlite3.Error) as error:
+        for end in ("-wal", "-shm"):  # of SQLite's, where the file itself is gone
+            path.with_name(path.name + end).unlink(missing_ok=True)
+        why = getattr(error, "strerror", None) or str(error)
+        raise InvalidInput("ledger", str(path), f"cannot be written: {why}", "free some space") from None
 
 
 @site.command()
@@ -115,12 +125,12 @@ def renew(settings: Path) -> None:
     """
     found = SiteSettings.read(settings)
     folder = found.folder / "renewal"
-    folder.mkdir(mode=0o700, exist_ok=True)
     certificates.request(folder, found.name)
     made = folder / f"{found.name}.csr"
     click.echo(
         f"made {folder}\n"
-        f"1. give the hub's operator {made.name}, and read out its key: {certificates.fingerprint(made.read_bytes())}\n"
+        f"1. give the hub's operator {made.name} for `hub admit --renew`, and read out its key: "
+        f"{certificates.fingerprint(made.read_bytes())}\n"
         f"2. when {found.name}.crt comes, stop the site, put it and {folder.name}/{found.name}.key in place of "
         "the old ones, and remove the folder"
     )
@@ -142,7 +152,7 @@ def check(settings: Path, as_json: bool) -> None:
         known = plan.run in ledger.runs
         takes_now = 0.0 if known else float(ledger.afford(plan.events(found.name)).max())
     found.check_connection()
-    n, authority = session.plan.prepared.facts.n, certificates.fingerprint(found.credentials.authority.read_bytes())
+    authority = certificates.fingerprint(found.credentials.read()[0])
     report: dict[str, Any] = {
         "site": found.name, "run": plan.run, "plan": plan.digest, "hub": found.hub, "rows": int(session.rows.n[0, 0]),
         "features": plan.d, "method": plan.config.method, "rounds": plan.config.rounds,
@@ -150,7 +160,7 @@ def check(settings: Path, as_json: bool) -> None:
         "demonstration": plan.demonstration, "spent": shown["spent"][0], "budget": shown["epsilon"][0],
         "certificate_ends": certificates.expiry(found.credentials.certificate).isoformat(),
         "authority": authority, "known": known, "takes": takes_now,
-        "privacy": outline(plan.config, n, plan.d)["privacy"], "sent": 0,
+        "privacy": plan.statement, "sent": 0, "message_bytes": sizes(plan)[0], "inbox_bytes": sizes(plan)[1],
     }  # fmt: skip
     if as_json:
         click.echo(json.dumps(jsonable(report), allow_nan=False))
@@ -167,6 +177,10 @@ def check(settings: Path, as_json: bool) -> None:
         + ("this run is in it" if known else f"this run will take {ceil_text(takes_now)} of it")
         + ("" if shown["accountant"] == "pure" else " (not the plan's epsilon: a ledger counts all its runs together)")
     )
+    console.print(
+        f"messages of up to {sizes(plan)[0]:,} bytes, inboxes of up to {sizes(plan)[1]:,} a round: every carrier and "
+        "store takes them", highlight=False,
+    )  # fmt: skip
     console.print("compare with the other sites and the hub:", highlight=False)
     console.print(f"plan {plan.digest}", soft_wrap=True, highlight=False)
     console.print(f"authority {authority}", soft_wrap=True, highlight=False)
@@ -192,16 +206,24 @@ def run(settings: Path, as_json: bool) -> None:
     found.check_connection()
     done = found.results()
     if done is None:
-        done = {"site": found.name, "run": found.agreed.run} | _take_part(found, as_json).to_dict()
+        ended = _take_part(found, as_json)
+        done = {"site": found.name, "run": found.agreed.run} | ended.to_dict() | ended.times
     elif not as_json:
-        click.echo(f"{found.name}: run {done['run']} was done before; nothing is sent", err=True)
+        click.echo(f"{found.name}: run {done['run']} was over before; nothing is sent", err=True)
     done |= {"report": str(found.file("html")), "model": str(found.file("npz"))}
     if as_json:
         click.echo(json.dumps(jsonable(done), allow_nan=False))
-        return
+    else:
+        _show(done)
+    check_end(found.name, str(done["run"]), str(done["stopped"]), done.get("by"))
+
+
+def _show(done: dict[str, Any]) -> None:
     shown = Console()
+    if "seconds" in done:
+        shown.print(f"{done['seconds']:.1f} s, {done['waited']:.1f} of them with messages", highlight=False)
     shown.print(
-        f"[bold]{escape(found.name)}[/]: {done['rounds']} rounds ({done['stopped']}); "
+        f"[bold]{escape(done['site'])}[/]: {done['rounds']} rounds ({done['stopped']}); "
         f"{ceil_text(done['spent'])} spent of {done['budget']:g} for life", highlight=False,
     )  # fmt: skip
     shown.print(Panel(marked_words(done["privacy"]), title="Privacy of this site's rows", title_align="left"))
@@ -219,7 +241,7 @@ def _take_part(found: SiteSettings, as_json: bool) -> Finished:
     with (
         only_one(found.lock),
         bar if console.is_terminal and not as_json else nullcontext() as progress,
-        RelayTransport(found.hub, found.credentials, plan.run, found.patience, tell) as transport,
+        RelayTransport(found.hub, found.credentials, plan, found.patience, tell) as transport,
     ):
         if not as_json:
             tell(f"run {plan.run} over {found.hub}; it begins when all neighbours are there")

@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import InvalidInput
-from .keys import need_cryptography, private
-from .plan import check_name
+from ..files import read
+from .files import KEY, together, write_new
+from .keys import need_cryptography
+from .names import check_name
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -49,8 +51,7 @@ class Authority:
         )
         builder = builder.add_extension(_usage(sign=False), critical=True)
         authority = cls(_signed(builder, key), key)
-        private(folder / "ca.key", _pem_key(key))
-        (folder / "ca.crt").write_bytes(_pem(authority.certificate))
+        _write(folder, "ca", _pem_key(key), ".crt", _pem(authority.certificate))
         return authority
 
     @classmethod
@@ -63,16 +64,21 @@ class Authority:
         """
         need_cryptography()
         from cryptography import x509
+        from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-        try:
-            certificate = x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes())
-            key = load_pem_private_key((folder / "ca.key").read_bytes(), None)
-        except (OSError, ValueError, TypeError):
-            key = None
-        if not isinstance(key, EllipticCurvePrivateKey):
+        files = folder / "ca.crt", folder / "ca.key"
+        if not all(file.is_file() for file in files):
             raise InvalidInput("folder", str(folder), "holds no authority", "make one with `sottovoce hub init`")
+        pem, secret = (read("folder", file, KEY) for file in files)
+        try:
+            certificate, key = x509.load_pem_x509_certificate(pem), load_pem_private_key(secret, None)
+            if not isinstance(key, EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
+                raise ValueError
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            rule = "holds no authority: ca.crt and ca.key cannot be read, or do not belong together"
+            raise InvalidInput("folder", str(folder), rule, "make one with `sottovoce hub init`") from None
         return cls(certificate, key)
 
     def serve(self, folder: Path, hosts: Sequence[str]) -> None:
@@ -84,8 +90,7 @@ class Authority:
         builder = _builder(_name("hub"), self.certificate.subject, key.public_key())
         builder = builder.add_extension(x509.SubjectAlternativeName([_host(h) for h in hosts]), critical=False)
         certificate = self._leaf(builder, ExtendedKeyUsageOID.SERVER_AUTH)
-        private(folder / "hub.key", _pem_key(key))
-        (folder / "hub.crt").write_bytes(_pem(certificate))
+        _write(folder, "hub", _pem_key(key), ".crt", _pem(certificate))
 
     def admit(self, request: bytes) -> tuple[str, bytes]:
         """Sign a site's request; returns the site's name and the certificate.
@@ -96,19 +101,20 @@ class Authority:
             If it is no sound request, or names what cannot be a site.
         """
         from cryptography import x509
+        from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-        try:
+        try:  # what is wrong inside a request may show when a part of it is looked at
             asked = x509.load_pem_x509_csr(request)
-            sound = asked.is_signature_valid
-        except ValueError:
-            sound = False
-        names = asked.subject.get_attributes_for_oid(NameOID.COMMON_NAME) if sound else []
+            names = asked.subject.get_attributes_for_oid(NameOID.COMMON_NAME) if asked.is_signature_valid else []
+            public = asked.public_key()
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            names = []
         if len(names) != 1:
             raise InvalidInput("request", None, "is no certificate request", "use the one that `site init` wrote")
         name = str(names[0].value)
         check_name("request", name)
-        builder = _builder(_name(name), self.certificate.subject, asked.public_key())
+        builder = _builder(_name(name), self.certificate.subject, public)
         return name, _pem(self._leaf(builder, ExtendedKeyUsageOID.CLIENT_AUTH))
 
     def _leaf(self, builder: x509.CertificateBuilder, use: x509.ObjectIdentifier) -> x509.Certificate:
@@ -143,8 +149,14 @@ def request(folder: Path, name: str) -> None:
 
     key = _new_key()
     asked = x509.CertificateSigningRequestBuilder().subject_name(_name(name)).sign(key, SHA256())
-    private(folder / f"{name}.key", _pem_key(key))
-    (folder / f"{name}.csr").write_bytes(_pem(asked))
+    _write(folder, name, _pem_key(key), ".csr", _pem(asked))
+
+
+def _write(folder: Path, stem: str, key: bytes, ending: str, public: bytes) -> None:
+    with together(folder) as made:
+        for path, data, secret in ((folder / f"{stem}.key", key, True), (folder / f"{stem}{ending}", public, False)):
+            write_new(path, data, secret=secret)
+            made(path)
 
 
 def fingerprint(pem: bytes) -> str:
@@ -156,12 +168,13 @@ def fingerprint(pem: bytes) -> str:
     """
     need_cryptography()
     from cryptography import x509
+    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
     try:
         load = x509.load_pem_x509_csr if b"REQUEST" in pem else x509.load_pem_x509_certificate
         key = load(pem).public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    except ValueError:
+    except (ValueError, UnsupportedAlgorithm):
         raise InvalidInput("certificate", None, "is none, and no request", "see `site init`") from None
     digits = hashlib.sha256(key).hexdigest()[:32]
     return " ".join(digits[k : k + 4] for k in range(0, 32, 4))
@@ -176,24 +189,26 @@ def check(name: str, authority: bytes, certificate: bytes, key: bytes) -> None:
     """
     need_cryptography()
     from cryptography import x509
-    from cryptography.exceptions import InvalidSignature
+    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
     from cryptography.x509.oid import NameOID
 
     again = "put the files of `site init` and of `hub admit` side by side again"
     try:
         mine, above = x509.load_pem_x509_certificate(certificate), x509.load_pem_x509_certificate(authority)
-        secret = load_pem_private_key(key, None)
-    except (ValueError, TypeError):
+        public, own = load_pem_private_key(key, None).public_key(), mine.public_key()
+        names = [str(n.value) for n in mine.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    except TypeError:
+        raise InvalidInput("key", None, "the TLS key is encrypted", "keep it without a password") from None
+    except (ValueError, UnsupportedAlgorithm):
         raise InvalidInput("certificate", None, "TLS files cannot be read", again) from None
-    if secret.public_key() != mine.public_key():
+    if public != own:
         raise InvalidInput("certificate", None, "does not belong to the key beside it", again)
-    names = [str(n.value) for n in mine.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     if names != [name]:
         raise InvalidInput("certificate", ", ".join(names), f"is not for {name!r}", "use this site's own")
     try:
         mine.verify_directly_issued_by(above)
-    except (ValueError, TypeError, InvalidSignature):
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
         raise InvalidInput("certificate", None, "was not signed by the authority beside it", again) from None
     if not mine.not_valid_before_utc <= datetime.now(UTC) <= mine.not_valid_after_utc:
         raise InvalidInput("certificate", None, "is not valid today", "ask the hub's operator for a new one")
@@ -210,9 +225,10 @@ def expiry(path: Path) -> datetime:
     need_cryptography()
     from cryptography import x509
 
+    pem = read("certificate", path, KEY)
     try:
-        return x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
-    except (OSError, ValueError):
+        return x509.load_pem_x509_certificate(pem).not_valid_after_utc
+    except ValueError:
         raise InvalidInput("certificate", str(path), "is no certificate", "ask the hub's operator for it") from None
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..configuration import RunConfig, outline
+from ..configuration import RunConfig
 from ..data import partition
 from ..data.loaders import Dataset, load
 from ..data.rows import Rows
@@ -30,6 +30,7 @@ from ..privacy.journal import Journal
 from ..simulate import Result
 from ..typing import Any, Array, IntArray
 from . import certificates
+from .files import write_new
 from .keys import SigningKey
 from .local import run_sites
 from .plan import Member, Plan
@@ -145,8 +146,8 @@ def _site(
         demonstration=True,
     ).close()  # fmt: skip
     certificates.request(folder, name)
-    (folder / f"{name}.crt").write_bytes(authority.admit((folder / f"{name}.csr").read_bytes())[1])
-    (folder / "ca.crt").write_bytes((hub / "ca.crt").read_bytes())
+    write_new(folder / f"{name}.crt", authority.admit((folder / f"{name}.csr").read_bytes())[1])
+    write_new(folder / "ca.crt", (hub / "ca.crt").read_bytes())
     key = SigningKey.make()
     key.write(folder / f"{name}.signing")
     write_settings(folder, name, f"127.0.0.1:{port}", Path("rows.csv"))
@@ -230,7 +231,7 @@ def compare(stage: Stage, transport: str, wall: float) -> dict[str, Any]:
         "seconds_per_round": seconds / max(rounds, 1),
         "seconds_with_messages_per_round": max(end["waited"] for end in ends) / max(rounds, 1), "seconds": wall,
         "test_error": _error(stage.dataset, models.mean(axis=0)), "difference": float(np.max(np.abs(models - twin))),
-        "privacy": outline(plan.config, plan.prepared.facts.n, plan.d)["privacy"], "plan": plan.digest,
+        "privacy": plan.statement, "plan": plan.digest,
         "spent": [end["spent"] for end in ends], "demonstration": DEMONSTRATION, "folder": str(stage.folder),
     }  # fmt: skip
 

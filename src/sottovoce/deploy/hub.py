@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..errors import Refused, Unreachable
+from ..errors import EndedEarly, InvalidInput, Refused, Unreachable
 from ..typing import Any, Array
 from .hublog import HubLog
-from .messages import agree, read
+from .messages import COMPLETE, Farewell, agree, read, read_farewell
 from .plan import Plan
 
 
@@ -26,6 +26,7 @@ class Hub:
 
     def __init__(self, plan: Plan, log: HubLog) -> None:
         self.plan, self.log = plan, log
+        self._left: dict[str, Farewell] = {}
 
     def exchange(self, site: str, round: int, message: bytes, seconds: float) -> dict[str, bytes] | None:
         """Keep the message of `site`, whose identity the caller has established, and wait for its neighbours'.
@@ -52,13 +53,65 @@ class Hub:
         run = self.plan.run
         return [name for name in self.plan.neighbours(site) if self.log.last(run, name) < round]
 
-    def leave(self, site: str, reason: str) -> None:
-        """Note that `site` will send no more."""
-        self.log.leave(self.plan.run, self._known(site), reason)
+    def leave(self, site: str, farewell: bytes) -> None:
+        """Note that `site`, whose identity the caller has established, has signed that it will send no more.
+
+        Raises
+        ------
+        Refused
+            If it did not sign that, or not at this point of this run.
+        """
+        read_farewell(self.plan, farewell, self._known(site), self.log.last(self.plan.run, site) + 1)
+        self.log.leave(self.plan.run, site, farewell)
+
+    def gone(self) -> dict[str, str]:
+        """Sites that left, and why, from what they signed.
+
+        Raises
+        ------
+        Refused
+            If the log holds what a site did not sign.
+        """
+        for site, data in self.log.gone(self.plan.run).items():
+            if site not in self._left:
+                due = self.log.last(self.plan.run, self._known(site)) + 1
+                self._left[site] = read_farewell(self.plan, data, site, due)
+        return {site: farewell.reason for site, farewell in sorted(self._left.items())}
+
+    @property
+    def over(self) -> bool:
+        """Whether every site has left."""
+        return len(self.gone()) == len(self.plan.sites)
+
+    def check(self) -> None:
+        """Refuse a log that cannot be this run's.
+
+        Raises
+        ------
+        InvalidInput
+        """
+        try:
+            self.models()
+            self.gone()
+        except Refused as error:
+            rule = f"does not hold what the plan allows: {error}"
+            raise InvalidInput("log", None, rule, "give the run a new name, or the hub the log of this run") from None
+
+    def check_end(self) -> None:
+        """Say that the run has ended early, if it has.
+
+        Raises
+        ------
+        EndedEarly
+        """
+        left = [f"site {site!r} ({reason})" for site, reason in self.gone().items() if reason not in COMPLETE]
+        if left:
+            who = "the hub ended it" if self.log.ended(self.plan.run) else f"its sites left: {', '.join(left)}"
+            raise EndedEarly(f"run={self.plan.run!r}: ended early: {who}")
 
     def sites(self) -> list[dict[str, Any]]:
         """How far every site is, as plain data."""
-        gone = self.log.gone(self.plan.run)
+        gone = self.gone()
         return [
             {"site": one.name, "round": self.log.last(self.plan.run, one.name), "left": gone.get(one.name),
              "rows": one.rows}
@@ -70,6 +123,7 @@ class Hub:
         return {
             "run": self.plan.run, "plan": self.plan.digest, "rounds": self.plan.config.rounds, "sites": self.sites(),
             "demonstration": self.plan.demonstration, "finished": self.models() is not None,
+            "ended": self.log.ended(self.plan.run),
         }  # fmt: skip
 
     def models(self) -> Array | None:
@@ -107,6 +161,6 @@ class LocalTransport:
             raise Unreachable(f"round={round}: no message of every neighbour after {self._patience:g} s")
         return inbox
 
-    def leave(self, reason: str) -> None:
+    def leave(self, farewell: bytes) -> None:
         """See :class:`sottovoce.deploy.transport.Transport`."""
-        self._hub.leave(self._site, reason)
+        self._hub.leave(self._site, farewell)

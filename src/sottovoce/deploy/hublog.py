@@ -9,20 +9,27 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
-from ..errors import Refused, TransportClosed
+from ..errors import InvalidInput, Refused, SottovoceError, TransportClosed
 from ..typing import Any
-from .transport import printable
 
-_TABLES = (
-    "CREATE TABLE IF NOT EXISTS message (run TEXT NOT NULL, round INTEGER NOT NULL, site TEXT NOT NULL, "
-    "bytes BLOB NOT NULL, PRIMARY KEY (run, round, site)) STRICT, WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS gone (run TEXT NOT NULL, site TEXT NOT NULL, reason TEXT NOT NULL, "
-    "PRIMARY KEY (run, site)) STRICT, WITHOUT ROWID",
+VERSION = 2
+_APPLICATION = 0x736F7468  # "soth": tells a hub's log from any other SQLite file
+_DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR", "SQLITE_MISMATCH", "SQLITE_CANTOPEN")
+_MESSAGE = (
+    "CREATE TABLE message (run TEXT NOT NULL, round INTEGER NOT NULL, site TEXT NOT NULL, "
+    "bytes BLOB NOT NULL, PRIMARY KEY (run, round, site)) STRICT, WITHOUT ROWID"
 )
+_LATER = (
+    "CREATE TABLE farewell (run TEXT NOT NULL, site TEXT NOT NULL, bytes BLOB NOT NULL, "
+    "PRIMARY KEY (run, site)) STRICT, WITHOUT ROWID",
+    "CREATE TABLE ended (run TEXT NOT NULL PRIMARY KEY) STRICT, WITHOUT ROWID",
+)
+"""Not in a log of version 0.1, whose sites did not sign that they left; what it says of that is not believed."""
 
 
 class HubLog:
@@ -32,17 +39,66 @@ class HubLog:
     ----------
     path : path
         Made if absent, in a folder that exists; on a local disk.
+
+    Raises
+    ------
+    InvalidInput
+        If the file is no hub's log, or is damaged; it is not changed then.
     """
 
     def __init__(self, path: str | Path) -> None:
-        self._news = threading.Condition(threading.RLock())
-        Path(path).touch(mode=0o600)  # SQLite gives the files beside it the same
-        self._db = sqlite3.connect(Path(path), isolation_level=None, check_same_thread=False, timeout=30.0)
+        self._news, self._name = threading.Condition(threading.RLock()), str(path)
         self._closed = False
-        for pragma in ("journal_mode = WAL", "synchronous = FULL", "fullfsync = ON", "trusted_schema = OFF"):
-            self._db.execute(f"PRAGMA {pragma}")
-        for table in _TABLES:
-            self._db.execute(table)
+        try:
+            Path(path).touch(mode=0o600)  # SQLite gives the files beside it the same
+        except OSError as error:
+            rule = f"cannot be written: {error.strerror}"
+            raise InvalidInput("log", self._name, rule, "let the hub write to its folder") from None
+        with self._translated():
+            self._db = sqlite3.connect(Path(path), isolation_level=None, check_same_thread=False, timeout=30.0)
+        try:
+            with self._translated():
+                known = self._identify()
+                for pragma in ("journal_mode = WAL", "synchronous = FULL", "fullfsync = ON", "trusted_schema = OFF"):
+                    self._db.execute(f"PRAGMA {pragma}")
+                if not known:
+                    self._make()
+        except BaseException:
+            self._db.close()
+            raise
+
+    def _identify(self) -> bool:
+        """Whether the file is a log of this version; False if it is to be made one."""
+        application, version = (
+            self._db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
+        )
+        tables = dict(self._db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'"))
+        if application == _APPLICATION and version == VERSION:
+            expected = {_MESSAGE, *_LATER}
+        elif (application, version) == (0, 0) and not tables:
+            return False
+        elif (application, version) == (0, 0):  # of version 0.1
+            expected = {_MESSAGE}
+        else:
+            expected = {"another"}
+        if not expected <= set(tables.values()):
+            rule = f"is no hub's log of version {VERSION}"
+            raise InvalidInput("log", self._name, rule, "move it away, and find out whose it is")
+        return application == _APPLICATION
+
+    def _make(self) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            there = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            for name, table in zip(("message", "farewell", "ended"), (_MESSAGE, *_LATER), strict=True):
+                if name not in there:  # another process may have been as quick
+                    self._db.execute(table)
+            self._db.execute(f"PRAGMA application_id = {_APPLICATION}")
+            self._db.execute(f"PRAGMA user_version = {VERSION}")
+            self._db.execute("COMMIT")
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
 
     def close(self) -> None:
         """Close the file and release whoever waits."""
@@ -65,7 +121,7 @@ class HubLog:
         Refused
             If another message stands there, or the round is neither known nor the next of this site.
         """
-        with self._news:
+        with self._news, self._translated():
             found = self.message(run, round, site)
             if found is not None:
                 if found != message:
@@ -74,7 +130,7 @@ class HubLog:
             due = self.last(run, site) + 1
             if round != due:
                 raise Refused(f"round={round}: out of order; the next message of site {site!r} is that of round {due}")
-            if self._one("SELECT 1 FROM gone WHERE run = ? AND site = ?", run, site) is not None:
+            if self._one("SELECT 1 FROM farewell WHERE run = ? AND site = ?", run, site) is not None:
                 raise Refused(f"round={round}: site {site!r} has left this run")
             self._db.execute("INSERT INTO message VALUES (?, ?, ?, ?)", (run, round, site, message))
             self._news.notify_all()
@@ -85,11 +141,13 @@ class HubLog:
         Raises
         ------
         TransportClosed
-            If one is missing and its site has left.
+            If the hub ended the run, or one is missing and its site has left.
         """
         found: dict[str, bytes] = {}
         missing = []
-        with self._news:
+        with self._news, self._translated():
+            if self.ended(run):
+                raise TransportClosed(f"the hub ended the run {run!r}")
             for name in names:
                 message = self.message(run, round, name)
                 if message is None:
@@ -97,9 +155,9 @@ class HubLog:
                 else:
                     found[name] = message
             for name in missing:
-                reason = self._one("SELECT reason FROM gone WHERE run = ? AND site = ?", run, name)
-                if reason is not None:
-                    raise TransportClosed(f"site {name!r} left the run before round {round}: {reason}")
+                farewell = self._one("SELECT bytes FROM farewell WHERE run = ? AND site = ?", run, name)
+                if farewell is not None:
+                    raise TransportClosed(f"site {name!r} left the run before round {round}", name, bytes(farewell))
         return None if missing else found
 
     def wait(self, run: str, round: int, names: Iterable[str], seconds: float) -> dict[str, bytes] | None:
@@ -115,35 +173,61 @@ class HubLog:
                     return found
                 self._news.wait(left)
 
-    def leave(self, run: str, site: str, reason: str) -> None:
-        """Note that a site will send no more; the first reason stands."""
-        with self._news:
-            self._db.execute("INSERT OR IGNORE INTO gone VALUES (?, ?, ?)", (run, site, printable(reason)))
+    def leave(self, run: str, site: str, farewell: bytes) -> None:
+        """Note that a site will send no more; its first word stands."""
+        with self._news, self._translated():
+            self._db.execute("INSERT OR IGNORE INTO farewell VALUES (?, ?, ?)", (run, site, farewell))
             self._news.notify_all()
 
-    def gone(self, run: str) -> dict[str, str]:
-        """Sites that left, and why."""
-        with self._news:
-            return dict(self._db.execute("SELECT site, reason FROM gone WHERE run = ? ORDER BY site", (run,)))
+    def gone(self, run: str) -> dict[str, bytes]:
+        """Sites that left, and what each signed."""
+        with self._news, self._translated():
+            return dict(self._db.execute("SELECT site, bytes FROM farewell WHERE run = ? ORDER BY site", (run,)))
+
+    def end(self, run: str) -> None:
+        """Note that the hub's operator ends the run: no site gets another inbox."""
+        with self._news, self._translated():
+            self._db.execute("INSERT OR IGNORE INTO ended VALUES (?)", (run,))
+            self._news.notify_all()
+
+    def ended(self, run: str) -> bool:
+        """Whether the hub's operator has ended the run."""
+        with self._news, self._translated():
+            return self._one("SELECT 1 FROM ended WHERE run = ?", run) is not None
 
     def last(self, run: str, site: str) -> int:
         """The round of the last message of a site; -1 for none."""
-        with self._news:
+        with self._news, self._translated():
             last = self._one("SELECT max(round) FROM message WHERE run = ? AND site = ?", run, site)
             return -1 if last is None else int(last)
 
     def message(self, run: str, round: int, site: str) -> bytes | None:
         """One message; None if there is none."""
-        with self._news:
+        with self._news, self._translated():
             found = self._one("SELECT bytes FROM message WHERE run = ? AND round = ? AND site = ?", run, round, site)
             return None if found is None else bytes(found)
 
     def messages(self, run: str) -> dict[tuple[int, str], bytes]:
         """Everything that was sent in a run, by round and site."""
-        with self._news:
+        with self._news, self._translated():
             rows = self._db.execute("SELECT round, site, bytes FROM message WHERE run = ? ORDER BY round, site", (run,))
             return {(round, site): message for round, site, message in rows}
 
     def _one(self, query: str, *values: object) -> Any:
         row = self._db.execute(query, values).fetchone()
         return None if row is None else row[0]
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, UnicodeError) as error:
+            # Without a code: the connection is closed, or the module could not decode a text, be it SQLite's message.
+            plain = "is closed" if isinstance(error, sqlite3.ProgrammingError) else "SQLITE_CORRUPT"
+            code = str(getattr(error, "sqlite_errorname", plain))
+            if code.startswith(_DAMAGE):
+                rule = "is no hub's log, or is damaged"
+                raise InvalidInput("log", self._name, rule, "move it away, and look at the disk") from None
+            if code.startswith("SQLITE_FULL") or code.startswith("SQLITE_IOERR"):
+                code = "cannot be written: no space, or the disk fails"
+            raise SottovoceError(f"log={self._name!r}: {code}; the sites wait, and ask again") from None

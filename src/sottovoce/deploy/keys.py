@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import base64
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import InvalidInput
+from ..files import read
+from .files import KEY, write_new
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -72,9 +73,13 @@ class SigningKey:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
+        pem = read("signing_key", path, KEY)
         try:
-            key = load_pem_private_key(Path(path).read_bytes(), None)
-        except (OSError, ValueError, TypeError, UnsupportedAlgorithm):
+            key = load_pem_private_key(pem, None)
+        except TypeError:
+            remedy = "keep it in a folder that only this user can read, without a password"
+            raise InvalidInput("signing_key", str(path), "is encrypted", remedy) from None
+        except (ValueError, UnsupportedAlgorithm):
             key = None
         if not isinstance(key, Ed25519PrivateKey):
             raise InvalidInput("signing_key", str(path), "is no Ed25519 key", "make one with `sottovoce site init`")
@@ -84,7 +89,7 @@ class SigningKey:
         """Write the private key, for this user only."""
         from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-        private(Path(path), self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+        write_new(Path(path), self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), secret=True)
 
     @property
     def public(self) -> str:
@@ -96,22 +101,3 @@ class SigningKey:
     def sign(self, data: bytes) -> bytes:
         """The signature of `data`."""
         return self._key.sign(data)
-
-
-def private(path: Path, data: bytes) -> None:
-    """Write a secret to a new file that this user alone can read.
-
-    Raises
-    ------
-    InvalidInput
-        If the file exists.
-    """
-    try:
-        with open(path, "xb", opener=_mine) as file:
-            file.write(data)
-    except FileExistsError:
-        raise InvalidInput("file", str(path), "exists, and keys are never overwritten", "use another folder") from None
-
-
-def _mine(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

@@ -3,12 +3,14 @@
 A message is one JSON object with the keys ``v, run, plan, round, sender, kind, dtype, shape, payload, sig``.  The
 payload is little-endian doubles in base64; the signature is Ed25519 over the canonical JSON of all other keys.  Nothing
 in a message is ever executed or unpickled.
+
+A site's last word, a :class:`Farewell`, is another JSON object, signed in another domain, so that neither can stand for
+the other: ``v, run, plan, round, sender, reason, sig``.
 """
 
 from __future__ import annotations
 
 import base64
-import json
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -18,15 +20,24 @@ from ..errors import Refused
 from ..privacy.chain import canonical
 from ..typing import Any, Array
 from .keys import SigningKey, verify
+from .limits import message_bytes
 from .plan import Plan
+from .strict import parse
+from .transport import printable
 
 VERSION = 1
 DTYPE = "<f8"
 Kind = Literal["hello", "release", "refuse", "stop"]
 """Agreement on the plan; a vector of a round; the last model of a site that cannot go on; of one that is done."""
 _KEYS = {"v", "run", "plan", "round", "sender", "kind", "dtype", "shape", "payload", "sig"}
+Reason = Literal["done", "its budget is spent", "a neighbour left", "the hub ended the run"]
+"""Why a site sends no more.  There are no others: a text of its own could tell something of its rows."""
+COMPLETE: tuple[Reason, ...] = ("done", "its budget is spent")
+"""Those after which the site has done all that the plan asks of it."""
+_FAREWELL = {"v", "run", "plan", "round", "sender", "reason", "sig"}
 _OTHER_PLAN = "is of another plan; compare the digests with `sottovoce site check`"
 _DOMAIN = b"sottovoce message 1\n"
+_LAST_DOMAIN = b"sottovoce farewell 1\n"
 
 
 @dataclass(frozen=True)
@@ -54,9 +65,29 @@ def _signed(body: dict[str, Any]) -> bytes:
     return _DOMAIN + canonical(body).encode()
 
 
+@dataclass(frozen=True)
+class Farewell:
+    """A site's word that it sends nothing from `round` on."""
+
+    run: str
+    plan: str
+    round: int
+    sender: str
+    reason: Reason
+
+    def seal(self, key: SigningKey) -> bytes:
+        """The signed bytes."""
+        body = {
+            "v": VERSION, "run": self.run, "plan": self.plan, "round": self.round, "sender": self.sender,
+            "reason": self.reason,
+        }  # fmt: skip
+        signature = base64.b64encode(key.sign(_LAST_DOMAIN + canonical(body).encode())).decode()
+        return canonical(body | {"sig": signature}).encode()
+
+
 def longest(plan: Plan) -> int:
     """Bytes of a message of this plan at most."""
-    return 2048 + 12 * plan.d
+    return message_bytes(plan.d)
 
 
 def check_payload(plan: Plan, kind: str, payload: Array) -> None:
@@ -95,33 +126,14 @@ def read(plan: Plan, data: bytes, sender: str, round: int) -> Message:
     Refused
         If anything differs from what the plan allows, the signature included.
     """
-    where = f"message of {sender!r} in round {round}"
-    if len(data) > longest(plan):
-        raise Refused(f"{where}: has {len(data)} bytes, more than any of this plan")
-    try:
-        body = json.loads(data)
-        known = isinstance(body, dict) and body.keys() == _KEYS
-        known = known and canonical(body).encode() == data  # one text a message: a signature vouches for every byte
-    except (ValueError, TypeError, RecursionError):
-        known = False
-    if not known:
-        raise Refused(f"{where}: is no message of this schema")
-    if body["v"] != VERSION or isinstance(body["v"], bool):
-        raise Refused(f"{where}: has version {body['v']!r}, and this is {VERSION}; use the same release everywhere")
-    if body["run"] != plan.run or body["plan"] != plan.digest:
-        raise Refused(f"{where}: {_OTHER_PLAN}")
-    if body["sender"] != sender or sender not in plan.names:
-        raise Refused(f"{where}: names another sender")
-    if body["round"] != round or type(body["round"]) is not int:
+    where = f"message of {printable(sender)!r} in round {round}"
+    body = _open(plan, where, data, _KEYS, sender)
+    if body["round"] != round or not 0 <= round <= plan.config.rounds + 1:
         raise Refused(f"{where}: is of another round")
     if body["kind"] not in get_args(Kind) or (body["kind"] == "hello") != (round == 0) or body["dtype"] != DTYPE:
         raise Refused(f"{where}: has a kind or type of number that does not belong there")
     signature, raw = _bytes(where, body.pop("sig")), _bytes(where, body["payload"])
-    member = plan.sites[plan.index(sender)]
-    try:
-        verify(base64.b64decode(member.key), signature, _signed(body))
-    except ValueError as error:
-        raise Refused(f"{where}: is not signed by {sender!r}") from error
+    _check_signature(plan, where, sender, signature, _signed(body))
     if not isinstance(body["shape"], list) or len(raw) % 8 or body["shape"] != [len(raw) // 8]:
         raise Refused(f"{where}: its shape is not that of its payload")
     payload = np.frombuffer(raw, dtype=DTYPE).astype(float)
@@ -130,6 +142,56 @@ def read(plan: Plan, data: bytes, sender: str, round: int) -> Message:
     except Refused as error:
         raise Refused(f"{where}: {error}") from None
     return Message(plan.run, plan.digest, round, sender, body["kind"], payload)
+
+
+def read_farewell(plan: Plan, data: bytes, sender: str, round: int) -> Farewell:
+    """Check the last word of `sender`, who sends nothing from `round` on.
+
+    Raises
+    ------
+    Refused
+        If it is of another run, plan, round or site, or not signed by this one.
+    """
+    where = f"farewell of {printable(sender)!r} before round {round}"
+    body = _open(plan, where, data, _FAREWELL, sender)
+    if body["round"] != round or not 0 <= round <= plan.config.rounds + 2:
+        raise Refused(f"{where}: is of another round")
+    if body["reason"] not in get_args(Reason):
+        raise Refused(f"{where}: gives a reason that is none of {', '.join(get_args(Reason))}")
+    signature = _bytes(where, body.pop("sig"))
+    _check_signature(plan, where, sender, signature, _LAST_DOMAIN + canonical(body).encode())
+    return Farewell(plan.run, plan.digest, round, sender, body["reason"])
+
+
+def _open(plan: Plan, where: str, data: bytes, keys: set[str], sender: str) -> dict[str, Any]:
+    """What stands in a message, if its form, plan and sender are right; its signature is not looked at."""
+    if len(data) > longest(plan):
+        raise Refused(f"{where}: has {len(data)} bytes, more than any of this plan")
+    try:
+        body = parse(data, longest(plan))
+        known = isinstance(body, dict) and body.keys() == keys
+        known = known and canonical(body).encode() == data  # one text a message: a signature vouches for every byte
+    except (ValueError, TypeError, RecursionError):
+        known = False
+    if not known:
+        raise Refused(f"{where}: is no message of this schema")
+    if body["v"] != VERSION or type(body["v"]) is not int:
+        shown = body["v"] if type(body["v"]) is int else "?"
+        raise Refused(f"{where}: has version {shown}, and this is {VERSION}; use the same release everywhere")
+    if body["run"] != plan.run or body["plan"] != plan.digest:
+        raise Refused(f"{where}: {_OTHER_PLAN}")
+    if body["sender"] != sender or sender not in plan.names:
+        raise Refused(f"{where}: names another sender")
+    if type(body["round"]) is not int:
+        raise Refused(f"{where}: is of another round")
+    return dict(body)
+
+
+def _check_signature(plan: Plan, where: str, sender: str, signature: bytes, signed: bytes) -> None:
+    try:
+        verify(base64.b64decode(plan.sites[plan.index(sender)].key), signature, signed)
+    except ValueError as error:
+        raise Refused(f"{where}: is not signed by {sender!r}") from error
 
 
 def _bytes(where: str, text: object) -> bytes:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import json
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,25 +17,36 @@ from typing import Self
 
 import numpy as np
 
+from .. import files
 from ..algorithms import REGISTRY
-from ..configuration import Prepared, RunConfig, prepare
+from ..configuration import Prepared, RunConfig, prepare, privacy_statement
 from ..curator import Planner
 from ..data.schema import Schema
 from ..engine import Place
 from ..engine import run as drive
 from ..errors import InvalidInput, SottovoceError
+from ..graphs import Graph
 from ..net import Net
+from ..planner import plan as price
 from ..privacy.accountants import make as make_accountant
 from ..privacy.chain import canonical, keyed_hash
 from ..privacy.events import Event
 from ..privacy.ledger import Ledger
 from ..typing import Any, Array
+from . import limits
+from .names import check_different, check_name, check_run
+from .strict import NotStrict, parse
 
 VERSION = 1
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 LARGEST = 32 * 2**20
 """Bytes of a plan file at most."""
+ROWS = 10**12
+"""Of a site at most."""
+_PUBLIC = 4096  # bytes of what a site tells about itself
 _ROOM = 100.0
+_DRAWN = ("erdos-renyi", "watts-strogatz", "edges")
+"""Graphs that are drawn, or read from a file: the plan has their edges, and nobody draws or reads them again."""
+_UNSOUND = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, MemoryError)
 
 
 @dataclass(frozen=True)
@@ -58,25 +68,55 @@ class Member:
 
     def __post_init__(self) -> None:
         check_name("name", self.name)
-        if not isinstance(self.rows, int) or self.rows < 1:
-            raise InvalidInput("rows", self.rows, "must be a whole number, at least 1", "give the site's row count")
+        limits.check_number("rows", self.rows, ROWS)
         try:
-            size = len(base64.b64decode(self.key, validate=True))
-        except ValueError:
-            size = 0
-        if size != 32:
-            raise InvalidInput("key", self.key, "must be 32 bytes in base64", "give the file that `site init` wrote")
+            raw = base64.b64decode(self.key, validate=True)
+        except (ValueError, TypeError):
+            raw = b""
+        if len(raw) != 32 or base64.b64encode(raw).decode() != self.key:
+            rule = f"of {self.name!r} must be 32 bytes in base64"
+            raise InvalidInput("key", None, rule, "give the file that `site init` wrote")
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read what ``site init`` wrote for the others.
+
+        Raises
+        ------
+        InvalidInput
+        """
+        try:
+            if not path.is_file():
+                raise InvalidInput("site", str(path), "there is no such file", "give each site's NAME.public.json")
+            with path.open("rb") as file:
+                return cls(**parse(file.read(_PUBLIC + 1), _PUBLIC))
+        except SottovoceError:
+            raise
+        except (OSError, ValueError, TypeError):
+            rule = "is not what `site init` writes"
+            raise InvalidInput("site", str(path), rule, "give each site's NAME.public.json") from None
 
 
-def check_name(field: str, name: str) -> None:
-    """Refuse a name that cannot stand in certificates, files and logs.
+def check_public(run: str, config: RunConfig, sites: Sequence[Member], d: int) -> None:
+    """Refuse, before anything is computed, what no plan can have: a curator, names that clash, sizes beyond a limit.
 
     Raises
     ------
     InvalidInput
     """
-    if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise InvalidInput(field, name, "must be 1 to 63 letters, digits, '_', '.' or '-'", "use e.g. 'north-1'")
+    check_run("run", run)
+    for field, value, most in (
+        ("sites", len(sites), limits.SITES), ("rounds", config.rounds, limits.ROUNDS),
+        ("copies", config.copies, limits.COPIES),
+    ):  # fmt: skip
+        limits.check_number(field, value, most)
+    limits.check_size(d, 1)
+    if REGISTRY[config.method].trust != "nobody":
+        rule = "its curator would hold the rows of all sites"
+        raise InvalidInput("method", config.method, rule, "use a method that trusts nobody")
+    check_different("sites", tuple(site.name for site in sites))
+    if len({site.key for site in sites}) != len(sites):
+        raise InvalidInput("sites", None, "every site needs a key of its own", "correct the list")
 
 
 @dataclass(frozen=True)
@@ -136,6 +176,7 @@ class Plan:
         ------
         InvalidInput
         """
+        check_public(run, config, sites, d)
         n = np.array([[float(site.rows)] for site in sites])
         prepared = prepare(config, n, d)
         known = replace(
@@ -146,21 +187,20 @@ class Plan:
         return cls(run, known, d, tuple(sites), prepared.graph.edges, cap, schema)
 
     def __post_init__(self) -> None:
-        check_name("run", self.run)
-        if REGISTRY[self.config.method].trust != "nobody":
-            rule = "its curator would hold the rows of all sites"
-            raise InvalidInput("method", self.config.method, rule, "use a method that trusts nobody")
-        names = [site.name for site in self.sites]
-        if len(set(names)) != len(names) or len({site.key for site in self.sites}) != len(names):
-            raise InvalidInput("sites", names, "every site needs a name and a key of its own", "correct the list")
-        if not (np.isfinite(self.norm_cap) and self.norm_cap > 0):
+        check_public(self.run, self.config, self.sites, self.d)
+        limits.check_size(self.d, int(np.max(self.graph.degree)))
+        if isinstance(self.norm_cap, bool) or not (np.isfinite(self.norm_cap) and self.norm_cap > 0):
             raise InvalidInput("norm_cap", self.norm_cap, "must be finite and > 0", "leave it out")
+        if self.schema is not None and _wider(self.schema, self.d):
+            raise InvalidInput("d", self.d, "the schema has more features", "use its number")
         if self.schema is not None and len(self.features) != self.d:
             raise InvalidInput("d", self.d, f"the schema has {len(self.features)} features", "use its number")
         if self.config.replicates != 1:
             raise InvalidInput("replicates", self.config.replicates, "sites run once", "use replicates=1")
-        if self.prepared.graph.edges != self.edges:
-            rule = "this version makes another graph from it"
+        if self.graph.edges != self.edges:
+            raise InvalidInput("edges", None, "must be sorted, and each be there once", "write the plan again")
+        if not self._drawn and prepare(self.config, self._n, self.d).graph.edges != self.edges:
+            rule = "is not the graph of the plan's edges"
             raise InvalidInput("graph", self.config.graph, rule, "use the version that wrote the plan")
 
     @property
@@ -169,22 +209,48 @@ class Plan:
         return self.config.seed is not None
 
     @cached_property
+    def graph(self) -> Graph:
+        """Of the plan's edges."""
+        return Graph(str(self.config.graph), len(self.sites), self.edges)
+
+    @cached_property
     def prepared(self) -> Prepared:
         """The run, validated and priced."""
-        n = np.array([[float(site.rows)] for site in self.sites])
-        return prepare(self.config, n, self.d)
+        return prepare(self.config, self._n, self.d, graph=self.graph)
+
+    @property
+    def _n(self) -> Array:
+        return np.array([[float(site.rows)] for site in self.sites])
+
+    @property
+    def caveat(self) -> str | None:
+        """What no statement of this plan's privacy may leave out; None if there is nothing."""
+        return None if self.schema is None else Schema.from_dict(self.schema).caveat
+
+    @cached_property
+    def statement(self) -> dict[str, Any]:
+        """What can be proved of the whole run, for every site: plain data."""
+        prepared, book = self.prepared, self.prepared.ledger
+        rows = price(
+            prepared.algorithm, prepared.facts, prepared.graph, self.config.rounds, book.accountant, book.delta
+        ).rows
+        return privacy_statement(prepared, rows, simulated=self.demonstration, caveat=self.caveat)
 
     @cached_property
     def digest(self) -> str:
         """Of everything in the plan; sites that name the same agree."""
-        return keyed_hash(b"plan", canonical(self.to_dict()).encode()).hex()
+        return _digest(self.to_dict())
+
+    @property
+    def _drawn(self) -> bool:
+        return str(self.config.graph).strip().partition(":")[0].strip().lower().replace("_", "-") in _DRAWN
 
     @property
     def features(self) -> list[str]:
         """Names of the features, in order; without a schema, none."""
         return [] if self.schema is None else Schema.from_dict(self.schema).feature_names
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """Of all sites."""
         return tuple(site.name for site in self.sites)
@@ -248,7 +314,7 @@ class Plan:
         text = json.dumps(
             self.to_dict() | {"digest": self.digest}, indent=1, allow_nan=False
         )  # the schema's order counts
-        Path(path).write_text(text + "\n", encoding="utf-8")
+        files.write("plan", path, text + "\n")
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
@@ -259,32 +325,52 @@ class Plan:
         InvalidInput
             If it is no plan of this version, or was changed since.
         """
+        changed = "does not have the digest that stands in it: it was changed"
         try:
             if not Path(path).is_file():
                 raise InvalidInput("plan", str(path), "there is no such file", "see `sottovoce plan --write`")
-            if Path(path).stat().st_size > LARGEST:
-                raise ValueError
-            plain = json.loads(Path(path).read_text(encoding="utf-8"))
-            stated, version = plain.pop("digest"), plain.pop("version")
-            if version != VERSION:
-                raise InvalidInput("plan", str(path), f"has version {version!r}, this one reads {VERSION}", "update")
-            if plain["schema"] is not None:
-                Schema.from_dict(plain["schema"])
-            plan = cls(
-                run=plain.pop("run"), config=RunConfig.from_dict(plain.pop("config")), d=plain.pop("d"),
-                sites=tuple(Member(**site) for site in plain.pop("sites")),
-                edges=tuple((int(i), int(j)) for i, j in plain.pop("edges")), norm_cap=plain.pop("norm_cap"),
-                schema=plain.pop("schema"),
-            )  # fmt: skip
-            plain.pop("features")
-        except SottovoceError:
+            with Path(path).open("rb") as file:
+                plain = parse(file.read(LARGEST + 1), LARGEST)
+            stated, version = plain.pop("digest"), plain["version"]
+            if type(version) is not int or version != VERSION:
+                shown = version if isinstance(version, int) else "?"
+                raise InvalidInput("plan", str(path), f"has version {shown}, this one reads {VERSION}", "update")
+            if _digest(plain) != stated:
+                raise InvalidInput("plan", str(path), changed, "get the agreed file again")
+            with np.errstate(all="ignore"):  # numbers that are too large are refused with one line and no warning
+                plan = cls(
+                    run=plain["run"], config=RunConfig.from_dict(plain["config"]), d=plain["d"],
+                    sites=tuple(Member(**site) for site in _listed(plain["sites"], limits.SITES, "sites")),
+                    edges=tuple((i, j) for i, j in plain["edges"]), norm_cap=plain["norm_cap"],
+                    schema=plain["schema"],
+                )  # fmt: skip
+        except InvalidInput:
             raise
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise InvalidInput("plan", str(path), "is no plan file", "write one with `sottovoce plan`") from error
-        if plain or plan.digest != stated:
-            rule = "does not have the digest that stands in it: it was changed"
-            raise InvalidInput("plan", str(path), rule, "get the agreed file again")
+        except SottovoceError as error:
+            raise InvalidInput("plan", str(path), f"cannot be run: {error}", "correct what it says") from None
+        except _UNSOUND as error:
+            why = f": it {error}" if isinstance(error, NotStrict) else ""
+            raise InvalidInput("plan", str(path), f"is no plan file{why}", "write one with `sottovoce plan`") from None
+        if plan.digest != stated:  # it holds what this version would not write
+            raise InvalidInput("plan", str(path), changed, "get the agreed file again")
         return plan
+
+
+def _digest(plain: dict[str, Any]) -> str:
+    return keyed_hash(b"plan", canonical(plain).encode()).hex()
+
+
+def _listed(values: Any, most: int, field: str) -> list[Any]:
+    if not isinstance(values, list):
+        raise TypeError
+    limits.check_number(field, len(values), most)
+    return values
+
+
+def _wider(schema: dict[str, Any], d: int) -> bool:
+    """Whether a column alone declares more features than `d`: so many names are not made to find that out."""
+    sizes = [column.get("size", 0) for column in dict(schema.get("columns", {})).values()]
+    return any(isinstance(size, int) and size > d for size in sizes)
 
 
 class _Silent(Net):

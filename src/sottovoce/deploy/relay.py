@@ -8,7 +8,6 @@ message.
 from __future__ import annotations
 
 import ipaddress
-import json
 import os
 import time
 from collections.abc import Callable
@@ -18,10 +17,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import InvalidInput, Refused, SottovoceError, TransportClosed, Unreachable
+from ..files import read
 from ..privacy.chain import canonical
 from ..typing import Any
+from . import limits
+from .files import KEY
 from .hub import Hub
-from .messages import agree, longest
+from .messages import agree
+from .plan import Plan
+from .strict import parse
 from .transport import printable
 
 if TYPE_CHECKING:
@@ -80,11 +84,17 @@ class Credentials:
         InvalidInput
             If one is missing.
         """
-        for name in ("authority", "certificate", "key"):
-            path: Path = getattr(self, name)
-            if not path.is_file():
-                raise InvalidInput(name, str(path), "there is no such file", "see `site init` and `hub admit`")
-        return self.authority.read_bytes(), self.certificate.read_bytes(), self.key.read_bytes()
+        authority, certificate, key = (read(n, getattr(self, n), KEY) for n in ("authority", "certificate", "key"))
+        return authority, certificate, key
+
+
+def sizes(plan: Plan) -> tuple[int, int]:
+    """Bytes of what a site says to the hub of this plan at a time, and of what it hears, at most."""
+    return limits.inbox_bytes(plan.d, 1), limits.inbox_bytes(plan.d, int(plan.graph.degree.max()))
+
+
+def _carries(most_sent: int, most_received: int) -> tuple[tuple[str, int], ...]:
+    return ("grpc.max_send_message_length", most_sent), ("grpc.max_receive_message_length", most_received)
 
 
 def serve(
@@ -117,8 +127,9 @@ def serve(
     target(address, "listen")
     authority, certificate, key = credentials.read()
     workers = 2 * len(hub.plan.sites) + 4  # a waiting site holds one
-    limit = ("grpc.max_receive_message_length", 2 * longest(hub.plan) + 4096)
-    server = grpc.server(ThreadPoolExecutor(max_workers=workers), options=[*_OPTIONS, limit])
+    asked_most, answered_most = sizes(hub.plan)
+    options = [*_OPTIONS, *_carries(answered_most, asked_most)]
+    server = grpc.server(ThreadPoolExecutor(max_workers=workers), options=options)
     secure = grpc.ssl_server_credentials([(key, certificate)], authority, require_client_auth=True)
 
     def highest(site: str, asked: dict[str, Any]) -> dict[str, Any]:
@@ -126,14 +137,19 @@ def serve(
         return {"highest": hub.highest(site)}
 
     def exchange(site: str, asked: dict[str, Any]) -> dict[str, Any]:
-        round = int(asked["round"])
-        inbox = hub.exchange(site, round, str(asked["message"]).encode(), POLL)
+        round = asked["round"]
+        if type(round) is not int:
+            raise TypeError
+        try:
+            inbox = hub.exchange(site, round, str(asked["message"]).encode(), POLL)
+        except TransportClosed as error:
+            return {"closed": str(error), "site": error.site, "farewell": error.farewell.decode("ascii")}
         if inbox is None:
             return {"inbox": None, "missing": hub.missing(site, round)}
         return {"inbox": {name: data.decode("ascii") for name, data in inbox.items()}}
 
     def leave(site: str, asked: dict[str, Any]) -> dict[str, Any]:
-        hub.leave(site, str(asked["reason"]))
+        hub.leave(site, str(asked["farewell"]).encode())
         return {}
 
     answers = {"highest": highest, "exchange": exchange, "leave": leave}
@@ -146,19 +162,19 @@ def serve(
                 names = context.auth_context().get("x509_common_name", [])
                 if len(names) != 1:
                     raise Refused("certificate: has no common name")
-                asked = json.loads(request)
+                asked = parse(request, asked_most)
                 if asked["run"] != hub.plan.run:
                     raise Refused("run: this hub carries another one")
                 return canonical(answer(names[0].decode(), asked)).encode()
-            except TransportClosed as error:
-                return context.abort(grpc.StatusCode.ABORTED, str(error))
             except SottovoceError as error:
                 site = printable(b", ".join(names).decode("utf-8", "replace"))
                 if said.get(site) != (why := printable(str(error))):
                     said[site] = why
                     refused(site, why)
-                return context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
-            except (ValueError, KeyError, TypeError, RecursionError):
+                theirs = isinstance(error, Refused)  # what is the hub's own trouble, such as a full disk, may pass
+                code = grpc.StatusCode.FAILED_PRECONDITION if theirs else grpc.StatusCode.UNAVAILABLE
+                return context.abort(code, str(error) if theirs else "the hub cannot work; its operator sees why")
+            except (ValueError, KeyError, TypeError):
                 return context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not a request of this version")
 
         return handle
@@ -199,7 +215,8 @@ class RelayTransport:
     address : str
         ``HOST:PORT`` of the hub.
     credentials : Credentials
-    run : str
+    plan : Plan
+        For the run's name, and the size of its messages.
     patience : float
         Seconds without any answer after which the hub counts as unreachable.
     tell : callable
@@ -210,7 +227,7 @@ class RelayTransport:
         self,
         address: str,
         credentials: Credentials,
-        run: str,
+        plan: Plan,
         patience: float = 600.0,
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
@@ -219,8 +236,11 @@ class RelayTransport:
 
         authority, certificate, key = credentials.read()
         secure = grpc.ssl_channel_credentials(authority, key, certificate)
-        self._address, self._run, self._patience, self._tell = address, run, patience, tell
-        self._channel = grpc.secure_channel(target(address), secure, options=list(_OPTIONS))
+        self._address, self._run, self._patience, self._tell = address, plan.run, patience, tell
+        asked_most, self._most = sizes(plan)
+        self._wait = POLL + SLACK + limits.seconds(self._most)
+        options = [*_OPTIONS, *_carries(asked_most, self._most)]
+        self._channel = grpc.secure_channel(target(address), secure, options=options)
 
     def __enter__(self) -> RelayTransport:
         return self
@@ -235,15 +255,19 @@ class RelayTransport:
             raise Refused("the hub gave an answer of another version")
         return highest
 
-    def leave(self, reason: str) -> None:
+    def leave(self, farewell: bytes) -> None:
         """See :class:`sottovoce.deploy.transport.Transport`."""
-        self._ask("leave", reason=reason)
+        self._ask("leave", farewell=farewell.decode("ascii"))
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
         """See :class:`sottovoce.deploy.transport.Transport`."""
         told: object = None
         while True:
             answer = self._ask("exchange", round=round, message=message.decode("ascii"))
+            if "closed" in answer:
+                site, farewell = answer.get("site"), str(answer.get("farewell", ""))
+                why = printable(str(answer["closed"]))
+                raise TransportClosed(why, None if site is None else str(site), farewell.encode("utf-8", "replace"))
             inbox, missing = answer.get("inbox"), answer.get("missing")
             if inbox is not None:
                 break
@@ -263,14 +287,12 @@ class RelayTransport:
         told = False
         while True:
             try:
-                answer = dict(json.loads(call(body, timeout=POLL + SLACK)))
+                answer = dict(parse(call(body, timeout=self._wait), self._most))
                 if told:
                     self._tell(f"hub={self._address!r}: answers")
                 return answer
             except grpc.RpcError as error:
                 code, details = error.code(), printable(error.details() or "")
-                if code == grpc.StatusCode.ABORTED:
-                    raise TransportClosed(details) from None
                 if code in (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT):
                     raise Refused(f"the hub refused: {details}") from None
                 if code == grpc.StatusCode.RESOURCE_EXHAUSTED:

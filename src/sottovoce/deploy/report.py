@@ -9,16 +9,19 @@ from pathlib import Path
 
 import numpy as np
 
-from ..configuration import outline
+from .. import files
 from ..engine import FINISHED
+from ..errors import InvalidInput
 from ..pages import frame, table
 from ..privacy.chain import jsonable
 from ..privacy.words import ceil_text, privacy_words
 from ..simulate import Result
 from ..typing import Any, Array
 from .hub import Hub
-from .plan import Plan
+from .names import check_run
+from .plan import LARGEST, Plan
 from .session import DEMONSTRATION, Finished
+from .strict import parse
 
 
 def site_page(plan: Plan, name: str, finished: Finished) -> str:
@@ -26,10 +29,10 @@ def site_page(plan: Plan, name: str, finished: Finished) -> str:
     outcome = finished.outcome
     facts = [
         ("Run", plan.run), ("Plan", plan.digest), ("Rounds", f"{outcome.rounds} of {plan.config.rounds}"),
-        ("Ended", outcome.stopped), ("Releases of this site", str(finished.privacy["releases"])),
+        ("Ended", outcome.stopped if finished.by is None else f"{outcome.stopped}: {finished.by}"),
+        ("Releases of this site", f"{finished.privacy['made']} of {finished.privacy['releases']}"),
         ("Rows", f"{plan.sites[plan.index(name)].rows:,}"),
         ("Lifetime budget of these rows", f"{ceil_text(finished.spent)} spent of {finished.budget:g}"),
-        ("Seconds", f"{finished.seconds:.1f}, {finished.waited:.1f} of them with messages"),
     ]  # fmt: skip
     body = [
         *_head(f"Site {name}", plan.demonstration), _privacy(finished.privacy), "<h2>The run</h2>", _list(facts),
@@ -74,13 +77,42 @@ def finished(stem: Path, plan: Plan) -> dict[str, Any] | None:
 
 
 def put_aside(stem: Path, plan: Plan) -> None:
-    """Keep the results of another run: ``north.npz`` of the run trial-1 becomes ``north.trial-1.npz``."""
-    found = _summary(stem)
-    if found is not None and found.get("plan") != plan.digest:
-        for ending in ENDINGS:
-            path = _at(stem, ending)
-            if path.exists():
-                path.replace(_at(stem, f"{found.get('run')}.{ending}"))
+    """Keep the results of another run: ``north.npz`` of the run trial-1 becomes ``north.trial-1.npz``.
+
+    Nothing is written over: if there are such results already, a number is added to the run's name.
+
+    Raises
+    ------
+    InvalidInput
+        If what stands there are no results of a run.
+    """
+    run = other_run(stem, plan)
+    if run is None:
+        return
+    names = (run, *(f"{run}-{k}" for k in range(2, 10_000)))
+    free = next(n for n in names if not any(_at(stem, f"{n}.{ending}").exists() for ending in ENDINGS))
+    for ending in ENDINGS:
+        if _at(stem, ending).exists():
+            _at(stem, ending).replace(_at(stem, f"{free}.{ending}"))
+
+
+def other_run(stem: Path, plan: Plan) -> str | None:
+    """The name of another run whose results stand under `stem`; None if there are none.
+
+    Raises
+    ------
+    InvalidInput
+        If what stands there are no results of a run.
+    """
+    if not _at(stem, "json").exists():
+        return None  # or those of a run that was killed while it wrote them: they are written again
+    found = _summary(stem) or {}
+    try:
+        check_run("run", found.get("run"))
+    except InvalidInput:
+        path, rule = str(_at(stem, "json")), "is in the way: it does not say of which run it is"
+        raise InvalidInput("results", path, rule, "move it away; the same command goes on") from None
+    return None if found.get("plan") == plan.digest else str(found["run"])
 
 
 def last_words(site: dict[str, Any], rounds: int) -> str:
@@ -92,8 +124,7 @@ def last_words(site: dict[str, Any], rounds: int) -> str:
 
 def write_summary(stem: Path, summary: dict[str, Any]) -> None:
     """The last of the results: when it stands, all do."""
-    text = json.dumps(jsonable(summary), indent=1, allow_nan=False)
-    _at(stem, "json").write_text(text + "\n", encoding="utf-8")
+    files.write("results", _at(stem, "json"), json.dumps(jsonable(summary), indent=1, allow_nan=False) + "\n")
 
 
 def _at(stem: Path, ending: str) -> Path:
@@ -101,12 +132,14 @@ def _at(stem: Path, ending: str) -> Path:
 
 
 def _summary(stem: Path) -> dict[str, Any] | None:
-    def numbers(found: dict[str, Any]) -> dict[str, Any]:
-        return {key: float(value) if value in ("inf", "-inf") else value for key, value in found.items()}
+    def numbers(found: Any) -> Any:
+        if isinstance(found, dict):
+            return {key: numbers(value) for key, value in found.items()}
+        return float(found) if found in ("inf", "-inf") else found
 
     try:
-        return dict(json.loads(_at(stem, "json").read_text(encoding="utf-8"), object_hook=numbers))
-    except (OSError, ValueError, TypeError):
+        return dict(numbers(parse(_at(stem, "json").read_bytes(), LARGEST)))
+    except (OSError, ValueError, TypeError, AttributeError):
         return None
 
 
@@ -115,22 +148,24 @@ def write_hub(folder: Path, hub: Hub) -> bool:
     plan, models = hub.plan, hub.models()
     if models is None:
         return False
-    privacy = outline(plan.config, plan.prepared.facts.n, plan.d)["privacy"]
-    stem, status = folder / "hub", hub.status()
+    privacy, stem, status = plan.statement, folder / "hub", hub.status()
     put_aside(stem, plan)
-    (folder / "hub.html").write_text(hub_page(plan, status, models, privacy), encoding="utf-8")
-    result(plan, models, privacy, FINISHED, 0.0).save(folder / "hub.npz")
+    files.write("report", folder / "hub.html", hub_page(plan, status, models, privacy))
+    result(plan, models, privacy, FINISHED).save(folder / "hub.npz")
     write_summary(stem, status | {"privacy": privacy})
     return True
 
 
-def result(plan: Plan, models: Any, privacy: dict[str, Any], stopped: str, seconds: float) -> Result:
-    """Classifiers of a run as a saved run, for ``sottovoce predict``; `models` has shape (sites, d)."""
+def result(plan: Plan, models: Any, privacy: dict[str, Any], stopped: str) -> Result:
+    """Classifiers of a run as a saved run, for ``sottovoce predict``; `models` has shape (sites, d).
+
+    How long it took is not in it: that is a function of rows.
+    """
     prepared = plan.prepared
     extra = {"data": plan.run, "schema": plan.schema, "plan": plan.digest}
     return Result(
         plan.config, prepared.facts, prepared.algorithm.to_dict(), np.asarray(models)[None], plan.config.rounds,
-        stopped, [], privacy, seconds, extra,
+        stopped, [], privacy, extra=extra,
     )  # fmt: skip
 
 

@@ -9,7 +9,6 @@ zero, so that from there on these two are other runs, at a price that still hold
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -22,21 +21,29 @@ from ..configuration import held, privacy_statement
 from ..curator import Curator
 from ..data.rows import Rows
 from ..engine import BUDGET, FINISHED, NEIGHBOUR, Observer, Outcome, Place
-from ..errors import InvalidInput, LedgerCorrupt, NetClosed, Refused
+from ..errors import EndedEarly, InvalidInput, LedgerCorrupt, NetClosed, Refused, TransportClosed
 from ..net import Net
 from ..privacy.chain import canonical
 from ..privacy.durable import DurableLedger, rows_digest
 from ..privacy.journal import Journal
 from ..privacy.ledger import Ledger
 from ..privacy.noise import Noise, SystemNoise
+from ..privacy.words import plain_words
 from ..simulate import check_notion
 from ..typing import Any, Array
 from .keys import SigningKey
-from .messages import Kind, Message, check_payload, read
+from .limits import inbox_bytes
+from .messages import Farewell, Kind, Message, Reason, check_payload, read, read_farewell
 from .plan import Plan
+from .strict import parse
 from .transport import Transport
 
 DEMONSTRATION = "demonstration, not a release"
+HUB = "the hub ended the run"
+"""Why a run stopped, beside the reasons of :mod:`sottovoce.engine`."""
+_WORDS: dict[str, Reason] = {
+    FINISHED: "done", BUDGET: "its budget is spent", NEIGHBOUR: "a neighbour left", HUB: "the hub ended the run"
+}  # fmt: skip
 
 
 class WireNet(Net):
@@ -58,6 +65,8 @@ class WireNet(Net):
         self.round = -1
         self.waited = 0.0
         """Seconds spent with messages, neighbours' time included."""
+        self.closed_by: str | None = None
+        """The neighbour that left or stopped before this site did, or :data:`HUB`; verified."""
 
     def say(self, kind: Kind, x: Array) -> list[Message]:
         """One exchange: write down, send, wait, check, write down."""
@@ -68,16 +77,36 @@ class WireNet(Net):
         self._journal.send(self.round, message)
         stored = self._journal.received(self.round)
         if stored is None:
-            arrived = self._transport.exchange(self.round, message)
+            arrived = self._exchange(message)
             if arrived.keys() != set(self._neighbours):
                 raise Refused(f"round={self.round}: the hub gave messages of other sites than the neighbours")
             messages = self._read(arrived)
             inbox = {name: data.decode("ascii") for name, data in arrived.items()}
             self._journal.receive(self.round, canonical(inbox).encode())
         else:
-            messages = self._read({name: text.encode() for name, text in json.loads(stored).items()})
+            kept = parse(stored, inbox_bytes(self._plan.d, len(self._neighbours)))
+            messages = self._read({name: text.encode() for name, text in kept.items()})
         self.waited += time.perf_counter() - started
         return messages
+
+    def _exchange(self, message: bytes) -> dict[str, bytes]:
+        """What the transport brings; that a neighbour has left is believed if it has signed it, for this round."""
+        try:
+            return self._transport.exchange(self.round, message)
+        except TransportClosed as error:
+            if error.site is None:
+                self.closed_by = HUB
+                raise
+            if error.site not in self._neighbours:
+                raise Refused(f"round={self.round}: the hub says that a site left that is no neighbour") from None
+            read_farewell(self._plan, error.farewell, error.site, self.round)
+            self.closed_by = error.site
+            raise
+
+    def leave(self, stopped: str) -> None:
+        """Say, signed, that no more messages will come, and why."""
+        farewell = Farewell(self._plan.run, self._plan.digest, self.round + 1, self._name, _WORDS[stopped])
+        self._transport.leave(farewell.seal(self._key))
 
     def _read(self, inbox: dict[str, bytes]) -> list[Message]:
         return [read(self._plan, inbox[name], name, self.round) for name in self._neighbours]
@@ -86,6 +115,7 @@ class WireNet(Net):
         total = np.zeros_like(x)
         for message in self.say("release", x):
             if message.kind != "release":
+                self.closed_by = message.sender
                 raise NetClosed(f"site {message.sender!r} ended its run in round {self.round}")
             total = total + message.payload
         return total
@@ -105,7 +135,10 @@ class Finished:
     spent, budget : float
         Of the data set's lifetime budget, in all.
     seconds, waited : float
-        Of the rounds; and the part of it spent with messages.
+        Of the rounds; and the part of it spent with messages.  A function of the rows that nobody counts: for the
+        site's own console, and written nowhere but in a demonstration.
+    by : str, optional
+        The neighbour that ended the run early, if one did.
     """
 
     model: Array
@@ -115,13 +148,31 @@ class Finished:
     budget: float
     seconds: float
     waited: float
+    by: str | None = None
+
+    @property
+    def times(self) -> dict[str, float]:
+        """``seconds`` and ``waited``."""
+        return {"seconds": self.seconds, "waited": self.waited}
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, but for the model."""
+        """Plain data, but for the model and the times."""
         return {
             "rounds": self.outcome.rounds, "stopped": self.outcome.stopped, "privacy": self.privacy,
-            "spent": self.spent, "budget": self.budget, "seconds": self.seconds, "waited": self.waited,
+            "spent": self.spent, "budget": self.budget, "by": self.by,
         }  # fmt: skip
+
+
+def check_end(site: str, run: str, stopped: str, by: str | None) -> None:
+    """Say that a run has ended early for a site, if it has.
+
+    Raises
+    ------
+    EndedEarly
+    """
+    if stopped not in (FINISHED, BUDGET):
+        who = "" if by is None else f", site {by!r}"
+        raise EndedEarly(f"site={site!r}: run {run!r} ended early: {stopped}{who}; what was spent stays spent")
 
 
 @dataclass
@@ -225,26 +276,47 @@ class SiteSession:
         facts = prepared.facts.node(i)
         algorithm = prepared.algorithm.at(i)
         net = WireNet(plan, self.name, journal, transport, self.key)
-        net.say("hello", np.zeros(0))
-        net.waited, started = 0.0, time.perf_counter()
         place = Place(facts, net, Curator(rows, facts, noise, book), (), plan.d)
-        outcome = engine.run(algorithm, place, plan.config.rounds, observers=self.observers)
+        started = time.perf_counter()
+        try:
+            net.say("hello", np.zeros(0))
+            net.waited, started = 0.0, time.perf_counter()
+            outcome = engine.run(algorithm, place, plan.config.rounds, observers=self.observers)
+        except NetClosed:  # before the first round
+            outcome = Outcome(algorithm.init(place), 0, NEIGHBOUR)
+        if outcome.stopped == NEIGHBOUR and net.closed_by == HUB:
+            outcome = replace(outcome, stopped=HUB)
         model = np.array(np.broadcast_to(algorithm.model(outcome.state), (plan.d,)))
-        if outcome.stopped != NEIGHBOUR:
+        if outcome.stopped in (FINISHED, BUDGET):
             with suppress(NetClosed):  # a neighbour that ended before has nothing left to say
                 net.say("stop" if outcome.stopped == FINISHED else "refuse", model)
         seconds = time.perf_counter() - started
-        transport.leave({FINISHED: "done", BUDGET: "its budget is spent"}.get(outcome.stopped, outcome.stopped))
+        net.leave(outcome.stopped)
         book.close()
+        statement = self._statement(noise, len(book.rows))
+        by = net.closed_by if outcome.stopped == NEIGHBOUR else None
+        return Finished(
+            model, outcome, statement, self.ledger.total(), float(self.ledger.epsilon[0]), seconds, net.waited, by
+        )
+
+    def _statement(self, noise: Noise, made: int) -> dict[str, Any]:
+        """The price of everything that was planned for this site, also if others ended the run before that.
+
+        When a run stops by another's decision, that one has seen releases before it decided, and the price of what was
+        made until then is not proved: the accountants that are tightest price what was fixed beforehand.
+        """
+        plan, prepared = self.plan, self.plan.prepared
+        facts, planned = prepared.facts.node(plan.index(self.name)), plan.events(self.name)
         limits = Ledger(prepared.ledger.accountant, prepared.ledger.epsilon, prepared.ledger.delta)
         alone = replace(prepared, facts=facts, config=replace(plan.config, sites_per_row=1), ledger=limits)
-        # Where somebody else ended the run, and may have chosen when, only the price of the whole plan is proved.
-        priced = book.rows if outcome.stopped in (FINISHED, BUDGET) else plan.events(self.name)
-        statement = privacy_statement(alone, priced, simulated=noise.simulated) | {"site": self.name}
-        statement["releases"] = len(book.rows)
-        statement["per_node"] = [statement["epsilon"]]
+        statement = privacy_statement(alone, planned, simulated=noise.simulated, caveat=plan.caveat)
+        statement |= {"site": self.name, "per_node": [statement["epsilon"]], "made": made}
+        if made < statement["releases"]:
+            statement["early"] = (
+                f"after {made} of {statement['releases']} releases; this is the price of all of them: whoever ended it "
+                "had seen some, and for a part that is chosen in such a way nothing less is proved"
+            )
+            statement["says"] = plain_words(statement)
         if noise.simulated:
             statement["demonstration"] = DEMONSTRATION
-        return Finished(
-            model, outcome, statement, self.ledger.total(), float(self.ledger.epsilon[0]), seconds, net.waited
-        )
+        return statement

@@ -23,27 +23,30 @@ Paths are relative to the file.
 from __future__ import annotations
 
 import json
-import tomllib
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Self
 
+from .. import files
 from ..data.loaders import load
 from ..data.mapped import map_rows
 from ..data.rows import Rows
 from ..data.schema import Schema
-from ..engine import BUDGET, FINISHED, Observer
+from ..engine import Observer
 from ..errors import InvalidInput
 from ..privacy.durable import DurableLedger
 from ..privacy.noise import KeyedNoise, Noise
 from ..typing import Any
 from . import certificates
+from .files import KEY, write_new
 from .keys import SigningKey
-from .plan import Plan, check_name
+from .names import check_name
+from .plan import Plan
 from .relay import Credentials, target
-from .report import finished, put_aside, result, site_page, write_summary
+from .report import finished, other_run, put_aside, result, site_page, write_summary
 from .session import Finished, SiteSession
 from .transport import Transport
 
@@ -52,6 +55,9 @@ Watch = Callable[[int, float, float], None]
 _TOP = {"name": str, "hub": str, "plan": str, "ledger": str, "patience": int | float, "data": dict, "keys": dict}
 _DATA = {"file": str, "schema": str}
 _KEYS = {"authority": str, "certificate": str, "key": str, "signing": str}
+PATIENCE = 600.0
+_MOST_PATIENCE = 10**8
+_LONGEST = 4096
 _OPTIONAL = {"hub", "patience", "schema", "keys.authority", "keys.certificate", "keys.key"}
 
 
@@ -80,10 +86,7 @@ def write_settings(folder: Path, name: str, hub: str, data: Path, schema: Path |
     }  # fmt: skip
     shown = {key: json.dumps(value) for key, value in values.items()}
     path = folder / "site.toml"
-    path.write_text(
-        _FILE.format(**shown, schema="" if schema is None else f"schema = {json.dumps(str(schema))}\n"),
-        encoding="utf-8",
-    )
+    write_new(path, _FILE.format(**shown, schema="" if schema is None else f"schema = {json.dumps(str(schema))}\n"))
     return path
 
 
@@ -95,12 +98,16 @@ def load_rows(file: Path, schema: Schema | None) -> Rows:
     InvalidInput
         On what cannot be read or does not fit; no message holds a value of the data.
     """
-    if file.is_dir():
+    try:
+        folder, there = file.is_dir(), file.exists()
+    except OSError as error:
+        raise InvalidInput("data", str(file), f"cannot be read: {error.strerror}", "correct the path") from None
+    if folder:
         mapped = map_rows(file)
         if len(mapped.n) != 1:
             raise InvalidInput("data", str(file), f"holds rows of {len(mapped.n)} sites", "map those of this site")
         return mapped
-    if not file.exists():
+    if not there:
         raise InvalidInput("data", str(file), "there is no such file", "correct the path")
     dataset = load(file, schema=schema, test_share=None)
     return Rows.build([(dataset.X_train, dataset.y_train)])
@@ -131,7 +138,7 @@ class SiteSettings:
     signing: Path
     credentials: Credentials
     schema: Path | None = None
-    patience: float = 600.0
+    patience: float = PATIENCE
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
@@ -142,16 +149,23 @@ class SiteSettings:
         InvalidInput
         """
         file = Path(path)
+        text = files.read_text("settings", file, KEY)
         try:
-            given = tomllib.loads(file.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise InvalidInput("settings", str(path), "cannot be read", "correct the path, or `site init`") from error
+            given = files.from_toml(text)
         except ValueError as error:
-            raise InvalidInput("settings", str(path), f"is not TOML: {error}", "correct it") from error
+            raise InvalidInput("settings", file, f"is not TOML: {error}", "correct it") from None
         _fits("", given, _TOP)
         _fits("data.", given["data"], _DATA)
         _fits("keys.", given["keys"], _KEYS)
         check_name("name", given["name"])
+        for field, value in {**given, **given["data"], **given["keys"]}.items():
+            if isinstance(value, str) and not (value.isprintable() and 0 < len(value) <= _LONGEST):
+                rule = f"must be 1 to {_LONGEST} characters, and no control characters"
+                raise InvalidInput(field, None, rule, "correct it")
+        patience = given.get("patience", PATIENCE)
+        if not 0 < patience <= _MOST_PATIENCE or not math.isfinite(patience):
+            rule = f"must be above 0 and at most {_MOST_PATIENCE} seconds"
+            raise InvalidInput("patience", None, rule, f"use patience = {PATIENCE:g}")
         folder, keys, name = file.resolve().parent, given["keys"], given["name"]
 
         def at(text: str) -> Path:
@@ -163,7 +177,7 @@ class SiteSettings:
             at(keys["signing"]), Credentials(
                 at(keys.get("authority", "ca.crt")), at(keys.get("certificate", f"{name}.crt")),
                 at(keys.get("key", f"{name}.key")),
-            ), None if schema is None else at(schema), float(given.get("patience", 600.0)),
+            ), None if schema is None else at(schema), float(patience),
         )  # fmt: skip
 
     def check_connection(self) -> None:
@@ -186,8 +200,12 @@ class SiteSettings:
         """
         plan = Plan.read(self.plan)
         if self.schema is not None:
-            agreed = None if plan.schema is None else Schema.from_dict(plan.schema).fingerprint
-            if Schema.from_toml(self.schema).fingerprint != agreed:
+            own = Schema.from_toml(self.schema)
+            agreed = None if plan.schema is None else Schema.from_dict(plan.schema)
+            if agreed is not None and own.data_dependent != agreed.data_dependent:
+                rule = f"the plan's schema says {agreed.data_dependent}, and statements depend on it"
+                raise InvalidInput("data_dependent", own.data_dependent, rule, "agree on what is true")
+            if agreed is None or own.fingerprint != agreed.fingerprint:
                 rule = "encodes rows in another way than the plan's"
                 raise InvalidInput("schema", str(self.schema), rule, "use the plan's, or agree on another plan")
         return plan
@@ -214,15 +232,16 @@ class SiteSettings:
         ``NAME.html`` is the report, ``NAME.npz`` the classifier for ``sottovoce predict``, ``NAME.json`` the rest;
         those of another run get its name, ``NAME.RUN.html``.
         """
+        other_run(self.folder / self.name, self.agreed)
         with DurableLedger.open(self.ledger) as ledger:
             session = self.session(ledger, () if watch is None else (_observer(watch, ledger),))
             ended = session.run(transport)
         plan, stem = session.plan, self.folder / self.name
         put_aside(stem, plan)
-        self.file("html").write_text(site_page(plan, self.name, ended), encoding="utf-8")
-        result(plan, ended.model[None], ended.privacy, ended.outcome.stopped, ended.seconds).save(self.file("npz"))
-        named = {"run": plan.run, "plan": plan.digest, "site": self.name}
-        write_summary(stem, named | ended.to_dict() | {"demonstration": plan.demonstration})
+        files.write("report", self.file("html"), site_page(plan, self.name, ended))
+        result(plan, ended.model[None], ended.privacy, ended.outcome.stopped).save(self.file("npz"))
+        named = {"run": plan.run, "plan": plan.digest, "site": self.name, "demonstration": plan.demonstration}
+        write_summary(stem, named | ended.to_dict() | (ended.times if plan.demonstration else {}))
         return ended
 
     @property
@@ -231,9 +250,10 @@ class SiteSettings:
         return self.ledger.resolve().with_suffix(".lock")
 
     def results(self) -> dict[str, Any] | None:
-        """What stands in ``NAME.json``, if this site has done all of its plan; the hub knows that it has."""
+        """What stands in ``NAME.json``, if the run of the plan has ended for this site; the hub knows that it has."""
         found = finished(self.folder / self.name, self.agreed)
-        return found if found is not None and found.get("stopped") in (FINISHED, BUDGET) else None
+        # What version 0.1 wrote may state too little of a run that ended early.
+        return found if found is not None and "made" in dict(found.get("privacy") or {}) else None
 
     def file(self, kind: str) -> Path:
         """Where a result goes."""

@@ -40,13 +40,20 @@ class Transport(Protocol):
         Refused
             If the hub holds another message of this round, or the round is not the next.
         TransportClosed
-            If the run ended, or a neighbour left before it sent its message of this round.
+            If the hub ended the run, or a neighbour left before it sent its message of this round; with what that one
+            signed, which the caller is to verify.
         Unreachable
             If the hub cannot be reached for longer than the transport waits.
         """
 
-    def leave(self, reason: str) -> None:
-        """Tell the hub that no more messages of this site will come."""
+    def leave(self, farewell: bytes) -> None:
+        """Tell the hub, signed, that no more messages of this site will come.
+
+        Raises
+        ------
+        Refused
+            If it is not this site's word at this point of this run.
+        """
 
 
 def printable(text: str, longest: int = 400) -> str:

@@ -1,6 +1,6 @@
 """The durable ledger: one file a data set, which outlives runs, processes and crashes.
 
-The file is a :class:`sottovoce.privacy.chain.ChainFile`; this module says what its records mean.
+The file is a :class:`sottovoce.privacy.file.ChainFile`; this module says what its records mean.
 
 *Budget.*  A run reserves all its events before its first round, and is refused if rows, open reservations and the new
 events together would pass the lifetime budget.  Decision and record are one transaction, so of two processes that race
@@ -23,6 +23,7 @@ A crash can over-count, never under-count.  What this rests on, and what no file
 from __future__ import annotations
 
 import hmac
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,10 +35,12 @@ from ..errors import BudgetExceeded, InvalidInput, LedgerCorrupt, LedgerError, L
 from ..typing import Any, Array, ArrayLike
 from . import accountants
 from .accountants import Accountant
-from .chain import ChainFile, canonical, jsonable, keyed_hash
+from .chain import canonical, jsonable, keyed_hash
 from .events import Event, same_relation
-from .history import History, Readings, RunHistory, rows_digest
+from .file import ChainFile
+from .history import History, RunHistory, rows_digest
 from .ledger import validate_target
+from .readings import OnDisk, Readings
 
 __all__ = ["DurableLedger", "Run", "rows_digest"]
 
@@ -47,26 +50,44 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-class DurableLedger(Readings):
+class DurableLedger(OnDisk):
     """A ledger on disk with a lifetime budget; a context manager, which closes the file.
 
     It reads like :class:`sottovoce.privacy.ledger.Ledger`.  Safe from several processes and threads, forked ones too.
+    Copies are the ledger itself; what another process unpickles is a handle of its own on the same file, to which a
+    bound ledger's rows must be shown again.
     """
 
     def __init__(self, file: ChainFile[History]) -> None:
         self._file, self._shown = file, False
 
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopened, (type(self), str(self._file.real), self._file.timeout)
+
     @classmethod
     def create(
-        cls, path: str | Path, *, epsilon: ArrayLike, delta: float = 0.0, accountant: str = "pure", n_nodes: int = 1,
-        fingerprint: bytes | None = None, demonstration: bool = False,
-    ) -> Self:  # fmt: skip
+        cls,
+        path: str | Path,
+        *,
+        epsilon: ArrayLike,
+        delta: float = 0.0,
+        accountant: str = "pure",
+        n_nodes: int = 1,
+        fingerprint: bytes | None = None,
+        demonstration: bool = False,
+    ) -> Self:
         """Make the ledger of a data set, readable by this user only.  Its budget never changes.
 
         Parameters
         ----------
         path : path
-            On a local disk: SQLite's write-ahead log does not work over network file systems.
+            On a local disk, in a folder that the process may write to: locks over network file systems are not sure.
         epsilon : float or array (N,)
             Lifetime budget of every node; infinity records without limiting.
         delta : float
@@ -173,52 +194,6 @@ class DurableLedger(Readings):
                     f"{self._file.name}: belongs to other rows; open the ledger of these, or give those unchanged"
                 )
         self._shown = True
-
-    # Readings; what follows from them is in the base class
-
-    @property
-    def accountant(self) -> Accountant[Any]:
-        """What prices the events."""
-        return self._file.state.accountant
-
-    @property
-    def epsilon(self) -> Array:
-        """Lifetime budget per node, shape (N,)."""
-        return self._file.state.epsilon
-
-    @property
-    def delta(self) -> float:
-        """0 for pure epsilon."""
-        return self._file.state.delta
-
-    @property
-    def bound(self) -> bool:
-        """Whether it belongs to rows yet."""
-        return self._file.read().tag is not None
-
-    @property
-    def demonstration(self) -> bool:
-        """Whether it was made for a demonstration, whose noise may be repeatable: it can hold no release."""
-        return self._file.state.demonstration
-
-    @property
-    def runs(self) -> tuple[str, ...]:
-        """Names of all runs, open or closed."""
-        return tuple(self._file.state.runs)
-
-    @property
-    def rows(self) -> tuple[Event, ...]:
-        """All events so far, of all runs, in the order of their charges."""
-        return tuple(self._file.read().rows)
-
-    def per_node(self) -> Array:
-        """Epsilon spent by each node, shape (N,); shape () before the first event.  Reservations are not in it."""
-        return self._file.read().price()
-
-    def committed(self) -> Array:
-        """Epsilon per node that is spent or held by open runs: what a new reservation comes on top of."""
-        state = self._file.read()
-        return state.price(state.held())
 
     # Spending
 
@@ -393,52 +368,6 @@ class DurableLedger(Readings):
                 self._file.append({"kind": "fail", "run": run, "release": release})
         return found
 
-    # Trust
-
-    def head(self) -> str:
-        """Count and hash of the last record, ``"12:9f..."``.  Kept elsewhere, it tells an older copy."""
-        return self._file.head()
-
-    def verify(self, expected_head: str | None = None) -> str:
-        """Verify the whole file from its first record, payloads included; returns its head.
-
-        Parameters
-        ----------
-        expected_head : str, optional
-            A head of an earlier time, through which the log must go.
-
-        Raises
-        ------
-        LedgerCorrupt
-            If anything was edited, removed, added or moved, or the log does not go through `expected_head`.
-        """
-        self._file.verify()
-        if expected_head is not None:
-            self._file.expect(expected_head)
-        return self._file.head()
-
-    def export(self, path: str | Path) -> None:
-        """Write all records as JSON lines with their hashes: no data, no key and no payload."""
-        self._file.export(path)
-
-    def show(self) -> dict[str, Any]:
-        """A summary as plain data; an infinite epsilon is the text ``inf``."""
-        head, state = self._file.head(), self._file.state
-        runs = [
-            {
-                "run": name, "plan": run.plan, "state": "open" if run.open else "closed", "since": run.since,
-                "planned": len(run.planned), "charged": run.charged, "released": len(run.stored),
-                "failed": len(run.failed), "held": run.left if run.open else 0,
-            }
-            for name, run in state.runs.items()
-        ]  # fmt: skip
-        prices = {"epsilon": state.epsilon, "spent": state.price(), "committed": state.price(state.held())}
-        return {k: [jsonable(float(e)) for e in np.broadcast_to(v, state.epsilon.shape)] for k, v in prices.items()} | {
-            "path": str(self._file.path), "accountant": state.accountant.label, "delta": state.delta,
-            "n_nodes": state.epsilon.size, "releases": len(state.rows), "bound": state.tag is not None,
-            "since": state.since, "runs": runs, "head": head, "demonstration": state.demonstration,
-        }  # fmt: skip
-
     # Inside a transaction
 
     def _run(self, run: str) -> RunHistory:
@@ -463,16 +392,20 @@ class DurableLedger(Readings):
     def _afford(self, events: Sequence[Event], what: str, undone: str) -> Array:
         self._spendable()
         state = self._file.state
-        relation = state.relation
+        relation, known, texts = state.relation, dict[str, Event](), Counter[str]()
         for event in events:
-            relation = same_relation(relation, event)
-            shape = state.accountant.total([event], state.delta).shape
-            if shape not in ((), (1,), state.epsilon.shape):
-                raise InvalidInput("event", shape, f"must price {state.epsilon.size} nodes", "use the ledger's n_nodes")
+            text = canonical(event.to_dict())
+            texts[text] += 1
+            if text not in known:
+                known[text], relation = event, same_relation(relation, event)
+                shape = state.alone(text, event).shape
+                if shape not in ((), (1,), state.epsilon.shape):
+                    rule = f"must price {state.epsilon.size} nodes"
+                    raise InvalidInput("event", shape, rule, "use the ledger's n_nodes")
         held = state.held()
         after, spent, committed = (
             np.broadcast_to(price, state.epsilon.shape)
-            for price in (state.price(held, events), state.price(), state.price(held))
+            for price in (state.price(held + texts, known), state.price(), state.price(held))
         )
         over = np.flatnonzero(~(after <= state.epsilon))  # NaN is over, too
         if over.size:
@@ -485,6 +418,10 @@ class DurableLedger(Readings):
                 f"{after[node]:.6g}, past the ledger's budget; nothing was {undone}; {remedy}"
             )
         return after - committed
+
+
+def _reopened(kind: type[DurableLedger], path: str, timeout: float) -> DurableLedger:
+    return kind.open(path, timeout=timeout)
 
 
 class Run(Readings):

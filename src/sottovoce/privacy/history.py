@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections import ChainMap, Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import chain
-from typing import Self
 
 import numpy as np
 
@@ -17,7 +15,6 @@ from . import accountants
 from .accountants import Accountant
 from .chain import canonical, keyed_hash
 from .events import Event, from_dict, same_relation
-from .ledger import Ledger
 
 
 def rows_digest(*arrays: Array) -> bytes:
@@ -49,24 +46,44 @@ class Tally:
     """Spending in whole numbers, 2^64 to one of the currency: of epsilon, of rho, or of Renyi divergence.
 
     An event's price is rounded up once, and after that nothing is rounded, however many events there are and in
-    whichever order they are added.
+    whichever order they are added.  Events of one text are priced once, when somebody asks.
     """
 
-    def __init__(self, accountant: Accountant[Any], units: Any = None) -> None:
-        self._accountant, self._units = accountant, units
+    def __init__(self, accountant: Accountant[Any]) -> None:
+        self._accountant = accountant
+        self._prices: dict[str, Any] = {}
+        self._new: Counter[str] = Counter()  # not in the sum yet
+        self._sum: Any = None
 
-    def add(self, event: Event) -> Tally:
-        """What is spent after `event` too."""
-        price = self._accountant.add(self._accountant.nothing(), event)
-        units = np.frompyfunc(_up, 1, 1)(np.asarray(price, dtype=object))
-        return Tally(self._accountant, units if self._units is None else self._units + units)
+    def add(self, text: str) -> None:
+        """Take in one event more."""
+        self._new[text] += 1
 
-    def epsilon(self, delta: float) -> Array:
-        """Epsilon per node, from sums that are rounded up."""
-        if self._units is None:
+    def epsilon(self, delta: float, events: Mapping[str, Event], more: Counter[str]) -> Array:
+        """Epsilon per node of all that was added and of `more`; `events` are those of the texts."""
+        self._sum, self._new = self._plus(self._sum, self._new, events), Counter()
+        return self._epsilon(self._plus(self._sum, more, events), delta)
+
+    def alone(self, text: str, event: Event, delta: float) -> Array:
+        """Epsilon per node of one event."""
+        return self._epsilon(self._price(text, event), delta)
+
+    def _plus(self, total: Any, more: Counter[str], events: Mapping[str, Event]) -> Any:
+        for text, count in more.items():
+            units = self._price(text, events[text]) * count
+            total = units if total is None else total + units
+        return total
+
+    def _price(self, text: str, event: Event) -> Any:
+        if text not in self._prices:
+            price = self._accountant.add(self._accountant.nothing(), event)
+            self._prices[text] = np.frompyfunc(_up, 1, 1)(np.asarray(price, dtype=object))
+        return self._prices[text]
+
+    def _epsilon(self, total: Any, delta: float) -> Array:
+        if total is None:
             return self._accountant.epsilon(self._accountant.nothing(), delta)
-        spent = np.asarray(np.frompyfunc(_down, 1, 1)(self._units), dtype=float)
-        return self._accountant.epsilon(spent, delta)
+        return self._accountant.epsilon(np.asarray(np.frompyfunc(_down, 1, 1)(total), dtype=float), delta)
 
 
 @dataclass
@@ -102,23 +119,25 @@ class History:
         self.demonstration = False
         self.tag: str | None = None
         self.rows: list[Event] = []
-        self.spent = Tally(self.accountant)
         self.relation: str | None = None
         self.runs: dict[str, RunHistory] = {}
+        self._events: dict[str, Event] = {}
+        self._tally = Tally(self.accountant)
 
     def apply(self, number: int, record: dict[str, Any]) -> None:
         """Take one record in; see :class:`sottovoce.privacy.chain.Fold`."""
         match record["kind"]:
             case "create" if number == 1 and record["key"] == self._key:
-                self.accountant, self.delta = accountants.make(record["accountant"]), float(record["delta"])
-                self.epsilon, self.since = np.array([float(e) for e in record["epsilon"]]), record["at"]
-                self.spent, self.demonstration = Tally(self.accountant), record.get("demonstration", False)
+                self.epsilon, self.delta = np.array([float(e) for e in record["epsilon"]]), float(record["delta"])
+                # "zcdp" without an order is of a version that showed less than is proved: see at_one_order.
+                self.accountant = accountants.for_life(record["accountant"], self.epsilon, self.delta)
+                self.since, self.demonstration = record["at"], record.get("demonstration", False)
+                self._tally = Tally(self.accountant)
             case "bind" if number > 1 and self.tag is None and not self.used:
                 self.tag = record["tag"]
             case "reserve" if number > 1 and record["run"] not in self.runs:
-                events, texts = [from_dict(e) for e in record["events"]], [canonical(e) for e in record["events"]]
-                for event in events:
-                    self.relation = same_relation(self.relation, event)
+                texts = [canonical(plain) for plain in record["events"]]
+                events = [self._event(text, plain) for text, plain in zip(texts, record["events"], strict=True)]
                 self.runs[record["run"]] = RunHistory(record["plan"], events, texts, record["at"])
             case "charge" if number > 1:
                 self._charge(record)
@@ -135,23 +154,30 @@ class History:
             case _:
                 raise ValueError
 
+    def _event(self, text: str, plain: dict[str, Any]) -> Event:
+        if text not in self._events:
+            event = from_dict(plain)
+            self.relation = same_relation(self.relation, event)
+            self._events[text] = event
+        return self._events[text]
+
     def _charge(self, record: dict[str, Any]) -> None:
+        text = canonical(record["event"])
         if record["run"] is not None:
             run = self.runs[record["run"]]
             reserved = run.texts[run.charged : run.charged + 1]
-            if not run.open or record["release"] != run.charged + 1 or [canonical(record["event"])] != reserved:
+            if not run.open or record["release"] != run.charged + 1 or [text] != reserved:
                 raise ValueError
             run.charged += 1
             if not record["kept"]:
                 run.loose.add(run.charged)
-        event = from_dict(record["event"])
-        self.relation = same_relation(self.relation, event)
-        self.spent = self.spent.add(event)
-        self.rows.append(event)
+        self.rows.append(self._event(text, record["event"]))
+        self._tally.add(text)
 
     def _drawable(self, record: dict[str, Any]) -> bool:
         run, release = self.runs[record["run"]], record["release"]
-        return 1 <= release <= run.charged and release not in run.failed | run.loose | run.stored.keys()
+        known = release in run.stored or release in run.failed or release in run.loose
+        return 1 <= release <= run.charged and not known
 
     def _turn(self, record: dict[str, Any]) -> tuple[int, int]:
         """Messages sent and inboxes received so far in the run of `record`; one is sent, then one received."""
@@ -168,54 +194,18 @@ class History:
         runs = self.runs.values()
         return dict(pair for run in runs for pair in (*run.stored.values(), *run.sent, *run.received))
 
-    def held(self) -> list[Event]:
-        """Reserved events of open runs that have no row."""
-        return [event for run in self.runs.values() if run.open for event in run.planned[run.charged :]]
+    def held(self) -> Counter[str]:
+        """Texts of reserved events of open runs that have no row."""
+        return Counter(text for run in self.runs.values() if run.open for text in run.texts[run.charged :])
 
-    def price(self, *more: Sequence[Event]) -> Array:
-        """Epsilon per node of all rows and `more`: always added up from the rows, in one order, never subtracted."""
-        spent = self.spent
-        for event in chain(*more):
-            spent = spent.add(event)
-        return spent.epsilon(self.delta)
+    def cautions(self) -> list[str]:
+        """What must be said of the prices of these events."""
+        return sorted({event.caution for event in self._events.values() if event.caution})
 
+    def price(self, more: Mapping[str, int] | None = None, events: dict[str, Event] | None = None) -> Array:
+        """Epsilon per node of all rows and so many more of these texts; `events` are those that are not in the log."""
+        return self._tally.epsilon(self.delta, ChainMap(events or {}, self._events), Counter(more or {}))
 
-class Readings(ABC):
-    """What a ledger's rows come to."""
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
-
-    @property
-    @abstractmethod
-    def accountant(self) -> Accountant[Any]:
-        """What prices the rows."""
-
-    @property
-    @abstractmethod
-    def delta(self) -> float:
-        """0 for pure epsilon."""
-
-    @property
-    @abstractmethod
-    def rows(self) -> tuple[Event, ...]:
-        """Events, in the order of their charges."""
-
-    @abstractmethod
-    def per_node(self) -> Array:
-        """Epsilon of each node, shape (N,); shape () before the first event."""
-
-    def total(self) -> float:
-        """Epsilon of the whole network: the worst node, rows being disjoint over sites."""
-        return float(np.max(self.per_node()))
-
-    def claimed(self) -> float | None:
-        """What the papers claim for the same rows, or None where one claims nothing."""
-        book = Ledger(self.accountant, np.inf, self.delta)
-        for event in self.rows:
-            book.charge(event)
-        return book.claimed()
-
-    def to_list(self) -> list[dict[str, Any]]:
-        """Rows as plain data."""
-        return [event.to_dict() for event in self.rows]
+    def alone(self, text: str, event: Event) -> Array:
+        """Epsilon per node of one event of this text."""
+        return self._tally.alone(text, event, self.delta)

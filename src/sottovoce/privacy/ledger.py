@@ -6,6 +6,7 @@ under-count.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -41,6 +42,12 @@ def validate_target(epsilon: ArrayLike, delta: float | None) -> None:
         raise InvalidInput(
             "delta", delta, "must lie inside (0, 1)", "use e.g. delta=1e-5, or leave it out for pure epsilon"
         )
+
+
+_STAYS = (
+    "ledger: one in memory stays in its process, where charges from elsewhere would be lost; nothing was drawn; use "
+    "n_jobs=1, threads (joblib's 'threading') or a DurableLedger"
+)
 
 
 class Ledger:
@@ -81,9 +88,8 @@ class Ledger:
             raise InvalidInput("sites_per_row", sites_per_row, "must be a whole number, at least 1", "use 1")
         self.accountant: Accountant[Any] = accountant
         self.epsilon, self.delta, self.sites_per_row = epsilon, delta, int(sites_per_row)
-        self._lock = threading.RLock()
-        self._rows: list[Event] = []
-        self._deals: list[bytes | None] = []  # of each row
+        self._lock, self._pid = threading.RLock(), os.getpid()
+        self._rows: list[tuple[Event, bytes | None]] = []  # with their deals
         self._spent: dict[bytes | None, Any] = {}  # by deal
         self._sizes: dict[bytes | None, int] = {}  # nodes
         self._held: list[Joint] = []
@@ -105,7 +111,7 @@ class Ledger:
     @property
     def rows(self) -> tuple[Event, ...]:
         """All events so far, in the order of their charges."""
-        return tuple(self._rows)
+        return tuple(event for event, _ in self._rows)
 
     def charge(self, event: Event, *, deal: bytes | None = None) -> None:
         """Write `event` down, or refuse it.
@@ -136,14 +142,14 @@ class Ledger:
             chosen = at_one_order(self.accountant, np.asarray(self.epsilon, dtype=float), self.delta)
             if chosen is not self.accountant:
                 self.accountant, self._spent = chosen, {}
-                for deal, event in zip(self._deals, self._rows, strict=True):
+                for event, deal in self._rows:
                     self._spent[deal] = self._plus(deal, [event])
 
     def trial(self) -> Ledger:
         """Another ledger with the same rows and budget, to see what charges would do.  No release may rest on it."""
         with self._lock:
             twin = Ledger(self.accountant, self.epsilon, self.delta, self.sites_per_row)
-            twin._rows, twin._deals, twin._held = list(self._rows), list(self._deals), list(self._held)
+            twin._rows, twin._held = list(self._rows), list(self._held)
             twin._spent, twin._sizes, twin._relation = dict(self._spent), dict(self._sizes), self._relation
             return twin
 
@@ -191,12 +197,12 @@ class Ledger:
         """What the paper claims for the same run, per node, or None where it claims nothing."""
         if len(self._spent) > 1:  # no paper deals rows anew
             return None
-        rhos = [getattr(event, "claimed_rho", None) for event in self._rows]
+        rhos = [getattr(event, "claimed_rho", None) for event in self.rows]
         sums = [rho for rho in rhos if rho is not None]
         if sums and len(sums) == len(rhos) and self.delta > 0:  # 004, Theorem 3.3
             rho = np.sum(sums, axis=0)
             return np.asarray(rho + 2.0 * np.sqrt(rho * np.log(1.0 / self.delta)))
-        claims = [getattr(event, "claimed", None) for event in self._rows]
+        claims = [getattr(event, "claimed", None) for event in self.rows]
         known = [claim for claim in claims if claim is not None]
         return np.asarray(np.sum(known, axis=0)) if known and len(known) == len(claims) else None
 
@@ -207,7 +213,7 @@ class Ledger:
 
     def to_list(self) -> list[dict[str, Any]]:
         """Rows as plain data."""
-        return [event.to_dict() for event in self._rows]
+        return [event.to_dict() for event in self.rows]
 
     def restore(self, rows: list[dict[str, Any]]) -> None:
         """Take over rows written by an earlier part of the same run (they were allowed then)."""
@@ -229,8 +235,7 @@ class Ledger:
         self._relation = same_relation(self._relation, event)
         self._sizes[deal] = max(self._sizes.get(deal, 1), _nodes(event))
         self._spent[deal] = spent
-        self._rows.append(event)
-        self._deals.append(deal)
+        self._rows.append((event, deal))
 
     def _merged(self, spent: dict[bytes | None, Any]) -> tuple[Any, int]:
         """One book of all deals, and how many of its nodes hold a row: see the class."""
@@ -247,6 +252,8 @@ class Ledger:
 
     def _afford(self, events: Sequence[Event], deal: bytes | None) -> Any:
         """What is spent under `deal` after these; refused if that, or what runs in progress hold, passes a budget."""
+        if os.getpid() != self._pid:  # a fork copies it unasked
+            raise LedgerError(_STAYS)
         budgets, relation = np.asarray(self.epsilon, dtype=float), self._relation
         nodes = self._sizes.get(deal, 1)
         for event in events:
@@ -281,7 +288,7 @@ class Ledger:
             node = int(over[0])
             total = np.atleast_1d(self.accountant.epsilon(book, self.delta))
             budget = float(np.broadcast_to(limits, fits.shape)[node])
-            spent = float(np.broadcast_to(self.per_node(), fits.shape)[node])
+            spent = self.total() if several else float(np.broadcast_to(self.per_node(), fits.shape)[node])
             where = f"a row that was dealt to nodes {len(after)} times" if several else f"node {node}"
             now = f"{spent:.6g} spent, the rest held by runs in progress" if self._held else f"{spent:.6g}"
             raise BudgetExceeded(
@@ -306,10 +313,7 @@ class _Elsewhere(Ledger):
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__") or name not in vars(Ledger()):
             raise AttributeError(name)
-        raise LedgerError(
-            "ledger: one in memory stays in its process, where charges from elsewhere would be lost; nothing was "
-            "drawn; use n_jobs=1, threads (joblib's 'threading') or a DurableLedger"
-        )
+        raise LedgerError(_STAYS)
 
 
 def _nodes(event: Event) -> int:

@@ -14,11 +14,11 @@ _NAMES = {"pure": "sum of pure epsilons", "zcdp": "zCDP", "rdp": "Renyi", "pld":
 
 
 def ceil_text(epsilon: float, digits: int = 3) -> str:
-    """Epsilon in text, rounded up."""
+    """Epsilon in text, rounded up; what double precision adds to a sum is no digit of it."""
     if math.isinf(epsilon):
         return "inf"
     scale = 10**digits
-    return f"{math.ceil(epsilon * scale - 1e-6) / scale:.{digits}f}"
+    return f"{math.ceil(epsilon * scale * (1.0 - 1e-12)) / scale:.{digits}f}"
 
 
 def factor_text(epsilon: float) -> str:
@@ -68,6 +68,8 @@ def privacy_words(privacy: dict[str, Any]) -> list[tuple[str, str]]:
         words = [(f"epsilon = {ceil_text(epsilon)}", f", {stated}, proved; by {by}{compared and f' (by {compared})'}.")]
         protects = f"Protects {privacy['unit']} ({privacy['relation']}) against whoever {privacy['adversary']}"
         words.append(("", f"{protects}: {_sentence(privacy)}."))
+    if "early" in privacy:
+        words.append(("Ended early", f": {privacy['early']}."))
     if "caveat" in privacy:
         words.append(("Not covered", f": {privacy['caveat']}."))
     if "printed_claim" in privacy:

@@ -30,7 +30,7 @@ from ..privacy.events import (
 from ..solvers import certified_error
 from ..typing import Array, ArrayLike
 from .base import Query, Vault
-from .reach import check_solve, inside, length
+from .reach import certificate, check_solve, inside, length
 from .statistic import SecretMinimiser
 
 POLISH = 0.01
@@ -198,8 +198,11 @@ class PerturbedObjective(Query):
         """:meth:`_longest` as part of the linear term."""
         return facts.C / facts.n * self._longest(facts, self.noise)
 
-    def _tol(self, facts: Facts) -> float:
-        return facts.tol if self.tol is None else self.tol
+    def _tol(self, facts: Facts) -> Array:
+        tol = facts.tol if self.tol is None else self.tol
+        if self.noise is None:
+            return np.array(tol)
+        return certificate(facts, tol, facts.mu + np.asarray(self.curvature, dtype=float), self._noise(facts))
 
     def _K(self, facts: Facts) -> Array:
         return self._per_node(facts.K(self.curvature), facts)

@@ -23,12 +23,29 @@ _LONGEST = 2.0**200  # no square of it overflows, nor the square of its product 
 _ROOM = 2.0  # how much smaller than the certificate its rounding must be for doubles to exist that reach it
 
 
-def radius(facts: Facts, pull: Array, q: Array) -> Array:
+def radius(facts: Facts, pull: ArrayLike, q: Array) -> Array:
     """Bound on a minimiser's norm, shape (..., 1); `pull` bounds the norm of the linear term."""
-    return np.asarray((facts.C * facts.loss.slope_bound + pull) / q)
+    return np.asarray((facts.C * facts.loss.slope_bound + np.asarray(pull, dtype=float)) / q)
 
 
-def inside(w: Array, facts: Facts, tol: float, pull: Array, q: Array) -> Array:
+def _hidden(facts: Facts, tol: ArrayLike, pull: Array, q: Array) -> Array:
+    """How much rounding can hide of a gradient's norm wherever an answer can lie, over C."""
+    loss, most = facts.loss, radius(facts, pull, q) + certified_error(facts.C, tol, q)
+    return rounding_bound(facts.C, facts.n, loss.bend_bound, facts.d, most, pull, q, loss.outputs) / facts.C
+
+
+def certificate(facts: Facts, tol: float, q: Array, noise: ArrayLike = 0.0) -> Array:
+    """`tol`, or more where double precision could not show it without any public vector, shape (..., 1).
+
+    Parameters
+    ----------
+    noise : array (..., 1)
+        Bound on the norm of what noise adds to the linear term.
+    """
+    return np.maximum(tol, 2.0 * _ROOM * _hidden(facts, tol, np.asarray(noise, dtype=float), q))
+
+
+def inside(w: Array, facts: Facts, tol: ArrayLike, pull: Array, q: Array) -> Array:
     """`w` projected to the ball in which every certified answer lies: none of those moves."""
     most = radius(facts, pull, q) + certified_error(facts.C, tol, q)
     length = np.linalg.norm(w, axis=-1, keepdims=True)
@@ -50,11 +67,11 @@ def length(vector: ArrayLike, name: str) -> Array:
     return np.asarray(np.linalg.norm(np.atleast_1d(x), axis=-1, keepdims=True))
 
 
-def check_solve(facts: Facts, tol: float, linear: Array, start: Array, q: Array, noise: ArrayLike = 0.0) -> None:
-    """Refuse public vectors with which a solve might not be certified.
+def check_solve(facts: Facts, tol: ArrayLike, linear: Array, start: Array, q: Array, noise: ArrayLike = 0.0) -> None:
+    """Refuse public vectors with which a solve might miss its :func:`certificate` `tol`.
 
-    The rounding of a gradient at the farthest point in reach must leave room for the certificate.  As that point may be
-    ``C L / q`` away, this also bounds the condition number: ``C c1 L / q <= tol / (2 u d)``, with u the unit roundoff.
+    The rounding of a gradient at the farthest point in reach must leave room for it.  As that point may be ``C L / q``
+    away, this also bounds the condition number: ``C c1 L / q <= tol / (2 u d)``, with u the unit roundoff.
 
     Parameters
     ----------
@@ -68,8 +85,7 @@ def check_solve(facts: Facts, tol: float, linear: Array, start: Array, q: Array,
     """
     length(start, "start")
     pull = length(linear, "linear") + np.asarray(noise, dtype=float)
-    loss, most = facts.loss, radius(facts, pull, q) + certified_error(facts.C, tol, q)
-    hidden = rounding_bound(facts.C, facts.n, loss.bend_bound, facts.d, most, pull, q, loss.outputs)
-    if not np.all(_ROOM * hidden <= tol * facts.C):
-        rule = "double precision cannot certify a gradient norm this small where public vectors or noise are so long"
-        raise InvalidInput("tol", tol, rule, "use a larger tol, rho or eta, or leave out the site that sent them")
+    if not np.all(_ROOM * _hidden(facts, tol, pull, q) <= np.asarray(tol)):
+        rule = "double precision cannot certify a gradient norm this small where public vectors are so long"
+        shown = float(np.min(tol))
+        raise InvalidInput("tol", shown, rule, "use a larger tol, rho or eta, or leave out the site that sent them")

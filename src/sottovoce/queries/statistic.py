@@ -20,7 +20,7 @@ from ..privacy.events import Event, ExactSphericalMechanism, GaussianMechanism, 
 from ..solvers import certified_error
 from ..typing import Array, ArrayLike
 from .base import Query, Vault
-from .reach import check_solve, inside, length
+from .reach import certificate, check_solve, inside, length
 
 _FINE = 2.0**-20  # of the sensitivity: what the grid may add to it
 
@@ -103,24 +103,33 @@ class NoisyMinimiser(NoisyValue):
     def _q(self, facts: Facts) -> Array:
         return np.asarray(facts.mu + np.asarray(self.curvature, dtype=float))
 
+    def _tol(self, facts: Facts) -> Array:
+        if self.alpha is None:
+            return np.array(facts.tol)
+        return certificate(facts, facts.tol, self._q(facts))
+
     def exact_sensitivity(self, facts: Facts) -> Array:
-        error = certified_error(facts.C, facts.tol, self._q(facts))
+        error = certified_error(facts.C, self._tol(facts), self._q(facts))
         return facts.gradients_changed / facts.K(self.curvature) + 2.0 * error
 
     def check(self, facts: Facts) -> None:
         if self.alpha is None:  # nothing is promised, so that a failure breaks no promise
             return
-        check_solve(facts, facts.tol, np.asarray(self.linear, dtype=float), self.start, self._q(facts))
+        check_solve(facts, self._tol(facts), self._linear(), self.start, self._q(facts))
+
+    def _linear(self) -> Array:
+        return np.broadcast_to(np.asarray(self.linear, dtype=float), self.start.shape)
+
+    def _nearest(self, w: Array, facts: Facts) -> Array:
+        """The nearest point in reach."""
+        return inside(w, facts, self._tol(facts), length(self._linear(), "linear"), self._q(facts))
 
     def value(self, vault: Vault, facts: Facts) -> Array:
-        linear, q = np.broadcast_to(np.asarray(self.linear, dtype=float), self.start.shape), self._q(facts)
-        pull = length(linear, "linear")
-        w = vault.solver.minimise(linear, q, inside(self.start, facts, facts.tol, pull, q), facts.tol).w
-        return inside(w, facts, facts.tol, pull, q)
+        start, tol = self._nearest(self.start, facts), self._tol(facts)
+        return self._nearest(vault.solver.minimise(self._linear(), self._q(facts), start, tol).w, facts)
 
     def replay(self, vault: Vault, facts: Facts) -> None:
-        pull = length(np.broadcast_to(np.asarray(self.linear, dtype=float), self.start.shape), "linear")
-        vault.solver.skip(inside(self.start, facts, facts.tol, pull, self._q(facts)))
+        vault.solver.skip(self._nearest(self.start, facts))
 
 
 @dataclass(frozen=True)
@@ -177,6 +186,11 @@ class SecretMinimiser(NoisyMinimiser):
             step = facts.gradients_changed * facts.C / facts.n + pull * moved
             moved = step / q + 2.0 * certified_error(facts.C, facts.tol, q)
         return moved
+
+    def check(self, facts: Facts) -> None:
+        """Finite vectors only: printed forms are for simulations, whose failures nobody else sees."""
+        length(self.linear, "linear")
+        length(self.start, "start")
 
     def event(self, facts: Facts) -> Event:
         assert self.alpha is not None

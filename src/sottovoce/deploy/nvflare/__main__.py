@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ...errors import SottovoceError
+from ...errors import EXITS, SottovoceError, exit_code
 from ..plan import Plan
 from . import provision as kits
 from .supervisor import Supervisor
@@ -16,7 +16,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
-@click.group()
+@click.group(epilog="Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXITS.items()) + ".")
 def main() -> None:
     """Carry a run over NVFlare."""
 
@@ -58,8 +58,14 @@ def supervise(kit: Path, hub: Path, task_seconds: float) -> None:
     click.echo(f"run {supervisor.plan.run} is complete; jobs handed in: {len(supervisor.jobs)}")
 
 
-if __name__ == "__main__":
+def start() -> None:
+    """Run the command line; what cannot be done is one line on standard error, and an exit code."""
     try:
         main(prog_name="python -m sottovoce.deploy.nvflare")
     except SottovoceError as error:
-        raise SystemExit(f"Error: {error}") from None
+        click.echo(f"Error: {error}", err=True)
+        raise SystemExit(exit_code(error)) from None
+
+
+if __name__ == "__main__":
+    start()

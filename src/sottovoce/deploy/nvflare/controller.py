@@ -60,12 +60,15 @@ class SiteController(Controller):
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
         """Talk with every site until all have ended."""
         with HubLog(self._folder / words.HUB_LOG) as log:
-            talk = Talk(Hub(Plan.read(self._folder / words.PLAN_FILE), log))
+            hub = Hub(Plan.read(self._folder / words.PLAN_FILE), log)
+            hub.check()
+            talk = Talk(hub)
             self._ask(talk.open(), fl_ctx)
             while not talk.over and not abort_signal.triggered:
                 try:
                     site, result = self._results.get(timeout=0.5)
                 except queue.Empty:
+                    self._ask(talk.look(), fl_ctx)  # the operator may have ended the run
                     continue
                 self._ask(talk.hear(site, result), fl_ctx)
         if talk.failure is not None:

@@ -12,8 +12,9 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
-from ...errors import InvalidInput, Refused, SottovoceError
+from ...errors import EndedEarly, InvalidInput, Refused, SottovoceError
 from ..lock import only_one
+from ..session import check_end
 from ..settings import SiteSettings
 from ..transport import Transport
 from . import words
@@ -62,6 +63,8 @@ class SiteExecutor(Executor):
     def _work(self, local: Path, name: str) -> None:
         try:
             self.take_part(local / words.SITE_FILE, name, self._transport)
+        except EndedEarly as error:  # as it should be: the hub has this site's word
+            self.logger.error("%s", error)
         except Refused as error:
             self._failure = f"{type(error).__name__}: {error}"  # about messages and the plan, which the hub has
         except SottovoceError as error:
@@ -76,10 +79,17 @@ class SiteExecutor(Executor):
 
     @staticmethod
     def take_part(path: Path, name: str, transport: Transport) -> None:
-        """Open the site of this configuration, and run it to its end."""
+        """Open the site of this configuration, and run it to its end.
+
+        Raises
+        ------
+        EndedEarly
+            When all is written down.
+        """
         settings = SiteSettings.read(path)
         if settings.name != name:
             rule = f"this site's certificate is for {name!r}"
             raise InvalidInput("name", settings.name, rule, f"correct it in {words.SITE_FILE}, or get the right kit")
         with only_one(settings.lock, words.LET_GO):
-            settings.take_part(transport)
+            ended = settings.take_part(transport)
+        check_end(name, settings.agreed.run, ended.outcome.stopped, ended.by)

@@ -11,8 +11,10 @@ from importlib.resources import files
 from pathlib import Path
 
 from ...errors import InvalidInput
+from ...files import LARGEST, read
 from ...typing import Any
 from ..plan import Plan
+from ..strict import NotStrict, parse
 from .words import need_nvflare
 
 SUPERVISOR = "supervisor@sottovoce.invalid"
@@ -125,6 +127,6 @@ def check_kit(kit: str | Path) -> None:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
+        return dict(parse(read("kit", path), LARGEST))
+    except (NotStrict, TypeError) as error:
         raise InvalidInput("kit", str(path), "cannot be read", "give the folder of a site's startup kit") from error

@@ -30,7 +30,6 @@ _T = TypeVar("_T")
 POLL = 0.05
 """Seconds after which a site asks again whether the hub has a task for it."""
 _HOME = __name__.rpartition(".")[0]
-_DONE = "done"  # a session's reason to leave when it has sent its last model
 _COMPLETED = "FINISHED:COMPLETED"
 _log = logging.getLogger(__name__)
 
@@ -152,6 +151,8 @@ class Supervisor:
         ------
         Refused
             If jobs end one after the other and nothing gets further: the message says what the last one said.
+        EndedEarly
+            If the run is over, and some site left it before its last round, or the hub ended it.
         Unreachable
             If the server cannot be reached.
         """
@@ -212,15 +213,17 @@ class Supervisor:
             return len(log.messages(self.plan.run))
 
     def _complete(self) -> bool:
-        """Whether every site has left, and its last model is there."""
+        """Whether every site has left."""
         with HubLog(self._hub / words.HUB_LOG) as log:
-            return len(log.gone(self.plan.run)) == len(self.plan.names) and Hub(self.plan, log).models() is not None
+            return Hub(self.plan, log).over
 
     def _check(self) -> None:
-        """Write the hub's report; refuse a log that lacks what the sites have finished."""
+        """Write the hub's report; say how the run ended, and refuse a log that lacks what the sites have finished."""
         with HubLog(self._hub / words.HUB_LOG) as log:
-            done = set(log.gone(self.plan.run).values()) == {_DONE}
-            if not write_hub(self._hub, Hub(self.plan, log)) and done:
+            hub = Hub(self.plan, log)
+            written = write_hub(self._hub, hub)
+            hub.check_end()
+            if not written:
                 raise Refused(f"run={self.plan.run!r}: is complete at its sites, and {words.HUB_LOG} is not its log")
 
     def _last_words(self) -> str:

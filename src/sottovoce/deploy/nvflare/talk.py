@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 
 from ...errors import Refused, TransportClosed
@@ -58,9 +59,13 @@ class Talk:
         tasks: list[Task] = []
         state, round, message = (result.get(word) for word in (words.STATE, words.ROUND, words.MESSAGE))
         left = result.get(words.LEFT)
-        if isinstance(left, str):
-            self._hub.leave(site, left)
+        if isinstance(left, bytes):
+            with suppress(Refused):  # it is no word of this site, and the run goes on
+                self._hub.leave(site, left)
         if state == words.FINISHED:
+            if site not in self._hub.gone():
+                self.failure = f"site {site!r} stopped, and has not signed that it leaves"
+                return []
             self._running.discard(site)
         elif state == words.FAILED:
             self.failure = f"site {site!r} stopped: {result.get(words.REASON)}"
@@ -70,7 +75,11 @@ class Talk:
             tasks += self._grant(site, round, partial(self._hub.exchange, site, round, message, 0.0))
         else:
             tasks.append((site, {}))
-        run, plan = self._hub.plan.run, self._hub.plan
+        return [*tasks, *self.look()]
+
+    def look(self) -> Iterable[Task]:
+        """The tasks of sites that wait for what is there by now."""
+        run, plan, tasks = self._hub.plan.run, self._hub.plan, list[Task]()
         for name, k in list(self._waiting.items()):
             tasks += self._grant(name, k, partial(self._hub.log.inbox, run, k, plan.neighbours(name)))
         return tasks
@@ -82,7 +91,7 @@ class Talk:
             found = inbox()
             answer = None if found is None else {words.INBOX: found}
         except TransportClosed as error:
-            answer = {words.CLOSED: str(error)}
+            answer = {words.CLOSED: str(error), words.SITE: error.site, words.FAREWELL: error.farewell}
         except Refused as error:
             answer = {words.REFUSED: str(error)}
         if answer is None:

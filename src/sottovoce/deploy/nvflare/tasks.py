@@ -20,7 +20,7 @@ class TaskTransport:
         self._plan: object = None
         self._wish: tuple[int, bytes] | None = None
         self._answer: dict[str, Any] | None = None
-        self._left: str | None = None
+        self._left: bytes | None = None
         self._ended: str | None = None
 
     # The session's side
@@ -47,7 +47,11 @@ class TaskTransport:
         if words.REFUSED in answer:
             raise Refused(f"round={round}: the hub refused: {printable(str(answer[words.REFUSED]))}")
         if words.CLOSED in answer:
-            raise TransportClosed(printable(str(answer[words.CLOSED])))
+            site, farewell = answer.get(words.SITE), answer.get(words.FAREWELL)
+            raise TransportClosed(
+                printable(str(answer[words.CLOSED])), None if site is None else str(site),
+                farewell if isinstance(farewell, bytes) else b"",
+            )  # fmt: skip
         inbox = answer.get(words.INBOX)
         if not isinstance(inbox, dict) or not all(
             isinstance(name, str) and isinstance(data, bytes) for name, data in inbox.items()
@@ -55,10 +59,10 @@ class TaskTransport:
             raise Refused(f"round={round}: the hub gave no inbox")
         return dict(inbox)
 
-    def leave(self, reason: str) -> None:
+    def leave(self, farewell: bytes) -> None:
         """See :class:`sottovoce.deploy.transport.Transport`."""
         with self._news:
-            self._left = reason
+            self._left = farewell
 
     # The executor's side
 
@@ -87,8 +91,8 @@ class TaskTransport:
         """Round and message that the session waits with; None while it does not wait."""
         return None if self._answer is not None else self._wish
 
-    def left(self) -> str | None:
-        """Why no more messages will come; None while they may."""
+    def left(self) -> bytes | None:
+        """What the site has signed when no more messages will come; None while they may."""
         return self._left
 
     def wait(self, done: threading.Event, seconds: float) -> None:

@@ -10,6 +10,8 @@ in a task       meaning
 ``plan``        the digest of the hub's plan; in the first task
 ``inbox``       the neighbours' messages of ``round``, by site
 ``closed``      why ``round`` will never be complete
+``site``        whose leaving closed it; None if the hub ended the run
+``farewell``    what that site signed
 ``refused``     why the message of ``round`` was not kept
 ==============  =====================================================
 
@@ -18,7 +20,7 @@ in a result          meaning
 ===================  ==================================================================
 ``state``            "working", "waiting", "finished" or "failed"
 ``round, message``   if waiting: the message to keep, and the round whose inbox is asked for
-``left``             a reason, once the site has said that no more messages will come
+``left``             the site's signed farewell, once it has said that no more messages will come
 ``reason``           if failed: what to write down; never a data value
 ===================  ==================================================================
 """
@@ -29,6 +31,7 @@ from ...errors import InvalidInput
 
 TASK = "sottovoce"
 HIGHEST, PLAN, ROUND, INBOX, CLOSED, REFUSED = "highest", "plan", "round", "inbox", "closed", "refused"
+SITE, FAREWELL = "site", "farewell"
 STATE, MESSAGE, LEFT, REASON = "state", "message", "left", "reason"
 WORKING, WAITING, FINISHED, FAILED = "working", "waiting", "finished", "failed"
 SITE_FILE = "site.toml"

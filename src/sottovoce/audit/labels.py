@@ -1,0 +1,230 @@
+"""A row with a label that nobody else has: what does a released model say of it, beside its noisy coefficients?
+
+Two tables differ in one row, which carries a rare label in one of them and a common one in the other.  A fit without
+a seed is a release.  The adversary looks at all that it leaves behind but the values of the coefficients, on which the
+other games bet: names and shapes of attributes, the classes, the statement, warnings, errors and their words, what a
+ledger was charged.  One of these that differs between the tables is an answer without noise.
+
+Estimators that take ``classes`` are tried without it, with the rare label declared, and with it left out.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from ..errors import HolderNote
+from ..estimators import ConsensusClassifier, PrivateClassifier
+from ..privacy.ledger import Ledger
+from ..privacy.noise import SystemNoise
+from ..typing import Any, Array
+from .game import Verdict
+from .refusals import Bet, Played, Seen, halves
+
+RUNS, QUICK_RUNS = 60, 40
+RARE, COMMON, OTHER = "rare", "no", "yes"
+COEFFICIENTS = ("coef_", "intercept_", "site_coef_", "site_intercept_")
+"""Attributes whose values are noisy answers: only their shapes are looked at."""
+
+_LOOK = 1  # releases of each table by every estimator
+_ROWS = 24
+
+
+class Estimator(Protocol):
+    """What the game needs of an estimator."""
+
+    def fit(self, X: Array, y: Any, groups: Any = None) -> Any:
+        """Release a model."""
+
+
+class Factory(Protocol):
+    """Makes an estimator with a total of `epsilon`; None of `classes` leaves them out."""
+
+    def __call__(self, epsilon: float, classes: Sequence[str] | None) -> Estimator:
+        """A new one."""
+
+
+@dataclass(frozen=True)
+class Stand:
+    """An estimator, and two tables for it.
+
+    Attributes
+    ----------
+    make : callable
+    common : tuple of str
+        Labels of the other rows: of one class, or of two.
+    sites : bool
+        Whether the row's site holds rows of one class only, beside another site.
+    declares : bool
+        Whether `make` takes classes.
+    """
+
+    make: Factory
+    common: tuple[str, ...] = (COMMON, OTHER)
+    sites: bool = False
+    declares: bool = False
+
+    def declared(self) -> dict[str, Sequence[str] | None]:
+        """Declarations to try, in words."""
+        if not self.declares:
+            return {"classes not declared": None}
+        return {
+            "classes not declared": None,
+            "the rare label declared": sorted({*self.common, RARE}),
+            "the rare label not declared": (COMMON, OTHER),
+        }
+
+    def watch(self, world: int, epsilon: float, classes: Sequence[str] | None) -> Seen:
+        """One release."""
+        y = [self.common[k % len(self.common)] for k in range(_ROWS)]
+        groups = None
+        if self.sites:
+            groups = np.arange(_ROWS) % 2
+            y = [COMMON if k % 2 else self.common[k // 2 % len(self.common)] for k in range(_ROWS)]
+        y[-1] = (COMMON, RARE)[world]
+        angles = np.arange(_ROWS) * 2.4
+        X = np.stack([np.cos(angles), np.sin(angles)], axis=1) * 0.9
+        model = self.make(epsilon, classes)
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always")
+            try:
+                model.fit(X, np.array(y), groups)
+                told = "; ".join(f"{name} {value}" for name, value in sorted(outputs(model).items()))
+            except Exception as error:  # its words are an output, too
+                told = f"{type(error).__name__}: {error}"
+        told += "".join(f"; warns: {one.message}" for one in heard if not issubclass(one.category, HolderNote))
+        ledger = getattr(model, "accountant", None)
+        if isinstance(ledger, Ledger):
+            told += f"; the ledger has {len(ledger.rows)} rows, {ledger.total():.6g}"
+        return Seen(told, 0.0)
+
+
+def outputs(model: Any) -> dict[str, str]:
+    """All that a fitted estimator holds, as text; of coefficients the shape."""
+    parameters = set(inspect.signature(type(model).__init__).parameters)
+    found = {}
+    for name, value in vars(model).items():
+        if name in COEFFICIENTS:
+            found[name] = f"of shape {np.shape(value)}"
+        elif name not in parameters:
+            found[name] = f"{value.dtype} {value.tolist()}" if isinstance(value, np.ndarray) else repr(value)
+    return found
+
+
+def _factory(cls: type[ConsensusClassifier], **knobs: Any) -> Factory:
+    """Releases of `cls`."""
+
+    def make(epsilon: float, classes: Sequence[str] | None) -> Estimator:
+        more: dict[str, Any] = {} if classes is None else {"classes": classes}
+        return cls(epsilon=epsilon, random_state=None, **(knobs | more))
+
+    return make
+
+
+def _with_ledger(make: Factory, delta: float | None) -> Factory:
+    """The same, charged to a ledger of its own."""
+
+    def made(epsilon: float, classes: Sequence[str] | None) -> Estimator:
+        model: Any = make(epsilon, classes)
+        return model.set_params(accountant=Ledger("pure" if delta is None else "rdp", 10.0 * epsilon, delta or 0.0))
+
+    return made
+
+
+def _stands(rounds: int | None, delta: float | None) -> dict[str, Stand]:
+    one = _factory(PrivateClassifier, delta=delta)
+    several: dict[str, Any] = {"delta": delta, "rounds": rounds or 2, "n_sites": 2}
+    many = _factory(ConsensusClassifier, **several)
+    soft = _factory(ConsensusClassifier, **several, loss="softmax", method="prox_admm")
+    found = {
+        "PrivateClassifier, two common classes": Stand(one),
+        "PrivateClassifier, one common class": Stand(one, (COMMON,)),
+        "PrivateClassifier, a shared ledger": Stand(_with_ledger(one, delta)),
+        "ConsensusClassifier, two common classes": Stand(many),
+        "ConsensusClassifier, a site of one class": Stand(many, sites=True),
+        "ConsensusClassifier, softmax": Stand(soft),
+    }
+    declares = "classes" in inspect.signature(ConsensusClassifier.__init__).parameters
+    return {name: replace(stand, declares=declares) for name, stand in found.items()}
+
+
+@dataclass(frozen=True)
+class LabelVerdict(Verdict):
+    """What a rare label shows.
+
+    Attributes
+    ----------
+    told : tuple of dict
+        What was seen of each table, and how often.
+    differ : tuple of str
+        Estimators and declarations with which a first look saw nothing that both tables have in common.
+    """
+
+    told: tuple[dict[str, int], ...] = ()
+    differ: tuple[str, ...] = ()
+
+
+def play(
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rounds: int | None = None,
+    replicates: int = RUNS,
+    seed: int = 0,
+    confidence: float = 0.95,
+    stands: Mapping[str, Stand] | None = None,
+) -> LabelVerdict:
+    """Look for an output that differs between the tables, and bet on it.
+
+    Parameters
+    ----------
+    epsilon, delta, rounds : optional
+        Of every fit; by default 1, pure, and 2 rounds.
+    replicates : int
+        Releases of each table; half of them choose the bet.
+    seed : int
+        Not used: releases cannot be repeated.
+    confidence : float
+    stands : mapping, optional
+        What is attacked, by name.
+
+    Raises
+    ------
+    InvalidInput
+        If the package that draws noise for releases is not installed.
+    """
+    SystemNoise()
+    epsilon = 1.0 if epsilon is None else epsilon
+    stands = _stands(rounds, delta) if stands is None else stands
+    tried = {(name, how): each for name, stand in stands.items() for how, each in stand.declared().items()}
+
+    def releases(key: tuple[str, str], runs: int) -> Played:
+        stand = stands[key[0]]
+        first, second = ([stand.watch(world, epsilon, tried[key]) for _ in range(runs)] for world in (0, 1))
+        return first, second
+
+    apart, released = [], []
+    for key in tried:
+        first, second = ({one.told for one in side} for side in releases(key, _LOOK))
+        if not first & second:
+            apart.append(key)
+        if any(COEFFICIENTS[0] in told for told in first | second):
+            released.append(key)
+    key = (apart or released or list(tried))[0]
+    played = releases(key, replicates)
+    known, fresh = halves(played)
+    bet = Bet.choose(known, delta or 0.0, confidence)
+    return LabelVerdict(
+        method="labels", form="corrected", claimed_epsilon=epsilon, proved_epsilon=epsilon,
+        lower_bound=bet.bound(fresh, delta or 0.0, confidence), delta=delta or 0.0, confidence=confidence,
+        replicates=replicates, rounds=rounds or 2, attack=f"all outputs of {', '.join(key)}",
+        why="one row has a label that no other row has", releases=1,
+        told=tuple(dict(Counter(one.told for one in side)) for side in played),
+        differ=tuple(", ".join(each) for each in apart),
+    )  # fmt: skip

@@ -1,0 +1,368 @@
+"""A neighbour who sends extreme vectors and watches whether the site answers.
+
+Whatever a neighbour sends enters a site's next query: a vector so long that the solver cannot certify its answer, that
+an answer does not fit its grid, or that a margin overflows.  If it depends on rows whether, when and how the site
+refuses, then the refusal is an answer without noise.
+
+The adversary knows both tables.  Beforehand she runs each method on both, without noise, against vectors of growing
+length up to the largest doubles; wherever a site's behaviour changes, she bisects the length, and looks for one at
+which the two tables part, or goes as near to the change as she can, on both sides of it.  Then she plays: real runs of
+one site beside her, of which she sees every message and how it ended (the error's words, how much was charged).  She
+bets on one way to end, or on the last message of those runs that went on: a refusal that noise decides may come equally
+often on both tables, and yet leave answers that only one of them gives.  The bet is chosen on one half of the runs, and
+bounded on the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from importlib.util import find_spec
+
+import numpy as np
+
+from .. import engine
+from ..algorithms import REGISTRY
+from ..configuration import Prepared, RunConfig, prepare
+from ..curator import Book, Curator
+from ..data.rows import Rows
+from ..engine import Place
+from ..net import Net
+from ..privacy import accountants
+from ..privacy.ledger import Ledger
+from ..privacy.noise import KeyedNoise, Noise, SystemNoise
+from ..typing import Any, Array
+from .bounds import Test, choose_test
+from .game import Notes, Verdict
+from .worlds import signed_site
+
+RUNS, QUICK_RUNS = 400, 160
+DELTA = 1e-5
+"""Of methods that need one, if none is given."""
+
+_FEWEST = 80
+_LOOK = 32  # runs of each table at every length that looks promising
+_LENGTHS = (*(10.0**k for k in range(0, 18, 2)), 1e20, 1e30, 1e50, 1e100, 1e154, 1e200, 1e300, 1e308, 1.7e308)
+_LATE = ("mr_admm", "dgd")  # methods whose second round does not look at what came in
+_BRACKETS = 2  # of a method, at most
+_STEPS = 48  # of a bisection: relative lengths of about 1e-13
+_WHY = (
+    "one feature, a row and its opposite: minimisers differ by little, and by more than the last digit of a length",
+    "a row of equal entries, and the same with every other sign turned: products with a long vector overflow apart",
+)
+
+
+@dataclass(frozen=True)
+class Stand:
+    """One method at one site, whose one neighbour is the adversary.
+
+    Attributes
+    ----------
+    config : RunConfig
+        Its total is the claim.
+    features : int
+        1: a row, and its opposite or a row of zeros, by the relation.  More: a row of equal entries, and one of entries
+        that alternate, whose products with a long vector overflow in different ways.
+    curator : callable, optional
+        Planted faults, for tests: makes the curator.
+    """
+
+    config: RunConfig
+    features: int = 1
+    curator: Callable[[Rows, Any, Noise, Book], Curator] = Curator
+
+    @cached_property
+    def worlds(self) -> tuple[Rows, Rows]:
+        """The two tables: site 0 is the victim."""
+        if self.features == 1:
+            own, other = [1.0, -1.0, 1.0], signed_site(1.0, -1.0, 1.0, -1.0)
+            instead = 1.0 if self.config.relation == "replace-one" else 0.0
+            first, second = (Rows.build([signed_site(*own, row), other]) for row in (-1.0, instead))
+            return first, second
+        X = np.full((4, self.features), 1.0 / math.sqrt(self.features) / (1.0 + 1e-9))
+        turned, y = X.copy(), np.ones(4)
+        turned[-1, ::2] *= -1.0
+        return Rows.build([(X, y), (X, y)]), Rows.build([(turned, y), (X, y)])
+
+    @cached_property
+    def ready(self) -> Prepared:
+        """Priced and calibrated."""
+        return prepare(self.config, self.worlds[0].n, self.features)
+
+    @cached_property
+    def away(self) -> Array:
+        """The direction in which the two rows differ."""
+        first, second = (rows.signed[0, -1] for rows in self.worlds)
+        return np.asarray(first - second)
+
+    @cached_property
+    def claimed(self) -> float:
+        """What the ledger says of a whole run."""
+        book = self._run(0, 1.0, _Silent())[1]
+        ledger = Ledger(accountants.make(self.config.notion), math.inf, self.config.delta or 0.0)
+        for event in book.rows:
+            ledger.charge(event)
+        return ledger.total()
+
+    def watch(self, world: int, length: float, noise: Noise) -> Seen:
+        """One run against a vector whose entries are all `length`."""
+        return self._run(world, length, noise)[0]
+
+    def _run(self, world: int, length: float, noise: Noise) -> tuple[Seen, Notes]:
+        ready, rows, book = self.ready, self.worlds[world], Notes()
+        facts, net = ready.facts.node(0), _Extreme(np.full(self.features, length))
+        place = Place(facts, net, self.curator(rows.node(0), facts, noise, book), (), self.features)
+        with np.errstate(all="ignore"):
+            try:
+                ended = engine.run(ready.algorithm.at(0), place, self.config.rounds).stopped
+            except Exception as error:  # whatever it is, the neighbour sees that the site is gone
+                ended = f"{type(error).__name__}: {error}"
+            numbers = all(np.all(np.isfinite(sent)) for sent in net.sent)
+            last = float(net.sent[-1] @ self.away) if numbers and net.sent else math.inf
+        told = f"{ended} ({len(book.rows)} charged, {len(net.sent)} sent{'' if numbers else ', no numbers'})"
+        return Seen(told, last), book
+
+
+@dataclass(frozen=True)
+class Seen:
+    """How a run ended, in words, and the last message along the direction in which the two rows differ."""
+
+    told: str
+    last: float
+
+
+class _Extreme(Net):
+    """A neighbour that answers every message with one vector."""
+
+    def __init__(self, vector: Array) -> None:
+        self.degree, self._vector = np.ones(1), vector
+        self.sent: list[Array] = []
+
+    def neighbour_sum(self, x: Array) -> Array:
+        self.sent.append(np.array(x))
+        return self._vector.copy()
+
+
+class _Silent(KeyedNoise):
+    """No noise, for one site."""
+
+    def __init__(self) -> None:
+        super().__init__(0, [0], [0], ())
+
+    def gaussian(self, d: int, release: int, use: int = 0) -> Array:
+        return np.zeros(d)
+
+    def spherical(self, d: int, release: int, use: int = 0) -> Array:
+        return np.zeros(d)
+
+
+@dataclass(frozen=True)
+class RefusalVerdict(Verdict):
+    """What a neighbour who sends extreme vectors learns.
+
+    Attributes
+    ----------
+    length : float
+        Of each entry of the vector that was played.
+    told : tuple of dict
+        What she saw of each table: how the run ended, and how often.
+    channels : dict of str to float
+        Every other method and length at which a first look at few runs refutes the claim too, with its bound.
+    """
+
+    length: float = 0.0
+    told: tuple[dict[str, int], ...] = ()
+    channels: dict[str, float] = field(default_factory=dict)
+
+
+def _stands(epsilon: float, delta: float | None, rounds: int | None) -> dict[str, Stand]:
+    """Methods by where their noise sits, with refusals of every kind that a length can provoke."""
+    # Nearly all of the budget in the release that follows her vector: little noise, and all of it in the objective.
+    inside = {"method": "m_admm", "relation": "zero-out", "noise_growth": 20.0}
+    gated = {"method": "ipp_admm", "positives": 2, "threshold": -1e6}
+    known: dict[str, tuple[dict[str, Any], int]] = {"m_admm, zero-out": (inside, 1)}
+    known |= {name: ({"method": name}, 1) for name in ("prox_admm", "prox_average", "pp_admm")}
+    known |= {
+        "ipp_admm": (gated, 1),
+        "prox_admm, a coarse solver": ({"method": "prox_admm", "tol": 1e-2, "eta": 1e-3}, 1),
+        "dgd, many features": ({"method": "dgd"}, 64),
+        "mr_admm, many features": ({"method": "mr_admm"}, 64),
+    }
+    found = {}
+    for name, (knobs, features) in known.items():
+        least = DELTA if delta is None and REGISTRY[knobs["method"]].needs_delta else delta
+        several = 3 if knobs["method"] in _LATE else 2
+        common = {"epsilon": epsilon, "delta": least, "rounds": max(several, rounds or 0), "graph": "complete"}
+        found[name] = Stand(RunConfig(**(common | knobs)), features)
+    return found
+
+
+def lengths(stand: Stand) -> list[float]:
+    """Lengths that look promising, found without noise: where the tables part, or on both sides of a common change."""
+    silent, found = _Silent(), []
+    seen = [tuple(stand.watch(world, length, silent).told for world in (0, 1)) for length in _LENGTHS]
+    found += [length for length, (first, second) in zip(_LENGTHS, seen, strict=True) if first != second][:1]
+    alike = [a == b for a, b in seen]
+    changes = [k for k in range(1, len(seen)) if alike[k - 1] and alike[k] and seen[k - 1] != seen[k]]
+    edges = [_edge(stand, _LENGTHS[k - 1], _LENGTHS[k], seen[k - 1][0]) for k in changes[:_BRACKETS]]
+    return found + [length for edge in edges for length in edge]
+
+
+def _edge(stand: Stand, low: float, high: float, told: str) -> tuple[float, ...]:
+    """A length at which the tables part, or else two next to each other between which both change their behaviour."""
+    silent = _Silent()
+    for _ in range(_STEPS):
+        middle = math.sqrt(low) * math.sqrt(high) if high > 2.0 * low else low + 0.5 * (high - low)
+        if not low < middle < high:
+            break
+        first, second = (stand.watch(world, middle, silent).told for world in (0, 1))
+        if first != second:
+            return (middle,)
+        low, high = (middle, high) if first == told else (low, middle)
+    return low, high
+
+
+Played = tuple[list[Seen], list[Seen]]
+"""Runs of both tables."""
+NoiseAt = Callable[[int, int], Noise]
+"""Noise of a table and a run."""
+
+
+def _played(stand: Stand, length: float, runs: int, noise: NoiseAt) -> Played:
+    first, second = ([stand.watch(world, length, noise(world, run)) for run in range(runs)] for world in (0, 1))
+    return first, second
+
+
+def _scores(played: Played, bets: Sequence[str]) -> list[tuple[Array, Array]]:
+    """One score a behaviour to bet on; then the last message, with runs that did not finish above or below all."""
+    found = [tuple(np.array([float(one.told == told) for one in side]) for side in played) for told in bets]
+    for end in (math.inf, -math.inf):
+        whole = engine.FINISHED
+        found.append(tuple(
+            np.array([one.last if one.told.startswith(whole) and math.isfinite(one.last) else end for one in side])
+            for side in played
+        ))  # fmt: skip
+    return [(first, second) for first, second in found]
+
+
+@dataclass(frozen=True)
+class Bet:
+    """A score and a test, chosen by looking."""
+
+    bets: tuple[str, ...]
+    which: int
+    test: Test
+
+    @classmethod
+    def choose(cls, played: Played, delta: float, confidence: float) -> Bet:
+        """The bet that would have shown most in these runs."""
+        bets = tuple(sorted({one.told for side in played for one in side}))
+        tests = [choose_test(scores, delta, confidence) for scores in _scores(played, bets)]
+        which = max(range(len(tests)), key=lambda k: tests[k].bound)
+        return cls(bets, which, tests[which])
+
+    def bound(self, played: Played, delta: float, confidence: float) -> float:
+        """What it shows of epsilon in other runs."""
+        return self.test.verdict(_scores(played, self.bets)[self.which], delta, confidence)
+
+    @property
+    def words(self) -> str:
+        """What is bet on."""
+        return f"whether it says {self.bets[self.which]!r}" if self.which < len(self.bets) else "its last message"
+
+
+def halves(played: Played) -> tuple[Played, Played]:
+    """Runs that choose a bet, and runs that bound it."""
+    half = len(played[0]) // 2
+    return (played[0][:half], played[1][:half]), (played[0][half:], played[1][half:])
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What few runs at one length show; `mixed` where noise decides how a run ends."""
+
+    bound: float
+    claimed: float
+    mixed: bool
+
+    @property
+    def over(self) -> float:
+        return round(self.bound - self.claimed, 3)
+
+
+def play(
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rounds: int | None = None,
+    replicates: int = RUNS,
+    seed: int = 0,
+    confidence: float = 0.95,
+    stands: Mapping[str, Stand] | None = None,
+    released: bool = True,
+) -> RefusalVerdict:
+    """Search every method for a length that tells two tables apart, and play the best that was found.
+
+    Parameters
+    ----------
+    epsilon, delta : float, optional
+        Total of every run; by default 1, and pure wherever the method has a pure price.
+    rounds : int, optional
+        By default 2, or 3 for methods whose second round does not look at what came in; never fewer.
+    replicates : int
+        Runs of each table with simulated noise; with real noise a quarter, and at least 80.  Half choose the bet.
+    seed : int
+        Of simulated noise.  Noise of the operating system cannot be repeated.
+    confidence : float
+    stands : mapping, optional
+        What is attacked, by name; every method by default.
+    released : bool
+        Whether to play also with noise of the operating system, if the package that draws it is installed.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    stands = _stands(1.0 if epsilon is None else epsilon, delta, rounds) if stands is None else stands
+
+    def keyed(first: int) -> NoiseAt:
+        return lambda world, run: KeyedNoise(2 * seed + world, [first + run], [0], ())
+
+    looks: dict[tuple[str, float], _Look] = {}
+    for name, stand in stands.items():
+        for length in lengths(stand):
+            played = _played(stand, length, _LOOK, keyed(0))
+            bet = Bet.choose(played, stand.config.delta or 0.0, confidence)
+            mixed = any(len({one.told for one in side}) > 1 for side in played)
+            looks[name, length] = _Look(bet.test.bound, stand.claimed, mixed)
+    certain = max(looks, key=lambda one: looks[one].over, default=(next(iter(stands)), 1.0))
+    noisy = [one for one, look in looks.items() if look.mixed]
+    by_noise = max(noisy, key=lambda one: looks[one].over, default=certain)
+    games = [(one, "simulated noise", keyed(_LOOK), replicates) for one in dict.fromkeys([certain, by_noise])]
+    if released and find_spec("opendp") is not None:
+        few = max(_FEWEST, replicates // 4)  # they are dear, and what is bet on is hardly ever a matter of noise
+        games.append((certain, "noise of the operating system", lambda world, run: SystemNoise(), few))
+    each = 1.0 - (1.0 - confidence) / len(games)
+    verdicts = []
+    for (name, length), source, noise, runs in games:
+        played = _played(stands[name], length, runs, noise)
+        verdicts.append(_verdict(stands[name], f"{name}, {source}", length, played, confidence, each))
+    best = max(verdicts, key=lambda one: round(one.lower_bound - one.claimed_epsilon, 3))
+    channels = {f"{name} at {at:.6g}": look.bound for (name, at), look in looks.items() if look.over > 0.0}
+    return replace(best, channels=channels)
+
+
+def _verdict(stand: Stand, name: str, length: float, played: Played, confidence: float, each: float) -> RefusalVerdict:
+    known, fresh = halves(played)
+    delta = stand.config.delta or 0.0
+    bet = Bet.choose(known, delta, confidence)
+    return RefusalVerdict(
+        method="refusals", form="corrected", claimed_epsilon=stand.claimed, proved_epsilon=stand.claimed,
+        lower_bound=bet.bound(fresh, delta, each), delta=delta, confidence=confidence, replicates=len(played[0]),
+        rounds=stand.config.rounds, attack=f"entries of {length:.6g} to {name}: {bet.words}",
+        why=_WHY[stand.features > 1], releases=stand.config.rounds, length=length,
+        told=tuple(dict(Counter(one.told for one in side)) for side in played),
+    )  # fmt: skip

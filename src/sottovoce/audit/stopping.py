@@ -1,0 +1,342 @@
+"""An analyst who chooses when to stop: does what a ledger quotes hold at the moment at which she looks?
+
+Releases of one site are charged to one ledger, and after each the ledger quotes an epsilon at its delta.  The
+analyst follows the privacy loss of what she has seen, the logarithm of how much likelier it is on one table than on the
+other, and stops when it has run ahead of the quote.  A quote that holds whenever she stops leaves
+
+    E[(1 - e^(quote - loss))_+]  <=  delta,        at the release where she stopped, on the table that she favours,
+
+which is the (epsilon, delta) claim with the epsilon that was quoted there.  Gaussian losses grow by independent normal
+steps, so that her best rule and the largest left side follow without sampling, by backward induction over a grid of
+losses.  The game then plays that rule against real releases: a coin that falls on its head with the probability on the
+left is tossed in every run, and heads are counted (Clopper and Pearson).
+
+The ledger's own code quotes, in memory and on disk; nothing here knows how it turns its sums into epsilon.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.signal import fftconvolve
+from scipy.stats import norm
+
+from ..curator import Curator
+from ..errors import InvalidInput
+from ..facts import Facts
+from ..losses import make as make_loss
+from ..privacy.accountants import Accountant
+from ..privacy.durable import DurableLedger
+from ..privacy.events import Event, GaussianMechanism
+from ..privacy.ledger import Ledger
+from ..privacy.noise import KeyedNoise
+from ..queries import NoisyGradient
+from ..typing import Any, Array
+from .bounds import least_probability
+from .game import Notes, Verdict
+from .likelihood import Candidate
+from .worlds import tables
+
+DELTA = 1e-3
+"""Of the claim by default: the smaller, the more a wrong quote lets through, and the more runs it takes to see it."""
+RELEASES, RUNS, QUICK_RUNS = 40, 10_000, 4_000
+NOTIONS = ("zcdp", "rdp")
+"""Accountants whose totals may be quoted to an analyst who goes on as she likes; pure epsilon has no delta to pass."""
+
+_SPAN = 1e3  # of the spending that she sees, from the first release to the last
+_POINTS, _WIDTH = 12, 8.0  # of the grid: points a deviation of the smallest step, and deviations that it spans
+_WHY = "one feature, a row and its opposite: the gradient moves by all of its sensitivity in every release"
+
+
+class Quoting(Protocol):
+    """What the game needs of a ledger."""
+
+    @property
+    def accountant(self) -> Accountant[Any]:
+        """What prices its rows."""
+
+    def charge(self, event: Event) -> None:
+        """Write a release down."""
+
+    def total(self) -> float:
+        """What is quoted as spent."""
+
+
+Opened = Callable[[float, float], AbstractContextManager[Quoting]]
+"""A new ledger of an epsilon and a delta."""
+
+
+def in_memory(notion: str) -> Opened:
+    """Ledgers of this process, as several fits may share them."""
+
+    def opened(epsilon: float, delta: float) -> AbstractContextManager[Quoting]:
+        return nullcontext(Ledger(notion, epsilon, delta))
+
+    return opened
+
+
+def on_disk(notion: str) -> Opened:
+    """Ledgers of a data set's lifetime."""
+
+    @contextmanager
+    def opened(epsilon: float, delta: float) -> Iterator[Quoting]:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "audited.ledger"
+            with DurableLedger.create(path, epsilon=epsilon, delta=delta, accountant=notion) as ledger:
+                yield ledger
+
+    return opened
+
+
+LEDGERS: dict[str, Opened] = {
+    f"{notion} {where}": make(notion)
+    for notion in NOTIONS
+    for where, make in (("ledger in memory", in_memory), ("ledger on disk", on_disk))
+}
+
+
+@dataclass(frozen=True)
+class StoppingVerdict(Verdict):
+    """What an analyst who stops by what she sees makes of a ledger's quotes.
+
+    ``claimed_epsilon`` and ``proved_epsilon`` are the last quote.  ``lower_bound`` and ``exact_epsilon`` are that plus
+    what every quote lacks, or less what it has to spare, to hold whenever she stops.
+
+    Attributes
+    ----------
+    realised_delta : float
+        Of her best rule, by backward induction; the claim is that it is at most ``delta``.
+    realised_delta_bound : float
+        From below, from the runs, at the confidence.
+    ledgers : dict of str to float
+        ``realised_delta`` for each ledger that was tried; the worst is what was played.
+    """
+
+    realised_delta: float = 0.0
+    realised_delta_bound: float = 0.0
+    ledgers: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Stop at the first release whose loss reaches its bar; ``delta`` is what the best such rule lets through."""
+
+    delta: float
+    bars: Array
+
+
+def best_rule(quotes: Array, shifts: Array, points: int = _POINTS) -> Rule:
+    """Her best rule against these quotes, by backward induction.
+
+    Parameters
+    ----------
+    quotes : array (T,)
+        Epsilon as quoted after each release.
+    shifts : array (T,)
+        Distance of the two tables' answers over sigma, of each release: its loss is ``N(shift^2 / 2, shift^2)``.
+    points : int
+        Of the grid of losses, for each deviation of the smallest release.
+    """
+    drift = np.cumsum(shifts**2) / 2.0
+    step = float(shifts.min()) / points
+    reach = int(_WIDTH * math.sqrt(2.0 * drift[-1]) / step)
+    x = np.arange(-reach, reach + 1) * step  # the loss less its drift
+
+    def taken(t: int) -> Array:
+        return np.asarray(-np.expm1(np.minimum(quotes[t] - drift[t] - x, 0.0)))
+
+    def averaged(values: Array, shift: float) -> Array:
+        near = int(_WIDTH * shift / step)
+        weights = norm.pdf(np.arange(-near, near + 1) * (step / shift))
+        return np.maximum(fftconvolve(values, weights / weights.sum(), mode="same"), 0.0)
+
+    last = len(quotes) - 1
+    value, bars = taken(last), np.full(len(quotes), np.inf)
+    bars[last] = quotes[last]
+    for t in range(last - 1, -1, -1):
+        now, later = taken(t), averaged(value, float(shifts[t + 1]))
+        stops = np.flatnonzero((now >= later) & (now > 0.0))
+        bars[t] = drift[t] + x[stops[0]] if stops.size else np.inf
+        value = np.maximum(now, later)
+    weights = norm.pdf(x / shifts[0]) * step / shifts[0]
+    return Rule(float(value @ weights), bars)
+
+
+def needed(quotes: Array, shifts: Array, delta: float) -> float:
+    """What to add to every quote so that her best rule lets `delta` through; negative where they have to spare."""
+
+    def over(more: float) -> float:
+        return best_rule(quotes + more, shifts).delta - delta
+
+    low, high = -float(quotes.max()), 1.0
+    if over(low) <= 0.0:
+        return low
+    while over(high) > 0.0:
+        high *= 2.0
+    return float(brentq(over, low, high, xtol=1e-5))
+
+
+@dataclass(frozen=True)
+class Game:
+    """Releases of sizes that she fixed beforehand, what the ledger quoted after each, and her best rule."""
+
+    queries: tuple[NoisyGradient, ...]
+    quotes: Array
+    shifts: Array
+    rule: Rule
+
+
+class _Watched(Notes):
+    """Charges a ledger, and keeps what it quotes."""
+
+    def __init__(self, ledger: Quoting) -> None:
+        super().__init__()
+        self._ledger = ledger
+        self.quotes: list[float] = []
+
+    def charge(self, event: Event) -> None:
+        self._ledger.charge(event)
+        super().charge(event)
+        self.quotes.append(self._ledger.total())
+
+
+_FACTS = Facts(make_loss("huber:0.5"), np.array([[4.0]]), 1, 1.0, 1.0, 1, pure=False)
+_TABLES = tuple(rows.node(0) for rows in tables([1.0, -1.0, 1.0], [1.0, -1.0], 1.0))
+
+
+def _release(alpha: float) -> NoisyGradient:
+    return NoisyGradient(np.zeros((1, 1, 1)), np.array([[alpha]]), "release of the game")
+
+
+def _candidates() -> tuple[Candidate, Candidate]:
+    return Candidate(_TABLES[0], _FACTS, 0), Candidate(_TABLES[1], _FACTS, 0)
+
+
+def _shift(query: NoisyGradient) -> float:
+    """Of the answers, over sigma, as the query's own code has it."""
+    event = query.event(_FACTS)
+    assert isinstance(event, GaussianMechanism)
+    first, second = (one.silent(query) for one in _candidates())
+    return float(np.abs(second - first)[0, 0, 0] / event.sigma[0])
+
+
+def prepare(opened: Opened, epsilon: float, delta: float, releases: int) -> Game:
+    """Spend the whole budget of a new ledger in releases that grow by a constant factor, and find her best rule.
+
+    Parameters
+    ----------
+    opened : callable
+        Opens a new ledger.
+    epsilon, delta : float
+        Its budget.
+    releases : int
+    """
+    spent = np.geomspace(1.0, _SPAN, releases)
+    sizes = np.sqrt(np.diff(spent / spent[-1], prepend=0.0))
+    with opened(epsilon, delta) as ledger:
+        low, high = 0.0, 1.0
+
+        def fits(alpha: float) -> bool:
+            return bool(np.all(ledger.accountant.total([_release(alpha).event(_FACTS)], delta) <= epsilon))
+
+        while fits(high):
+            low, high = high, 2.0 * high
+        while high - low > 1e-9 * high:
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if fits(middle) else (low, middle)
+        queries = tuple(_release(low * (1.0 - 1e-6) * float(size)) for size in sizes)
+        book = _Watched(ledger)
+        for query in queries:
+            book.charge(query.event(_FACTS))
+    quotes, shifts = np.array(book.quotes), np.array([_shift(query) for query in queries])
+    return Game(queries, quotes, shifts, best_rule(quotes, shifts))
+
+
+def losses(game: Game, opened: Opened, epsilon: float, delta: float, runs: int, seed: int) -> tuple[Array, Array]:
+    """Her losses after each release, (T, runs), on the table that she favours, and what the ledger quoted, (T,).
+
+    The releases are those of a real curator, which charges a new ledger.
+    """
+    candidates, total, found = _candidates(), np.zeros(runs), []
+    with opened(epsilon, delta) as ledger:
+        book = _Watched(ledger)
+        curator = Curator(_TABLES[1], _FACTS, KeyedNoise(seed, range(runs), [0]), book)
+        for query in game.queries:
+            answer = curator.ask(replace(query, start=np.zeros((runs, 1, 1))))
+            first, second = (one.log_density(query, answer) for one in candidates)
+            assert first is not None and second is not None
+            total = total + second - first
+            found.append(np.round(total, 9))
+    return np.array(found), np.array(book.quotes)
+
+
+def ahead(game: Game, followed: Array, quotes: Array, coins: Array) -> Array:
+    """By how much all quotes could have been raised with the coin still on its head, for every run.
+
+    The coin falls on its head with probability ``(1 - e^(quote - loss))_+`` where she stopped.
+    """
+    stopped = followed >= game.rule.bars[:, None]
+    stopped[-1] = True
+    at = np.argmax(stopped, axis=0)
+    return np.asarray(followed[at, np.arange(len(at))] - quotes[at] + np.log1p(-coins))
+
+
+def play(
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rounds: int | None = None,
+    replicates: int = RUNS,
+    seed: int = 0,
+    confidence: float = 0.95,
+    ledgers: Mapping[str, Opened] | None = None,
+) -> StoppingVerdict:
+    """Find the ledger that suffers most from an analyst who stops by what she sees, and play against it.
+
+    Parameters
+    ----------
+    epsilon, delta : float, optional
+        Budget of the ledger; by default 2 and :data:`DELTA`.
+    rounds : int, optional
+        Releases at most; by default :data:`RELEASES`.
+    replicates : int
+        Runs.
+    seed : int
+    confidence : float
+    ledgers : mapping, optional
+        Of names to what opens them; :data:`LEDGERS` by default.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    epsilon, delta = 2.0 if epsilon is None else epsilon, DELTA if delta is None else delta
+    if not 0.0 < delta < 1.0:
+        raise InvalidInput("delta", delta, "must lie inside (0, 1): without it there is no quote to outrun", "use 1e-3")
+    ledgers = LEDGERS if ledgers is None else ledgers
+    games = {name: prepare(opened, epsilon, delta, rounds or RELEASES) for name, opened in ledgers.items()}
+    name = max(games, key=lambda one: round(games[one].rule.delta / delta, 6))
+    game = games[name]
+    followed, quotes = losses(game, ledgers[name], epsilon, delta, replicates, seed)
+    coins = np.random.default_rng([seed, 1]).random(replicates)
+    margins, hits = np.sort(ahead(game, followed, quotes, coins))[::-1], np.arange(1, replicates + 1)
+    sure = least_probability(hits, replicates, 1.0 - confidence) > delta  # so many heads are too many
+    last = float(quotes[-1])
+    bound = max(0.0, last + float(margins[np.argmax(sure)])) if sure.any() else 0.0
+    attack = f"stops by what she sees, {name}: delta {game.rule.delta:.3g}, declared {delta:g}"
+    return StoppingVerdict(
+        method="stopping", form="corrected", claimed_epsilon=last, proved_epsilon=last, lower_bound=bound, delta=delta,
+        confidence=confidence, replicates=replicates, rounds=len(quotes), attack=attack,
+        why=_WHY, releases=len(quotes), exact_epsilon=last + needed(quotes, game.shifts, delta),
+        realised_delta=game.rule.delta,
+        realised_delta_bound=float(least_probability(np.sum(margins > 0.0), replicates, 1.0 - confidence)),
+        ledgers={one: each.rule.delta for one, each in games.items()},
+    )  # fmt: skip

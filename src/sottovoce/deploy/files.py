@@ -1,0 +1,87 @@
+"""New files, which are there whole or not at all, and never in place of another."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from ..errors import InvalidInput, NotWritten, shown
+
+KEY = 2**16
+"""Bytes of a key or a certificate at most."""
+
+
+def write_new(path: Path, data: bytes | str, *, secret: bool = False) -> None:
+    """Write a new file, in one step; with `secret` this user alone can ever read it.
+
+    Raises
+    ------
+    InvalidInput
+        If there is a file of that name.
+    NotWritten
+    """
+    temporary, mode = path.with_name(f".{secrets.token_hex(8)}.tmp"), 0o600 if secret else 0o666
+    try:
+        with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+            file.write(data.encode() if isinstance(data, str) else data)
+            file.flush()
+            os.fsync(file.fileno())
+        _claim(temporary, path)
+    except FileExistsError:
+        remedy = "use another folder or name, or move it away"
+        raise InvalidInput("file", path, "exists, and is never overwritten", remedy) from None
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise NotWritten(f"file={shown(path)}: cannot be written: {reason}; free some space, or correct it") from None
+    finally:
+        with suppress(OSError):  # it has its name by now, or was never made
+            temporary.unlink()
+
+
+def _claim(temporary: Path, path: Path) -> None:
+    """Give a complete file its name, unless there is one of that name."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without links
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        try:
+            os.replace(temporary, path)
+        except OSError:
+            path.unlink()
+            raise
+
+
+@contextmanager
+def together(folder: Path) -> Iterator[Callable[[Path], None]]:
+    """Make several new files in a folder, which is made if absent, for this user only: all of them, or none.
+
+    Yields a function to be called with each file once it is there.
+
+    Raises
+    ------
+    InvalidInput
+        If the folder cannot be made.
+    """
+    made: list[Path] = []
+    try:
+        folder.mkdir(mode=0o700)
+        fresh = True
+    except FileExistsError:
+        fresh = False
+    except OSError as error:
+        rule = f"cannot be made: {error.strerror}"
+        raise InvalidInput("folder", folder, rule, "make the folder above it first, or free some space") from None
+    try:
+        yield made.append
+    except BaseException:
+        with suppress(OSError):  # the error is what counts
+            for path in made:
+                path.unlink()
+            if fresh:
+                folder.rmdir()
+        raise

@@ -1,0 +1,86 @@
+"""How large a plan may be, and its messages: known from public facts, and compared before anything is spent.
+
+Every limit is looked at when a plan is made or read, so that none is found by a message that was paid for.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from ..errors import InvalidInput
+
+SITES = 1_000
+"""Of a plan at most: NVFlare's server admits as many clients, and a relay has two threads for each."""
+ROUNDS = 10_000
+COPIES = 1_000
+LARGEST = 2**28
+"""Bytes of a site's inbox of one round at most.  A hub holds those of all sites at once, some three times over."""
+_SLOWEST = 2**18
+"""Bytes a second of the slowest line that is waited for."""
+_GRPC = 2**31 - 1
+_NVFLARE = 2**31 - 3 * 2**20 - 16  # its MAX_PAYLOAD_SIZE
+
+
+def message_bytes(d: int) -> int:
+    """Of a signed message with `d` numbers, at most: a double is 10.7 characters in base64."""
+    return 2048 + 12 * d
+
+
+def inbox_bytes(d: int, degree: int) -> int:
+    """Of the messages of `degree` neighbours in one JSON text, at most: names and escaped quotes come on top."""
+    return 4096 + degree * (message_bytes(d) + 256)
+
+
+def seconds(size: int) -> float:
+    """That a message of `size` bytes may be under way."""
+    return size / _SLOWEST
+
+
+def known() -> dict[str, int]:
+    """Bytes that each carrier and store takes at most, by name; the stores' are those of this machine's SQLite."""
+    database = sqlite3.connect(":memory:")
+    try:
+        record = database.getlimit(sqlite3.SQLITE_LIMIT_LENGTH)
+    finally:
+        database.close()
+    return {
+        "a plan": LARGEST, "the relay (gRPC)": _GRPC, "NVFlare": _NVFLARE, "a record of hub.log (SQLite)": record,
+        "a record of a ledger (SQLite)": record,
+    }  # fmt: skip
+
+
+def check_size(d: object, degree: int) -> None:
+    """Refuse a plan whose messages, or inboxes, some carrier or store would not take.
+
+    Parameters
+    ----------
+    d : int
+        Numbers in a message.
+    degree : int
+        Neighbours of a site at most.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    if type(d) is not int or d < 1:
+        raise InvalidInput("d", d, "must be a whole number, at least 1", "use the schema's number of features")
+    largest = inbox_bytes(d, max(degree, 1))
+    for name, most in known().items():
+        if largest > most:
+            said = f"{degree} neighbour{'s' if degree != 1 else ''}"
+            rule = f"a site with {said} gets up to {largest:,} bytes a round, and {name} takes {most:,}"
+            remedy = "use fewer features, or a graph with fewer neighbours a site, such as 'ring'"
+            raise InvalidInput("d", d, rule, remedy)
+
+
+def check_number(field: str, value: object, most: int) -> None:
+    """Refuse what is no whole number from 1 to `most`.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    if type(value) is not int or not 1 <= value <= most:
+        shown = value if isinstance(value, int | float | str) else None
+        raise InvalidInput(field, shown, f"must be a whole number from 1 to {most:,}", "use fewer")

@@ -1,0 +1,61 @@
+"""Names of sites and runs.  They stand in certificates, logs and names of files, so that none may mean another file."""
+
+from __future__ import annotations
+
+import re
+
+from ..errors import InvalidInput
+
+NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9_-])?")
+OURS = frozenset({
+    "ca", "hub", "plan", "site", "rows", "errors", "renewal", "last_failure", "server", "localhost", "nvflare",
+})  # fmt: skip
+"""Beginnings of names of files and folders that are no site's: ``ca.crt``, ``hub.key``, ``plan.json`` and so on."""
+DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{port}{k}" for port in ("com", "lpt") for k in range(10))})
+"""What Windows takes for a device, whatever comes behind a dot."""
+
+
+def check_name(field: str, name: object) -> None:
+    """Refuse a site's name that cannot stand in certificates, files and logs, or that is a file's of another purpose.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    _check(field, name, OURS, "use e.g. 'north-1'")
+
+
+def check_run(field: str, name: object) -> None:
+    """Refuse a run's name likewise: results of an earlier run are kept as ``SITE.RUN.html`` and the like.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    _check(field, name, frozenset({"public"}), "use e.g. 'trial-1'")  # SITE.public.json is the site's public key
+
+
+def _check(field: str, name: object, taken: frozenset[str], remedy: str) -> None:
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        rule = "must be 1 to 63 letters, digits, '_', '.' or '-', a letter or digit first and no '.' last"
+        raise InvalidInput(field, name[:80] if isinstance(name, str) else None, rule, remedy)
+    first = name.partition(".")[0].lower()
+    if first in DEVICES:
+        raise InvalidInput(field, name, "is the name of a device on Windows", remedy)
+    if first in taken:
+        raise InvalidInput(field, name, f"{first!r} is the beginning of the name of another file", remedy)
+
+
+def check_different(field: str, names: tuple[str, ...]) -> None:
+    """Refuse names that some file systems take for one.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    seen: dict[str, str] = {}
+    for name in names:
+        if name.lower() in seen:
+            rule = f"is the same as {seen[name.lower()]!r} in the name of a file; every site needs a name of its own"
+            raise InvalidInput(field, name, rule, "correct the list")
+        seen[name.lower()] = name

@@ -1,0 +1,44 @@
+"""JSON from others: read strictly, in bounded memory, or not at all."""
+
+from __future__ import annotations
+
+import json
+
+from ..files import from_json
+from ..typing import Any
+
+MOST = 1_000_000
+"""Lists and objects in a text, at most; each takes some sixty bytes of memory, however short it is written."""
+
+
+class NotStrict(ValueError):
+    """Why a text was refused, as the end of a sentence; it shows nothing of what was read."""
+
+
+def parse(data: bytes | str, longest: int) -> Any:
+    """The value of a JSON text, within the bounds of :func:`sottovoce.files.from_json` and these.
+
+    Parameters
+    ----------
+    longest : int
+        Bytes, or characters, at most.
+
+    Raises
+    ------
+    NotStrict
+    """
+    if len(data) > longest:
+        raise NotStrict(f"is longer than {longest:,} bytes")
+    try:
+        text = data if isinstance(data, str) else data.decode("utf-8")
+        if text.count("[") + text.count("{") > MOST:
+            raise NotStrict(f"holds more than {MOST:,} lists and objects")
+        return from_json(text)
+    except UnicodeDecodeError:
+        raise NotStrict("is no text") from None
+    except json.JSONDecodeError:
+        raise NotStrict("is no JSON") from None
+    except ValueError as error:
+        raise NotStrict(str(error)) from None
+    except MemoryError:
+        raise NotStrict("is too large") from None

@@ -1,0 +1,344 @@
+"""The file of a log: one path, one user at a time, and no commit beside it.
+
+SQLite finds its journal by the file's *path*, and believes whatever lies there.  So a file with two paths (a hard link,
+a file that is mounted) loses the journal of a process that was killed, and a journal of another time takes back what
+was written since.  Here
+
+- a file with several paths is refused, at every use;
+- every look and every change holds a lock on the file itself, whatever it is called;
+- a commit is in the file before the call returns (``journal_mode=DELETE``, ``synchronous=EXTRA``), and between calls
+  nothing lies beside it;
+- a journal that lies there all the same is of a process that died amid a commit, which nobody had been told of, or was
+  put there.  The file is looked at without it.  If it is whole, the journal is not needed and goes.  If not, SQLite may
+  roll the file back, provided that the journal is of the file's last change (SQLite counts changes on the first page,
+  which every journal holds); any other is refused.
+
+Versions with schema 3 kept a write-ahead log beside the file.  Such a ledger is turned over when it is opened, with the
+commits that only that log holds, provided that the log brings the file forward; one of another time is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sqlite3
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from ..errors import InvalidInput, LedgerCorrupt, LedgerError
+from ..typing import Any
+from .chain import APPLICATION, SCHEMA_VERSION, TABLES, Chain, F, canonical, keyed_hash, link
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+_OLDEST_SQLITE = (3, 37, 0)  # strict tables
+_JOURNAL = bytes.fromhex("d9d505f920a163d7")  # how SQLite's journals begin
+
+_ALONE = "mode=ro&immutable=1"  # without whatever lies beside it
+
+
+class ChainFile(Chain[F]):
+    """One open log.  Safe to use from several processes and threads; a forked process opens it anew.
+
+    Parameters
+    ----------
+    path : path
+    blank : callable
+        From the file's secret key to the state before the first record.
+    timeout : float
+        Seconds to wait for other processes.
+    """
+
+    def __init__(self, path: str | Path, blank: Callable[[bytes], F], timeout: float = 30.0) -> None:
+        self.path, self.real, self.timeout = Path(path), Path(os.path.realpath(path)), timeout
+        self.name, self._blank = f"ledger={str(path)!r}", blank
+        self._pid, self._lock, self._ahead = os.getpid(), threading.RLock(), False
+        self._inode: tuple[int, int] | None = None
+        if not self.real.is_file():
+            raise LedgerError(
+                f"{self.name}: no such file; `sottovoce ledger init` makes one, once for a data set; if it was "
+                "lost, count its budget as spent"
+            )
+        if _mounted(self.real):
+            raise LedgerError(
+                f"{self.name}: is mounted as a file, so what SQLite writes beside it is lost to its other path; mount "
+                "the folder that holds it"
+            )
+        with self._turn() as beside:
+            super().__init__(_connect(self.real, timeout), self.name, blank)
+            try:
+                with self.translated():
+                    self._settle(beside)
+            except BaseException:
+                self._db.close()
+                raise
+        try:
+            self.read()
+        except BaseException:
+            self._db.close()
+            raise
+
+    @staticmethod
+    def create(path: str | Path, first: Callable[[bytes], dict[str, Any]]) -> None:
+        """Make the file, for this user only; `first` makes its first record from its secret key.
+
+        Raises
+        ------
+        LedgerError
+            If the file exists.
+        """
+        if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
+            raise LedgerError(f"SQLite {sqlite3.sqlite_version}: 3.37 is needed; use a newer build of Python")
+        file, secret, file_id = Path(path), os.urandom(32), os.urandom(16)
+        body = canonical(first(secret))
+        head = link(keyed_hash(file_id), 1, body)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            raise LedgerError(
+                f"ledger={str(path)!r}: exists; open it, or if it is no ledger choose another path"
+            ) from None
+        try:
+            with _held(file, f"ledger={str(path)!r}", 30.0), closing(_connect(file, 30.0)) as db:
+                _synchronous(db)
+                db.execute("BEGIN IMMEDIATE")
+                for table in TABLES:
+                    db.execute(table)
+                db.execute("INSERT INTO meta VALUES (1, ?, ?, 1, ?)", (file_id, secret, head))
+                db.execute("INSERT INTO log VALUES (1, ?, ?)", (body, head))
+                db.execute(f"PRAGMA application_id = {APPLICATION}")
+                db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+                db.execute("COMMIT")
+            if hasattr(os, "O_DIRECTORY"):  # SQLite syncs the folder for its journals, not for the file itself
+                folder = os.open(file.parent, os.O_RDONLY)
+                os.fsync(folder)
+                os.close(folder)
+        except BaseException:
+            file.unlink()
+            raise
+
+    def close(self) -> None:
+        """Close the file."""
+        if os.getpid() == self._pid:  # a forked copy of the connection belongs to the parent
+            with self._lock:
+                self._db.close()
+
+    @contextmanager
+    def transaction(self, mode: str = "IMMEDIATE") -> Iterator[None]:
+        """One look at the file, or one change of it by one record; on any error nothing is changed."""
+        if os.getpid() != self._pid:  # SQLite's locks do not survive a fork
+            raise LedgerError(f"{self.name}: was opened before a fork; open it again in this process")
+        with self._lock, self._turn() as beside, self.translated():
+            if beside:
+                raise LedgerError(f"{self.name}: was given a log beside it while it was open; open it again")
+            self._db.execute(f"BEGIN {mode}")
+            self._ahead = False
+            try:
+                self.sync()
+                yield
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._ahead:
+                    self.forget()
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+
+    def read(self) -> F:
+        """The state as of now."""
+        with self.transaction("DEFERRED"):
+            return self.state
+
+    def append(self, record: dict[str, Any], payload: bytes | None = None) -> None:
+        self._ahead = True
+        super().append(record, payload)
+
+    def expect(self, head: str) -> None:
+        """Refuse a log that does not go through `head`."""
+        count, _, text = head.removeprefix("head ").strip().partition(":")
+        if not count.isdecimal() or not re.fullmatch("[0-9a-f]{64}", text):
+            rule = "must be a count, a colon and 64 hexadecimal digits"
+            raise InvalidInput("head", head, rule, "give the last line of `sottovoce ledger show`")
+        with self.transaction("DEFERRED"):
+            if not self.goes_through(int(count), bytes.fromhex(text)):
+                self.corrupt(f"does not go through the expected head at record {count}: another, or an older copy")
+
+    def verify(self) -> None:
+        with self.transaction("DEFERRED"):
+            super().verify()
+
+    def export(self, path: str | Path) -> None:
+        """Write a header and every record with its hash as JSON lines.  Neither the key nor any payload is in it."""
+        with self.transaction("DEFERRED"), Path(path).open("w", encoding="utf-8") as file:
+            header = {"file_id": self.file_id.hex(), "version": SCHEMA_VERSION, "records": self.records}
+            file.write(canonical(header | {"hash": self._head.hex()}) + "\n")
+            for number, body, stored in self._db.execute("SELECT id, body, hash FROM log ORDER BY id"):
+                file.write(canonical({"n": number, "record": json.loads(body), "hash": stored.hex()}) + "\n")
+
+    # One path, one user, nothing beside it
+
+    @contextmanager
+    def _turn(self) -> Iterator[bool]:
+        """Hold the file, with nothing beside it that could change what it says; whether it keeps a log there."""
+        with _held(self.real, self.name, self.timeout) as inode:
+            if self._inode not in (None, inode):
+                raise LedgerError(f"{self.name}: is another file than the one that was opened; open it again")
+            self._inode = inode
+            with self.real.open("rb") as file:
+                header = file.read(28)
+            journal, log = self._beside("-journal"), self._beside("-wal")
+            if journal.is_file():
+                self._judge(journal, int.from_bytes(header[24:28], "big"))
+            logged = header[18:20] == b"\2\2"
+            if log.is_file() and not logged:
+                if log.stat().st_size:
+                    self._strange(log)
+                log.unlink()
+            yield logged
+
+    def _beside(self, suffix: str) -> Path:
+        return self.real.with_name(self.real.name + suffix)
+
+    def _strange(self, beside: Path) -> None:
+        raise LedgerCorrupt(
+            f"{self.name}: beside it lies {beside.name!r} of another time, which was not used; spend nothing until it "
+            "is known who put it there, then move it away"
+        )
+
+    def _judge(self, journal: Path, changes: int) -> None:
+        """Remove a journal that mends nothing, leave one to SQLite that mends the last change, refuse any other."""
+        before = _changes_before(journal)
+        if before is not None:
+            if before not in (changes, changes - 1):
+                self._strange(journal)
+            with closing(_connect(self.real, 0.0, _ALONE)) as db:
+                alone = Chain(db, self.name, self._blank)
+                try:
+                    with alone.translated():
+                        alone.identify()
+                        alone.verify()
+                except LedgerCorrupt:
+                    return
+        journal.unlink()
+
+    def _settle(self, beside: bool) -> None:
+        """What a commit means here: it is on the disk, also after a loss of power (fullfsync: macOS)."""
+        log = self._beside("-wal")
+        if beside and log.is_file() and log.stat().st_size:
+            with closing(_connect(self.real, 0.0, _ALONE)) as db:
+                alone = Chain(db, self.name, self._blank)
+                alone.identify()
+                known = alone.written()
+            with closing(_connect(self.real, self.timeout, "mode=ro")) as db:  # who only reads folds no log in
+                db.execute("BEGIN")
+                both = Chain(db, self.name, self._blank)
+                both.identify()
+                both.sync()
+                if not both.goes_through(*known):
+                    self._strange(log)
+        version = self.identify()
+        if beside and self._db.execute("PRAGMA journal_mode = DELETE").fetchone()[0] != "delete":
+            raise LedgerError(f"{self.name}: is in use by a process of an older version; try again when it is done")
+        _synchronous(self._db)
+        if version != SCHEMA_VERSION:
+            self._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+
+def _connect(file: Path, timeout: float, how: str = "mode=rw") -> sqlite3.Connection:
+    # isolation_level None: Python opens no transaction of its own.  Threads are kept apart by the lock above.
+    return sqlite3.connect(
+        f"{file.resolve().as_uri()}?{how}", uri=True, timeout=timeout, isolation_level=None, check_same_thread=False
+    )
+
+
+def _synchronous(db: sqlite3.Connection) -> None:
+    # Without spilling a journal is written once, with the first page in it.
+    for pragma in ("synchronous = EXTRA", "fullfsync = ON", "trusted_schema = OFF", "cache_spill = OFF"):
+        db.execute(f"PRAGMA {pragma}")
+
+
+def _changes_before(journal: Path) -> int | None:
+    """The count of changes that a journal would bring the file back to; -1 if unknown, None if it holds nothing."""
+    with journal.open("rb") as file:
+        header = file.read(28)
+        if len(header) < 28 or not header.startswith(_JOURNAL):
+            return None
+        count, _, _, sector, page = struct.unpack(">5I", header[8:])
+        for record in range(count):
+            file.seek(sector + record * (page + 8))
+            start = file.read(32)
+            if len(start) < 32:
+                break
+            if start[:4] == b"\0\0\0\1":
+                return int.from_bytes(start[28:], "big")
+    return -1 if count else None
+
+
+def _mounted(path: Path) -> bool:
+    """Whether a file was mounted at this path."""
+    try:
+        text = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return os.path.ismount(path)
+    escaped = (line.split(" ")[4] for line in text.splitlines())
+    points = {re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), point) for point in escaped}
+    return str(path) in points or os.path.ismount(path)
+
+
+@contextmanager
+def _held(path: Path, name: str, timeout: float) -> Iterator[tuple[int, int]]:
+    """Hold the file against all other users of it, in this process or another; its device and inode.
+
+    Raises
+    ------
+    LedgerError
+        If it is gone, has several paths, or is in use for too long.
+    """
+    # Linux keeps flock apart from SQLite's locks.  BSD does not, so that there the folder stands for the file.
+    target = path if sys.platform in ("linux", "win32") else path.parent
+    try:
+        handle = os.open(target, os.O_RDWR if target == path else os.O_RDONLY)
+    except OSError as error:
+        raise LedgerError(
+            f"{name}: cannot be opened ({error.strerror}); if it is lost, count its budget as spent"
+        ) from None
+    try:
+        until, pause = time.monotonic() + timeout, 0.0005
+        while not _locked(handle):
+            if time.monotonic() > until:
+                raise LedgerError(f"{name}: is in use by another process; try again when it is done")
+            time.sleep(pause)
+            pause = min(2.0 * pause, 0.01)
+        found = path.stat() if path.exists() else None
+        if found is None or (target == path and not os.path.samestat(found, os.fstat(handle))):
+            raise LedgerError(f"{name}: was moved or replaced meanwhile; open it where it is")
+        if found.st_nlink > 1:
+            raise LedgerError(
+                f"{name}: has {found.st_nlink} paths (hard links), and what SQLite writes beside one is lost to the "
+                "others; remove all but one"
+            )
+        yield found.st_dev, found.st_ino
+    finally:
+        os.close(handle)  # and with it goes the lock
+
+
+def _locked(handle: int) -> bool:
+    try:
+        if sys.platform == "win32":
+            os.lseek(handle, 1 << 40, os.SEEK_SET)  # a byte that nobody reads
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        else:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True

@@ -1,0 +1,153 @@
+"""What a ledger's rows come to: of any ledger, and of one on disk."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+
+import numpy as np
+
+from ..typing import Any, Array
+from .accountants import Accountant
+from .chain import jsonable
+from .events import Event
+from .file import ChainFile
+from .history import History
+from .ledger import Ledger
+
+
+class Readings(ABC):
+    """What a ledger's rows come to."""
+
+    @property
+    @abstractmethod
+    def accountant(self) -> Accountant[Any]:
+        """What prices the rows."""
+
+    @property
+    @abstractmethod
+    def delta(self) -> float:
+        """0 for pure epsilon."""
+
+    @property
+    @abstractmethod
+    def rows(self) -> tuple[Event, ...]:
+        """Events, in the order of their charges."""
+
+    @abstractmethod
+    def per_node(self) -> Array:
+        """Epsilon of each node, shape (N,); shape () before the first event."""
+
+    def total(self) -> float:
+        """Epsilon of the whole network: the worst node, rows being disjoint over sites."""
+        return float(np.max(self.per_node()))
+
+    def claimed(self) -> float | None:
+        """What the papers claim for the same rows, or None where one claims nothing."""
+        book = Ledger(self.accountant, np.inf, self.delta)
+        for event in self.rows:
+            book.charge(event)
+        return book.claimed()
+
+    def to_list(self) -> list[dict[str, Any]]:
+        """Rows as plain data."""
+        return [event.to_dict() for event in self.rows]
+
+
+class OnDisk(Readings):
+    """What a ledger on disk says of its rows, its runs and its file."""
+
+    _file: ChainFile[History]
+
+    @property
+    def accountant(self) -> Accountant[Any]:
+        """What prices the events."""
+        return self._file.state.accountant
+
+    @property
+    def epsilon(self) -> Array:
+        """Lifetime budget per node, shape (N,)."""
+        return self._file.state.epsilon
+
+    @property
+    def delta(self) -> float:
+        """0 for pure epsilon."""
+        return self._file.state.delta
+
+    @property
+    def demonstration(self) -> bool:
+        """Whether it was made for a demonstration, whose noise may be repeatable: it can hold no release."""
+        return self._file.state.demonstration
+
+    @property
+    def bound(self) -> bool:
+        """Whether it is tied to rows, which must be shown before it spends."""
+        return self._file.read().tag is not None
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """Names of all runs, open or closed."""
+        return tuple(self._file.read().runs)
+
+    @property
+    def rows(self) -> tuple[Event, ...]:
+        """All events so far, of all runs, in the order of their charges."""
+        return tuple(self._file.read().rows)
+
+    def per_node(self) -> Array:
+        """Epsilon spent by each node, shape (N,); shape () before the first event.  Reservations are not in it."""
+        with self._file.transaction("DEFERRED"):
+            return self._file.state.price()
+
+    def committed(self) -> Array:
+        """Epsilon per node that is spent or held by open runs: what a new reservation comes on top of."""
+        with self._file.transaction("DEFERRED"):
+            return self._file.state.price(self._file.state.held())
+
+    def head(self) -> str:
+        """Count and hash of the last record, ``"12:9f..."``.  Kept elsewhere, it tells an older copy."""
+        with self._file.transaction("DEFERRED"):
+            return self._file.head()
+
+    def verify(self, expected_head: str | None = None) -> str:
+        """Verify the whole file from its first record, payloads included; returns its head.
+
+        Parameters
+        ----------
+        expected_head : str, optional
+            A head of an earlier time, through which the log must go.
+
+        Raises
+        ------
+        LedgerCorrupt
+            If anything was edited, removed, added or moved, or the log does not go through `expected_head`.
+        """
+        self._file.verify()
+        if expected_head is not None:
+            self._file.expect(expected_head)
+        return self.head()
+
+    def export(self, path: str | Path) -> None:
+        """Write all records as JSON lines with their hashes: no data, no key and no payload."""
+        self._file.export(path)
+
+    def show(self) -> dict[str, Any]:
+        """A summary as plain data; an infinite epsilon is the text ``inf``."""
+        with self._file.transaction("DEFERRED"):
+            head, state = self._file.head(), self._file.state
+            prices = {"epsilon": state.epsilon, "spent": state.price(), "committed": state.price(state.held())}
+            runs = [
+                {
+                    "run": name, "plan": run.plan, "state": "open" if run.open else "closed", "since": run.since,
+                    "planned": len(run.planned), "charged": run.charged, "released": len(run.stored),
+                    "failed": len(run.failed), "held": run.left if run.open else 0,
+                }
+                for name, run in state.runs.items()
+            ]  # fmt: skip
+            each = {k: np.broadcast_to(v, state.epsilon.shape) for k, v in prices.items()}
+            return {k: [jsonable(float(e)) for e in v] for k, v in each.items()} | {
+                "path": str(self._file.path), "accountant": state.accountant.label, "delta": state.delta,
+                "n_nodes": state.epsilon.size, "releases": len(state.rows), "bound": state.tag is not None,
+                "since": state.since, "runs": runs, "head": head, "demonstration": state.demonstration,
+                "cautions": state.cautions(),
+            }  # fmt: skip

@@ -1,0 +1,149 @@
+"""A neighbour with extreme vectors: planted sites whose refusals tell, one that refuses by a public rule, and ours."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sottovoce.algorithms import REGISTRY
+from sottovoce.audit import attack, refusals
+from sottovoce.audit.refusals import RefusalVerdict, Seen, Stand
+from sottovoce.configuration import RunConfig
+from sottovoce.curator import Book, Curator
+from sottovoce.data.rows import Rows
+from sottovoce.errors import InvalidInput, SolverError
+from sottovoce.facts import Facts
+from sottovoce.privacy.noise import Noise, SystemNoise
+from sottovoce.queries import Query, Vault
+from sottovoce.solvers import Solution, Solver
+from sottovoce.typing import Any, Array
+
+FAST = 160
+
+
+def play(stands: dict[str, Stand], replicates: int = refusals.RUNS) -> RefusalVerdict:
+    """With seeds: what must hold, or must not, every time."""
+    return refusals.play(stands=stands, replicates=replicates, released=False)
+
+
+class Touchy(Solver):
+    """What was wrong: refuses by what the minimiser is, after the charge."""
+
+    def minimise(self, linear: Array, q: Array, start: Array, tol: float) -> Solution:
+        found = super().minimise(linear, q, start, tol)
+        if float(np.linalg.norm(linear) + np.linalg.norm(q * found.w)) > 100.0:
+            raise SolverError("the answer is too long")
+        return found
+
+
+class Overflowing(Solver):
+    """What was wrong, too: a gradient of which one table makes no number."""
+
+    def gradient(self, w: Array, part: int = 0, parts: int = 1) -> Array:
+        found = super().gradient(w, part, parts)
+        return np.where((np.abs(w).max() > 10.0) & (np.abs(found) > 0.4), np.nan, found)
+
+
+def with_solver(cls: type[Solver]) -> Any:
+    def curator(rows: Rows, facts: Facts, noise: Noise, book: Book) -> Curator:
+        made = Curator(rows, facts, noise, book)
+        made._vault = Vault(cls(rows, facts.loss, facts.C), noise)
+        return made
+
+    return curator
+
+
+class Careful(Curator):
+    """Refuses long public vectors before it charges."""
+
+    def ask(self, query: Query) -> Array:
+        for name in ("start", "linear"):
+            if np.linalg.norm(np.asarray(getattr(query, name, 0.0)) / 1e3) > 1.0:
+                raise InvalidInput(name, None, "is longer than 1000", "send shorter vectors")
+        return super().ask(query)
+
+
+def stand(method: str, features: int = 1, curator: Any = Curator, **knobs: Any) -> dict[str, Stand]:
+    rounds = 3 if method in ("dgd", "mr_admm") else 2
+    return {"planted": Stand(RunConfig(method=method, rounds=rounds, graph="complete", **knobs), features, curator)}
+
+
+@pytest.mark.parametrize(
+    ("method", "knobs"),
+    [
+        ("prox_admm", {}),
+        ("prox_admm", {"delta": 1e-5}),
+        ("ipp_admm", {"delta": 1e-5, "positives": 2, "threshold": -1e6}),
+    ],
+)
+def test_a_site_that_refuses_by_its_minimiser_gives_a_row_away(method: str, knobs: dict[str, Any]) -> None:
+    verdict = play(stand(method, curator=with_solver(Touchy), **knobs), replicates=FAST)
+    assert verdict.refuted and 10.0 < verdict.length < 1e4
+    assert verdict.told[0].keys().isdisjoint(verdict.told[1])
+    assert f"planted at {verdict.length:.6g}" in verdict.channels
+
+
+def test_a_refusal_that_noise_decides_gives_a_row_away_together_with_the_answer() -> None:
+    """How often it refuses says little; an answer that only one of the tables would have given says all."""
+    knobs = {"relation": "zero-out", "noise_growth": 20.0}
+    verdict = play(stand("m_admm", curator=with_solver(Touchy), **knobs))
+    assert verdict.refuted and verdict.attack.endswith("its last message")
+    assert all(len(side) > 1 for side in verdict.told)
+
+
+def test_an_answer_that_is_no_number_gives_a_row_away() -> None:
+    verdict = play(stand("dgd", curator=with_solver(Overflowing)), replicates=FAST)
+    assert verdict.refuted and any("no numbers" in told for told in {**verdict.told[0], **verdict.told[1]})
+
+
+@pytest.mark.parametrize(
+    ("method", "features", "knobs"),
+    [
+        ("prox_admm", 1, {}),
+        ("dgd", 64, {}),
+        ("m_admm", 1, {"relation": "zero-out", "noise_growth": 20.0}),
+        ("pp_admm", 1, {"delta": 1e-5}),
+    ],
+)
+def test_a_public_rule_tells_nothing(method: str, features: int, knobs: dict[str, Any]) -> None:
+    stands = stand(method, features, curator=Careful, **knobs)
+    verdict = play(stands, replicates=FAST)
+    assert not verdict.refuted and not verdict.channels
+    site, silent = stands["planted"], refusals._Silent()
+    ends = [{site.watch(world, length, silent).told for world in (0, 1)} for length in refusals.lengths(site)]
+    assert {"longer than 1000" in told for each in ends for told in each} == {True, False}  # both sides of the rule
+
+
+def test_a_bet_is_chosen_on_one_half_and_counts_the_other() -> None:
+    """Whatever the first half saw by luck is worth nothing in the second."""
+    rng = np.random.default_rng(0)
+    sides = [[Seen(str(told), 0.0) for told in rng.integers(0, 50, 400)] for _ in (0, 1)]
+    known, fresh = refusals.halves((sides[0], sides[1]))
+    assert refusals.Bet.choose(known, 0.0, 0.95).bound(fresh, 0.0, 0.95) < 0.5
+
+
+def test_every_kind_of_method_between_sites_is_tried() -> None:
+    tried = {stand.config.method for stand in refusals._stands(1.0, None, None).values()}
+    noisy = {name for name, cls in REGISTRY.items() if cls.private and cls.trust == "nobody" and not cls.single}
+    assert tried <= noisy and noisy - tried <= {"dvp", "pvp", "r_admm"}  # as m_admm, prox_admm, mr_admm
+    assert {stand.config.delta for stand in refusals._stands(2.0, 1e-6, 4).values()} == {1e-6}
+
+
+def test_no_site_of_the_library_refuses_by_its_rows() -> None:
+    """With real noise, too."""
+    verdict = attack("refusals")
+    assert not verdict.refuted and verdict.to_dict()["channels"] == {}
+
+
+def test_noise_of_the_operating_system_is_played_too() -> None:
+    pytest.importorskip("opendp")
+    one = stand("prox_admm", curator=with_solver(Touchy))["planted"]
+    length = refusals.lengths(one)[0]
+    seen = [[one.watch(world, length, SystemNoise()).told for _ in range(3)] for world in (0, 1)]
+    assert set(seen[0]).isdisjoint(seen[1])
+
+
+@pytest.mark.parametrize("name", ["prox_admm", "prox_admm, a coarse solver", "m_admm, zero-out", "dgd, many features"])
+def test_no_method_of_the_library_refuses_by_its_rows(name: str) -> None:
+    verdict = play({name: refusals._stands(1.0, None, None)[name]})
+    assert not verdict.refuted and verdict.channels == {}

@@ -1,0 +1,250 @@
+"""A run that ends early: who may say so, who believes it, and what is stated of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from relay_in_tests import certify, relay, transport
+from sites_in_tests import NAMES, Consortium, consortium
+
+from sottovoce.configuration import privacy_statement
+from sottovoce.deploy.hub import Hub, LocalTransport
+from sottovoce.deploy.hublog import HubLog
+from sottovoce.deploy.keys import SigningKey
+from sottovoce.deploy.messages import COMPLETE, Farewell, read_farewell
+from sottovoce.deploy.report import site_page
+from sottovoce.deploy.session import HUB, Finished, check_end
+from sottovoce.engine import NEIGHBOUR
+from sottovoce.errors import EndedEarly, Refused, TransportClosed, exit_code
+from sottovoce.privacy.chain import canonical
+
+pytest.importorskip("grpc")
+pytest.importorskip("cryptography")
+
+
+@pytest.fixture
+def sites(tmp_path: Path) -> Consortium:
+    return consortium(tmp_path / "sites")
+
+
+@pytest.fixture
+def hub(sites: Consortium, tmp_path: Path) -> Iterator[Hub]:
+    with HubLog(tmp_path / "hub.log") as log:
+        yield Hub(sites.plan, log)
+
+
+def altered(data: bytes, **changes: object) -> bytes:
+    """The same signature under other words."""
+    return canonical(json.loads(data) | changes).encode()
+
+
+FALSE: dict[str, Callable[[Consortium, int], bytes]] = {
+    "nothing": lambda s, k: b"",
+    "a reason alone": lambda s, k: b"its budget is spent",
+    "no signature": lambda s, k: canonical({**json.loads(s.farewell("east", k)), "sig": ""}).encode(),
+    "an empty key": lambda s, k: altered(s.farewell("east", k), sig="A" * 86 + "=="),
+    "another's key": lambda s, k: altered(s.farewell("east", k, sender="north"), sender="east"),
+    "another's word": lambda s, k: s.farewell("north", k),
+    "a stranger's key": lambda s, k: Farewell("trial", s.plan.digest, k, "east", "done").seal(SigningKey.make()),
+    "another run": lambda s, k: s.farewell("east", k, run="trial-2"),
+    "another plan": lambda s, k: s.farewell("east", k, plan="0" * 64),
+    "an earlier round": lambda s, k: s.farewell("east", k - 1),
+    "a later round": lambda s, k: s.farewell("east", k + 1),
+    "a round that is no number": lambda s, k: altered(s.farewell("east", k), round=float(k)),
+    "a huge round": lambda s, k: s.farewell("east", 10**39),
+    "another reason": lambda s, k: altered(s.farewell("east", k), reason="done"),
+    "a reason of its own": lambda s, k: s.farewell("east", k, reason="its rows are all alike"),
+    "a message": lambda s, k: s.sealed("east", k),
+    "other bytes": lambda s, k: json.dumps(json.loads(s.farewell("east", k))).encode(),
+    "a key twice": lambda s, k: s.farewell("east", k)[:-1] + b',"v":1}',
+    "too much": lambda s, k: s.farewell("east", k) + b" " * 10_000,
+}
+
+
+@pytest.mark.parametrize("name", FALSE)
+def test_a_leave_that_a_site_did_not_sign_is_refused(sites: Consortium, hub: Hub, name: str) -> None:
+    hub.log.post("trial", 0, "east", sites.sealed("east", 0))
+    with pytest.raises(Refused, match=r"farewell of 'east' before round 1: "):
+        hub.leave("east", FALSE[name](sites, 1))
+    assert hub.gone() == {}
+    hub.leave("east", sites.farewell("east", 1))
+    hub.leave("east", sites.farewell("east", 1, "done"))  # the first stands
+    assert hub.gone() == {"east": "a neighbour left"}
+
+
+def test_a_tls_key_alone_does_not_end_a_run(sites: Consortium, tmp_path: Path) -> None:
+    certify(tmp_path / "tls", NAMES)
+    with relay(sites, tmp_path / "tls") as (address, log):
+        with transport(sites, tmp_path / "tls", address, "east") as thief:
+            for lie in FALSE.values():
+                with pytest.raises(Refused, match=r"farewell|too long"):
+                    thief.leave(lie(sites, 0).decode("latin-1").encode("ascii", "replace"))
+        ends = sites.run(lambda name: transport(sites, tmp_path / "tls", address, name))
+        assert {(end.outcome.stopped, end.outcome.rounds) for end in ends.values()} == {("finished", 4)}
+        assert Hub(sites.plan, log).gone() == dict.fromkeys(NAMES, "done")
+
+
+class Lying(LocalTransport):
+    """A hub that says, in one round, that a neighbour has left."""
+
+    def __init__(self, hub: Hub, name: str, round: int, site: str | None, farewell: bytes) -> None:
+        super().__init__(hub, name)
+        self._at, self._who, self._farewell = round, site, farewell
+
+    def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
+        found = super().exchange(round, message)
+        if round == self._at:
+            raise TransportClosed("so they say", self._who, self._farewell)
+        return found
+
+
+@pytest.mark.parametrize("name", FALSE)
+def test_a_site_does_not_believe_a_hub_that_a_neighbour_left(sites: Consortium, hub: Hub, name: str) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        others = [pool.submit(sites.run_site, name, LocalTransport(hub, name)) for name in NAMES[1:]]
+        with pytest.raises(Refused, match="farewell of 'east' before round 2"):
+            sites.run_site("north", Lying(hub, "north", 2, "east", FALSE[name](sites, 2)))
+        with sites.ledger("north") as ledger:
+            assert len(ledger.rows) == 2 and ledger.show()["runs"][0]["state"] == "open"
+        assert sites.run_site("north", LocalTransport(hub, "north")).outcome.rounds == 4  # the run goes on
+        assert [other.result().outcome.rounds for other in others] == [4, 4]
+
+
+def test_only_neighbours_can_leave_a_site_alone(tmp_path: Path) -> None:
+    sites = consortium(tmp_path / "sites", graph="path")  # north - east - south
+    with HubLog(tmp_path / "hub.log") as log, ThreadPoolExecutor(2) as pool:
+        hub = Hub(sites.plan, log)
+        others = [pool.submit(sites.run_site, name, LocalTransport(hub, name)) for name in NAMES[1:]]
+        with pytest.raises(Refused, match="is no neighbour"):
+            sites.run_site("north", Lying(hub, "north", 2, "south", sites.farewell("south", 2)))
+        sites.run_site("north", LocalTransport(hub, "north"))
+        assert [other.result().outcome.rounds for other in others] == [4, 4]
+
+
+def test_a_farewell_is_no_message_and_a_message_no_farewell(sites: Consortium, hub: Hub) -> None:
+    with pytest.raises(Refused, match="no message of this schema"):
+        hub.exchange("east", 0, sites.farewell("east", 0), 0.0)
+    with pytest.raises(Refused, match="no message of this schema"):
+        read_farewell(sites.plan, sites.sealed("east", 0), "east", 0)
+
+
+def test_who_left_sends_no_more(sites: Consortium, hub: Hub) -> None:
+    hub.log.post("trial", 0, "east", sites.sealed("east", 0))
+    hub.leave("east", sites.farewell("east", 1))
+    with pytest.raises(Refused, match="has left this run"):
+        hub.exchange("east", 1, sites.sealed("east", 1), 0.0)
+    assert hub.exchange("east", 0, sites.sealed("east", 0), 0.0) is None  # as it stands
+
+
+# What a run that ended early has cost
+
+
+class Quitting(LocalTransport):
+    """A site that sends its message of a round, and then its signed farewell."""
+
+    def __init__(self, hub: Hub, name: str, sites: Consortium, round: int) -> None:
+        super().__init__(hub, name)
+        self._sites, self._at = sites, round
+
+    def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
+        found = super().exchange(round, message)
+        if round == self._at:
+            self.leave(self._sites.farewell(self._site, round + 1, "a neighbour left"))
+        return found
+
+
+KNOBS = {"method": "prox_admm", "delta": 1e-5, "rounds": 6}
+
+
+@pytest.mark.parametrize("by", ["a neighbour", "the hub"])
+@pytest.mark.parametrize("accountant", ["best", "zcdp", "rdp"])
+def test_a_run_that_another_ended_is_stated_at_the_price_of_all_that_was_planned(
+    tmp_path: Path, by: str, accountant: str
+) -> None:
+    sites = consortium(tmp_path / "sites", **KNOBS, accountant=accountant)
+
+    def watch(k: int, state: object) -> None:
+        if k == 2:
+            hub.log.end("trial")
+
+    with HubLog(tmp_path / "hub.log") as log, ThreadPoolExecutor(3) as pool:
+        hub = Hub(sites.plan, log)
+
+        def take_part(name: str) -> Finished:
+            if by == "the hub":
+                return sites.run_site(name, LocalTransport(hub, name), observers=[watch] if name == "north" else [])
+            door = Quitting(hub, name, sites, 2) if name == "east" else LocalTransport(hub, name)
+            return sites.run_site(name, door)
+
+        jobs = {name: pool.submit(take_part, name) for name in NAMES}
+        ends = {name: jobs[name].result() for name in ("north", "south")}
+        if by == "the hub":
+            ends["east"] = jobs["east"].result()
+        else:
+            with pytest.raises(Refused, match="has left this run"):  # what it says after its farewell
+                jobs["east"].result()
+        gone = hub.gone()
+        with pytest.raises(EndedEarly, match="the hub ended it" if by == "the hub" else "its sites left"):
+            hub.check_end()
+    for name, end in ends.items():
+        planned = sites.plan.events(name)
+        assert end.outcome.stopped == (HUB if by == "the hub" else NEIGHBOUR) and end.outcome.rounds == 2
+        assert end.by == (None if by == "the hub" else "east")
+        made = end.privacy["made"]
+        assert made < end.privacy["releases"] == len(planned)
+        i = sites.plan.index(name)
+        alone = replace(sites.plan.prepared, facts=sites.plan.prepared.facts.node(i))
+        everything, part = (
+            privacy_statement(alone, rows, simulated=True)["epsilon"] for rows in (planned, planned[:made])
+        )
+        assert end.privacy["epsilon"] == everything > part
+        assert f"Ended early: after {made} of 6 releases" in end.privacy["says"]
+        assert "Ended early" in site_page(sites.plan, name, end)
+        with sites.ledger(name) as ledger:  # a filter: what was not spent is given back
+            run = ledger.show()["runs"][0]
+            assert (run["state"], run["held"], len(ledger.rows)) == ("closed", 0, made)
+        with pytest.raises(EndedEarly) as caught:
+            check_end(name, "trial", end.outcome.stopped, end.by)
+        assert exit_code(caught.value) == 4
+        assert gone[name] not in COMPLETE
+
+
+def test_a_run_that_nobody_began_ends_early_too(sites: Consortium, hub: Hub) -> None:
+    hub.leave("east", sites.farewell("east", 0))
+    end = sites.run_site("north", LocalTransport(hub, "north"))
+    assert (end.outcome.stopped, end.outcome.rounds, end.spent, end.by) == (NEIGHBOUR, 0, 0.0, "east")
+    assert end.privacy["made"] == 0 and end.privacy["epsilon"] > 0.0
+    assert hub.gone() == {"east": "a neighbour left", "north": "a neighbour left"}
+
+
+def test_a_run_that_is_complete_has_not_ended_early(tmp_path: Path) -> None:
+    for folder, knobs, stopped in (("all", {}, "finished"), ("few", {"noise": 0.3, "epsilon": 1.0}, "budget spent")):
+        sites = consortium(tmp_path / folder, **knobs)
+        with HubLog(tmp_path / f"{folder}.log") as log:
+            ends = sites.run_locally(log)
+            Hub(sites.plan, log).check_end()
+        for name, end in ends.items():
+            assert end.outcome.stopped == stopped and "early" not in end.privacy
+            assert end.privacy["made"] == end.privacy["releases"]
+            check_end(name, "trial", stopped, end.by)
+
+
+def test_a_hub_ends_a_run_once_it_has_begun_and_for_good(sites: Consortium, hub: Hub) -> None:
+    for name in NAMES:
+        hub.log.post("trial", 0, name, sites.sealed(name, 0))
+    hub.log.end("trial")
+    hub.log.end("trial")
+    assert hub.log.ended("trial") and not hub.log.ended("another") and hub.status()["ended"]
+    with pytest.raises(TransportClosed, match="the hub ended the run 'trial'") as caught:
+        hub.exchange("north", 0, sites.sealed("north", 0), 0.0)
+    assert caught.value.site is None
+    for name in NAMES:
+        hub.leave(name, sites.farewell(name, 1, "the hub ended the run"))
+    assert hub.over
+    with pytest.raises(EndedEarly, match="the hub ended it"):
+        hub.check_end()

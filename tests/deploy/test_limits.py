@@ -1,0 +1,157 @@
+"""Limits that are found before money is spent: of carriers, stores, and of plans."""
+
+from __future__ import annotations
+
+import base64
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from problems import make_rows
+from relay_in_tests import certify, relay, transport
+from sites_in_tests import Consortium, consortium, rewrite
+
+from sottovoce.cli import main
+from sottovoce.configuration import RunConfig
+from sottovoce.deploy import limits, run_sites
+from sottovoce.deploy.hub import Hub
+from sottovoce.deploy.keys import SigningKey
+from sottovoce.deploy.messages import Message, longest
+from sottovoce.deploy.nvflare import __main__ as nvflare
+from sottovoce.deploy.plan import Member, Plan
+from sottovoce.deploy.relay import sizes
+from sottovoce.deploy.settings import write_settings
+from sottovoce.errors import InvalidInput
+from sottovoce.privacy.chain import canonical
+
+pytest.importorskip("grpc")
+pytest.importorskip("cryptography")
+
+DEFAULT = 4 * 2**20
+"""Bytes that a gRPC client takes unless it is told otherwise."""
+
+
+def wide(folder: Path, sites: int, d: int) -> Consortium:
+    """A star of sites with few rows and many features."""
+    names = tuple(f"site-{i}" for i in range(sites))
+    rows = make_rows([4] * sites, d)
+    keys = {name: SigningKey.make() for name in names}
+    config = RunConfig(method="prox_admm", epsilon=5.0, delta=1e-5, rounds=2, seed=3, graph="star", rho=0.02)
+    folder.mkdir()
+    return Consortium(
+        folder, Plan.make("trial", config, [Member(n, 4, keys[n].public) for n in names], d), keys, rows
+    )  # fmt: skip
+
+
+def test_an_inbox_beyond_the_default_limit_crosses_the_relay(tmp_path: Path) -> None:
+    sites = wide(tmp_path / "sites", 9, 60_000)
+    certify(tmp_path / "tls", sites.plan.names)
+    with relay(sites, tmp_path / "tls") as (address, log):
+        ends = sites.run(lambda name: transport(sites, tmp_path / "tls", address, name))
+        messages = log.messages("trial")
+        largest = sum(len(messages[1, name]) for name in sites.plan.neighbours("site-0"))
+        assert largest > DEFAULT
+        assert largest < sizes(sites.plan)[1]
+        assert Hub(sites.plan, log).models() is not None
+    for i, (outcome, _) in enumerate(run_sites(sites.plan.config, sites.rows)):
+        np.testing.assert_array_equal(ends[f"site-{i}"].model, sites.plan.prepared.algorithm.at(i).model(outcome.state))
+
+
+def test_no_message_is_longer_than_was_foreseen() -> None:
+    names = tuple(f"{i}" + 61 * "x" + "y" for i in range(5))
+    keys = {name: SigningKey.make() for name in names}
+    config = RunConfig(method="prox_admm", epsilon=5.0, delta=1e-5, rounds=2, graph="complete", seed=None)
+    plan = Plan.make(63 * "r", config, [Member(n, 10**6, keys[n].public) for n in names], 997, norm_cap=1e300)
+    rng = np.random.default_rng(0)
+    inbox = {}
+    for name in names:
+        vector = rng.uniform(-1e298, 1e298, 997)
+        inbox[name] = Message(plan.run, plan.digest, 3, name, "release", vector).seal(keys[name]).decode()
+        assert len(inbox[name]) <= longest(plan)
+    asked, answered = sizes(plan)
+    question = {"run": plan.run, "round": 3, "message": inbox[names[0]], "plan": plan.digest}
+    assert len(canonical(question)) <= asked
+    assert len(canonical({"inbox": {name: inbox[name] for name in names[1:]}})) <= answered
+
+
+@pytest.mark.parametrize("name", limits.known())
+def test_every_limit_is_compared_with_the_largest_inbox(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    size, known = limits.inbox_bytes(1000, 7), limits.known()
+    monkeypatch.setattr(limits, "known", lambda: known | {name: size})
+    limits.check_size(1000, 7)
+    monkeypatch.setattr(limits, "known", lambda: known | {name: size - 1})
+    with pytest.raises(InvalidInput) as caught:
+        limits.check_size(1000, 7)
+    assert caught.value.field == "d" and name in caught.value.rule and "7 neighbours" in caught.value.rule
+
+
+def test_the_stores_take_what_they_are_said_to_take() -> None:
+    most = limits.known()["a record of a ledger (SQLite)"]
+    database = sqlite3.connect(":memory:")
+    assert database.execute("SELECT length(zeroblob(?))", (most,)).fetchone() == (most,)
+    with pytest.raises(sqlite3.DataError):
+        database.execute("SELECT length(zeroblob(?))", (most + 1,))
+    database.close()
+
+
+def members(number: int) -> list[Member]:
+    keys = (base64.b64encode(i.to_bytes(32, "big")).decode() for i in range(number))
+    return [Member(f"site-{i}", 100, key) for i, key in enumerate(keys)]
+
+
+CONFIG = RunConfig(method="prox_admm", epsilon=1.0, delta=1e-5, rounds=3, graph="complete", seed=None)
+
+
+@pytest.mark.parametrize(
+    ("sites", "d", "changes", "field"),
+    [
+        (50, 10**6, {}, "d"), (3, 10**9, {}, "d"), (10_000, 5, {}, "sites"), (1001, 5, {}, "sites"),
+        (3, 5, {"rounds": 20_000}, "rounds"), (3, 5, {"copies": 2000}, "copies"),
+    ],
+)  # fmt: skip
+def test_a_plan_beyond_every_limit_is_refused_at_once(
+    sites: int, d: int, changes: dict[str, int], field: str
+) -> None:  # fmt: skip
+    with pytest.raises(InvalidInput) as caught:
+        Plan.make("trial", replace(CONFIG, **changes), members(sites), d)
+    assert caught.value.field == field and caught.value.remedy.startswith("use fewer")
+
+
+def test_a_site_with_a_store_that_is_too_small_spends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sites = consortium(tmp_path / "sites")
+    sites.plan.write(tmp_path / "plan.json")
+    known = limits.known()
+    monkeypatch.setattr(limits, "known", lambda: known | {"a record of a ledger (SQLite)": 7000})
+    with pytest.raises(InvalidInput, match=r"d=4: a site with 2 neighbours .* a record of a ledger \(SQLite\) takes"):
+        Plan.read(tmp_path / "plan.json")
+
+
+def test_a_plan_beyond_the_maximum_is_refused_by_every_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Even one whose digest is right: somebody else's version may have written it."""
+    sites = consortium(tmp_path / "sites")
+    north = tmp_path / "north"
+    certify(north, ("north",))
+    sites.keys["north"].write(north / "north.signing")
+    sites.folder = north
+    sites.ledger("north").close()
+    write_settings(north, "north", "127.0.0.1:1", Path("rows"))
+    plain = sites.plan.to_dict() | {"d": 10**8}
+    for place in (tmp_path, north):
+        rewrite(place / "plan.json", plain)
+    before = (north / "north.ledger").read_bytes()
+    provision = ["provision", str(north / "plan.json"), "--server", "h", "--store", "/s", "--workspace", "w"]
+    for command in (
+        ["site", "check", str(north / "site.toml")], ["site", "run", str(north / "site.toml")],
+        ["hub", "run", str(tmp_path)], ["hub", "status", str(tmp_path)],
+    ):  # fmt: skip
+        with pytest.raises(SystemExit) as stop:
+            main(command)
+        said = capsys.readouterr().err
+        assert stop.value.code == 2 and said.startswith("error: d=100000000: ") and said.count("\n") == 1, said
+    with pytest.raises(InvalidInput, match="d=100000000"):
+        nvflare.main(provision, standalone_mode=False)
+    assert (north / "north.ledger").read_bytes() == before

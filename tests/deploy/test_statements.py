@@ -1,0 +1,120 @@
+"""What statements, pages and results of sites and hubs say, and what they do not."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sites_in_tests import NAMES, SIZES, Consortium, consortium, settle
+
+from sottovoce.configuration import RunConfig
+from sottovoce.data.rows import Rows
+from sottovoce.data.schema import FROM_ROWS, Schema
+from sottovoce.deploy.hub import Hub, LocalTransport
+from sottovoce.deploy.hublog import HubLog
+from sottovoce.deploy.keys import SigningKey
+from sottovoce.deploy.plan import Member, Plan
+from sottovoce.deploy.report import ENDINGS, site_page, write_hub
+from sottovoce.deploy.settings import SiteSettings, write_settings
+from sottovoce.errors import InvalidInput
+from sottovoce.simulate import Result
+
+pytest.importorskip("cryptography")
+
+SCHEMA = """\
+data_dependent = {truth}
+intercept = true
+label = {{column = "ill", positive = "yes", negative = "no"}}
+[columns.age]
+kind = "number"
+lo = 0
+hi = 100
+"""
+
+
+def clinic(folder: Path, truth: bool) -> Consortium:
+    """Sites whose schema says whether it was computed from rows, with a table each."""
+    folder.mkdir()
+    (folder / "schema.toml").write_text(SCHEMA.format(truth=str(truth).lower()))
+    schema = Schema.from_toml(folder / "schema.toml")
+    keys, rng, parts = {name: SigningKey.make() for name in NAMES}, np.random.default_rng(0), []
+    for name, size in zip(NAMES, SIZES, strict=True):
+        age = rng.integers(0, 101, size)
+        ill = np.where(age + rng.normal(scale=20, size=size) > 50, "yes", "no")
+        with (folder / f"{name}.csv").open("w", newline="") as file:
+            csv.writer(file).writerows([("age", "ill"), *zip(age, ill, strict=True)])
+        encoded = schema.encode({"age": age.astype(float), "ill": ill})
+        parts.append((encoded.X, encoded.y))
+    members = [Member(n, size, keys[n].public) for n, size in zip(NAMES, SIZES, strict=True)]
+    config = RunConfig(method="dvp", epsilon=2.0, rounds=3, seed=3, graph="ring", rho=0.02)
+    return Consortium(folder, Plan.make("trial", config, members, 2, schema=schema.to_dict()), keys, Rows.build(parts))
+
+
+@pytest.mark.parametrize("truth", [True, False])
+def test_an_encoding_that_was_computed_from_rows_is_said_everywhere(tmp_path: Path, truth: bool) -> None:
+    sites = clinic(tmp_path / "sites", truth)
+    plan = sites.plan
+    plan.write(tmp_path / "plan.json")
+    assert Plan.read(tmp_path / "plan.json").caveat == plan.caveat == (FROM_ROWS if truth else None)
+    with HubLog(tmp_path / "hub.log") as log:
+        ends = sites.run_locally(log)
+        write_hub(tmp_path, Hub(plan, log))
+    statements = [plan.statement, *(end.privacy for end in ends.values())]
+    statements += [
+        json.loads((tmp_path / "hub.json").read_text())["privacy"],
+        Result.load(tmp_path / "hub.npz").privacy,
+    ]
+    for statement in statements:
+        assert statement.get("caveat") == (FROM_ROWS if truth else None)
+        assert (FROM_ROWS in statement["says"]) == truth
+    pages = [(tmp_path / "hub.html").read_text(), *(site_page(plan, name, end) for name, end in ends.items())]
+    assert all((FROM_ROWS in page) == truth for page in pages)
+
+
+def test_the_plan_and_a_sites_schema_say_the_same_of_that(tmp_path: Path) -> None:
+    sites = clinic(tmp_path / "sites", True)
+    other = clinic(tmp_path / "other", False)
+    assert sites.plan.digest != other.plan.digest
+    home = sites.folder
+    sites.plan.write(home / "plan.json")
+    sites.keys["north"].write(home / "north.signing")
+    sites.ledger("north").close()
+    settings = write_settings(home, "north", "127.0.0.1:1", Path("north.csv"), Path("schema.toml"))
+    found = SiteSettings.read(settings)
+    with sites.ledger("north") as ledger:
+        found.session(ledger).check()
+    (home / "schema.toml").write_text(SCHEMA.format(truth="false"))
+    with pytest.raises(InvalidInput, match="data_dependent=False: the plan's schema says True") as caught:
+        SiteSettings.read(settings).agreed  # noqa: B018
+    assert caught.value.field == "data_dependent"
+
+
+def test_no_result_holds_how_long_anything_took(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A solve takes a time that depends on rows: two runs that differ in nothing else leave the same bytes."""
+    knobs = {"graph": "complete", "seed": None, "method": "prox_admm", "delta": 1e-5}
+    sites = consortium(tmp_path / "sites", names=("north",), sizes=(60,), **knobs)
+    found = SiteSettings.read(settle(sites, tmp_path / "home") / "site.toml")
+    clock = itertools.count(0.0, 0.1)
+    with HubLog(tmp_path / "hub.log") as log:
+        hub = Hub(sites.plan, log)
+        first = found.take_part(LocalTransport(hub, "north"))
+        before = {ending: found.file(ending).read_bytes() for ending in ENDINGS}
+        write_hub(tmp_path, hub)
+        monkeypatch.setattr(time, "perf_counter", lambda: 1000.0 * next(clock))
+        again = found.take_part(LocalTransport(hub, "north"))
+    assert again.seconds > 50.0 > first.seconds  # for the console
+    assert {ending: found.file(ending).read_bytes() for ending in ENDINGS} == before
+    for path in (found.file("npz"), tmp_path / "hub.npz"):
+        with np.load(path) as file:
+            assert "seconds" not in json.loads(str(file["meta"]))
+    assert not {"seconds", "waited"} & json.loads(found.file("json").read_text()).keys()
+    assert "seconds" not in json.loads((tmp_path / "hub.json").read_text())
+    with np.load(found.file("npz")) as file:  # one of version 0.1
+        meta, models = json.loads(str(file["meta"])) | {"seconds": 12.5}, file["models"]
+    np.savez(tmp_path / "old.npz", meta=np.array(json.dumps(meta)), models=models)
+    np.testing.assert_array_equal(Result.load(tmp_path / "old.npz").models, models)
