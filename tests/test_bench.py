@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 BENCH = Path(__file__).parent.parent / "bench"
 
 
@@ -39,3 +41,56 @@ def test_compare() -> None:
     assert answer["certificate_newton"] <= answer["certificate"]
     largest = max(answer["difference"], answer["difference_newton"], answer["difference_batch"])
     assert largest <= 1e-5 * max(1.0, answer["largest_weight"])
+
+
+def test_fuzz() -> None:
+    """300 inputs of one seed: no exception, no data value, nothing spent on a refusal."""
+    pytest.importorskip("pyarrow")
+    pytest.importorskip("cryptography")
+    answer = run("fuzz.py")
+    assert answer["failures"] == [] and answer["inputs"] == 300
+    counts = answer["targets"].values()
+    assert len(counts) >= 13 and sum(count["inputs"] for count in counts) == 300
+    assert sum(count.get("refused", 0) for count in counts) > 150  # the mutations do break something
+    assert sum(count.get("accepted", 0) for count in counts) > 10  # and what they are made from is sound
+
+
+def test_fuzz_sees_what_is_wrong(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    pytest.importorskip("cryptography")
+    monkeypatch.syspath_prepend(str(BENCH))
+    import fuzz
+
+    made = fuzz.Fixture(tmp_path, [["4417.0593", "3141.5926", "wquarzberg", "nweidach", "sick"]])
+    monkeypatch.setattr(fuzz, "head", lambda path: (7, b"after"))
+
+    def judge(code: int, out: str, err: str, error: str = "", before: object = (7, b"after")) -> list[str]:
+        return fuzz.judge(made, "csv", fuzz.Said(code, out, err, error), before)
+
+    assert judge(0, "fine\n", "") == [] and judge(2, "", "error: x: is odd; mend it\n") == []
+    assert judge(2, "", "Usage: x\n\nError: No such option\n") == []
+    assert judge(0, "", "", "Traceback ...\nValueError: 1") == ["exception: ValueError: 1"]
+    assert judge(1, "", "error: x\n") == ["exit code 1"]
+    assert judge(2, "", "error: x\nerror: y\n") == ["2 lines of error"] == judge(2, "", "error: x\nwarning\n")
+    assert judge(0, "", "RuntimeWarning\n") == ["speaks on standard error though all is well"]
+    assert judge(2, "", "error: wquarzberg, 4417.0593\n") == ["shows 2 values of the rows"]
+    assert judge(2, "", "error: \x1b[31m\n") == ["control characters"]
+    assert judge(2, "{}", "error: x\n") == ["an answer beside an error"]
+    assert judge(2, "", "error: x\n", before=(6, b"before")) == ["spent though it refused"]
+
+
+def test_fuzz_repeats_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCH))
+    import _mutations
+    import numpy as np
+
+    plain = {"a": [1, 2.5, "x"], "b": {"c": None, "d": [True]}}
+    data = json.dumps(plain).encode()
+    for seed in range(200):
+        values, texts = [], []
+        for _ in range(2):
+            rng = np.random.default_rng([3, seed])
+            values.append(repr(_mutations.mutate(rng, plain)))
+            texts.append(_mutations.scramble(rng, data, text=True))
+        assert values[0] == values[1] and texts[0] == texts[1]
+    assert plain == json.loads(data)

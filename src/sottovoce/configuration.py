@@ -73,9 +73,9 @@ def check_types(config: Any) -> None:
         if set(kinds) <= set(_KINDS) and not any(_KINDS[kind](value) for kind in kinds):
             rule = f"must be {' or '.join(_NAMES[kind] for kind in kinds)}"
             raise InvalidInput(f.name, type(value) if value is None else value, rule, f"the default is {f.default!r}")
-        if "float" in kinds and f.name not in ("delta", "tol") and isinstance(value, Real | tuple):
-            size = np.abs(np.asarray(value, dtype=float))
-            if np.any(np.isfinite(size) & (size > 0) & ((size < _SIZE[0]) | (size > _SIZE[1]))):
+        if "float" in kinds and f.name != "delta" and isinstance(value, Real | tuple):
+            size, least = np.abs(np.asarray(value, dtype=float)), 0.0 if f.name == "tol" else _SIZE[0]
+            if np.any(np.isfinite(size) & (size > 0) & ((size < least) | (size > _SIZE[1]))):
                 rule = f"must be 0, or of a size from {_SIZE[0]:g} to {_SIZE[1]:g}"
                 raise InvalidInput(f.name, value, rule, f"the default is {f.default!r}")
 
@@ -187,7 +187,15 @@ class RunConfig:
         cls = REGISTRY[self.method]
         if self.form not in cls.forms:
             raise InvalidInput("form", self.form, f"{self.method} has {', '.join(cls.forms)}", f"use {cls.forms[0]!r}")
-        for name in ("eta", "eta_growth", "gamma", "phi", "noise", "noise_growth"):  # Facts checks the others
+        for name in (
+            "eta",
+            "eta_growth",
+            "gamma",
+            "phi",
+            "noise",
+            "noise_growth",
+            "threshold",
+        ):  # Facts checks the others
             value = getattr(self, name)
             if not isinstance(value, Schedule | None) and not np.all(np.isfinite(np.asarray(value, dtype=float))):
                 raise InvalidInput(name, value, "must be finite", f"use the default, {getattr(type(self), name)}")
@@ -356,8 +364,10 @@ def prepare(config: RunConfig, n: Array, d: int, *, graph: Graph | None = None) 
     )  # fmt: skip
     for name in ("epsilon", "eta", "eta_growth", "noise"):
         value = getattr(config, name)
-        if isinstance(value, tuple) and len(value) != len(n):
-            raise InvalidInput(name, value, f"must be one number, or one for each of the {len(n)} nodes", "correct it")
+        lengths = {len(value)} if isinstance(value, tuple) else value.nodes if isinstance(value, Schedule) else set()
+        if lengths - {len(n)}:
+            rule = f"must be one number, or one for each of the {len(n)} nodes"
+            raise InvalidInput(name, value.words if isinstance(value, Schedule) else value, rule, "correct it")
     if not config.sites_per_row <= len(n):
         raise InvalidInput("sites_per_row", config.sites_per_row, f"there are {len(n)} sites", "use fewer")
     algorithm = config.algorithm(facts, graph)

@@ -227,6 +227,6 @@ EXITS = {
 
 def exit_code(error: SottovoceError) -> int:
     """Of a command that ends with `error`, as in :data:`EXITS`."""
-    if isinstance(error, InvalidInput | CheckpointError | BudgetExceeded | LedgerError | NotWritten):
+    if isinstance(error, InvalidInput | CheckpointError | BudgetExceeded | LedgerError | UnknownEvent | NotWritten):
         return 2
     return 3 if isinstance(error, Refused) else 4 if isinstance(error, EndedEarly) else 1

@@ -81,6 +81,12 @@ class Schedule:
         return Schedule(pick(self.start), pick(self.growth), table, pick(self.factor))
 
     @property
+    def nodes(self) -> set[int]:
+        """Numbers of nodes for which it has values of their own."""
+        parts = (self.start, self.growth, self.factor, *(self.table or ()))
+        return {len(part) for part in parts if isinstance(part, tuple)}
+
+    @property
     def constant(self) -> bool:
         """Whether all nodes have one value in all rounds."""
         rows = [np.asarray(r, dtype=float) for r in self.table or (self.start,)]

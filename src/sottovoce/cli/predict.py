@@ -39,12 +39,15 @@ def predict(run: Path, rows: Path, replicate: int, site: int | None, out: Path |
         raise InvalidInput(
             "run", str(run), "was trained without a schema, so raw rows cannot be encoded", "train on a table"
         )
-    replicates, nodes, _ = result.models.shape
+    replicates, nodes, d = result.models.shape
     if not 0 <= replicate < replicates:
         raise InvalidInput("replicate", replicate, f"the run has replicates 0 to {replicates - 1}", "use --replicate 0")
     if site is not None and not 0 <= site < nodes:
         raise InvalidInput("site", site, f"the run has sites 0 to {nodes - 1}", "leave --site out for the average")
     schema = data.Schema.from_dict(plain)
+    if schema.n_features != d:
+        rule = f"has {d} weights and a schema of {schema.n_features} features"
+        raise InvalidInput("run", run, rule, "use a file written by `train --save`")
     table = data.read_parquet(rows) if rows.suffix.lower() == ".parquet" else data.read_csv(rows)
     w = result.consensus[replicate] if site is None else result.models[replicate, site]
     margin = schema.encode(table, labels=False).X @ w

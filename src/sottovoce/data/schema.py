@@ -265,6 +265,8 @@ class Schema:
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Schema:
         """Build a schema from the entries of a schema file; the inverse of `to_dict`."""
+        if not isinstance(given, Mapping):
+            raise SchemaError("schema", type(given), "must be a mapping", f"for example: {EXAMPLE}")
         entries = dict(given)
         columns, label = entries.pop("columns", {}), entries.pop("label", None)
         known = [field.name for field in dataclasses.fields(cls) if field.name not in ("blocks", "label")]

@@ -93,13 +93,34 @@ def from_dict(plain: dict[str, Any]) -> Event:
     name = values.pop("event", None)
     if name not in _KINDS:
         raise UnknownEvent(f"event={name!r}: this version knows {sorted(_KINDS)}; use the version that wrote it")
-    arrays: dict[str, Any] = {k: np.asarray(v, dtype=float) if isinstance(v, list) else v for k, v in values.items()}
     try:
-        return _KINDS[name](**arrays)
-    except TypeError as error:
+        arrays: dict[str, Any] = {k: _array(v) if isinstance(v, list) else v for k, v in values.items()}
+        found = _KINDS[name](**arrays)
+        if not all(_FITS[str(field.type)](getattr(found, field.name)) for field in fields(found)):
+            raise TypeError("a field of another type")
+    except InvalidInput:
+        raise
+    except (TypeError, ValueError, OverflowError) as error:
         raise UnknownEvent(
             f"event={name!r}: its fields are not this version's; use the version that wrote it"
         ) from error
+    return found
+
+
+def _array(values: list[Any]) -> Array:
+    if not all(type(value) in (int, float) and not 1e150 < abs(value) < np.inf for value in values):
+        raise TypeError("no numbers that an event can have: products of two must not overflow")
+    return np.array(values, dtype=float)
+
+
+_FITS: dict[str, Any] = {  # of a field's type, as it is written: whether a value is of it
+    "Array": lambda v: isinstance(v, np.ndarray),
+    "Array | None": lambda v: v is None or isinstance(v, np.ndarray),
+    "str": lambda v: isinstance(v, str),
+    "bool": lambda v: isinstance(v, bool),
+    "int": lambda v: isinstance(v, int) and not isinstance(v, bool),
+    "float": lambda v: isinstance(v, int | float) and not isinstance(v, bool),
+}
 
 
 @dataclass(frozen=True, eq=False)

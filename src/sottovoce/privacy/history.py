@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import ChainMap, Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -83,7 +83,8 @@ class Tally:
     def _epsilon(self, total: Any, delta: float) -> Array:
         if total is None:
             return self._accountant.epsilon(self._accountant.nothing(), delta)
-        return self._accountant.epsilon(np.asarray(np.frompyfunc(_down, 1, 1)(total), dtype=float), delta)
+        found = self._accountant.epsilon(np.asarray(np.frompyfunc(_down, 1, 1)(total), dtype=float), delta)
+        return np.where(np.isnan(found), np.inf, found)  # what has no number has no proof
 
 
 @dataclass
@@ -108,6 +109,27 @@ class RunHistory:
         return len(self.planned) - self.charged
 
 
+def _any(value: object) -> bool:
+    return True
+
+
+def _whole(value: object) -> bool:
+    return type(value) is int
+
+
+def _text(value: object) -> bool:
+    return isinstance(value, str) and value.isascii()
+
+
+_FITS: dict[str, Callable[[Any], bool]] = {  # of an entry of a record: whether a value is of its type
+    "kind": _text, "key": _text, "tag": _text, "digest": _text, "at": _text, "accountant": _text, "release": _whole,
+    "round": _whole, "plan": lambda v: isinstance(v, str), "run": lambda v: v is None or isinstance(v, str),
+    "kept": lambda v: isinstance(v, bool), "demonstration": lambda v: isinstance(v, bool),
+    "epsilon": lambda v: isinstance(v, list), "events": lambda v: isinstance(v, list),
+    "event": lambda v: isinstance(v, dict),
+}  # fmt: skip
+
+
 class History:
     """What the log says: budget, rows and runs.  Its :meth:`apply` refuses what the rules would not have allowed."""
 
@@ -126,6 +148,8 @@ class History:
 
     def apply(self, number: int, record: dict[str, Any]) -> None:
         """Take one record in; see :class:`sottovoce.privacy.chain.Fold`."""
+        if not isinstance(record, dict) or not all(_FITS.get(key, _any)(value) for key, value in record.items()):
+            raise ValueError
         match record["kind"]:
             case "create" if number == 1 and record["key"] == self._key:
                 self.epsilon, self.delta = np.array([float(e) for e in record["epsilon"]]), float(record["delta"])
@@ -157,6 +181,9 @@ class History:
     def _event(self, text: str, plain: dict[str, Any]) -> Event:
         if text not in self._events:
             event = from_dict(plain)
+            sizes = {value.size for value in vars(event).values() if isinstance(value, np.ndarray)}
+            if not sizes <= {1, len(self.epsilon)}:
+                raise ValueError
             self.relation = same_relation(self.relation, event)
             self._events[text] = event
         return self._events[text]
