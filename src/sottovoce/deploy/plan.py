@@ -24,7 +24,7 @@ from ..curator import Planner
 from ..data.schema import Schema
 from ..engine import Place
 from ..engine import run as drive
-from ..errors import InvalidInput, SottovoceError
+from ..errors import InvalidInput, SottovoceError, UnknownEvent
 from ..graphs import Graph
 from ..net import Net
 from ..planner import plan as price
@@ -274,7 +274,10 @@ class Plan:
     def events(self, name: str) -> tuple[Event, ...]:
         """All that a site will charge, in order, as far as the run's own budget allows."""
         if name not in self._events:
-            self._events[name] = self._allowed(name)
+            try:
+                self._events[name] = self._allowed(name)
+            except UnknownEvent as error:
+                raise InvalidInput("plan", self.run, f"has no proved price: {error}", "write another one") from None
         return self._events[name]
 
     @cached_property
