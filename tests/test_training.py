@@ -267,3 +267,9 @@ def test_sites_compute_the_same_bits_on_any_number_of_cores(monkeypatch: pytest.
         with threadpool_limits(threads, user_api="blas"):
             states.append([outcome.state.f for outcome, _ in run_sites(config, rows)])
     np.testing.assert_array_equal(states[0], states[1])
+
+
+@pytest.mark.parametrize("partition", ["label", "dirichlet:0.5", "column:age"])
+def test_a_release_does_not_deal_rows_by_what_is_in_them(partition: str) -> None:
+    with pytest.raises(InvalidInput, match="one row would move others"):
+        train(TrainConfig(run=RunConfig(seed=None), partition=partition))

@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from .algorithms import REGISTRY
-from .configuration import RunConfig, default_penalty, prepare
+from .configuration import RunConfig, check_size, default_penalty, prepare
 from .data import lifelike
 from .errors import InvalidInput, SottovoceError
 from .losses import make as make_loss
@@ -112,7 +112,9 @@ def choose(
     knobs = tuple(open_knobs(config) if free is None else free)
     if unknown := [knob for knob in knobs if knob not in KNOBS]:
         raise InvalidInput("free", unknown, f"must be among {', '.join(KNOBS)}", "leave the others out")
-    sizes = tuple(int(rows) for rows in np.asarray(n, dtype=float).ravel())
+    counts = np.asarray(n, dtype=float).ravel()
+    check_size(config, counts[:, None], d)
+    sizes = tuple(int(rows) for rows in counts)
     asked = replace(config, seed=config.seed or 0, replicates=1)
     found = _choose(asked, sizes, d, heterogeneity, tuple(sorted(knobs)))
     return replace(found, config=replace(found.config, auto=False, seed=config.seed, replicates=config.replicates))

@@ -11,6 +11,7 @@ import numpy as np
 
 from .algorithms import REGISTRY, Algorithm
 from .data.rows import Rows
+from .data.table import fits
 from .errors import InvalidInput
 from .facts import Facts
 from .graphs import MOST_NODES, Graph
@@ -45,7 +46,7 @@ _KINDS: dict[str, Any] = {  # of a field's type, as it is written: whether a val
     "None": lambda v: v is None,
 }  # fmt: skip
 _NAMES = {
-    "str": "a text", "bool": "True or False", "int": "a whole number", "float": "a number",
+    "str": "a text", "bool": "True or False", "int": "a whole number of less than 150 digits", "float": "a number",
     "tuple[float, ...]": "a tuple of numbers, one a node", "Schedule": "a Schedule", "None": "None",
 }  # fmt: skip
 
@@ -341,7 +342,7 @@ def prepare(config: RunConfig, n: Array, d: int, *, graph: Graph | None = None) 
     InvalidInput
         On any parameter that breaks a rule, a target that cannot be met, or a budget below the price of one round.
     """
-    _check_size(config, n, d)
+    check_size(config, n, d)
     accountant = accountants.make(config.notion)
     rho = config.rho
     if REGISTRY[config.method].trust == "curator":  # of the same problem: sum_i f_i over N is mean loss + rho/(2N)
@@ -385,7 +386,13 @@ def prepare(config: RunConfig, n: Array, d: int, *, graph: Graph | None = None) 
     return Prepared(config, facts, graph, algorithm, Ledger(accountant, budget, delta, m))
 
 
-def _check_size(config: RunConfig, n: Array, d: int) -> None:
+def check_size(config: RunConfig, n: Array, d: int) -> None:
+    """Refuse sizes that nothing could compute, and a number of weights that the loss cannot have.
+
+    Raises
+    ------
+    InvalidInput
+    """
     for field, value, most, remedy in (
         ("nodes", len(n), MOST_NODES, "use fewer sites"),
         ("n", float(np.max(n, initial=0)), MOST_ROWS, "use fewer rows a site"),
@@ -394,6 +401,11 @@ def _check_size(config: RunConfig, n: Array, d: int) -> None:
     ):
         if not value <= most:
             raise InvalidInput(field, value, f"must be at most {most:,}", remedy)
+    fits("replicates", 8.0 * config.replicates * len(n) * d)
+    loss = make_loss(config.loss)
+    if d % loss.outputs:
+        rule = f"must be a multiple of the {loss.outputs} margins that the loss {loss.spec} has a row"
+        raise InvalidInput("d", d, rule, "give features times margins, or use loss='logistic'")
 
 
 def privacy_statement(

@@ -32,7 +32,8 @@ TRIES = 1000
 """Random graphs drawn before a specification is given up as one that hardly ever connects."""
 MOST_NODES, MOST_EDGES = 100_000, 1_000_000
 """Of a graph; a complete one has a million edges at 1,414 nodes."""
-_MOST_PAIRS, _MOST_DRAWN = 5_000_000, 100_000_000  # of nodes: in one random graph, and in all tries together
+_MOST_PAIRS, _MOST_DRAWN = 5_000_000, 50_000_000  # of nodes: in one random graph, and in all tries together
+_HOPELESS = 50.0
 
 
 @dataclass(frozen=True)
@@ -228,11 +229,12 @@ def _erdos_renyi(n: int, text: str, seed: int, spec: str) -> Edges:
         raise GraphError("graph", spec, f"has {pairs:,} pairs of nodes to draw", f"use at most {_MOST_PAIRS:,}")
     _check_size(spec, n, round(p * pairs))
     tries = min(TRIES, _MOST_DRAWN // max(pairs, 1))
-    for attempt in range(tries):
+    alone = n * (1.0 - p) ** (n - 1)  # nodes without a neighbour, on average: none has probability exp(-alone), about
+    for attempt in range(tries if alone < _HOPELESS else 0):
         graph = nx.gnp_random_graph(n, p, seed=seed + attempt)
         if nx.is_connected(graph):
             return list(graph.edges)
-    rule = f"none of {tries} draws with {n} nodes was connected"
+    rule = f"none of {tries} draws with {n} nodes was connected" if alone < _HOPELESS else "would never be connected"
     raise GraphError("graph", spec, rule, f"use p >= log(N)/N = {math.log(n) / n:.2g}")
 
 

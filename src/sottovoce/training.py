@@ -19,7 +19,9 @@ from .configuration import check_types
 from .data.rows import Rows
 from .data.schema import LABEL
 from .engine import Observer
+from .errors import InvalidInput
 from .graphs import make as make_graph
+from .losses import make as make_loss
 from .privacy.chain import jsonable
 from .privacy.durable import DurableLedger
 from .simulate import Result, RunConfig, pooled_minimiser, simulate
@@ -125,8 +127,18 @@ def error_rates(X: Array, y: Array, W: Array) -> Array:
 
 
 def deal(config: TrainConfig, dataset: data.Dataset) -> list[IntArray]:
-    """Which training rows each node holds."""
-    nodes = config.nodes
+    """Which training rows each node holds.
+
+    Raises
+    ------
+    InvalidInput
+        If the noise is that of a release and the deal would look at rows: one row would then move others to other
+        sites, and no price covers that.
+    """
+    nodes, kind = config.nodes, config.partition.partition(":")[0]
+    if config.run.seed is None and kind in ("label", "dirichlet", "column"):
+        rule = "deals rows by what is in them, which is for simulations: in a release one row would move others"
+        raise InvalidInput("partition", config.partition, rule, "use iid or site:COLUMN, or give a seed")
     if nodes is None and not config.partition.startswith("site:"):
         nodes = len(config.sizes) if config.sizes is not None else 5
     return data.partition(
@@ -173,6 +185,7 @@ def train(
     dataset = data.load(config.data, schema=config.schema, test_share=config.test_share)
     parts = deal(config, dataset)
     rows = Rows.build([(dataset.X_train[part], dataset.y_train[part]) for part in parts])
+    rows.check(make_loss(config.run.loss).outputs)
     choice = None
     if config.run.auto:
         heterogeneity = declared(config.partition, config.strength)

@@ -18,6 +18,7 @@ from ..configuration import RunConfig, outline
 from ..data.schema import Schema
 from ..deploy.plan import Member, Plan, check_public
 from ..errors import InvalidInput
+from ..graphs import MOST_NODES
 from ..privacy.chain import jsonable
 from ..privacy.words import ceil_text
 from .options import NUMBER, as_json, default_epsilon, knob_options, left_open, method_options, say, takes
@@ -76,8 +77,8 @@ def plan(
     if np.any((n < 1) | (n != np.floor(n))):
         raise InvalidInput("sizes", n.tolist(), "must be whole numbers of rows, at least 1", "use e.g. 8000")
     if n.size == 1 and write is None:
-        if nodes < 1:
-            raise InvalidInput("nodes", nodes, "must be at least 1", "use e.g. 5")
+        if not 1 <= nodes <= MOST_NODES:
+            raise InvalidInput("nodes", nodes, f"must be at least 1 and at most {MOST_NODES:,}", "use e.g. 5")
         n = np.repeat(n, nodes)
     if features < 1:
         raise InvalidInput("features", features, "must be at least 1", "use e.g. 36")

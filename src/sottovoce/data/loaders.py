@@ -275,6 +275,8 @@ def _synthetic(name: str, test_share: float | None) -> Dataset:
         key, _, value = part.partition("=")
         try:
             given[key.strip()] = SYNTHETIC[key.strip()](value)
+            if SYNTHETIC[key.strip()] is int and abs(given[key.strip()]) >= 2**62:
+                raise ValueError("too large")
         except (KeyError, ValueError):
             rule = f"must be NAME=NUMBER with a name of {', '.join(SYNTHETIC)}"
             raise InvalidInput("synthetic", part, rule, "for example synthetic:n=40000,d=50,seed=0") from None

@@ -92,6 +92,7 @@ def _counts(n: int, nodes: int, sizes: Sequence[float] | None = None) -> IntArra
     relative = np.ones(nodes) if sizes is None else np.asarray(sizes, dtype=np.float64)
     if relative.shape != (nodes,) or not np.all(np.isfinite(relative)) or np.any(relative <= 0):
         raise InvalidInput("sizes", sizes, f"must be {nodes} positive numbers, one a node", "correct the list")
+    relative = relative / relative.max()  # their sum may overflow
     counts = _round_to(relative / relative.sum() * n, n)
     if counts.min() == 0:
         raise InvalidInput("sizes", sizes, "would leave a node without rows", "raise the smallest size")

@@ -140,33 +140,27 @@ def read_csv(path: str | Path) -> Table:
     """
     path = regular("path", path)
     packed: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
-    opened = packed.get(path.suffix.lower())
+    opened = packed.get(path.suffix.lower(), open)
     try:
-        with path.open("rb") if opened is None else opened(path, "rb") as file:
-            most = max(_ALWAYS["csv"], UNPACKED * path.stat().st_size)
-            return parse_csv(file if opened is None else io.BufferedReader(_Bounded(file, most, path.name)), path.name)
+        if opened is not open:
+            _check_unpacked(path, opened)
+        with opened(path, "rb") as file:
+            return parse_csv(file, path.name)
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or "not a file of this format"
         raise InvalidInput("path", path, f"cannot be read: {reason}", "check the path and the file") from None
 
 
-class _Bounded(io.RawIOBase):
-    """A stream that is given up after `most` bytes."""
-
-    def __init__(self, file: IO[bytes], most: int, name: str) -> None:
-        self._file, self._left, self._most, self._name = file, most, most, name
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._file.read(len(buffer))
-        self._left -= len(data)
-        if self._left < 0:
-            rule = f"unpacks to more than {self._most:,} bytes, {UNPACKED} times its size"
-            raise InvalidInput(self._name, None, rule, "unpack it yourself if it is what it should be")
-        buffer[: len(data)] = data
-        return len(data)
+def _check_unpacked(path: Path, opened: Callable[..., Any]) -> None:
+    """Unpack a file once for its length alone, which is quick beside reading what it says."""
+    most = max(_ALWAYS["csv"], UNPACKED * path.stat().st_size)
+    left = most
+    with opened(path, "rb") as file:
+        while data := file.read(2**20):
+            left -= len(data)
+            if left < 0:
+                rule = f"unpacks to more than {most:,} bytes, {UNPACKED} times its size"
+                raise InvalidInput(path.name, None, rule, "unpack it yourself if it is what it should be")
 
 
 def parse_csv(file: IO[bytes], name: str) -> Table:

@@ -213,6 +213,9 @@ class Study:
         for key in ("fixed", "grid"):
             if not isinstance(self.quick.get(key, {}), Mapping):
                 raise InvalidInput(f"quick.{key}", None, "must be a table", f"write [quick.{key}]")
+        for cells in (self.cells, self.quick.get("cells", ())):
+            if not _all(cells, Mapping):
+                raise InvalidInput("cells", None, "must be a list of tables", "write [[cells]]")
         for cell in self.cells:
             if not _all(cell.get("without", ()), str):
                 raise InvalidInput("cells.without", None, "must be a list of texts", "name axes of the grid")
