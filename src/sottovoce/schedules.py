@@ -31,7 +31,7 @@ class Schedule:
         Value in the first round, for all nodes or for each.
     growth : float or tuple of N floats
         Factor from one round to the next (002, Fig. 4 uses ``eta_i(2k-1) = q^k``).
-    table : tuple of rows, each a float or a tuple of N floats, optional
+    table : tuple of float, or of tuples of N floats, optional
         Explicit values per round; excludes `growth`.
     factor : float or tuple of N floats
         Of every value; what a calibration sets.

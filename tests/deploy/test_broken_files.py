@@ -215,6 +215,30 @@ def test_no_plan_however_odd_is_more_than_one_line(tmp_path: Path) -> None:
     assert len(said) > 500 and [line for line in said if not line.isprintable() or len(line) >= 1000] == []
 
 
+def test_a_plan_makes_nobody_read_a_file_or_draw_a_graph(tmp_path: Path) -> None:
+    (tmp_path / "edges").write_text("0 1\n1 2\n")
+    sites = consortium(tmp_path / "sites", graph=f"edges:{tmp_path / 'edges'}")
+    sites.plan.write(tmp_path / "plan.json")
+    (tmp_path / "edges").unlink()
+    plan = Plan.read(tmp_path / "plan.json")
+    assert plan.edges == ((0, 1), (1, 2)) and plan.neighbours("north") == ("east",)
+    with HubLog(tmp_path / "hub.log") as log:
+        assert {end.outcome.rounds for end in sites.run_locally(log).values()} == {4}
+    plain = json.loads(json.dumps(plan.to_dict()))
+    for graph in ("edges:/dev/zero", "erdos-renyi:p=1e-300", "watts-strogatz:k=2,p=0.3"):
+        rewrite(tmp_path / "plan.json", changed(plain, ("config", "graph"), graph))
+        assert Plan.read(tmp_path / "plan.json").edges == plan.edges
+    for place, odd, why in (
+        (("config", "graph"), "ring", "is not the graph of the plan's edges"),
+        (("edges",), [[0, 1]], "must be connected"), (("edges",), [[1, 0], [1, 2]], "must be sorted"),
+        (("edges",), [[0, 1], [1, 2], [1, 2]], "must be sorted"), (("edges",), [[0, 1], [1, 3]], "leaves the nodes"),
+        (("config", "noise"), None, "must stand in a plan"), (("config", "method"), "central", "curator"),
+    ):  # fmt: skip
+        rewrite(tmp_path / "plan.json", changed(plain, place, odd))
+        with pytest.raises(InvalidInput, match=why):
+            Plan.read(tmp_path / "plan.json")
+
+
 DEEP = 100_000
 TEXTS: dict[str, tuple[bytes, str]] = {
     "nothing": (b"", "no JSON"),

@@ -6,6 +6,7 @@ import base64
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -15,15 +16,15 @@ from sites_in_tests import Consortium, consortium, rewrite
 
 from sottovoce.cli import main
 from sottovoce.configuration import RunConfig
-from sottovoce.deploy import limits, run_sites
+from sottovoce.deploy import limits, names, run_sites
 from sottovoce.deploy.hub import Hub
 from sottovoce.deploy.keys import SigningKey
-from sottovoce.deploy.messages import Message, longest
+from sottovoce.deploy.messages import Message, Reason, longest
 from sottovoce.deploy.nvflare import __main__ as nvflare
 from sottovoce.deploy.plan import Member, Plan
 from sottovoce.deploy.relay import sizes
 from sottovoce.deploy.settings import write_settings
-from sottovoce.errors import InvalidInput
+from sottovoce.errors import EXITS, InvalidInput
 from sottovoce.privacy.chain import canonical
 
 pytest.importorskip("grpc")
@@ -155,3 +156,19 @@ def test_a_plan_beyond_the_maximum_is_refused_by_every_command(
     with pytest.raises(InvalidInput, match="d=100000000"):
         nvflare.main(provision, standalone_mode=False)
     assert (north / "north.ledger").read_bytes() == before
+
+
+def test_the_page_has_these_limits_names_and_exit_codes() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "deploy" / "index.md").read_text()
+    for line in (
+        f"| sites | {limits.SITES:,} |", f"| rounds | {limits.ROUNDS:,} |", f"| {limits.LARGEST // 2**20} MiB |",
+        "256 KiB a second", *(f"\n| {code} | " for code in EXITS), *(f"`{name}`" for name in names.OURS),
+        *(f"`{reason}`" for reason in get_args(Reason)),
+    ):  # fmt: skip
+        assert line in page, line
+    for d, degree, text in ((10**6, 22, "a million features go with 22"), (200_000, 111, "200,000 with 111")):
+        limits.check_size(d, degree)
+        with pytest.raises(InvalidInput):
+            limits.check_size(d, degree + 1)
+        assert text in page
+    assert limits.seconds(2**18) == 1.0 and limits.message_bytes(0) == 2048

@@ -20,11 +20,11 @@ from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.nvflare import __main__ as entry
 from sottovoce.deploy.nvflare import words
 from sottovoce.deploy.nvflare.__main__ import main
-from sottovoce.deploy.nvflare.provision import hardened
+from sottovoce.deploy.nvflare.provision import hardened, project
 from sottovoce.deploy.nvflare.supervisor import Supervisor, write_job
 from sottovoce.deploy.nvflare.talk import Talk
 from sottovoce.deploy.nvflare.tasks import TaskTransport
-from sottovoce.errors import EndedEarly, Refused, SottovoceError, TransportClosed, Unreachable
+from sottovoce.errors import EndedEarly, InvalidInput, Refused, SottovoceError, TransportClosed, Unreachable
 from sottovoce.privacy.journal import Journal
 
 
@@ -288,6 +288,11 @@ def test_the_command_writes_a_project_without_nvflare(sites: Consortium, tmp_pat
     clients = [one["name"] for one in description["participants"] if one["type"] == "client"]
     assert clients == list(sites.plan.names)
     assert any(builder["path"].endswith("policies.HardenedPolicies") for builder in description["builders"])
+
+
+def test_a_hub_with_the_name_of_a_site_is_refused(sites: Consortium) -> None:
+    with pytest.raises(InvalidInput, match="server='North': is the name of a site"):
+        project(sites.plan, "North", 8002, store="/srv/jobs")
 
 
 @pytest.mark.parametrize("name", ["server", "client"])

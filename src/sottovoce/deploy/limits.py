@@ -74,7 +74,7 @@ def check_size(d: object, degree: int) -> None:
             raise InvalidInput("d", d, rule, remedy)
 
 
-def check_number(field: str, value: object, most: int) -> None:
+def check_number(field: str, value: object, most: int, remedy: str = "use fewer") -> None:
     """Refuse what is no whole number from 1 to `most`.
 
     Raises
@@ -83,4 +83,4 @@ def check_number(field: str, value: object, most: int) -> None:
     """
     if type(value) is not int or not 1 <= value <= most:
         shown = value if isinstance(value, int | float | str) else None
-        raise InvalidInput(field, shown, f"must be a whole number from 1 to {most:,}", "use fewer")
+        raise InvalidInput(field, shown, f"must be a whole number from 1 to {most:,}", remedy)

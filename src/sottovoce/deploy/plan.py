@@ -24,8 +24,9 @@ from ..curator import Planner
 from ..data.schema import Schema
 from ..engine import Place
 from ..engine import run as drive
-from ..errors import InvalidInput, SottovoceError
+from ..errors import InvalidInput, SottovoceError, UnknownEvent
 from ..graphs import Graph
+from ..graphs import make as make_graph
 from ..net import Net
 from ..planner import plan as price
 from ..privacy.accountants import make as make_accountant
@@ -68,7 +69,7 @@ class Member:
 
     def __post_init__(self) -> None:
         check_name("name", self.name)
-        limits.check_number("rows", self.rows, ROWS)
+        limits.check_number("rows", self.rows, ROWS, "give the site's row count")
         try:
             raw = base64.b64decode(self.key, validate=True)
         except (ValueError, TypeError):
@@ -199,9 +200,13 @@ class Plan:
             raise InvalidInput("replicates", self.config.replicates, "sites run once", "use replicates=1")
         if self.graph.edges != self.edges:
             raise InvalidInput("edges", None, "must be sorted, and each be there once", "write the plan again")
-        if not self._drawn and prepare(self.config, self._n, self.d).graph.edges != self.edges:
+        described = self.config.graph if len(self.sites) > 1 else "complete"
+        if not self._drawn and make_graph(described, len(self.sites)).edges != self.edges:
             rule = "is not the graph of the plan's edges"
             raise InvalidInput("graph", self.config.graph, rule, "use the version that wrote the plan")
+        if self.config.noise is None and self.config.budgeted and REGISTRY[self.config.method].private:
+            raise InvalidInput("noise", None, "must stand in a plan, calibrated", "write it with `sottovoce plan`")
+        _ = self.prepared  # refuses what cannot run
 
     @property
     def demonstration(self) -> bool:
@@ -274,7 +279,10 @@ class Plan:
     def events(self, name: str) -> tuple[Event, ...]:
         """All that a site will charge, in order, as far as the run's own budget allows."""
         if name not in self._events:
-            self._events[name] = self._allowed(name)
+            try:
+                self._events[name] = self._allowed(name)
+            except UnknownEvent as error:
+                raise InvalidInput("plan", self.run, f"has no proved price: {error}", "write another one") from None
         return self._events[name]
 
     @cached_property

@@ -35,7 +35,7 @@ from ..data.loaders import load
 from ..data.mapped import map_rows
 from ..data.rows import Rows
 from ..data.schema import Schema
-from ..engine import Observer
+from ..engine import BUDGET, FINISHED, Observer
 from ..errors import InvalidInput
 from ..privacy.durable import DurableLedger
 from ..privacy.noise import KeyedNoise, Noise
@@ -252,8 +252,9 @@ class SiteSettings:
     def results(self) -> dict[str, Any] | None:
         """What stands in ``NAME.json``, if the run of the plan has ended for this site; the hub knows that it has."""
         found = finished(self.folder / self.name, self.agreed)
-        # What version 0.1 wrote may state too little of a run that ended early.
-        return found if found is not None and "made" in dict(found.get("privacy") or {}) else None
+        if found is None or found.get("stopped") in (FINISHED, BUDGET):
+            return found
+        return found if "made" in dict(found.get("privacy") or {}) else None  # 0.1 stated too little of early ends
 
     def file(self, kind: str) -> Path:
         """Where a result goes."""

@@ -42,6 +42,8 @@ def project(plan: Plan, server: str, port: int, *, store: str | Path, name: str 
         raise InvalidInput("port", port, "must be 1 to 65535", "give the hub's port")
     if not Path(store).is_absolute():
         raise InvalidInput("store", str(store), "must be an absolute path", "e.g. /var/lib/sottovoce/nvflare")
+    if server.lower() in (name.lower() for name in plan.names):
+        raise InvalidInput("server", server, "is the name of a site, and every kit needs one of its own", "rename it")
     clients = [{"name": site, "type": "client", "org": _ORGANISATION} for site in plan.names]
     return {
         "api_version": 3, "name": name, "description": f"sottovoce run {plan.run}",
