@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from sottovoce.privacy.exact import rounded_spherical
+from sottovoce.privacy.exact import rounded_gaussian, rounded_spherical
 
 SAMPLES, STEP = 3000, 2.0**-30
 
@@ -106,3 +106,22 @@ def test_the_rounding_of_rate_and_step_is_none() -> None:
     """Tiny and huge noise: no overflow, no bias to zero."""
     assert rounded_spherical(3, 1e200, 1.0, _seeded(1)) == [0, 0, 0]
     assert min(abs(cell) for cell in rounded_spherical(3, 1e-200, 1.0, _seeded(1))) > 10**190
+    assert rounded_spherical(2, 1e-160, 1e-160, _seeded(1)) != [0, 0]
+    assert min(abs(cell) for cell in rounded_gaussian(3, 1e200, 1e-200, _seeded(1))) > 10**390
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_rounded_normals_are_normal_and_independent(d: int) -> None:
+    draw = _seeded(20 + d)
+    x = STEP * np.array([rounded_gaussian(d, 3.0, STEP, draw) for _ in range(SAMPLES)], dtype=float) / 3.0
+    assert all(stats.kstest(column, stats.norm.cdf).pvalue > 1e-6 for column in x.T)
+    assert stats.kstest(1.4 * x[:, 0], stats.norm.cdf).pvalue < 1e-6
+    assert np.abs(x.T @ x / SAMPLES - np.eye(d)).max() < 0.15
+
+
+def test_cells_of_a_coarse_grid_have_the_gaussian_probabilities() -> None:
+    draw = _seeded(30)
+    found = np.array([rounded_gaussian(1, 0.8, 1.0, draw) for _ in range(20000)])
+    cells = np.arange(-3, 4)
+    expected = 20000 * np.diff(stats.norm.cdf(np.arange(-3.5, 4.0), scale=0.8))
+    assert np.sum((np.sum(found == cells, axis=0) - expected) ** 2 / expected) < stats.chi2(len(cells)).isf(1e-6)

@@ -97,11 +97,11 @@ def test_a_release_lies_on_its_grid() -> None:
 
 def test_grid_noise_is_exact_where_it_can_be_counted() -> None:
     """Chi-square against the probabilities of the discrete Gaussian at a scale near one step, level 1e-6."""
-    from sottovoce.privacy.noise import _discrete_gaussian
+    from sottovoce.privacy.noise import _gaussian
 
     k = np.arange(-60, 61)
     weights = np.exp(-0.5 * (k / 1.7) ** 2)
-    drawn = np.array(_discrete_gaussian(20000, 1.7 * 2.0**-9, 2.0**-9))
+    drawn = np.array(_gaussian(20000, 1.7 * 2.0**-9, 2.0**-9))
     expected = weights / weights.sum() * len(drawn)
     keep = expected > 20
     observed = np.array([np.sum(drawn == value) for value in k])
@@ -142,3 +142,13 @@ def test_without_exact_samplers_there_is_no_release(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("sottovoce.privacy.noise.find_spec", lambda name: None if name == module else object())
     with pytest.raises(InvalidInput, match=f"not installed: {package};"):
         SystemNoise()
+
+
+@pytest.mark.parametrize("finer", [0, 8, 20, 40, 500], ids=lambda b: f"grid of {54 + b} bits")
+def test_noise_that_is_wide_for_its_grid_never_leaves_an_answer_bare(finer: int) -> None:
+    """Noise cut off at 64 bits is the same number again and again, and what it was added to can be read off."""
+    pytest.importorskip("opendp")
+    sigma, step, n = np.array([1e6]), np.array([1e6 * 2.0 ** -(54 + finer)]), 300
+    drawn = np.concatenate([SystemNoise().add_gaussian(np.full(n, 0.3), sigma, step, 0) for _ in range(3)]) / 1e6
+    assert len(np.unique(np.abs(drawn))) == drawn.size
+    assert stats.kstest(drawn, stats.norm.cdf).pvalue > 1e-9

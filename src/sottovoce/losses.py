@@ -64,6 +64,17 @@ class Loss(ABC):
         """A curvature to precondition with, good for margins around `z`: the bend, unless that jumps."""
         return self.bend(z)
 
+    def turn(self, z: Array, along: Array) -> Array:
+        """How fast the slope turns at margin `z` when margins move `along`: the second derivative times that."""
+        return self.bend(z) * along
+
+    def softened(self, width: float) -> Loss:
+        """A loss whose bend does not jump, with a slope within ``width * bend_bound`` of this one's; itself if smooth.
+
+        Minimisers of ever narrower ones lead to that of a loss whose bend jumps.
+        """
+        return self
+
     @property
     @abstractmethod
     def spec(self) -> str:
@@ -139,9 +150,42 @@ class HuberSVM(Loss):
         """The mean bend within 1 of `z`: at w = 0 no row has any, and all will have some."""
         return 0.5 * (self.slope(z + 1.0) - self.slope(z - 1.0))
 
+    def softened(self, width: float) -> Loss:
+        return _SoftHuber(self.h, width)
+
     @property
     def spec(self) -> str:
         return f"huber:{self.h:g}"
+
+
+@dataclass(frozen=True)
+class _SoftHuber(HuberSVM):
+    """With ``t_+`` as ``(t + sqrt(t^2 + 4 width^2)) / 2`` in ``slope = ((1-h-z)_+ - (1+h-z)_+) / 2h``.
+
+    That is between 0 and ``width`` above ``t_+``, so the slope is within ``width / 2h`` of Huber's.
+    """
+
+    width: float = 1.0
+
+    def _roots(self, z: Array) -> tuple[Array, Array, Array, Array]:
+        up, down = 1.0 + self.h - z, 1.0 - self.h - z
+        root = _namespace(z).sqrt
+        return up, down, root(up**2 + 4.0 * self.width**2), root(down**2 + 4.0 * self.width**2)
+
+    def slope(self, z: Array) -> Array:
+        _, _, above, below = self._roots(z)
+        return -_namespace(z).clip(0.5 + (1.0 - z) / (above + below), 0.0, 1.0)  # the same, and nothing cancels
+
+    def bend(self, z: Array) -> Array:
+        up, down, above, below = self._roots(z)
+        turn = (1.0 - z) * (up / above + down / below) / (above + below)
+        return _namespace(z).clip(1.0 - turn, 0.0, None) / (above + below)
+
+    def value(self, z: Array) -> Array:
+        up, down, above, below = self._roots(z)
+        asinh, s = _namespace(z).asinh, self.width
+        higher = up * (up + above) / 4.0 + s**2 * asinh(up / (2.0 * s))
+        return (higher - down * (down + below) / 4.0 - s**2 * asinh(down / (2.0 * s))) / (2.0 * self.h)
 
 
 @dataclass(frozen=True)
@@ -191,6 +235,11 @@ class Softmax(Loss):
         """``p (1 - p)``, shape (..., K n): the diagonal of the second derivative, for preconditioning."""
         p = self.slope(z)
         return p * (1.0 - p)
+
+    def turn(self, z: Array, along: Array) -> Array:
+        xp = _namespace(z)
+        p, m = (xp.reshape(x, (*z.shape[:-1], self.classes, -1)) for x in (self.slope(z), along))
+        return xp.reshape(p * (m - xp.sum(p * m, axis=-2, keepdims=True)), z.shape)
 
     @property
     def spec(self) -> str:

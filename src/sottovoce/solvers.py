@@ -32,6 +32,10 @@ MEMORY = 10
 MAX_ITERATIONS = 500
 NEWTON = 1000
 """Steps of Newton's method for a solve that is not done by then."""
+STAGE = 50
+"""The same for each softened loss, which is only on the way."""
+CONJUGATE = 1000
+"""Products with a Hessian for such a step."""
 SINGLE = 3e-8
 """Gradient norm, over C, down to which single precision is of use."""
 NEAR = 1e-5
@@ -179,7 +183,7 @@ class Solver:
         self._reference = reference
         large = float(np.max(self._n)) * reference.shape[-1] >= LARGE
         sweep = (self._short() or self._sweep) if large else self._sweep
-        self._basis, self._spectrum = self._eigen(sweep, self._weight, reference, typical=True)
+        self._basis, self._spectrum = self._eigen(self._loss, sweep, self._weight, reference, typical=True)
 
     def _short(self) -> Sweep | None:
         """The rows in single precision, if they can be had."""
@@ -187,10 +191,12 @@ class Solver:
             self._single = self._sweep.single() or self._sweep
         return None if self._single is self._sweep else self._single
 
-    def _eigen(self, sweep: Sweep, weight: Array, at: Array, *, typical: bool) -> tuple[Array | None, Array]:
+    def _eigen(
+        self, loss: Loss, sweep: Sweep, weight: Array, at: Array, *, typical: bool
+    ) -> tuple[Array | None, Array]:
         """Eigenvectors (M, d, d) and values (M, d) of the data term's Hessian; beyond `WIDEST` its diagonal."""
         wide = at.shape[-1] > WIDEST
-        hessian = sweep.hessian(self._loss, at, wide, typical)
+        hessian = sweep.hessian(loss, at, wide, typical)
         if wide:
             return None, hessian * weight
         values, vectors = np.linalg.eigh(hessian * weight[:, :, None])
@@ -342,7 +348,7 @@ class Solver:
                 if not keep_node.all():
                     sweep = sweep.keep(keep_node)
             if iteration % REFRESH == REFRESH - 1:  # the reference point is no good here; this one is not kept
-                basis, values = self._eigen(sweep, problem.weight[:, :, 0], w[:, :SAMPLE], typical=False)
+                basis, values = self._eigen(self._loss, sweep, problem.weight[:, :, 0], w[:, :SAMPLE], typical=False)
                 problem, steps = replace(problem, basis=basis, spectrum=values[:, None, :]), []
             if fresh.any():
                 new = self._direction(g, steps, problem)
@@ -367,29 +373,44 @@ class Solver:
             w, g = w + s, np.where(took, g_new, g)
         if not exact:
             return out_w, out_norm, MAX_ITERATIONS, learnt
-        for i, r in np.argwhere(out_norm > goals):
+        for i, r in np.argwhere(~(out_norm <= goals)):
             one = problem.keep(np.flatnonzero(node == i), np.flatnonzero(rep == r))
             out_w[i, r], out_norm[i, r] = self._newton(sweep.keep(node == i), one, out_w[i, r], float(goals[i, r]))
         return out_w, out_norm, MAX_ITERATIONS + NEWTON, learnt
 
     def _newton(self, sweep: Sweep, problem: Problem, w: Array, goal: float) -> tuple[Array, float]:
-        """Newton's method with the exact Hessian and exact line searches, for one node and replicate.
+        """Newton's method for one node and replicate, for what secants do not finish.
 
-        For losses whose curvature jumps, which make secants of little use: F is convex along a line, so its slope has
-        one zero there, and bisection finds it whatever the curvature does.
+        A bend that jumps is softened first, and ever less: each minimiser is near the next one, while Newton steps on
+        the loss itself may go through its pieces one by one.
+        """
+        w, width = np.where(np.isfinite(w), w, 0.0), 1.0
+        while self._loss.softened(width) is not self._loss and width * self._C * self._loss.bend_bound > 0.25 * goal:
+            w, _ = self._descend(self._loss.softened(width), sweep, problem, w, 0.5 * goal, STAGE)
+            width *= 0.1
+        w, norm = self._descend(self._loss, sweep, problem, w, goal, NEWTON)
+        if not norm <= goal:  # how short it fell is a function of the rows, and stays here
+            rule = "a local solve stopped short of its certificate; use a larger rho or tol"
+            raise SolverError(f"tol={goal / self._C:g}: {rule}")
+        return w, norm
+
+    def _descend(
+        self, loss: Loss, sweep: Sweep, problem: Problem, w: Array, goal: float, most: int
+    ) -> tuple[Array, float]:
+        """At most so many Newton steps with exact line searches.
+
+        F is convex along a line, so its slope has one zero there, and bisection finds it whatever the curvature does.
         """
 
         def gradient(x: Array) -> Array:
-            whole = problem.weight * sweep.gradient(self._loss, x[None, None]) + problem.c + problem.q * x
+            whole = problem.weight * sweep.gradient(loss, x[None, None]) + problem.c + problem.q * x
             return np.asarray(whole[0, 0])
 
         g = gradient(w)
-        for _ in range(NEWTON):
+        for _ in range(most):
             if np.linalg.norm(g) <= goal:
                 break
-            basis, values = self._eigen(sweep, problem.weight[:, :, 0], w[None, None], typical=False)
-            at = replace(problem, basis=basis, spectrum=values[:, None, :])
-            p = self._direction(g[None, None], [], at)[0, 0]
+            p = self._step(loss, sweep, problem, w, g)
             near, far = 0.0, 1.0
             ahead = gradient(w + p)
             while ahead @ p < 0.0 and far < 2.0**60:
@@ -401,11 +422,28 @@ class Solver:
                 ahead = gradient(w + t * p)
                 near, far = (t, far) if ahead @ p < 0.0 else (near, t)
             w, g = w + t * p, ahead
-        norm = float(np.linalg.norm(g))
-        if not norm <= goal:  # how short it fell is a function of the rows, and stays here
-            rule = "a local solve stopped short of its certificate; use a larger rho or tol"
-            raise SolverError(f"tol={goal / self._C:g}: {rule}")
-        return w, norm
+        return w, float(np.linalg.norm(g))
+
+    def _step(self, loss: Loss, sweep: Sweep, problem: Problem, w: Array, g: Array) -> Array:
+        """The Newton step: conjugate gradients with the true Hessian, of which what preconditions may be a part."""
+        basis, values = self._eigen(loss, sweep, problem.weight[:, :, 0], w[None, None], typical=False)
+        at = replace(problem, basis=basis, spectrum=values[:, None, :])
+        p, left = np.zeros_like(g), -g
+        eased = -self._direction(left[None, None], [], at)[0, 0]
+        along, worth = eased, float(left @ eased)
+        for _ in range(CONJUGATE):
+            turned = problem.weight * sweep.turn(loss, w[None, None], along[None, None]) + problem.q * along
+            bent = float(along @ turned[0, 0])
+            if not bent > 0.0:  # lost in rounding
+                break
+            p = p + worth / bent * along
+            left = left - worth / bent * turned[0, 0]
+            if np.linalg.norm(left) <= 0.01 * np.linalg.norm(g):
+                break
+            eased = -self._direction(left[None, None], [], at)[0, 0]
+            worth, before = float(left @ eased), worth
+            along = eased + worth / before * along
+        return p
 
     @staticmethod
     def _direction(g: Array, steps: list[Step], problem: Problem) -> Array:

@@ -47,6 +47,10 @@ def _hessian(block: Array, loss: Loss, w: Array, diagonal: bool, typical: bool) 
     return _local(block).hessian(loss, w, diagonal, typical)
 
 
+def _turn(block: Array, loss: Loss, w: Array, along: Array) -> Array:
+    return _local(block).turn(loss, w, along)
+
+
 def _signed(X: Array, y: Array) -> Array:
     return Rows.build([(np.asarray(X, dtype=float), np.asarray(y, dtype=float))]).signed[0]
 
@@ -84,6 +88,9 @@ class ClusterSweep(Sweep):
 
     def hessian(self, loss: Loss, w: Array, diagonal: bool, typical: bool = False) -> Array:
         return self._sum(_hessian, loss, w, diagonal, typical)
+
+    def turn(self, loss: Loss, w: Array, along: Array) -> Array:
+        return self._sum(_turn, loss, w, along)
 
     @property
     def nodes(self) -> int:

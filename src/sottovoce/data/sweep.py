@@ -161,6 +161,16 @@ class Sweep:
             out[group.nodes] += part
         return out
 
+    def turn(self, loss: Loss, w: Array, along: Array) -> Array:
+        """``sum_k turn(a_k.w, a_k.along) a_k``: the Hessian at `w` times `along`, shape of both."""
+        out = np.zeros((self.nodes, *w.shape[1:]))
+        for group in self.groups:
+            for first, last in _spans(group.design.n, CHUNK):
+                block = group.design.between(first, last)
+                z, m = block.margins(w[group.nodes]), block.margins(along[group.nodes])
+                out[group.nodes] += block.combine(loss.turn(z, m))
+        return out
+
     def _map(self, task: Any, tasks: list[Any], replicates: int) -> Iterator[Any]:
         threads = min(cores(), len(tasks))
         work = sum((b - a) * len(g.nodes) for g, a, b in tasks) * self.width * replicates

@@ -11,6 +11,7 @@ that certainly holds it (ball arithmetic, FLINT), and where an interval does not
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -58,29 +59,50 @@ def rounded_spherical(d: int, rate: float, step: float, draw: Callable[[int], by
     d + 1 degrees of freedom, up to a constant.  Normals come in pairs ``sqrt(-2 ln u) (cos, sin)(2 pi t)``, and
     chi-squared with two degrees of freedom is ``-2 ln u``.
     """
-    pairs = [(_Uniform(draw), _Uniform(draw)) for _ in range(-(-d // 2) + (d + 1) % 2)]
-    halves = [_Uniform(draw) for _ in range((d + 1) // 2)]
-    bits = _FIRST + max(0, (int(d / rate / step)).bit_length())
-    while True:
-        with flint.ctx.workprec(2 * bits):
-            found = _round(d, rate, step, pairs, halves, bits)
-        if found is not None:
-            return found
-        bits *= 2
+    pairs, halves = _pairs(-(-d // 2) + (d + 1) % 2, draw), [_Uniform(draw) for _ in range((d + 1) // 2)]
+
+    def coordinates(bits: int) -> list[Any]:
+        normals = _normals(pairs, bits)
+        squared = sum((-2 * u.ball(bits).log() for u in halves), flint.arb(0))
+        if (d + 1) % 2:
+            squared += normals.pop() ** 2
+        scale = squared.sqrt() / (flint.arb(rate) * flint.arb(step))
+        return [z * scale for z in normals[:d]]
+
+    return _rounded(coordinates, math.log2(d) - math.log2(rate) - math.log2(step))
 
 
-def _round(
-    d: int, rate: float, step: float, pairs: Sequence[tuple[_Uniform, _Uniform]], halves: Sequence[_Uniform], bits: int
-) -> list[int] | None:
-    """The rounded coordinates, or None where the bits so far do not decide them all."""
+def rounded_gaussian(d: int, sigma: float, step: float, draw: Callable[[int], bytes] = os.urandom) -> list[int]:
+    """``round(x / step)`` for ``x`` of law ``N(0, sigma^2 I)`` in R^d, exactly distributed; see above."""
+    pairs = _pairs(-(-d // 2), draw)
+
+    def coordinates(bits: int) -> list[Any]:
+        scale = flint.arb(sigma) / flint.arb(step)
+        return [z * scale for z in _normals(pairs, bits)[:d]]
+
+    return _rounded(coordinates, math.log2(sigma) - math.log2(step))
+
+
+def _pairs(count: int, draw: Callable[[int], bytes]) -> list[tuple[_Uniform, _Uniform]]:
+    return [(_Uniform(draw), _Uniform(draw)) for _ in range(count)]
+
+
+def _normals(pairs: Sequence[tuple[_Uniform, _Uniform]], bits: int) -> list[Any]:
+    """Two independent standard normals a pair, as intervals."""
     normals = []
     for u, t in pairs:
         sine, cosine = (2 * t.ball(bits)).sin_cos_pi()
         length = (-2 * u.ball(bits).log()).sqrt()
         normals += [length * cosine, length * sine]
-    squared = sum((-2 * u.ball(bits).log() for u in halves), flint.arb(0))
-    if (d + 1) % 2:
-        squared += normals.pop() ** 2
-    scale = squared.sqrt() / (flint.arb(rate) * flint.arb(step))
-    cells = [(z * scale + flint.arb(0.5)).floor().unique_fmpz() for z in normals[:d]]
-    return None if any(cell is None for cell in cells) else [int(cell) for cell in cells]
+    return normals
+
+
+def _rounded(coordinates: Callable[[int], list[Any]], width: float) -> list[int]:
+    """The coordinates' nearest whole numbers, with as many bits as decide them all; they are about ``2^width``."""
+    bits = _FIRST + max(0, math.ceil(width))
+    while True:
+        with flint.ctx.workprec(2 * bits):
+            cells = [(x + flint.arb(0.5)).floor().unique_fmpz() for x in coordinates(bits)]
+        if all(cell is not None for cell in cells):
+            return [int(cell) for cell in cells]
+        bits *= 2

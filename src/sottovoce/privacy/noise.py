@@ -19,6 +19,7 @@ from ..errors import InvalidInput
 from ..typing import Array
 
 _EXACT = {"opendp": "opendp", "flint": "python-flint"}
+_WIDEST = 2.0**56  # 64 bits end 128 standard deviations out, where nothing is drawn but for e^-8000
 
 
 class Noise(ABC):
@@ -114,8 +115,8 @@ class SystemNoise(Noise):
 
     Noise inside an objective is continuous: inverse-CDF images of uniforms with 53 significant bits at every size, so
     that a normal is off by a share of itself, and a norm that is a sum of exponentials.  Noise on an answer is exact,
-    on a grid: OpenDP's discrete Gaussian, and spherical noise that is rounded to the grid
-    (:mod:`sottovoce.privacy.exact`).
+    on a grid: OpenDP's discrete Gaussian, or a continuous one that is rounded to the grid where that is very fine, and
+    spherical noise that is rounded to it (:mod:`sottovoce.privacy.exact`).
 
     Raises
     ------
@@ -166,7 +167,7 @@ class SystemNoise(Noise):
         return self._normal((*self._lead, d))
 
     def add_gaussian(self, w: Array, sigma: Array, coarsest: Array, release: int, use: int = 1) -> Array:
-        return self._on_grid(w, np.minimum(coarsest, sigma * 2.0**-40), sigma, _discrete_gaussian)
+        return self._on_grid(w, np.minimum(coarsest, sigma * 2.0**-40), sigma, _gaussian)
 
     def add_pure(self, w: Array, rate: Array, coarsest: Array, release: int, use: int = 1) -> Array:
         return self._on_grid(w, coarsest, rate, _spherical)
@@ -184,7 +185,15 @@ class SystemNoise(Noise):
         return out
 
 
-def _discrete_gaussian(d: int, sigma: float, step: float) -> list[int]:
+def _gaussian(d: int, sigma: float, step: float) -> list[int]:
+    """OpenDP's discrete Gaussian; where its 64 bits might end, which would leave the answer bare, one that has no end.
+
+    For both the price is that of the continuous Gaussian, but for :data:`sottovoce.privacy.accountants._LATTICE`.
+    """
+    if sigma > _WIDEST * step:
+        from .exact import rounded_gaussian
+
+        return rounded_gaussian(d, sigma, step)
     import opendp.prelude as dp
 
     dp.enable_features("contrib")
