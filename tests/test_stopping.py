@@ -126,7 +126,9 @@ def test_a_ledger_on_disk_keeps_its_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [ZCDPAccountant, RDPAccountant])
-def test_an_interrupt_while_the_order_is_chosen_forgets_nothing(kind: type[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_while_the_order_is_chosen_forgets_nothing(
+    kind: type[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Control-C in the midst once left a ledger with the rows, and with nothing spent."""
     shared = Ledger(kind(), epsilon=5.0, delta=DELTA)
     for _ in range(3):
