@@ -123,3 +123,28 @@ def test_a_ledger_on_disk_keeps_its_order(tmp_path: Path) -> None:
         with DurableLedger.open(path) as ledger:
             assert ledger.total() == shown > ZCDPAccountant().total([gauss(0.05)], DELTA)[0]
             assert ledger.show()["accountant"].startswith("zcdp:")
+
+
+@pytest.mark.parametrize("kind", [ZCDPAccountant, RDPAccountant])
+def test_an_interrupt_while_the_order_is_chosen_forgets_nothing(
+    kind: type[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Control-C in the midst once left a ledger with the rows, and with nothing spent."""
+    shared = Ledger(kind(), epsilon=5.0, delta=DELTA)
+    for _ in range(3):
+        shared.charge(gauss(0.5))
+    before, add, calls = shared.total(), kind.add, []
+
+    def interrupted(self: Any, spent: Any, event: Event) -> Any:
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return add(self, spent, event)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, "add", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            shared.settle()
+    assert shared.total() >= before
+    shared.settle()
+    assert shared.total() >= before and shared.accountant.is_filter

@@ -180,6 +180,9 @@ def train(
     InvalidInput
         Before anything is spent, on anything that breaks a rule.
     """
+    if config.run.seed is None and config.partition.partition(":")[0] in ("label", "dirichlet", "column"):
+        rule = "deals rows by what they hold, so that one row can move others to another site: no release covers that"
+        raise InvalidInput("partition", config.partition, rule, "use iid or site:NAME, or a seed for a simulation")
     if config.nodes is not None:  # a bad graph or budget should not have to wait for the data
         make_graph(config.run.graph, config.nodes, config.run.seed or 0)
     dataset = data.load(config.data, schema=config.schema, test_share=config.test_share)

@@ -68,6 +68,9 @@ BAD: dict[str, tuple[tuple[object, ...], tuple[str, ...]]] = {
     "save-folder": (("--save", "nowhere/run.npz"), ("save='nowhere/run.npz'", "folder must exist")),
     "checkpoint-folder": (("--checkpoint", "nowhere/c.npz"), ("checkpoint='nowhere/c.npz'", "folder must exist")),
     "checkpoint-system-noise": (("--system-noise",), ("seed", "repeat")),
+    "deal-by-label": (("--system-noise", "--partition", "label"), ("partition='label'", "move", "iid")),
+    "deal-by-classes": (("--system-noise", "--partition", "dirichlet:1"), ("partition='dirichlet:1'", "move", "iid")),
+    "deal-by-column": (("--system-noise", "--partition", "column:site"), ("partition='column:site'", "move", "iid")),
 }
 
 

@@ -141,9 +141,10 @@ class Ledger:
         with self._lock:
             chosen = at_one_order(self.accountant, np.asarray(self.epsilon, dtype=float), self.delta)
             if chosen is not self.accountant:
-                self.accountant, self._spent = chosen, {}
+                again: dict[bytes | None, Any] = {}
                 for event, deal in self._rows:
-                    self._spent[deal] = self._plus(deal, [event])
+                    again[deal] = chosen.add(again[deal] if deal in again else chosen.nothing(), event)
+                self.accountant, self._spent = chosen, again  # an interrupt before this line changes nothing
 
     def trial(self) -> Ledger:
         """Another ledger with the same rows and budget, to see what charges would do.  No release may rest on it."""
