@@ -127,18 +127,8 @@ def error_rates(X: Array, y: Array, W: Array) -> Array:
 
 
 def deal(config: TrainConfig, dataset: data.Dataset) -> list[IntArray]:
-    """Which training rows each node holds.
-
-    Raises
-    ------
-    InvalidInput
-        If the noise is that of a release and the deal would look at rows: one row would then move others to other
-        sites, and no price covers that.
-    """
-    nodes, kind = config.nodes, config.partition.partition(":")[0]
-    if config.run.seed is None and kind in ("label", "dirichlet", "column"):
-        rule = "deals rows by what is in them, which is for simulations: in a release one row would move others"
-        raise InvalidInput("partition", config.partition, rule, "use iid or site:COLUMN, or give a seed")
+    """Which training rows each node holds."""
+    nodes = config.nodes
     if nodes is None and not config.partition.startswith("site:"):
         nodes = len(config.sizes) if config.sizes is not None else 5
     return data.partition(
