@@ -127,6 +127,25 @@ def test_a_plan_is_not_written_to_a_full_disk(tmp_path: Path) -> None:
     assert not (tmp_path / "plan.json").exists()
 
 
+def test_a_ledger_is_made_and_exported_whole_or_not_at_all(ok: Call, tmp_path: Path) -> None:
+    done = limited(1000, "ledger", "init", "a.ledger", "--epsilon", 3, cwd=tmp_path)
+    assert done.returncode == 2 and "ledger='a.ledger': cannot be written: disk I/O error" in one_line(done.stderr)
+    assert not any(tmp_path.iterdir())
+    ok("ledger", "init", "a.ledger", "--epsilon", 3)
+    done = limited(100, "ledger", "export", "a.ledger", "out.jsonl", cwd=tmp_path)
+    assert done.returncode == 2 and "out='out.jsonl': cannot be written: File too large" in one_line(done.stderr)
+    assert [file.name for file in tmp_path.iterdir()] == ["a.ledger"]
+
+
+def test_studies_and_reports_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    done = limited(1000, "study", "003-fig3.1", "--quick", "--out", "o", cwd=tmp_path)
+    assert done.returncode == 2 and "cannot be written: File too large" in one_line(done.stderr)
+    done = limited(1000, "audit", "output", "--quick", "--report", "r.html", cwd=tmp_path)
+    assert done.returncode == 2 and "report='r.html': cannot be written" in one_line(done.stderr)
+    assert not any(file.is_file() for file in tmp_path.rglob("*"))
+
+
 def test_predictions_are_written_whole_or_not_at_all(ok: Call, clinic: Clinic, tmp_path: Path) -> None:
     ok(*clinic.train, "--save", "run.npz")
     (tmp_path / "out.csv").write_text("old")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -84,8 +83,11 @@ def init(
     fingerprint = rows_digest(*rows.arrays())
     public = {"name": name, "rows": int(rows.n[0, 0])}
     with together(folder) as made:
-        _ledger(folder / f"{name}.ledger", epsilon, delta, kind, fingerprint)
-        made(folder / f"{name}.ledger")
+        book = folder / f"{name}.ledger"
+        DurableLedger.create(
+            book, epsilon=epsilon, delta=delta or 0.0, accountant=kind, fingerprint=fingerprint
+        ).close()
+        made(book)
         certificates.request(folder, name)
         for ending in ("key", "csr"):
             made(folder / f"{name}.{ending}")
@@ -102,18 +104,6 @@ def init(
         f"2. put {name}.crt, ca.crt and plan.json here when they come, and go on with `site check`\n"
         "3. this is the one ledger of these rows: never make a second one, and never restore it from a backup"
     )
-
-
-def _ledger(path: Path, epsilon: float, delta: float | None, kind: str, fingerprint: bytes) -> None:
-    try:
-        DurableLedger.create(
-            path, epsilon=epsilon, delta=delta or 0.0, accountant=kind, fingerprint=fingerprint
-        ).close()  # fmt: skip
-    except (OSError, sqlite3.Error) as error:
-        for end in ("-wal", "-shm"):  # of SQLite's, where the file itself is gone
-            path.with_name(path.name + end).unlink(missing_ok=True)
-        why = getattr(error, "strerror", None) or str(error)
-        raise InvalidInput("ledger", str(path), f"cannot be written: {why}", "free some space") from None
 
 
 @site.command()

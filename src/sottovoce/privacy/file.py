@@ -31,7 +31,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from ..errors import InvalidInput, LedgerCorrupt, LedgerError
+from .. import files
+from ..errors import InvalidInput, LedgerCorrupt, LedgerError, NotWritten, shown
 from ..typing import Any
 from .chain import APPLICATION, SCHEMA_VERSION, TABLES, Chain, F, canonical, keyed_hash, link
 
@@ -95,19 +96,23 @@ class ChainFile(Chain[F]):
         ------
         LedgerError
             If the file exists.
+        NotWritten
+            If the disk is full, say; no file is left.
         """
         if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
             raise LedgerError(f"SQLite {sqlite3.sqlite_version}: 3.37 is needed; use a newer build of Python")
         file, secret, file_id = Path(path), os.urandom(32), os.urandom(16)
         body = canonical(first(secret))
         head = link(keyed_hash(file_id), 1, body)
-        file.parent.mkdir(parents=True, exist_ok=True)
         try:
+            file.parent.mkdir(parents=True, exist_ok=True)
             os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         except FileExistsError:
             raise LedgerError(
                 f"ledger={str(path)!r}: exists; open it, or if it is no ledger choose another path"
             ) from None
+        except OSError as error:
+            raise _unwritten(file, error) from None
         try:
             with _held(file, f"ledger={str(path)!r}", 30.0), closing(_connect(file, 30.0)) as db:
                 _synchronous(db)
@@ -123,8 +128,11 @@ class ChainFile(Chain[F]):
                 folder = os.open(file.parent, os.O_RDONLY)
                 os.fsync(folder)
                 os.close(folder)
-        except BaseException:
+        except BaseException as error:
             file.unlink()
+            file.with_name(f"{file.name}-journal").unlink(missing_ok=True)
+            if isinstance(error, OSError | sqlite3.Error):
+                raise _unwritten(file, error) from None
             raise
 
     def close(self) -> None:
@@ -179,11 +187,12 @@ class ChainFile(Chain[F]):
 
     def export(self, path: str | Path) -> None:
         """Write a header and every record with its hash as JSON lines.  Neither the key nor any payload is in it."""
-        with self.transaction("DEFERRED"), Path(path).open("w", encoding="utf-8") as file:
+        with self.transaction("DEFERRED"):
             header = {"file_id": self.file_id.hex(), "version": SCHEMA_VERSION, "records": self.records}
-            file.write(canonical(header | {"hash": self._head.hex()}) + "\n")
+            lines = [canonical(header | {"hash": self._head.hex()})]
             for number, body, stored in self._db.execute("SELECT id, body, hash FROM log ORDER BY id"):
-                file.write(canonical({"n": number, "record": json.loads(body), "hash": stored.hex()}) + "\n")
+                lines.append(canonical({"n": number, "record": json.loads(body), "hash": stored.hex()}))
+        files.write("out", path, "\n".join(lines) + "\n")
 
     # One path, one user, nothing beside it
 
@@ -252,6 +261,11 @@ class ChainFile(Chain[F]):
         _synchronous(self._db)
         if version != SCHEMA_VERSION:
             self._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+
+def _unwritten(file: Path, error: Exception) -> NotWritten:
+    reason = getattr(error, "strerror", None) or str(error)
+    return NotWritten(f"ledger={shown(file)}: cannot be written: {reason}; free some space, or give another path")
 
 
 def _connect(file: Path, timeout: float, how: str = "mode=rw") -> sqlite3.Connection:

@@ -122,11 +122,11 @@ def _text(value: object) -> bool:
 
 
 _FITS: dict[str, Callable[[Any], bool]] = {  # of an entry of a record: whether a value is of its type
-    "kind": _text, "key": _text, "tag": _text, "digest": _text, "at": _text, "accountant": _text, "release": lambda v: v is None or _whole(v),
-    "round": _whole, "plan": lambda v: isinstance(v, str), "run": lambda v: v is None or isinstance(v, str),
-    "kept": lambda v: isinstance(v, bool), "demonstration": lambda v: isinstance(v, bool),
-    "epsilon": lambda v: isinstance(v, list), "events": lambda v: isinstance(v, list),
-    "event": lambda v: isinstance(v, dict),
+    "kind": _text, "key": _text, "tag": _text, "digest": _text, "at": _text, "accountant": _text, "round": _whole,
+    "release": lambda v: v is None or _whole(v), "plan": lambda v: isinstance(v, str),
+    "run": lambda v: v is None or isinstance(v, str), "kept": lambda v: isinstance(v, bool),
+    "demonstration": lambda v: isinstance(v, bool), "epsilon": lambda v: isinstance(v, list),
+    "events": lambda v: isinstance(v, list), "event": lambda v: isinstance(v, dict),
 }  # fmt: skip
 
 
