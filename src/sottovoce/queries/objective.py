@@ -200,7 +200,7 @@ class PerturbedObjective(Query):
 
     def _tol(self, facts: Facts) -> Array:
         tol = facts.tol if self.tol is None else self.tol
-        if self.noise is None:
+        if self.noise is None or not self.noise.polish:
             return np.array(tol)
         return certificate(facts, tol, facts.mu + np.asarray(self.curvature, dtype=float), self._noise(facts))
 
@@ -263,7 +263,9 @@ class PerturbedObjective(Query):
         return vault.noise.add_pure(w, rate, coarsest, release)
 
     def check(self, facts: Facts) -> None:
-        if self.noise is None:  # nothing is promised, so that a failure breaks no promise
+        if self.noise is None or not self.noise.polish:  # no promise, or a printed form's: a simulation, seen by nobody
+            length(self.linear, "linear")
+            length(self.start, "start")
             return
         q = facts.mu + np.asarray(self.curvature, dtype=float)
         check_solve(facts, self._tol(facts), self.linear, self.start, q, self._noise(facts))
