@@ -109,12 +109,12 @@ def test_a_printed_gate_refuses_penalties_under_which_later_releases_cost_more(r
 
 def test_a_failed_solve_does_not_say_how_far_it_came(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sottovoce.solvers.MAX_ITERATIONS", 2)
+    monkeypatch.setattr("sottovoce.solvers.NEWTON", 0)
     zero = np.zeros((len(rows.n), rows.d))
     with pytest.raises(SolverError) as failed:
         Solver(rows, Logistic(), 1.0).minimise(zero, np.full((len(rows.n), 1), 0.01), zero, 1e-10)
-    assert str(failed.value) == (
-        "tol=1e-10: a local solve stopped after 2 iterations short of its certificate; use a larger rho or tol"
-    )
+    said = "tol=1e-10: a local solve stopped short of its certificate; use a larger rho or tol"
+    assert str(failed.value) == said
 
 
 @pytest.mark.parametrize(
@@ -122,9 +122,9 @@ def test_a_failed_solve_does_not_say_how_far_it_came(rows: Rows, monkeypatch: py
     [
         ({"form": "corrected", "split": 0.1}, "the corrected pp_admm has none"),
         ({"form": "printed", "split": 1.0}, "above 0 and below 1"),
-        ({"form": "printed", "split": True}, "above 0 and below 1"),
-        ({"form": "printed", "split": "a"}, "above 0 and below 1"),
-        ({"form": "printed", "tolerance": 1e300}, "above 0 and below 1"),
+        ({"form": "printed", "split": True}, "split=True: must be a number"),
+        ({"form": "printed", "split": "a"}, "split='a': must be a number"),
+        ({"form": "printed", "tolerance": 1e300}, "tolerance=1e\\+300: must be"),
         ({"form": "printed", "clip": 1.0}, "the printed pp_admm has none"),
     ],
 )
