@@ -28,6 +28,7 @@ from sottovoce.queries import (
     SphericalLaw,
 )
 from sottovoce.queries.reach import check_solve, inside, radius
+from sottovoce.queries.statistic import gradient_sensitivity
 from sottovoce.solvers import Solver, certified_error
 
 N, D, Q = 40, 3, 0.05
@@ -185,3 +186,18 @@ def test_losses_with_slopes_in_minus_one_to_zero_are_taken() -> None:
     for loss in (Logistic(), HuberSVM(0.5)):
         query = PerturbedObjective(np.zeros(D), np.array([Q]), np.zeros(D), GaussianLaw(np.array([10.0])), "test")
         assert isinstance(query.event(replace(facts(), loss=loss)), GaussianObjectivePerturbation)
+
+
+def test_a_gradient_as_computed_moves_no_further_than_its_sensitivity() -> None:
+    """Its rounding is a share rows^2 u of what a row moves: covered, and nothing for tables of ordinary size."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.3, 0.99, size=(200_000, 1))
+    solver = Solver(Rows.build([(X, np.ones(len(X)))]), Logistic(), 1.0)
+    exact = math.fsum(-0.5 * X[:, 0]) / len(X)
+    some = replace(facts(), n=np.array([float(len(X))]), d=1)
+    whole = gradient_sensitivity(some, some.n)
+    assert abs(solver.gradient(np.zeros(1))[0] - exact) <= (whole - 2.0 / some.n)[0] / 2.0
+    for rows, share in ((1e3, 1e-9), (3e7, 0.11)):
+        n = np.array([rows])
+        assert 0.0 < gradient_sensitivity(some, n)[0] * rows / 2.0 - 1.0 <= share
+    assert gradient_sensitivity(some, np.array([1e9]))[0] > 10.0 * 2.0 / 1e9

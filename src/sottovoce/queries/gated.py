@@ -23,7 +23,7 @@ from ..privacy.events import Event, GatedRelease, GaussianObjectivePerturbation,
 from ..typing import Array
 from .base import Vault
 from .objective import GaussianLaw, PerturbedObjective
-from .statistic import NoisyMinimiser
+from .statistic import NoisyMinimiser, gradient_sensitivity
 
 _FINE = 2.0**-20
 
@@ -70,7 +70,7 @@ class GatedMinimiser(NoisyMinimiser):
         rest = np.asarray(self.linear, dtype=float) + self._q(facts) * self.start
         gradient = vault.solver.gradient(self.start) + rest
         quality = np.linalg.norm(gradient, axis=-1, keepdims=True)
-        sensitivity = facts.gradients_changed * facts.C / facts.n * (1.0 + _FINE)
+        sensitivity = gradient_sensitivity(facts, facts.n) * (1.0 + _FINE)
         coarsest = _FINE / 2.0 * np.broadcast_to(sensitivity, quality.shape)
         if self.index == 1:
             bar = np.full_like(quality, self.threshold * facts.C)
