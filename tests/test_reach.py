@@ -201,3 +201,15 @@ def test_a_gradient_as_computed_moves_no_further_than_its_sensitivity() -> None:
         n = np.array([rows])
         assert 0.0 < gradient_sensitivity(some, n)[0] * rows / 2.0 - 1.0 <= share
     assert gradient_sensitivity(some, np.array([1e9]))[0] > 10.0 * 2.0 / 1e9
+
+
+def test_floating_point_traps_do_not_tell_neighbours_apart() -> None:
+    """Under ``np.seterr(all="raise")``, or with warnings as errors, an underflow was an abort after the charge."""
+    start, flat = np.array([-3000.0, 0.0, 0.0]), np.zeros((N, D))
+    steep = flat.copy()
+    steep[0, 0] = 0.99
+    for X in (flat, steep):
+        some, book = facts(), Ledger("zcdp", delta=1e-5)
+        curator = Curator(Rows.build([(X, np.ones(N))]), some, KeyedNoise(0, [0], [0], lead=()), book)
+        with np.errstate(all="raise"):
+            assert np.all(np.isfinite(curator.ask(NoisyGradient(start, np.array([0.5]), "test"))))
