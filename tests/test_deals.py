@@ -288,3 +288,15 @@ def test_a_run_that_fails_keeps_what_it_drew_and_gives_back_the_rest() -> None:
         simulate(config, rows, observers=[stop], ledger=ledger)
     assert len(ledger.rows) == 2 and ledger.total() == pytest.approx(0.5, rel=1e-5)
     simulate(RunConfig(**{**vars(config), "epsilon": 0.49}), rows, ledger=ledger)
+
+
+def test_no_release_is_drawn_on_a_trial() -> None:
+    """A fit on ``ledger.trial()`` was one that the ledger never heard of."""
+    book = Ledger("pure", epsilon=1.0)
+    drawn: list[int] = []
+    with pytest.raises(LedgerError, match="nothing was drawn"):
+        book.trial().once(laplace(0.5), lambda: drawn.append(1) or b"")
+    with pytest.raises(LedgerError, match="nothing was drawn"):
+        simulate(RunConfig(epsilon=0.5, rounds=2, seed=0), make_rows([20, 20], 3), ledger=book.trial())
+    book.trial().charge(laplace(0.5))  # to see whether it fits
+    assert not drawn and book.total() == 0.0

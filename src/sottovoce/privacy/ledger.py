@@ -94,6 +94,7 @@ class Ledger:
         self._sizes: dict[bytes | None, int] = {}  # nodes
         self._held: list[Joint] = []
         self._relation: str | None = None
+        self._trial = False
 
     def __repr__(self) -> str:
         values = f"{self.accountant.label!r}, epsilon={np.asarray(self.epsilon).tolist()}, delta={self.delta:g}"
@@ -147,15 +148,17 @@ class Ledger:
                 self.accountant, self._spent = chosen, again  # an interrupt before this line changes nothing
 
     def trial(self) -> Ledger:
-        """Another ledger with the same rows and budget, to see what charges would do.  No release may rest on it."""
+        """Another ledger with the same rows and budget, to see what charges would do.  It takes no release."""
         with self._lock:
             twin = Ledger(self.accountant, self.epsilon, self.delta, self.sites_per_row)
             twin._rows, twin._held = list(self._rows), list(self._held)
             twin._spent, twin._sizes, twin._relation = dict(self._spent), dict(self._sizes), self._relation
+            twin._trial = True
             return twin
 
     def once(self, event: Event, draw: Callable[[], bytes]) -> bytes:
         """Charge `event`, and only then draw the release that it describes."""
+        self._take_releases()
         self.charge(event)
         return draw()
 
@@ -222,6 +225,10 @@ class Ledger:
             for row in rows:
                 event = _events.from_dict(row)
                 self._write(event, None, self._plus(None, [event]))
+
+    def _take_releases(self) -> None:
+        if self._trial:
+            raise LedgerError("ledger: this is the trial() of another, which would not know; nothing was drawn")
 
     # Under the lock
 
@@ -344,6 +351,7 @@ class Joint:
 
     def __init__(self, own: Ledger, shared: Ledger, events: Sequence[Event], deal: bytes | None = None) -> None:
         self.own, self.shared, self.deal, self.left = own, shared, deal, deque(events)
+        shared._take_releases()
         with shared._lock:
             shared._afford(events, deal)
             shared._held.append(self)
