@@ -16,6 +16,7 @@ from sottovoce import ConsensusClassifier, PrivateClassifier, estimators
 from sottovoce.curator import Curator
 from sottovoce.data import Schema
 from sottovoce.data.classes import ClassRows
+from sottovoce.data.given import declared, index_of
 from sottovoce.data.rows import Rows
 from sottovoce.deploy.settings import load_rows
 from sottovoce.errors import HolderNote, InvalidInput
@@ -57,6 +58,7 @@ def test_a_release_needs_declared_classes(unspent: None, estimator: Any) -> None
         (3, "a list of labels"),
         (["a", "b", "a"], "every label once"),
         ([1, 1.0], "every label once"),
+        ([0, 2**53 + 1], "up to 2\\^53"),
         ([0, 1, math.nan], "all finite numbers"),
         ([0.0, math.inf], "all finite numbers"),
         (["a", 1], "all text"),
@@ -203,3 +205,27 @@ def test_a_site_reads_whatever_labels_there_are(tmp_path: Path, labels: list[str
     assert rows.n.tolist() == [[20.0]]
     known = np.isin(labels, ["sick", "well"])
     assert np.array_equal(np.any(rows.signed[0] != 0, axis=1), np.resize(known, 20))
+
+
+class _Odd:
+    """A label that cannot be compared, hashed or shown."""
+
+    def __init__(self, which: str) -> None:
+        self.which = which
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError
+
+    def __hash__(self) -> int:
+        if self.which == "hash":
+            raise RuntimeError
+        return 0
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize("which", ["hash", "compare"])
+def test_a_label_that_raises_is_one_row_of_zeros(which: str) -> None:
+    labels: list[Any] = [0, 1, _Odd(which), 1]
+    assert index_of(labels, declared([0, 1]), 4).tolist() == [0, 1, -1, 1]

@@ -125,6 +125,9 @@ def declared(classes: Any) -> Array:
     kinds = {_kind(value) for value in values}
     if len(kinds) > 1 or None in kinds:
         raise InvalidInput("classes", values, "must be all text, all finite numbers or all booleans", remedy)
+    if kinds == {"number"} and any(abs(value) > 2**53 for value in values):
+        rule = "must be numbers up to 2^53: of larger ones, one missing label in a column makes others"
+        raise InvalidInput("classes", values, rule, "use text, in y too")
     if len({text_of(value) for value in values}) != len(values):
         raise InvalidInput("classes", values, "must name every label once", remedy)
     if len(values) < 2:
@@ -166,7 +169,7 @@ def index_of(y: ArrayLike, classes: Array, n: int) -> IntArray:
             if label in known:
                 return known[label]
             return known.get(text_of(label), -1) if label == label else -1
-        except (TypeError, ValueError):  # a list, say, or a mark of a missing value that cannot be compared
+        except Exception:  # a list, say, or a mark of a missing value that cannot be compared: one row's own affair
             return -1
 
     return np.fromiter(map(index, column.tolist()), dtype=np.intp, count=n)
