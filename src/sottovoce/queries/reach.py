@@ -5,9 +5,9 @@ linear term ``c`` and quadratic term ``q`` is q-strongly convex, and its gradien
 so its minimiser has norm at most ``(C L + ||c||) / q``.
 
 Two things follow, and neither looks at a row.  *Before a charge*, public vectors are refused that are so long that the
-certificate of a solve could drown in rounding: what would make a solve fail is refused here, so that no refusal comes
-after a charge, where it would depend on the rows and say something about them.  *After a solve*, the answer is
-projected to that ball, which moves no two answers apart.
+certificate of a solve could drown in rounding, since a refusal after the charge would depend on the rows.  That a solve
+which passes then reaches its certificate is tried (``tests/test_hard_solves.py``), not proved.  *After a solve*, the
+answer is projected to that ball, which moves no two answers apart.
 """
 
 from __future__ import annotations
