@@ -84,7 +84,9 @@ def _plain(value: object) -> str:
         return repr(text if len(text) < LONGEST - 2 else "…" + text[-(LONGEST - 4) :])
     if isinstance(value, tuple | list) and len(value) <= _ENTRIES and all(isinstance(v, Number) for v in value):
         text = ", ".join(map(shown, value))
-        return f"({text})" if isinstance(value, tuple) else f"[{text}]"
+        if isinstance(value, tuple):
+            return f"({text},)" if len(value) == 1 else f"({text})"  # as Python writes a shape
+        return f"[{text}]"
     return ""
 
 

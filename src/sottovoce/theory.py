@@ -288,7 +288,7 @@ def _gamma(graph: Graph, gamma: float) -> float:
 def _smoothness(graph: Graph, M: ArrayLike) -> Array:
     values = np.asarray(M, dtype=float)
     if values.ndim > 1 or values.size not in (1, graph.n_nodes):
-        raise InvalidInput("M", values.shape, f"must be a number or have shape ({graph.n_nodes},)", "fix it")
+        raise InvalidInput("M", values.shape, f"must be a number or have shape ({graph.n_nodes},)", "give one a node")
     if not (np.all(np.isfinite(values)) and np.all(values > 0)):
         raise InvalidInput("M", values.tolist(), "must be finite and > 0 (002, Theorem 1)", "see smoothness")
     return np.broadcast_to(values, graph.n_nodes)
