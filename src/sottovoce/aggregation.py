@@ -24,8 +24,8 @@ from .data.rows import Rows
 from .errors import InvalidInput
 from .facts import Facts
 from .losses import make as make_loss
+from .plain import jsonable
 from .privacy import accountants
-from .privacy.chain import jsonable
 from .privacy.events import Event, ExactSphericalMechanism, GaussianMechanism
 from .privacy.ledger import Ledger, validate_target
 from .privacy.noise import KeyedNoise

@@ -22,7 +22,7 @@ from .engine import Observer
 from .errors import InvalidInput
 from .graphs import make as make_graph
 from .losses import make as make_loss
-from .privacy.chain import jsonable
+from .plain import jsonable
 from .privacy.durable import DurableLedger
 from .simulate import Result, RunConfig, pooled_minimiser, simulate
 from .typing import Any, Array, IntArray

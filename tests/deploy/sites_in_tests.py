@@ -23,7 +23,7 @@ from sottovoce.deploy.plan import Member, Plan
 from sottovoce.deploy.session import Finished, SiteSession
 from sottovoce.deploy.settings import write_settings
 from sottovoce.deploy.transport import Transport
-from sottovoce.privacy.chain import keyed_hash
+from sottovoce.plain import keyed_hash
 from sottovoce.privacy.durable import DurableLedger
 from sottovoce.privacy.noise import KeyedNoise
 

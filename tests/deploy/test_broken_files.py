@@ -27,7 +27,7 @@ from sottovoce.deploy.plan import Member, Plan
 from sottovoce.deploy.settings import SiteSettings, write_settings
 from sottovoce.deploy.strict import NotStrict, parse
 from sottovoce.errors import InvalidInput, NotWritten, Refused, SottovoceError
-from sottovoce.privacy.chain import canonical
+from sottovoce.plain import canonical
 from sottovoce.privacy.durable import DurableLedger
 
 pytest.importorskip("cryptography")

@@ -21,7 +21,7 @@ from sottovoce.deploy.report import site_page
 from sottovoce.deploy.session import HUB, Finished, check_end
 from sottovoce.engine import NEIGHBOUR
 from sottovoce.errors import EndedEarly, Refused, TransportClosed, exit_code
-from sottovoce.privacy.chain import canonical
+from sottovoce.plain import canonical
 
 pytest.importorskip("grpc")
 pytest.importorskip("cryptography")

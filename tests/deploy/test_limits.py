@@ -25,7 +25,7 @@ from sottovoce.deploy.plan import Member, Plan
 from sottovoce.deploy.relay import sizes
 from sottovoce.deploy.settings import write_settings
 from sottovoce.errors import EXITS, InvalidInput
-from sottovoce.privacy.chain import canonical
+from sottovoce.plain import canonical
 
 pytest.importorskip("grpc")
 pytest.importorskip("cryptography")

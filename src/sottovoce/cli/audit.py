@@ -17,7 +17,7 @@ from ..audit.one_run import OneRunVerdict, attack_once
 from ..audit.report import write
 from ..audit.stopping import StoppingVerdict
 from ..errors import InvalidInput
-from ..privacy.chain import jsonable
+from ..plain import jsonable
 from ..privacy.words import ceil_text
 from .options import as_json, say, takes, typed
 from .screen import Console, escape

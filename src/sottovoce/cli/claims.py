@@ -9,7 +9,7 @@ import click
 from rich.table import Table
 
 from .. import claims as known
-from ..privacy.chain import jsonable
+from ..plain import jsonable
 from ..privacy.words import ceil_text
 from .options import as_json
 from .screen import Console, escape

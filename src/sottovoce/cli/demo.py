@@ -18,7 +18,7 @@ from ..configuration import RunConfig
 from ..deploy import demonstration
 from ..deploy.demonstration import Stage
 from ..deploy.session import DEMONSTRATION
-from ..privacy.chain import jsonable
+from ..plain import jsonable
 from ..privacy.words import ceil_text
 from .options import as_json, say, takes
 from .render import marked_words

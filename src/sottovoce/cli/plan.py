@@ -19,7 +19,7 @@ from ..data.schema import Schema
 from ..deploy.plan import Member, Plan, check_public
 from ..errors import InvalidInput
 from ..graphs import MOST_NODES
-from ..privacy.chain import jsonable
+from ..plain import jsonable
 from ..privacy.words import ceil_text
 from .options import NUMBER, as_json, default_epsilon, knob_options, left_open, method_options, say, takes
 from .render import marked_words

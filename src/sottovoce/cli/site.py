@@ -21,7 +21,7 @@ from ..deploy.relay import RelayTransport, sizes, target
 from ..deploy.session import Finished, check_end
 from ..deploy.settings import SiteSettings, load_rows, write_settings
 from ..errors import InvalidInput
-from ..privacy.chain import jsonable
+from ..plain import jsonable
 from ..privacy.durable import DurableLedger, rows_digest
 from ..privacy.words import ceil_text
 from .files import check_folder

@@ -17,7 +17,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from ..errors import Refused
-from ..privacy.chain import canonical
+from ..plain import canonical
 from ..typing import Any, Array
 from .keys import SigningKey, verify
 from .limits import message_bytes

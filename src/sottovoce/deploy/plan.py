@@ -28,9 +28,9 @@ from ..errors import InvalidInput, SottovoceError, UnknownEvent
 from ..graphs import Graph
 from ..graphs import make as make_graph
 from ..net import Net
+from ..plain import canonical, keyed_hash
 from ..planner import plan as price
 from ..privacy.accountants import make as make_accountant
-from ..privacy.chain import canonical, keyed_hash
 from ..privacy.events import Event
 from ..privacy.ledger import Ledger
 from ..typing import Any, Array

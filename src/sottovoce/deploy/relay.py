@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import InvalidInput, Refused, SottovoceError, TransportClosed, Unreachable
 from ..files import read
-from ..privacy.chain import canonical
+from ..plain import canonical
 from ..typing import Any
 from . import limits
 from .files import KEY

@@ -13,7 +13,7 @@ from .. import files
 from ..engine import FINISHED
 from ..errors import InvalidInput
 from ..pages import frame, table
-from ..privacy.chain import jsonable
+from ..plain import jsonable
 from ..privacy.words import ceil_text, privacy_words
 from ..simulate import Result
 from ..typing import Any, Array

@@ -23,7 +23,7 @@ from ..data.rows import Rows
 from ..engine import BUDGET, FINISHED, NEIGHBOUR, Observer, Outcome, Place
 from ..errors import EndedEarly, InvalidInput, LedgerCorrupt, NetClosed, Refused, TransportClosed
 from ..net import Net
-from ..privacy.chain import canonical
+from ..plain import canonical
 from ..privacy.durable import DurableLedger, rows_digest
 from ..privacy.journal import Journal
 from ..privacy.ledger import Ledger

@@ -15,24 +15,20 @@ the disk before the call returns, is the business of :mod:`sottovoce.privacy.fil
 
 from __future__ import annotations
 
-import hashlib
 import json
-import math
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Generic, NoReturn, Protocol, TypeVar
 
-import numpy as np
-
-from ..errors import InvalidInput, LedgerCorrupt, LedgerError, LedgerVersion, SottovoceError
+from ..errors import LedgerCorrupt, LedgerError, LedgerVersion, SottovoceError
+from ..plain import canonical, keyed_hash
 from ..typing import Any
 
 SCHEMA_VERSION = 4
 WITH_A_LOG_BESIDE = 3
 """The schema before, which differs in SQLite's write-ahead log beside the file."""
 APPLICATION = 0x736F7474  # "sott": tells a ledger from any other SQLite file
-_PERSON = b"sottovoce ledger"
 _DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR", "SQLITE_MISMATCH")  # ERROR: a table is missing
 TABLES = (
     "CREATE TABLE meta (id INTEGER PRIMARY KEY CHECK (id = 1), file_id BLOB NOT NULL, secret BLOB NOT NULL, "
@@ -40,37 +36,6 @@ TABLES = (
     "CREATE TABLE log (id INTEGER PRIMARY KEY, body TEXT NOT NULL, hash BLOB NOT NULL) STRICT",
     "CREATE TABLE payload (id INTEGER PRIMARY KEY, bytes BLOB NOT NULL) STRICT",  # id: of the record that names it
 )
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, np.generic):
-        return value.item()
-    raise ValueError(type(value).__name__)
-
-
-_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False, default=_plain)
-
-
-def canonical(value: Any) -> str:
-    """The one JSON text of `value`: sorted keys, no spaces, shortest floats that read back exactly."""
-    try:
-        return _ENCODER.encode(value)
-    except ValueError as error:
-        raise InvalidInput("event", None, "parameters must be finite numbers or texts", "see its attributes") from error
-
-
-def jsonable(value: Any) -> Any:
-    """Plain data in which infinities are the texts ``inf`` and ``-inf``, since JSON has none."""
-    if isinstance(value, dict):
-        return {k: jsonable(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [jsonable(v) for v in value]
-    return str(value) if isinstance(value, float) and math.isinf(value) else value
-
-
-def keyed_hash(*parts: bytes, key: bytes = b"") -> bytes:
-    """BLAKE2b of 32 bytes, of this library's own kind."""
-    return hashlib.blake2b(b"".join(parts), digest_size=32, key=key, person=_PERSON).digest()
 
 
 def link(head: bytes, number: int, body: str) -> bytes:

@@ -32,10 +32,10 @@ from typing import Self
 import numpy as np
 
 from ..errors import BudgetExceeded, InvalidInput, LedgerCorrupt, LedgerError, LedgerMismatch
+from ..plain import canonical, jsonable, keyed_hash
 from ..typing import Any, Array, ArrayLike
 from . import accountants
 from .accountants import Accountant
-from .chain import canonical, jsonable, keyed_hash
 from .events import Event, same_relation
 from .file import ChainFile
 from .history import History, RunHistory, rows_digest

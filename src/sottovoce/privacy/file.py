@@ -33,8 +33,9 @@ from pathlib import Path
 
 from .. import files
 from ..errors import InvalidInput, LedgerCorrupt, LedgerError, NotWritten, shown
+from ..plain import canonical, keyed_hash
 from ..typing import Any
-from .chain import APPLICATION, SCHEMA_VERSION, TABLES, Chain, F, canonical, keyed_hash, link
+from .chain import APPLICATION, SCHEMA_VERSION, TABLES, Chain, F, link
 
 if sys.platform == "win32":
     import msvcrt

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ..plain import canonical, keyed_hash
 from ..typing import Any, Array
 from . import accountants
 from .accountants import Accountant
-from .chain import canonical, keyed_hash
 from .events import Event, from_dict, same_relation
 
 

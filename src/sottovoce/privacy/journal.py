@@ -15,7 +15,7 @@ its first round arrives at it bit by bit.
 from __future__ import annotations
 
 from ..errors import LedgerMismatch
-from .chain import keyed_hash
+from ..plain import keyed_hash
 from .durable import DurableLedger
 
 

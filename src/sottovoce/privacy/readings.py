@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from ..plain import jsonable
 from ..typing import Any, Array
 from .accountants import Accountant
-from .chain import jsonable
 from .events import Event
 from .file import ChainFile
 from .history import History
