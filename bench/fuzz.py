@@ -54,9 +54,9 @@ from sottovoce.deploy.plan import Member, Plan  # noqa: E402
 from sottovoce.deploy.settings import SiteSettings, write_settings  # noqa: E402
 from sottovoce.errors import SottovoceError  # noqa: E402
 from sottovoce.files import from_json, pack, read_arrays  # noqa: E402
+from sottovoce.ledger.durable import DurableLedger  # noqa: E402
+from sottovoce.ledger.journal import Journal  # noqa: E402
 from sottovoce.plain import canonical, keyed_hash  # noqa: E402
-from sottovoce.privacy.durable import DurableLedger  # noqa: E402
-from sottovoce.privacy.journal import Journal  # noqa: E402
 from sottovoce.studies.spec import parse  # noqa: E402
 
 SECONDS, MEMORY = 60, 3 * 2**30

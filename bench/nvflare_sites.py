@@ -38,8 +38,8 @@ from sottovoce.deploy.keys import SigningKey  # noqa: E402
 from sottovoce.deploy.nvflare.loopback import SERVER, Federation, run_loopback  # noqa: E402
 from sottovoce.deploy.plan import Member, Plan  # noqa: E402
 from sottovoce.deploy.settings import SiteSettings  # noqa: E402
-from sottovoce.privacy.durable import DurableLedger  # noqa: E402
-from sottovoce.privacy.journal import Journal  # noqa: E402
+from sottovoce.ledger.durable import DurableLedger  # noqa: E402
+from sottovoce.ledger.journal import Journal  # noqa: E402
 
 NAMES, SIZE, WIDTH = ("north", "east", "south", "west", "centre"), 400, 10
 

@@ -31,8 +31,8 @@ from sottovoce.configuration import RunConfig  # noqa: E402
 from sottovoce.deploy import demonstration  # noqa: E402
 from sottovoce.deploy.demonstration import Stage  # noqa: E402
 from sottovoce.deploy.hublog import HubLog  # noqa: E402
-from sottovoce.privacy.durable import DurableLedger  # noqa: E402
-from sottovoce.privacy.journal import Journal  # noqa: E402
+from sottovoce.ledger.durable import DurableLedger  # noqa: E402
+from sottovoce.ledger.journal import Journal  # noqa: E402
 
 SCHEMA = {
     "label": {"column": "ill", "positive": "yes", "negative": "no"},

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from sottovoce.ledger.durable import DurableLedger, rows_digest
 from sottovoce.privacy.accountants import PureAccountant
-from sottovoce.privacy.durable import DurableLedger, rows_digest
 from sottovoce.privacy.events import SphericalObjectivePerturbation
 
 DATA = rows_digest(np.arange(12.0).reshape(4, 3))

@@ -13,6 +13,7 @@ from scipy import integrate
 from scipy.stats import norm
 
 from sottovoce.errors import BudgetExceeded, InvalidInput, UnknownEvent
+from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy import accountants, pld
 from sottovoce.privacy.accountants import BestAccountant, PLDAccountant, PureAccountant, RDPAccountant, ZCDPAccountant
 from sottovoce.privacy.events import (
@@ -28,7 +29,6 @@ from sottovoce.privacy.events import (
     from_dict,
 )
 from sottovoce.privacy.gaussian import gaussian_delta, gaussian_epsilon
-from sottovoce.privacy.ledger import Ledger
 from sottovoce.privacy.prices import Bill
 
 TIGHT = (ZCDPAccountant(), RDPAccountant(), PLDAccountant(), BestAccountant())

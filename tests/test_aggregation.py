@@ -20,9 +20,9 @@ from sottovoce.cli.compare import compare as command
 from sottovoce.curator import Curator
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
+from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy import accountants
 from sottovoce.privacy.gaussian import gaussian_mu
-from sottovoce.privacy.ledger import Ledger
 from sottovoce.queries.objective import GaussianLaw, PerturbedObjective, SphericalLaw
 from sottovoce.solvers import Solver
 

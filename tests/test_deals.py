@@ -22,9 +22,9 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 import sottovoce
 from sottovoce import ConsensusClassifier, Ledger, RunConfig
 from sottovoce.errors import BudgetExceeded, InvalidInput, LedgerError, LedgerMismatch
+from sottovoce.ledger.memory import Joint
 from sottovoce.privacy.accountants import Accountant, RDPAccountant, ZCDPAccountant, make
 from sottovoce.privacy.events import GaussianMechanism, LaplaceMechanism
-from sottovoce.privacy.ledger import Joint
 from sottovoce.simulate import simulate
 
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from ledgers import DATA, again, price, release
 
-from sottovoce.privacy import history
+from sottovoce.ledger import history
+from sottovoce.ledger.durable import DurableLedger
 from sottovoce.privacy.accountants import PureAccountant
-from sottovoce.privacy.durable import DurableLedger
 from sottovoce.privacy.events import Event
 
 BETAS = (0.1, 0.2, 0.4)

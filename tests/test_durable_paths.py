@@ -23,9 +23,9 @@ import pytest
 from ledgers import DATA, again, price, release
 
 from sottovoce.errors import LedgerCorrupt, LedgerError, LedgerMismatch
-from sottovoce.privacy.chain import Chain
-from sottovoce.privacy.durable import DurableLedger
-from sottovoce.privacy.history import History
+from sottovoce.ledger.chain import Chain
+from sottovoce.ledger.durable import DurableLedger
+from sottovoce.ledger.history import History
 
 PAGE = 4096
 SIDES = ("-journal", "-wal", "-shm")

@@ -20,9 +20,9 @@ import pytest
 from ledgers import DATA, again, price, release
 
 from sottovoce.errors import LedgerError, LedgerMismatch, SottovoceError
+from sottovoce.ledger.durable import DurableLedger
+from sottovoce.ledger.file import ChainFile
 from sottovoce.privacy.accountants import PureAccountant
-from sottovoce.privacy.durable import DurableLedger
-from sottovoce.privacy.file import ChainFile
 
 RELEASES = 600
 

@@ -17,8 +17,8 @@ import pytest
 from ledgers import DATA, again, release
 
 from sottovoce.errors import InvalidInput, LedgerCorrupt, LedgerError, LedgerMismatch, LedgerVersion, UnknownEvent
-from sottovoce.privacy.chain import link
-from sottovoce.privacy.durable import DurableLedger, rows_digest
+from sottovoce.ledger.chain import link
+from sottovoce.ledger.durable import DurableLedger, rows_digest
 
 
 @pytest.fixture(scope="module")

@@ -13,10 +13,10 @@ from sottovoce.curator import Curator
 from sottovoce.data.rows import Rows
 from sottovoce.errors import CheckpointError, InvalidInput, SolverError
 from sottovoce.facts import Facts
+from sottovoce.ledger.memory import Ledger
 from sottovoce.losses import Logistic
 from sottovoce.planner import calibrate
 from sottovoce.privacy.accountants import PureAccountant
-from sottovoce.privacy.ledger import Ledger
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.queries import PerturbedObjective, Query, SphericalLaw
 from sottovoce.simulate import RunConfig, prepare, simulate

@@ -18,8 +18,8 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from sottovoce import ConsensusClassifier, PrivateClassifier, estimators
 from sottovoce.errors import InvalidInput, LedgerMismatch
-from sottovoce.privacy.durable import DurableLedger
-from sottovoce.privacy.ledger import Ledger
+from sottovoce.ledger.durable import DurableLedger
+from sottovoce.ledger.memory import Ledger
 
 LABELS = ["no", "yes"]
 

@@ -24,11 +24,11 @@ from sottovoce import ConsensusClassifier, PrivateClassifier
 from sottovoce.curator import Curator
 from sottovoce.errors import BudgetExceeded, InvalidInput
 from sottovoce.facts import Facts
+from sottovoce.ledger.durable import DurableLedger
+from sottovoce.ledger.memory import Ledger
 from sottovoce.losses import make
 from sottovoce.privacy.accountants import for_life
 from sottovoce.privacy.accountants import make as make_accountant
-from sottovoce.privacy.durable import DurableLedger
-from sottovoce.privacy.ledger import Ledger
 from sottovoce.simulate import RunConfig
 
 NOISE_FREE = {"epsilon": math.inf, "method": "admm", "n_sites": 2, "rounds": 60, "eta": 0.01, "rho": 1e-4}

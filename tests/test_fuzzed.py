@@ -17,9 +17,9 @@ from sottovoce.configuration import RunConfig, prepare
 from sottovoce.data import Schema
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput, LedgerError, SchemaError, SottovoceError, UnknownEvent, exit_code
+from sottovoce.ledger.chain import link
+from sottovoce.ledger.durable import DurableLedger
 from sottovoce.plain import canonical, keyed_hash
-from sottovoce.privacy.chain import link
-from sottovoce.privacy.durable import DurableLedger
 from sottovoce.privacy.events import from_dict
 from sottovoce.schedules import Schedule
 from sottovoce.simulate import simulate

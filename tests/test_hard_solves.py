@@ -13,8 +13,8 @@ from sottovoce.data.classes import ClassRows
 from sottovoce.data.cluster import ClusterRows
 from sottovoce.data.rows import Rows
 from sottovoce.facts import Facts
+from sottovoce.ledger.memory import Ledger
 from sottovoce.losses import HuberSVM, Logistic, Loss, Softmax, make
-from sottovoce.privacy.ledger import Ledger
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.queries import NoisyMinimiser
 

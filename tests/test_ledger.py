@@ -11,10 +11,10 @@ import pytest
 from ledgers import release
 
 from sottovoce.errors import InvalidInput, UnknownEvent
+from sottovoce.ledger.memory import Ledger, validate_target
 from sottovoce.privacy import accountants, events
 from sottovoce.privacy.accountants import PureAccountant
 from sottovoce.privacy.events import Event, Unprotected
-from sottovoce.privacy.ledger import Ledger, validate_target
 
 
 def price(beta: float = 0.5) -> np.ndarray:

@@ -11,7 +11,7 @@ from problems import make_rows
 
 from sottovoce.data.rows import Rows
 from sottovoce.errors import BudgetExceeded, InvalidInput, LedgerMismatch
-from sottovoce.privacy.durable import DurableLedger
+from sottovoce.ledger.durable import DurableLedger
 from sottovoce.simulate import RunConfig, simulate
 
 PRIVATE = ["dvp", "r_admm", "mr_admm"]

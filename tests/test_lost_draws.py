@@ -14,11 +14,11 @@ from sottovoce.curator import Curator
 from sottovoce.data.rows import Rows
 from sottovoce.engine import Place
 from sottovoce.errors import InvalidInput, SolverError
+from sottovoce.ledger.durable import DurableLedger
+from sottovoce.ledger.memory import Ledger
 from sottovoce.losses import Logistic
 from sottovoce.net import DenseNet
 from sottovoce.privacy.accountants import make as make_accountant
-from sottovoce.privacy.durable import DurableLedger
-from sottovoce.privacy.ledger import Ledger
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.simulate import RunConfig, simulate
 from sottovoce.solvers import Solver

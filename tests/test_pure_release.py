@@ -9,9 +9,9 @@ from scipy import stats
 
 from sottovoce import DurableLedger, PrivateClassifier
 from sottovoce.cli import cli
+from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy import accountants, spherical
 from sottovoce.privacy.events import ExactSphericalMechanism, SphericalMechanism, from_dict
-from sottovoce.privacy.ledger import Ledger
 from sottovoce.privacy.noise import KeyedNoise, SystemNoise
 from sottovoce.privacy.spherical import ORDERS, epsilon_from_rdp
 

@@ -14,10 +14,10 @@ from sottovoce.curator import Curator
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
 from sottovoce.facts import Facts
+from sottovoce.ledger.memory import Ledger
 from sottovoce.losses import HuberSVM, Logistic, Loss, Softmax
 from sottovoce.privacy.accountants import BestAccountant, PureAccountant
 from sottovoce.privacy.events import GaussianObjectivePerturbation
-from sottovoce.privacy.ledger import Ledger
 from sottovoce.privacy.noise import KeyedNoise, SystemNoise
 from sottovoce.queries import (
     GatedMinimiser,

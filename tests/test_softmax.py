@@ -9,10 +9,10 @@ from sottovoce import ConsensusClassifier
 from sottovoce.data.classes import ClassRows
 from sottovoce.deploy.local import run_sites
 from sottovoce.errors import InvalidInput
+from sottovoce.ledger.memory import Ledger
 from sottovoce.losses import Softmax, make
 from sottovoce.planner import plan
 from sottovoce.privacy.accountants import make as make_accountant
-from sottovoce.privacy.ledger import Ledger
 from sottovoce.simulate import RunConfig, prepare, simulate
 from sottovoce.solvers import Solver
 

@@ -11,13 +11,13 @@ from scipy.signal import fftconvolve
 from scipy.stats import norm
 
 from sottovoce.errors import BudgetExceeded
+from sottovoce.ledger.durable import DurableLedger
+from sottovoce.ledger.file import ChainFile
+from sottovoce.ledger.memory import Ledger
 from sottovoce.plain import jsonable, keyed_hash
 from sottovoce.privacy import accountants
 from sottovoce.privacy.accountants import Accountant, RDPAccountant, ZCDPAccountant, at_one_order, for_life
-from sottovoce.privacy.durable import DurableLedger
 from sottovoce.privacy.events import Event, GaussianMechanism
-from sottovoce.privacy.file import ChainFile
-from sottovoce.privacy.ledger import Ledger
 
 DELTA = 1e-5
 

@@ -4,8 +4,8 @@ from importlib.metadata import version as _version
 
 from .errors import SottovoceError
 from .estimators import ConsensusClassifier, PrivateClassifier
-from .privacy.durable import DurableLedger
-from .privacy.ledger import Ledger
+from .ledger.durable import DurableLedger
+from .ledger.memory import Ledger
 from .simulate import Result, RunConfig
 from .training import Report, TrainConfig, train
 

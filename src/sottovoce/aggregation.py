@@ -23,11 +23,11 @@ from .curator import Curator
 from .data.rows import Rows
 from .errors import InvalidInput
 from .facts import Facts
+from .ledger.memory import Ledger, validate_target
 from .losses import make as make_loss
 from .plain import jsonable
 from .privacy import accountants
 from .privacy.events import Event, ExactSphericalMechanism, GaussianMechanism
-from .privacy.ledger import Ledger, validate_target
 from .privacy.noise import KeyedNoise
 from .queries import Query, Vault
 from .queries.objective import GaussianLaw, PerturbedObjective, SphericalLaw

@@ -16,12 +16,12 @@ from .errors import InvalidInput
 from .facts import Facts
 from .graphs import MOST_NODES, Graph
 from .graphs import make as make_graph
+from .ledger.memory import Ledger, validate_target
 from .losses import make as make_loss
 from .planner import calibrate, plan
 from .privacy import accountants
 from .privacy.events import Event
 from .privacy.gaussian import gaussian_mu
-from .privacy.ledger import Ledger, validate_target
 from .privacy.words import PUBLIC, Caveat, caveat_text, plain_words
 from .schedules import Schedule
 from .typing import Any, Array

@@ -10,8 +10,8 @@ import numpy as np
 
 from .data.rows import Rows
 from .facts import Facts
+from .ledger.memory import Ledger
 from .privacy.events import Event
-from .privacy.ledger import Ledger
 from .privacy.noise import Noise
 from .queries import Query, Vault
 from .solvers import Solver

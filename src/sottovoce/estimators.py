@@ -27,8 +27,8 @@ from .data.classes import ClassRows
 from .data.given import checked, classes_in, declared, index_of, sites_in
 from .data.rows import Rows
 from .errors import HolderNote, InvalidInput, LedgerMismatch
-from .privacy.durable import DurableLedger, rows_digest
-from .privacy.ledger import Ledger
+from .ledger.durable import DurableLedger, rows_digest
+from .ledger.memory import Ledger
 from .schedules import Schedule
 from .simulate import Result, RunConfig, simulate
 from .typing import Any, Array, ArrayLike, IntArray
@@ -99,8 +99,8 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
     accountant : str, Ledger, DurableLedger or None, default=None
         How releases add up: "pure", "zcdp", "rdp", "pld" or "best"; None is "pure" without a delta, else "best".
         A ledger does that and holds a budget for several fits, which each fit is charged to before it draws: a
-        :class:`sottovoce.privacy.ledger.Ledger` for the life of this process, or a
-        :class:`sottovoce.privacy.durable.DurableLedger` for that of the data set; a fit that the latter has made
+        :class:`sottovoce.ledger.memory.Ledger` for the life of this process, or a
+        :class:`sottovoce.ledger.durable.DurableLedger` for that of the data set; a fit that the latter has made
         before is read from it and costs nothing.  Clones share it; it goes to no other process and to no file.
     sites_per_row : int, default=1
         At how many sites a person may have a row.

@@ -16,9 +16,9 @@ from .engine import Place, run
 from .errors import InvalidInput
 from .facts import Facts
 from .graphs import Graph
+from .ledger.memory import Ledger, validate_target
 from .net import DenseNet
 from .privacy.accountants import Accountant
-from .privacy.ledger import Ledger, validate_target
 from .typing import Any, Array, ArrayLike
 
 A = TypeVar("A", bound=Algorithm[Any])

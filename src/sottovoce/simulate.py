@@ -20,12 +20,12 @@ from .data.rows import Rows
 from .engine import Observer, Outcome, Place
 from .errors import BudgetExceeded, CheckpointError, InvalidInput, shown
 from .facts import Facts
+from .ledger.durable import DurableLedger, Run, rows_digest
+from .ledger.memory import Joint, Ledger
 from .losses import make as make_loss
 from .net import DenseNet
 from .planner import plan
-from .privacy.durable import DurableLedger, Run, rows_digest
 from .privacy.events import Event
-from .privacy.ledger import Joint, Ledger
 from .privacy.noise import KeyedNoise, Noise, SystemNoise
 from .privacy.words import Caveat, caveat_text
 from .solvers import Solver
@@ -163,7 +163,7 @@ def simulate(
     caveat : str, or iterable of str or None, optional
         What epsilon does not cover, for the statement: see :func:`sottovoce.configuration.privacy_statement`.
     deal : bytes, optional
-        Digest of which row is at which node, for a ledger in memory (:meth:`sottovoce.privacy.ledger.Ledger.charge`).
+        Digest of which row is at which node, for a ledger in memory (:meth:`sottovoce.ledger.memory.Ledger.charge`).
         None for one of the rows at every node, which fits rows that stay where they are; whoever deals a table anew
         gives one of the table and of the rows' numbers.
 

@@ -21,9 +21,9 @@ from .data.schema import LABEL
 from .engine import Observer
 from .errors import InvalidInput
 from .graphs import make as make_graph
+from .ledger.durable import DurableLedger
 from .losses import make as make_loss
 from .plain import jsonable
-from .privacy.durable import DurableLedger
 from .simulate import Result, RunConfig, pooled_minimiser, simulate
 from .typing import Any, Array, IntArray
 

@@ -19,6 +19,7 @@ from sottovoce.data.rows import Rows
 from sottovoce.deploy import run_sites
 from sottovoce.engine import Place, run
 from sottovoce.facts import Facts
+from sottovoce.ledger.memory import Ledger
 from sottovoce.losses import make as make_loss
 from sottovoce.net import DenseNet
 from sottovoce.planner import plan
@@ -31,7 +32,6 @@ from sottovoce.privacy.events import (
     SphericalObjectivePerturbation,
     Unprotected,
 )
-from sottovoce.privacy.ledger import Ledger
 from sottovoce.privacy.noise import KeyedNoise, Noise
 from sottovoce.queries import Query
 from sottovoce.simulate import RunConfig, prepare, simulate

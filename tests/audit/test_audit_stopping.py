@@ -13,10 +13,10 @@ from scipy.stats import norm
 from sottovoce.audit import attack, stopping
 from sottovoce.audit.stopping import LEDGERS, best_rule, in_memory, needed, play
 from sottovoce.errors import InvalidInput
+from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy.accountants import RDPAccountant, ZCDPAccountant
 from sottovoce.privacy.events import Event
 from sottovoce.privacy.gaussian import gaussian_delta, gaussian_epsilon
-from sottovoce.privacy.ledger import Ledger
 from sottovoce.privacy.spherical import ORDERS, epsilon_from_rdp
 from sottovoce.typing import Array
 

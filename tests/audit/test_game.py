@@ -16,8 +16,8 @@ from sottovoce.audit.worlds import Contrary
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
 from sottovoce.facts import Facts
+from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy.events import Event
-from sottovoce.privacy.ledger import Ledger
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.solvers import Solution
 from sottovoce.typing import Array

@@ -25,7 +25,7 @@ from sottovoce.deploy.lock import only_one
 from sottovoce.deploy.plan import Plan
 from sottovoce.deploy.relay import Credentials, serve
 from sottovoce.errors import Busy, InvalidInput
-from sottovoce.privacy.durable import DurableLedger
+from sottovoce.ledger.durable import DurableLedger
 from sottovoce.simulate import Result
 
 pytest.importorskip("grpc")

@@ -23,8 +23,8 @@ from sottovoce.deploy.plan import Member, Plan
 from sottovoce.deploy.session import Finished, SiteSession
 from sottovoce.deploy.settings import write_settings
 from sottovoce.deploy.transport import Transport
+from sottovoce.ledger.durable import DurableLedger
 from sottovoce.plain import keyed_hash
-from sottovoce.privacy.durable import DurableLedger
 from sottovoce.privacy.noise import KeyedNoise
 
 NAMES = ("north", "east", "south")

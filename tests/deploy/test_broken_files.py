@@ -27,8 +27,8 @@ from sottovoce.deploy.plan import Member, Plan
 from sottovoce.deploy.settings import SiteSettings, write_settings
 from sottovoce.deploy.strict import NotStrict, parse
 from sottovoce.errors import InvalidInput, NotWritten, Refused, SottovoceError
+from sottovoce.ledger.durable import DurableLedger
 from sottovoce.plain import canonical
-from sottovoce.privacy.durable import DurableLedger
 
 pytest.importorskip("cryptography")
 

@@ -16,8 +16,8 @@ from sottovoce.data.rows import Rows
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.errors import InvalidInput, LedgerMismatch
+from sottovoce.ledger.durable import rows_digest
 from sottovoce.losses import make as make_loss
-from sottovoce.privacy.durable import rows_digest
 
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")

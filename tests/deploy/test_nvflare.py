@@ -180,7 +180,7 @@ def test_a_job_that_ships_code_is_refused(world: World, tmp_path: Path) -> None:
 
 def test_a_job_that_names_another_class_is_refused(world: World, tmp_path: Path) -> None:
     job, before = write_job(tmp_path / "trial", world.sites.plan), world.sent()
-    path = "sottovoce.privacy.durable.DurableLedger"  # not even another one of ours
+    path = "sottovoce.ledger.durable.DurableLedger"  # not even another one of ours
     file = job / "site/config/config_fed_client.json"
     config = json.loads(file.read_text())
     config["components"] = [{"id": "extra", "path": path, "args": {}}]

@@ -25,7 +25,7 @@ from sottovoce.deploy.nvflare.supervisor import Supervisor, write_job
 from sottovoce.deploy.nvflare.talk import Talk
 from sottovoce.deploy.nvflare.tasks import TaskTransport
 from sottovoce.errors import EndedEarly, InvalidInput, Refused, SottovoceError, TransportClosed, Unreachable
-from sottovoce.privacy.journal import Journal
+from sottovoce.ledger.journal import Journal
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from sottovoce.deploy.messages import read
 from sottovoce.deploy.plan import Plan
 from sottovoce.deploy.session import Finished
 from sottovoce.errors import BudgetExceeded, InvalidInput, LedgerCorrupt, LedgerMismatch, Refused, TransportClosed
-from sottovoce.privacy.journal import Journal
+from sottovoce.ledger.journal import Journal
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.simulate import simulate
 

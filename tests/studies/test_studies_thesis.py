@@ -15,7 +15,7 @@ from sottovoce import claims
 from sottovoce.aggregation import Terms
 from sottovoce.curator import Curator
 from sottovoce.errors import InvalidInput
-from sottovoce.privacy.ledger import Ledger
+from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.studies import kinds, spec
 from sottovoce.studies.kinds import thesis, thesis_models

@@ -27,9 +27,9 @@ from ..engine import Place
 from ..errors import LedgerError
 from ..facts import Facts
 from ..graphs import Graph
+from ..ledger.memory import Ledger
 from ..net import DenseNet
 from ..privacy.events import Event
-from ..privacy.ledger import Ledger
 from ..privacy.noise import KeyedNoise, Noise
 from ..queries import Query, Vault
 from ..solvers import Solver

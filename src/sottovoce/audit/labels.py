@@ -21,7 +21,7 @@ import numpy as np
 
 from ..errors import HolderNote
 from ..estimators import ConsensusClassifier, PrivateClassifier
-from ..privacy.ledger import Ledger
+from ..ledger.memory import Ledger
 from ..privacy.noise import SystemNoise
 from ..typing import Any, Array
 from .game import Verdict

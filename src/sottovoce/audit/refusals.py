@@ -30,9 +30,9 @@ from ..configuration import Prepared, RunConfig, prepare
 from ..curator import Book, Curator
 from ..data.rows import Rows
 from ..engine import Place
+from ..ledger.memory import Ledger
 from ..net import Net
 from ..privacy import accountants
-from ..privacy.ledger import Ledger
 from ..privacy.noise import KeyedNoise, Noise, SystemNoise
 from ..typing import Any, Array
 from .bounds import Test, choose_test

@@ -32,11 +32,11 @@ from scipy.stats import norm
 from ..curator import Curator
 from ..errors import InvalidInput
 from ..facts import Facts
+from ..ledger.durable import DurableLedger
+from ..ledger.memory import Ledger
 from ..losses import make as make_loss
 from ..privacy.accountants import Accountant
-from ..privacy.durable import DurableLedger
 from ..privacy.events import Event, GaussianMechanism
-from ..privacy.ledger import Ledger
 from ..privacy.noise import KeyedNoise
 from ..queries import NoisyGradient
 from ..typing import Any, Array

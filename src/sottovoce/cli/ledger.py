@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from rich.table import Table
 
-from ..privacy.durable import DurableLedger
+from ..ledger.durable import DurableLedger
 from ..privacy.words import ceil_text
 from .files import check_folder
 from .options import NUMBER

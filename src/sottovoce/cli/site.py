@@ -21,8 +21,8 @@ from ..deploy.relay import RelayTransport, sizes, target
 from ..deploy.session import Finished, check_end
 from ..deploy.settings import SiteSettings, load_rows, write_settings
 from ..errors import InvalidInput
+from ..ledger.durable import DurableLedger, rows_digest
 from ..plain import jsonable
-from ..privacy.durable import DurableLedger, rows_digest
 from ..privacy.words import ceil_text
 from .files import check_folder
 from .options import EXITS, as_json, say, takes

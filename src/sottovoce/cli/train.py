@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from .. import files
 from ..engine import Observer
 from ..errors import NotWritten
-from ..privacy.durable import DurableLedger
+from ..ledger.durable import DurableLedger
 from ..simulate import RunConfig
 from ..training import Report, TrainConfig
 from ..training import train as train_on

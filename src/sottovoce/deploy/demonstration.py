@@ -25,8 +25,8 @@ from ..data import partition
 from ..data.loaders import Dataset, load
 from ..data.rows import Rows
 from ..errors import InvalidInput, SottovoceError
-from ..privacy.durable import DurableLedger, rows_digest
-from ..privacy.journal import Journal
+from ..ledger.durable import DurableLedger, rows_digest
+from ..ledger.journal import Journal
 from ..simulate import Result
 from ..typing import Any, Array, IntArray
 from . import certificates

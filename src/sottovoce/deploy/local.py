@@ -16,9 +16,9 @@ from ..curator import Curator
 from ..data.rows import Rows
 from ..data.sweep import one_thread_a_product
 from ..engine import Outcome, Place
+from ..ledger.memory import Ledger
 from ..net import QueueNet
 from ..privacy.accountants import make as make_accountant
-from ..privacy.ledger import Ledger
 from ..privacy.noise import KeyedNoise, Noise, SystemNoise
 
 

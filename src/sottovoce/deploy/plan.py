@@ -27,12 +27,12 @@ from ..engine import run as drive
 from ..errors import InvalidInput, SottovoceError, UnknownEvent
 from ..graphs import Graph
 from ..graphs import make as make_graph
+from ..ledger.memory import Ledger
 from ..net import Net
 from ..plain import canonical, keyed_hash
 from ..planner import plan as price
 from ..privacy.accountants import make as make_accountant
 from ..privacy.events import Event
-from ..privacy.ledger import Ledger
 from ..typing import Any, Array
 from . import limits
 from .names import check_different, check_name, check_run

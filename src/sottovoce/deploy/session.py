@@ -2,7 +2,7 @@
 
 Nothing is stored but what the ledger's chain holds.  A site that was killed starts again at round 1: releases and
 inboxes are those of the chain, nothing is drawn or charged twice, and the algorithm arrives where it stood.  Whatever
-leaves the site is on its disk before, and what it answers is, too (:mod:`sottovoce.privacy.journal`).  Secrets of a
+leaves the site is on its disk before, and what it answers is, too (:mod:`sottovoce.ledger.journal`).  Secrets of a
 query die with the process, on purpose: the gate of `ipp_admm` never opens again, and the printed `pvp` goes on from
 zero, so that from there on these two are other runs, at a price that still holds.
 """
@@ -22,11 +22,11 @@ from ..curator import Curator
 from ..data.rows import Rows
 from ..engine import BUDGET, FINISHED, NEIGHBOUR, Observer, Outcome, Place
 from ..errors import EndedEarly, InvalidInput, LedgerCorrupt, NetClosed, Refused, TransportClosed
+from ..ledger.durable import DurableLedger, rows_digest
+from ..ledger.journal import Journal
+from ..ledger.memory import Ledger
 from ..net import Net
 from ..plain import canonical
-from ..privacy.durable import DurableLedger, rows_digest
-from ..privacy.journal import Journal
-from ..privacy.ledger import Ledger
 from ..privacy.noise import Noise, SystemNoise
 from ..privacy.words import plain_words
 from ..simulate import check_notion

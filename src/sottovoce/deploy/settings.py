@@ -37,7 +37,7 @@ from ..data.rows import Rows
 from ..data.schema import Schema
 from ..engine import BUDGET, FINISHED, Observer
 from ..errors import InvalidInput
-from ..privacy.durable import DurableLedger
+from ..ledger.durable import DurableLedger
 from ..privacy.noise import KeyedNoise, Noise
 from ..typing import Any
 from . import certificates

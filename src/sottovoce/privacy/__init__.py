@@ -1,1 +1,1 @@
-"""The privacy half: what happened (events), what it costs (accountants), where it is written (ledger)."""
+"""The privacy half: what happened (events), what it costs (accountants), where noise comes from."""

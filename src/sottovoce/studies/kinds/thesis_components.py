@@ -16,10 +16,10 @@ from ...curator import Curator
 from ...data.rows import Rows
 from ...errors import InvalidInput
 from ...facts import Facts
+from ...ledger.memory import Ledger
 from ...privacy import accountants
 from ...privacy.events import Event, Unprotected
 from ...privacy.gaussian import gaussian_mu
-from ...privacy.ledger import Ledger
 from ...privacy.noise import KeyedNoise
 from ...queries.objective import GaussianLaw, PerturbedObjective
 from ...training import error_rates

@@ -12,8 +12,8 @@ from ...aggregation import Fit, Statement, Terms, average, curvature_for, featur
 from ...curator import Curator
 from ...data.rows import Rows
 from ...errors import InvalidInput
+from ...ledger.memory import Ledger
 from ...privacy import accountants
-from ...privacy.ledger import Ledger
 from ...queries.objective import GaussianLaw, PerturbedObjective
 from ...simulate import RunConfig, simulate
 from ...training import error_rates

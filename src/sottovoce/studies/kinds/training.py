@@ -14,10 +14,10 @@ from ...data.rows import Rows
 from ...engine import Place
 from ...engine import run as drive
 from ...errors import InvalidInput
+from ...ledger.memory import Ledger
 from ...losses import make as make_loss
 from ...net import DenseNet
 from ...planner import plan
-from ...privacy.ledger import Ledger
 from ...simulate import simulate
 from ...tradeoff import PrivacyUtility, fit_accuracy, optimal_alpha
 from ...training import error_rates

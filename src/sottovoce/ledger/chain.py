@@ -3,7 +3,7 @@
 Record i holds canonical JSON and ``h_i = BLAKE2b(h_{i-1}, i, JSON)``, where ``h_0`` is the hash of the file's random
 id; count and last hash are kept a second time.  State is a fold over the log, and whatever is read is verified on the
 way.  A change is one transaction that reads what others wrote, decides and appends; where it is kept, and that it is on
-the disk before the call returns, is the business of :mod:`sottovoce.privacy.file`.
+the disk before the call returns, is the business of :mod:`sottovoce.ledger.file`.
 
 ::
 

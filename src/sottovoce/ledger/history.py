@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..plain import canonical, keyed_hash
+from ..privacy import accountants
+from ..privacy.accountants import Accountant
+from ..privacy.events import Event, from_dict, same_relation
 from ..typing import Any, Array
-from . import accountants
-from .accountants import Accountant
-from .events import Event, from_dict, same_relation
 
 
 def rows_digest(*arrays: Array) -> bytes:
@@ -147,7 +147,7 @@ class History:
         self._tally = Tally(self.accountant)
 
     def apply(self, number: int, record: dict[str, Any]) -> None:
-        """Take one record in; see :class:`sottovoce.privacy.chain.Fold`."""
+        """Take one record in; see :class:`sottovoce.ledger.chain.Fold`."""
         if not isinstance(record, dict) or not all(_FITS.get(key, _any)(value) for key, value in record.items()):
             raise ValueError
         match record["kind"]:

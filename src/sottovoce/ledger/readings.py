@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from ..plain import jsonable
+from ..privacy.accountants import Accountant
+from ..privacy.events import Event
 from ..typing import Any, Array
-from .accountants import Accountant
-from .events import Event
 from .file import ChainFile
 from .history import History
-from .ledger import Ledger
+from .memory import Ledger
 
 
 class Readings(ABC):

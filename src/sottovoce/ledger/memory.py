@@ -15,10 +15,10 @@ from typing import NoReturn, Self
 import numpy as np
 
 from ..errors import BudgetExceeded, InvalidInput, LedgerError, LedgerMismatch
+from ..privacy import events as _events
+from ..privacy.accountants import Accountant, at_one_order, for_life
+from ..privacy.events import Event, same_relation
 from ..typing import Any, Array, ArrayLike
-from . import events as _events
-from .accountants import Accountant, at_one_order, for_life
-from .events import Event, same_relation
 
 
 def validate_target(epsilon: ArrayLike, delta: float | None) -> None:

@@ -1,6 +1,6 @@
 """The durable ledger: one file a data set, which outlives runs, processes and crashes.
 
-The file is a :class:`sottovoce.privacy.file.ChainFile`; this module says what its records mean.
+The file is a :class:`sottovoce.ledger.file.ChainFile`; this module says what its records mean.
 
 *Budget.*  A run reserves all its events before its first round, and is refused if rows, open reservations and the new
 events together would pass the lifetime budget.  Decision and record are one transaction, so of two processes that race
@@ -33,13 +33,13 @@ import numpy as np
 
 from ..errors import BudgetExceeded, InvalidInput, LedgerCorrupt, LedgerError, LedgerMismatch
 from ..plain import canonical, jsonable, keyed_hash
+from ..privacy import accountants
+from ..privacy.accountants import Accountant
+from ..privacy.events import Event, same_relation
 from ..typing import Any, Array, ArrayLike
-from . import accountants
-from .accountants import Accountant
-from .events import Event, same_relation
 from .file import ChainFile
 from .history import History, RunHistory, rows_digest
-from .ledger import validate_target
+from .memory import validate_target
 from .readings import OnDisk, Readings
 
 __all__ = ["DurableLedger", "Run", "rows_digest"]
@@ -53,7 +53,7 @@ def _now() -> str:
 class DurableLedger(OnDisk):
     """A ledger on disk with a lifetime budget; a context manager, which closes the file.
 
-    It reads like :class:`sottovoce.privacy.ledger.Ledger`.  Safe from several processes and threads, forked ones too.
+    It reads like :class:`sottovoce.ledger.memory.Ledger`.  Safe from several processes and threads, forked ones too.
     Copies are the ledger itself; what another process unpickles is a handle of its own on the same file, to which a
     bound ledger's rows must be shown again.
     """
@@ -425,7 +425,7 @@ def _reopened(kind: type[DurableLedger], path: str, timeout: float) -> DurableLe
 
 
 class Run(Readings):
-    """One run's view of a ledger, with the interface of :class:`sottovoce.privacy.ledger.Ledger`.
+    """One run's view of a ledger, with the interface of :class:`sottovoce.ledger.memory.Ledger`.
 
     It walks through the run from its first release.  Rows that exist are replayed: the same events are expected, and
     nothing is charged.  A context manager: left normally, it closes the run and gives back what has no row; left by an
