@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import chi2
 
 from sottovoce.errors import InvalidInput
-from sottovoce.sample_size import (
+from sottovoce.papers.sample_size import (
     FREE,
     KNOWN,
     FeatureMethod,

@@ -9,7 +9,7 @@ import pytest
 
 from sottovoce.errors import InvalidInput
 from sottovoce.graphs import Graph, make
-from sottovoce.theory import check_convergence, obstacle, smoothness, sufficient_gamma
+from sottovoce.papers.convergence import check_convergence, obstacle, smoothness, sufficient_gamma
 from sottovoce.typing import Array
 
 BIPARTITE = [("ring", 6), ("path", 5), ("star", 5), ("grid", 9), ("ring", 2)]

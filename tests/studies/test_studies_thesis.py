@@ -11,11 +11,11 @@ from problems import make_rows
 from scipy.stats import kstest
 from sklearn.decomposition import PCA
 
-from sottovoce import claims
 from sottovoce.aggregation import Terms
 from sottovoce.curator import Curator
 from sottovoce.errors import InvalidInput
 from sottovoce.ledger.memory import Ledger
+from sottovoce.papers import claims
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.studies import kinds, spec
 from sottovoce.studies.kinds import thesis, thesis_models

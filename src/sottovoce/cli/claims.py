@@ -8,7 +8,7 @@ import math
 import click
 from rich.table import Table
 
-from .. import claims as known
+from ..papers import claims as known
 from ..plain import jsonable
 from ..privacy.words import ceil_text
 from .options import as_json

@@ -1,4 +1,4 @@
-"""003's Table 6.1, measured again, with the verdicts of :mod:`sottovoce.claims` on what it claims of privacy."""
+"""003's Table 6.1, measured again, with the verdicts of :mod:`sottovoce.papers.claims` on what it claims of privacy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ... import claims
+from ...papers import claims
 from ...typing import Any, Array
 from . import Row
 from .thesis_models import parties

@@ -17,9 +17,9 @@ from ...errors import InvalidInput
 from ...ledger.memory import Ledger
 from ...losses import make as make_loss
 from ...net import DenseNet
+from ...papers.tradeoff import PrivacyUtility, fit_accuracy, optimal_alpha
 from ...planner import plan
 from ...simulate import simulate
-from ...tradeoff import PrivacyUtility, fit_accuracy, optimal_alpha
 from ...training import error_rates
 from ...typing import Any, Array
 from ..tables import Dealt, deal

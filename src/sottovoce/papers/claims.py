@@ -19,9 +19,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .errors import UnknownEvent
-from .privacy.accountants import BestAccountant, PureAccountant
-from .privacy.events import (
+from ..errors import UnknownEvent
+from ..privacy.accountants import BestAccountant, PureAccountant
+from ..privacy.events import (
     Event,
     ExactSphericalMechanism,
     GaussianMechanism,
@@ -32,8 +32,8 @@ from .privacy.events import (
     SphericalObjectivePerturbation,
     Unprotected,
 )
-from .privacy.gaussian import above_threshold_split, gaussian_epsilon, gaussian_mu
-from .typing import Any, Array
+from ..privacy.gaussian import above_threshold_split, gaussian_epsilon, gaussian_mu
+from ..typing import Any, Array
 
 N_ROWS, FEATURES, ROUNDS, SITES, NEIGHBOURS = 8000, 100, 30, 5, 2
 C, RHO, ETA, BEND, DELTA = 1.0, 0.001, 0.001, 1.0, 1e-5

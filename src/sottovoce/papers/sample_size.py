@@ -37,8 +37,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize
 
-from .errors import InvalidInput
-from .typing import Any, Array, ArrayLike
+from ..errors import InvalidInput
+from ..typing import Any, Array, ArrayLike
 
 KNOWN = "known"
 FREE = "free: only order can be read from it"

@@ -1,0 +1,1 @@
+"""What the papers' theorems say, computed: convergence, sample sizes, trade-offs, and the register of claims."""
