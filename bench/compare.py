@@ -61,12 +61,12 @@ from rivals import (
 from threadpoolctl import threadpool_limits
 
 from sottovoce import PrivateClassifier, data
-from sottovoce.configuration import prepare
 from sottovoce.data.mapped import write_rows
 from sottovoce.data.rows import Rows
 from sottovoce.data.sweep import cores, one_thread_a_product
-from sottovoce.planner import plan
-from sottovoce.simulate import RunConfig, simulate, simulate_many
+from sottovoce.runs.config import prepare
+from sottovoce.runs.planner import plan
+from sottovoce.runs.simulate import RunConfig, simulate, simulate_many
 from sottovoce.typing import Any, Array
 
 

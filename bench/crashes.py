@@ -33,7 +33,7 @@ import numpy as np  # noqa: E402
 from sottovoce.data.rows import Rows  # noqa: E402
 from sottovoce.errors import BudgetExceeded  # noqa: E402
 from sottovoce.ledger.durable import DurableLedger  # noqa: E402
-from sottovoce.simulate import RunConfig, simulate  # noqa: E402
+from sottovoce.runs.simulate import RunConfig, simulate  # noqa: E402
 
 NODES, ROUNDS = 5, 12
 

@@ -22,7 +22,7 @@ from sottovoce.algorithms import REGISTRY
 from sottovoce.data.classes import ClassRows
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
-from sottovoce.simulate import simulate
+from sottovoce.runs.simulate import simulate
 
 SITES, ROWS, FEATURES, CLASSES = 4, 150, 6, 3
 

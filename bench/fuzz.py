@@ -44,7 +44,6 @@ import pyarrow.parquet as pq  # noqa: E402
 from _mutations import STEERS, Rng, chain, database, mutate, odd, scramble, toml  # noqa: E402
 
 from sottovoce.cli import main as sottovoce  # noqa: E402
-from sottovoce.configuration import RunConfig  # noqa: E402
 from sottovoce.data import Schema  # noqa: E402
 from sottovoce.data.mapped import map_rows, write_rows  # noqa: E402
 from sottovoce.deploy import messages  # noqa: E402
@@ -57,6 +56,7 @@ from sottovoce.files import from_json, pack, read_arrays  # noqa: E402
 from sottovoce.ledger.durable import DurableLedger  # noqa: E402
 from sottovoce.ledger.journal import Journal  # noqa: E402
 from sottovoce.plain import canonical, keyed_hash  # noqa: E402
+from sottovoce.runs.config import RunConfig  # noqa: E402
 from sottovoce.studies.spec import parse  # noqa: E402
 
 SECONDS, MEMORY = 60, 3 * 2**30

@@ -30,7 +30,6 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 
 import numpy as np  # noqa: E402
 
-from sottovoce.configuration import RunConfig  # noqa: E402
 from sottovoce.data.mapped import write_rows  # noqa: E402
 from sottovoce.deploy.hub import Hub, LocalTransport  # noqa: E402
 from sottovoce.deploy.hublog import HubLog  # noqa: E402
@@ -40,6 +39,7 @@ from sottovoce.deploy.plan import Member, Plan  # noqa: E402
 from sottovoce.deploy.settings import SiteSettings  # noqa: E402
 from sottovoce.ledger.durable import DurableLedger  # noqa: E402
 from sottovoce.ledger.journal import Journal  # noqa: E402
+from sottovoce.runs.config import RunConfig  # noqa: E402
 
 NAMES, SIZE, WIDTH = ("north", "east", "south", "west", "centre"), 400, 10
 

@@ -14,8 +14,8 @@ import sys
 from pathlib import Path
 
 from sottovoce.algorithms import REGISTRY
-from sottovoce.simulate import RunConfig
-from sottovoce.training import TrainConfig, train
+from sottovoce.runs.simulate import RunConfig
+from sottovoce.runs.training import TrainConfig, train
 
 DATA = ("adult", "mnist37", "synthetic:n=20000,d=20,seed=1")
 PARTITIONS = ("iid", "label")

@@ -14,7 +14,7 @@ from sottovoce.data.rows import Rows
 from sottovoce.graphs import make as make_graph
 from sottovoce.losses import Logistic
 from sottovoce.privacy.noise import KeyedNoise
-from sottovoce.simulate import Result
+from sottovoce.runs.simulate import Result
 from sottovoce.typing import Array
 
 C, RHO, ETA, GAMMA, ALPHA, NODES, TOL = 1750.0, 0.22, 1.0, 0.5, 1.0, 5, 1e-8

@@ -27,12 +27,12 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 
 import numpy as np  # noqa: E402
 
-from sottovoce.configuration import RunConfig  # noqa: E402
 from sottovoce.deploy import demonstration  # noqa: E402
 from sottovoce.deploy.demonstration import Stage  # noqa: E402
 from sottovoce.deploy.hublog import HubLog  # noqa: E402
 from sottovoce.ledger.durable import DurableLedger  # noqa: E402
 from sottovoce.ledger.journal import Journal  # noqa: E402
+from sottovoce.runs.config import RunConfig  # noqa: E402
 
 SCHEMA = {
     "label": {"column": "ill", "positive": "yes", "negative": "no"},

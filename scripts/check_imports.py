@@ -42,9 +42,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("queries",),
     ("curator", "net"),
     ("algorithms",),
-    ("engine",),
-    ("planner", "configuration", "rehearsal", "choosing", "simulate", "deploy"),
-    ("aggregation", "audit", "estimators", "training", "studies"),
+    ("runs.__init__", "runs.engine"),
+    ("runs.planner", "runs.config", "runs.rehearsal", "runs.choosing", "runs.simulate", "deploy"),
+    ("runs.training", "aggregation", "audit", "estimators", "studies"),
     ("cli", "__main__"),
 )
 LAYER = {entry: level for level, entries in enumerate(LAYERS) for entry in entries}

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from sottovoce.audit import Verdict, lessons, report
-from sottovoce.configuration import RunConfig
+from sottovoce.runs.config import RunConfig
 
 command = importlib.import_module("sottovoce.cli.audit")  # the package keeps the command under this name
 VOID = {"meta", "br", "img", "link", "input", "hr"}

@@ -14,12 +14,12 @@ from problems import make_rows
 from sottovoce import data
 from sottovoce.aggregation import CompareConfig, compare
 from sottovoce.cli import main
-from sottovoce.configuration import outline
 from sottovoce.data.schema import Schema
-from sottovoce.simulate import Result, RunConfig, simulate, simulate_many
+from sottovoce.runs.config import outline
+from sottovoce.runs.simulate import Result, RunConfig, simulate, simulate_many
+from sottovoce.runs.training import TrainConfig, train
 from sottovoce.studies.kinds import thesis
 from sottovoce.studies.kinds.training import run as train_cell
-from sottovoce.training import TrainConfig, train
 
 SAID = "the encoding was computed from the rows, and epsilon does not cover that"
 SCHEMA = """data_dependent = true

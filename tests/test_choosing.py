@@ -10,20 +10,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sottovoce import ConsensusClassifier, PrivateClassifier, choosing
+from sottovoce import ConsensusClassifier, PrivateClassifier
 from sottovoce.algorithms import REGISTRY
-from sottovoce.choosing import KNOBS, Choice, choose, declared, open_knobs
 from sottovoce.cli import cli
-from sottovoce.configuration import prepare
 from sottovoce.data import lifelike
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
-from sottovoce.planner import plan
 from sottovoce.privacy.noise import KeyedNoise
-from sottovoce.rehearsal import Stage
+from sottovoce.runs import choosing
+from sottovoce.runs.choosing import KNOBS, Choice, choose, declared, open_knobs
+from sottovoce.runs.config import prepare
+from sottovoce.runs.planner import plan
+from sottovoce.runs.rehearsal import Stage
+from sottovoce.runs.simulate import RunConfig, simulate
+from sottovoce.runs.training import TrainConfig, train
 from sottovoce.schedules import Schedule
-from sottovoce.simulate import RunConfig, simulate
-from sottovoce.training import TrainConfig, train
 from sottovoce.typing import Any
 
 AUTO = RunConfig(method="auto", epsilon=1.0, delta=1e-5, accountant="zcdp")  # quick to calibrate
@@ -214,8 +215,8 @@ def test_a_rehearsal_computes_what_a_run_computes(method: str, monkeypatch: pyte
     noise = np.random.default_rng(5).normal(size=(40, 4, 3, 5))  # of (release, worlds x replicates, node)
     taken = {"at": slice(None)}
     monkeypatch.setattr(KeyedNoise, "spherical", lambda self, d, release, use=0: noise[release][taken["at"]])
-    monkeypatch.setattr("sottovoce.rehearsal._Stream.spherical", KeyedNoise.spherical)
-    monkeypatch.setattr("sottovoce.rehearsal.TOL", 1e-8)
+    monkeypatch.setattr("sottovoce.runs.rehearsal._Stream.spherical", KeyedNoise.spherical)
+    monkeypatch.setattr("sottovoce.runs.rehearsal.TOL", 1e-8)
     heard: list[Any] = []
     monkeypatch.setattr(lifelike.World, "error", lambda self, W: heard.append(W) or W[..., 0])
     Stage(worlds, 2, 0).errors(prepared)

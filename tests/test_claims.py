@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from scipy import integrate
 
-from sottovoce.configuration import RunConfig, outline
 from sottovoce.papers import claims
+from sottovoce.runs.config import RunConfig, outline
 
 ROOT = Path(__file__).parent.parent
 TABLE = claims.table()

@@ -13,7 +13,7 @@ from sottovoce import data
 from sottovoce.data.rows import Rows
 from sottovoce.facts import Facts
 from sottovoce.losses import make as make_loss
-from sottovoce.simulate import RunConfig, pooled_minimiser, simulate
+from sottovoce.runs.simulate import RunConfig, pooled_minimiser, simulate
 from sottovoce.typing import Array
 
 RHO = 0.2

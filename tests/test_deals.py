@@ -25,7 +25,7 @@ from sottovoce.errors import BudgetExceeded, InvalidInput, LedgerError, LedgerMi
 from sottovoce.ledger.memory import Joint
 from sottovoce.privacy.accountants import Accountant, RDPAccountant, ZCDPAccountant, make
 from sottovoce.privacy.events import GaussianMechanism, LaplaceMechanism
-from sottovoce.simulate import simulate
+from sottovoce.runs.simulate import simulate
 
 
 def laplace(*epsilons: float) -> LaplaceMechanism:

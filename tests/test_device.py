@@ -17,7 +17,7 @@ from sottovoce.data.rows import Rows
 from sottovoce.deploy.local import run_sites
 from sottovoce.errors import InvalidInput
 from sottovoce.losses import HuberSVM, Logistic, Loss, Softmax
-from sottovoce.simulate import RunConfig, simulate
+from sottovoce.runs.simulate import RunConfig, simulate
 from sottovoce.solvers import Solver
 
 INSTALLED = [name for name in ("array_api_strict", "torch", "jax") if find_spec(name)]

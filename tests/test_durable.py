@@ -16,16 +16,16 @@ import pytest
 from ledgers import DATA, again, price, release
 
 from sottovoce.curator import Curator
-from sottovoce.engine import Place, run
 from sottovoce.errors import BudgetExceeded, InvalidInput, LedgerCorrupt, LedgerError, LedgerMismatch, UnknownEvent
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.memory import Ledger
 from sottovoce.net import DenseNet
-from sottovoce.planner import plan
 from sottovoce.privacy.accountants import PureAccountant
 from sottovoce.privacy.events import Event, Unprotected
 from sottovoce.privacy.noise import KeyedNoise, SystemNoise
-from sottovoce.simulate import RunConfig, prepare, simulate
+from sottovoce.runs.engine import Place, run
+from sottovoce.runs.planner import plan
+from sottovoce.runs.simulate import RunConfig, prepare, simulate
 
 
 class AnyLedger(Protocol):

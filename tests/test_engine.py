@@ -15,11 +15,11 @@ from sottovoce.errors import CheckpointError, InvalidInput, SolverError
 from sottovoce.facts import Facts
 from sottovoce.ledger.memory import Ledger
 from sottovoce.losses import Logistic
-from sottovoce.planner import calibrate
 from sottovoce.privacy.accountants import PureAccountant
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.queries import PerturbedObjective, Query, SphericalLaw
-from sottovoce.simulate import RunConfig, prepare, simulate
+from sottovoce.runs.planner import calibrate
+from sottovoce.runs.simulate import RunConfig, prepare, simulate
 from sottovoce.typing import Array
 
 METHODS = ["admm", "dvp", "r_admm", "mr_admm"]

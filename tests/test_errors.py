@@ -12,8 +12,8 @@ import pytest
 from sottovoce import data
 from sottovoce.data import Schema, Table
 from sottovoce.errors import InvalidInput, LedgerError, NotWritten, SchemaError, printable, shown
-from sottovoce.simulate import RunConfig
-from sottovoce.training import TrainConfig, train
+from sottovoce.runs.simulate import RunConfig
+from sottovoce.runs.training import TrainConfig, train
 
 ROWS = [["Alice Smith", 77516.25], ["Bob Jones", 83311.75]]
 STEERS = "\x1b[31m\x1b]0;taken\x07\u202e\r\n"

@@ -29,7 +29,7 @@ from sottovoce.ledger.memory import Ledger
 from sottovoce.losses import make
 from sottovoce.privacy.accountants import for_life
 from sottovoce.privacy.accountants import make as make_accountant
-from sottovoce.simulate import RunConfig
+from sottovoce.runs.simulate import RunConfig
 
 NOISE_FREE = {"epsilon": math.inf, "method": "admm", "n_sites": 2, "rounds": 60, "eta": 0.01, "rho": 1e-4}
 LABELS = ["no", "yes"]

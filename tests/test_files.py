@@ -21,7 +21,7 @@ import pytest
 from sottovoce import files
 from sottovoce.data.rows import Rows
 from sottovoce.errors import CheckpointError, InvalidInput, NotWritten
-from sottovoce.simulate import Result, RunConfig, simulate
+from sottovoce.runs.simulate import Result, RunConfig, simulate
 
 CONFIG = RunConfig(method="dvp", epsilon=4.0, rho=0.02, eta=0.05, rounds=4, seed=3)
 

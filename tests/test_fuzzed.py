@@ -13,7 +13,6 @@ import pytest
 from ledgers import release
 
 from sottovoce import files
-from sottovoce.configuration import RunConfig, prepare
 from sottovoce.data import Schema
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput, LedgerError, SchemaError, SottovoceError, UnknownEvent, exit_code
@@ -21,8 +20,9 @@ from sottovoce.ledger.chain import link
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.plain import canonical, keyed_hash
 from sottovoce.privacy.events import from_dict
+from sottovoce.runs.config import RunConfig, prepare
+from sottovoce.runs.simulate import simulate
 from sottovoce.schedules import Schedule
-from sottovoce.simulate import simulate
 
 
 def test_schedules_for_another_number_of_nodes() -> None:

@@ -12,7 +12,7 @@ from problems import make_rows
 from sottovoce.data.rows import Rows
 from sottovoce.errors import BudgetExceeded, InvalidInput, LedgerMismatch
 from sottovoce.ledger.durable import DurableLedger
-from sottovoce.simulate import RunConfig, simulate
+from sottovoce.runs.simulate import RunConfig, simulate
 
 PRIVATE = ["dvp", "r_admm", "mr_admm"]
 

@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sottovoce.configuration import prepare
 from sottovoce.curator import Curator
 from sottovoce.data.rows import Rows
-from sottovoce.engine import Place
 from sottovoce.errors import InvalidInput, SolverError
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.memory import Ledger
@@ -20,7 +18,9 @@ from sottovoce.losses import Logistic
 from sottovoce.net import DenseNet
 from sottovoce.privacy.accountants import make as make_accountant
 from sottovoce.privacy.noise import KeyedNoise
-from sottovoce.simulate import RunConfig, simulate
+from sottovoce.runs.config import prepare
+from sottovoce.runs.engine import Place
+from sottovoce.runs.simulate import RunConfig, simulate
 from sottovoce.solvers import Solver
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from problems import make_rows
 
-from sottovoce.simulate import RunConfig, simulate, simulate_many
+from sottovoce.runs.simulate import RunConfig, simulate, simulate_many
 
 CONFIGS = [RunConfig(method="prox_admm", epsilon=e, delta=1e-5, rounds=3, graph="complete") for e in (1.0, 3.0, 9.0)]
 

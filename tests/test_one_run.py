@@ -28,9 +28,9 @@ from sottovoce.audit.one_run import (
     scores,
 )
 from sottovoce.cli.audit import audit
-from sottovoce.configuration import RunConfig
 from sottovoce.errors import InvalidInput
 from sottovoce.privacy.noise import KeyedNoise
+from sottovoce.runs.config import RunConfig
 from sottovoce.typing import Array
 
 PRIVATE = [name for name, cls in REGISTRY.items() if cls.private]

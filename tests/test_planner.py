@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from sottovoce.algorithms import REGISTRY
-from sottovoce.configuration import RunConfig, outline, prepare
 from sottovoce.errors import InvalidInput
-from sottovoce.planner import plan
+from sottovoce.runs.config import RunConfig, outline, prepare
+from sottovoce.runs.planner import plan
 from sottovoce.schedules import Schedule
 
 PRIVATE = [name for name, cls in REGISTRY.items() if cls.private]

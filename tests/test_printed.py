@@ -10,16 +10,16 @@ import pytest
 from problems import make_rows
 
 from sottovoce.algorithms import REGISTRY
-from sottovoce.configuration import RunConfig, outline, prepare
 from sottovoce.curator import Curator
-from sottovoce.engine import Place, run
 from sottovoce.errors import InvalidInput
 from sottovoce.net import DenseNet
-from sottovoce.planner import plan
 from sottovoce.privacy.accountants import PureAccountant, RDPAccountant
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.queries import Query
-from sottovoce.simulate import simulate
+from sottovoce.runs.config import RunConfig, outline, prepare
+from sottovoce.runs.engine import Place, run
+from sottovoce.runs.planner import plan
+from sottovoce.runs.simulate import simulate
 
 PRINTED = [name for name, cls in REGISTRY.items() if "printed" in cls.forms]
 N = np.full((5, 1), 8000.0)

@@ -11,9 +11,9 @@ from sottovoce.deploy.local import run_sites
 from sottovoce.errors import InvalidInput
 from sottovoce.ledger.memory import Ledger
 from sottovoce.losses import Softmax, make
-from sottovoce.planner import plan
 from sottovoce.privacy.accountants import make as make_accountant
-from sottovoce.simulate import RunConfig, prepare, simulate
+from sottovoce.runs.planner import plan
+from sottovoce.runs.simulate import RunConfig, prepare, simulate
 from sottovoce.solvers import Solver
 
 K, D = 4, 3

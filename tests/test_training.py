@@ -23,9 +23,9 @@ from sottovoce.privacy import events
 from sottovoce.privacy.accountants import PureAccountant
 from sottovoce.privacy.events import SphericalObjectivePerturbation
 from sottovoce.queries.objective import POLISH
+from sottovoce.runs.simulate import Result, RunConfig, prepare, simulate
+from sottovoce.runs.training import TrainConfig, error_rates, train
 from sottovoce.schedules import Schedule
-from sottovoce.simulate import Result, RunConfig, prepare, simulate
-from sottovoce.training import TrainConfig, error_rates, train
 
 METHODS = list(REGISTRY)
 PRIVATE = ["dvp", "r_admm", "mr_admm"]  # whose price has the curvature in it

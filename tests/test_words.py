@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from sottovoce.configuration import RunConfig, outline
 from sottovoce.privacy.gaussian import gaussian_mu
+from sottovoce.runs.config import RunConfig, outline
 
 N = np.full((5, 1), 8000.0)
 SENTENCE = re.compile(

@@ -6,8 +6,8 @@ from .errors import SottovoceError
 from .estimators import ConsensusClassifier, PrivateClassifier
 from .ledger.durable import DurableLedger
 from .ledger.memory import Ledger
-from .simulate import Result, RunConfig
-from .training import Report, TrainConfig, train
+from .runs.simulate import Result, RunConfig
+from .runs.training import Report, TrainConfig, train
 
 __version__ = _version("sottovoce")
 

@@ -31,8 +31,8 @@ from .privacy.events import Event, ExactSphericalMechanism, GaussianMechanism
 from .privacy.noise import KeyedNoise
 from .queries import Query, Vault
 from .queries.objective import GaussianLaw, PerturbedObjective, SphericalLaw
+from .runs.training import error_rates
 from .solvers import certified_error
-from .training import error_rates
 from .typing import Any, Array, BoolArray
 
 SETTINGS = ("non-private", "public-private", "private")

@@ -21,7 +21,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .choosing import KNOBS, Choice, choose
 from .data import partition
 from .data.classes import ClassRows
 from .data.given import checked, classes_in, declared, index_of, sites_in
@@ -29,8 +28,9 @@ from .data.rows import Rows
 from .errors import HolderNote, InvalidInput, LedgerMismatch
 from .ledger.durable import DurableLedger, rows_digest
 from .ledger.memory import Ledger
+from .runs.choosing import KNOBS, Choice, choose
+from .runs.simulate import Result, RunConfig, simulate
 from .schedules import Schedule
-from .simulate import Result, RunConfig, simulate
 from .typing import Any, Array, ArrayLike, IntArray
 
 _DEFAULT = RunConfig()
@@ -61,9 +61,9 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     method : str, default="mr_admm"
-        A name of ``sottovoce methods``, or "auto": chosen from public facts by :func:`sottovoce.choosing.choose`, with
-        `rounds`, `eta`, `rho` and `noise_growth` where they stand at their defaults.  Sites given as groups are taken
-        to differ.
+        A name of ``sottovoce methods``, or "auto": chosen from public facts by :func:`sottovoce.runs.choosing.choose`,
+        with `rounds`, `eta`, `rho` and `noise_growth` where they stand at their defaults.  Sites given as groups are
+        taken to differ.
     loss : str, default="logistic"
         ``"logistic"``, ``"huber:H"`` for the Huberised hinge of half-width H, or ``"softmax"``: multinomial logistic
         regression, one run for all classes, for methods with noise on answers or gradients (`prox_admm`,
@@ -90,7 +90,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
     fit_intercept : bool, default=True
         Append a constant to every row, inside the unit ball.
     C, rho, eta, eta_growth, gamma, phi, noise_growth : float
-        See :class:`sottovoce.simulate.RunConfig`, also for the other forms of `eta` and `eta_growth`;
+        See :class:`sottovoce.runs.simulate.RunConfig`, also for the other forms of `eta` and `eta_growth`;
         :meth:`sottovoce.facts.Facts.sklearn_weights` maps C and rho to scikit-learn's C.
     law : {"spherical", "gaussian"}, default="spherical"
         Of noise inside objectives, where a method offers both.

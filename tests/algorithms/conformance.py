@@ -17,12 +17,10 @@ from sottovoce.algorithms import REGISTRY, Algorithm
 from sottovoce.curator import Curator
 from sottovoce.data.rows import Rows
 from sottovoce.deploy import run_sites
-from sottovoce.engine import Place, run
 from sottovoce.facts import Facts
 from sottovoce.ledger.memory import Ledger
 from sottovoce.losses import make as make_loss
 from sottovoce.net import DenseNet
-from sottovoce.planner import plan
 from sottovoce.privacy.accountants import PureAccountant
 from sottovoce.privacy.events import (
     ExactSphericalMechanism,
@@ -34,7 +32,9 @@ from sottovoce.privacy.events import (
 )
 from sottovoce.privacy.noise import KeyedNoise, Noise
 from sottovoce.queries import Query
-from sottovoce.simulate import RunConfig, prepare, simulate
+from sottovoce.runs.engine import Place, run
+from sottovoce.runs.planner import plan
+from sottovoce.runs.simulate import RunConfig, prepare, simulate
 from sottovoce.solvers import Solver
 from sottovoce.typing import Array
 

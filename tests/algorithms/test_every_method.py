@@ -9,8 +9,8 @@ import pytest
 from conformance import AlgorithmContract
 
 from sottovoce.algorithms import REGISTRY
-from sottovoce.configuration import RunConfig
 from sottovoce.errors import InvalidInput
+from sottovoce.runs.config import RunConfig
 
 
 def test_every_method_has_a_parent() -> None:

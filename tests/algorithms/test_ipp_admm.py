@@ -13,7 +13,7 @@ from scipy import stats
 from sottovoce.data.rows import Rows
 from sottovoce.privacy.accountants import RDPAccountant
 from sottovoce.privacy.events import GatedRelease
-from sottovoce.simulate import simulate
+from sottovoce.runs.simulate import simulate
 from sottovoce.solvers import Solver
 
 

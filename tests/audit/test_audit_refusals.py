@@ -8,13 +8,13 @@ import pytest
 from sottovoce.algorithms import REGISTRY
 from sottovoce.audit import attack, refusals
 from sottovoce.audit.refusals import RefusalVerdict, Seen, Stand
-from sottovoce.configuration import RunConfig
 from sottovoce.curator import Book, Curator
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput, SolverError
 from sottovoce.facts import Facts
 from sottovoce.privacy.noise import Noise, SystemNoise
 from sottovoce.queries import Query, Vault
+from sottovoce.runs.config import RunConfig
 from sottovoce.solvers import Solution, Solver
 from sottovoce.typing import Any, Array
 

@@ -13,10 +13,10 @@ from sottovoce.algorithms import REGISTRY
 from sottovoce.audit import Case, densities, make
 from sottovoce.audit.exact import Exact
 from sottovoce.audit.game import watch
-from sottovoce.configuration import RunConfig
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
 from sottovoce.privacy.gaussian import gaussian_epsilon
+from sottovoce.runs.config import RunConfig
 
 PRICED = [n for n, cls in REGISTRY.items() if cls.private and n not in ("ipp_admm", "central_sgd")]
 

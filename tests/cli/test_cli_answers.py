@@ -32,8 +32,8 @@ from command_line import (
 from sottovoce import data
 from sottovoce.algorithms import REGISTRY
 from sottovoce.cli import cli as commands
-from sottovoce.simulate import Result, RunConfig
-from sottovoce.training import TrainConfig
+from sottovoce.runs.simulate import Result, RunConfig
+from sottovoce.runs.training import TrainConfig
 
 # Lists and help
 

@@ -19,8 +19,8 @@ from command_line import SMALL, Call, Clinic
 from sottovoce import files
 from sottovoce.data import builtin_schema
 from sottovoce.deploy.keys import SigningKey
-from sottovoce.simulate import Result
-from sottovoce.training import train
+from sottovoce.runs.simulate import Result
+from sottovoce.runs.training import train
 
 TRAIN = ("train", *SMALL, "--epsilon", 5)
 

@@ -15,9 +15,9 @@ import pytest
 from command_line import METHODS, SMALL, Call, Clinic, Ran, numbers, write_csv
 
 from sottovoce.algorithms import REGISTRY
-from sottovoce.simulate import RunConfig
-from sottovoce.training import TrainConfig
-from sottovoce.training import train as train_on
+from sottovoce.runs.simulate import RunConfig
+from sottovoce.runs.training import TrainConfig
+from sottovoce.runs.training import train as train_on
 
 # Interruptions
 

@@ -26,7 +26,7 @@ from sottovoce.deploy.plan import Plan
 from sottovoce.deploy.relay import Credentials, serve
 from sottovoce.errors import Busy, InvalidInput
 from sottovoce.ledger.durable import DurableLedger
-from sottovoce.simulate import Result
+from sottovoce.runs.simulate import Result
 
 pytest.importorskip("grpc")
 pytest.importorskip("cryptography")

@@ -13,7 +13,7 @@ from sottovoce.data import Schema
 from sottovoce.data.mapped import map_parquet, map_rows, write_rows
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
-from sottovoce.simulate import RunConfig, simulate
+from sottovoce.runs.simulate import RunConfig, simulate
 from sottovoce.typing import Any
 
 SCHEMA = {

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from problems import make_rows
 
-from sottovoce.configuration import RunConfig
 from sottovoce.data.mapped import write_rows
 from sottovoce.data.rows import Rows
 from sottovoce.deploy.hub import Hub, LocalTransport
@@ -26,6 +25,7 @@ from sottovoce.deploy.transport import Transport
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.plain import keyed_hash
 from sottovoce.privacy.noise import KeyedNoise
+from sottovoce.runs.config import RunConfig
 
 NAMES = ("north", "east", "south")
 SIZES = (60, 45, 80)

@@ -12,16 +12,16 @@ import pytest
 from relay_in_tests import certify, relay, transport
 from sites_in_tests import NAMES, Consortium, consortium
 
-from sottovoce.configuration import privacy_statement
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.keys import SigningKey
 from sottovoce.deploy.messages import COMPLETE, Farewell, read_farewell
 from sottovoce.deploy.report import site_page
 from sottovoce.deploy.session import HUB, Finished, check_end
-from sottovoce.engine import NEIGHBOUR
 from sottovoce.errors import EndedEarly, Refused, TransportClosed, exit_code
 from sottovoce.plain import canonical
+from sottovoce.runs.config import privacy_statement
+from sottovoce.runs.engine import NEIGHBOUR
 
 pytest.importorskip("grpc")
 pytest.importorskip("cryptography")

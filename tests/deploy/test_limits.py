@@ -15,7 +15,6 @@ from relay_in_tests import certify, relay, transport
 from sites_in_tests import Consortium, consortium, rewrite
 
 from sottovoce.cli import main
-from sottovoce.configuration import RunConfig
 from sottovoce.deploy import limits, names, run_sites
 from sottovoce.deploy.hub import Hub
 from sottovoce.deploy.keys import SigningKey
@@ -26,6 +25,7 @@ from sottovoce.deploy.relay import sizes
 from sottovoce.deploy.settings import write_settings
 from sottovoce.errors import EXITS, InvalidInput
 from sottovoce.plain import canonical
+from sottovoce.runs.config import RunConfig
 
 pytest.importorskip("grpc")
 pytest.importorskip("cryptography")

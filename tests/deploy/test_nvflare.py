@@ -23,7 +23,6 @@ pytest.importorskip(
     "nvflare", reason="NVFlare is not installed: the extra nvflare has narrow pins, so the extra test lacks it"
 )
 
-from sottovoce.configuration import RunConfig
 from sottovoce.data.mapped import write_rows
 from sottovoce.deploy import certificates, demonstration
 from sottovoce.deploy.demonstration import free_port
@@ -35,6 +34,7 @@ from sottovoce.deploy.nvflare.provision import SUPERVISOR, check_kit, project, p
 from sottovoce.deploy.nvflare.supervisor import Supervisor, open_session, write_job
 from sottovoce.deploy.nvflare.tasks import TaskTransport
 from sottovoce.errors import InvalidInput, Refused
+from sottovoce.runs.config import RunConfig
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # NVFlare's own

@@ -20,7 +20,7 @@ from sottovoce.deploy.session import Finished
 from sottovoce.errors import BudgetExceeded, InvalidInput, LedgerCorrupt, LedgerMismatch, Refused, TransportClosed
 from sottovoce.ledger.journal import Journal
 from sottovoce.privacy.noise import KeyedNoise
-from sottovoce.simulate import simulate
+from sottovoce.runs.simulate import simulate
 
 pytest.importorskip("cryptography")
 

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from sites_in_tests import NAMES, SIZES, Consortium, consortium, settle
 
-from sottovoce.configuration import RunConfig
 from sottovoce.data.rows import Rows
 from sottovoce.data.schema import FROM_ROWS, Schema
 from sottovoce.deploy.hub import Hub, LocalTransport
@@ -22,7 +21,8 @@ from sottovoce.deploy.plan import Member, Plan
 from sottovoce.deploy.report import ENDINGS, site_page, write_hub
 from sottovoce.deploy.settings import SiteSettings, write_settings
 from sottovoce.errors import InvalidInput
-from sottovoce.simulate import Result
+from sottovoce.runs.config import RunConfig
+from sottovoce.runs.simulate import Result
 
 pytest.importorskip("cryptography")
 

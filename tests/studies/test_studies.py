@@ -161,8 +161,8 @@ def test_the_table_is_tidy_and_complete(done):
 
 def test_scores_are_those_of_a_training_run(done):
     """The last round's error is what `train` reports for the same run."""
-    from sottovoce.simulate import RunConfig
-    from sottovoce.training import TrainConfig, train
+    from sottovoce.runs.simulate import RunConfig
+    from sottovoce.runs.training import TrainConfig, train
 
     config = RunConfig(method="dvp", epsilon=50.0, rounds=3, replicates=2, seed=0)
     report = train(TrainConfig(config, data="synthetic:n=300,d=4", nodes=3))

@@ -139,7 +139,7 @@ def test_listings_rules_for_curvature_and_regulariser():
 
 
 def test_printed_knobs_reach_the_method_and_no_other():
-    from sottovoce.simulate import RunConfig
+    from sottovoce.runs.simulate import RunConfig
 
     shared = {"epsilon": 1.0, "delta": 1e-4, "eta": 0.5, "rho": 1.0}
     errors = [

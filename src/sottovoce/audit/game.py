@@ -18,12 +18,9 @@ import numpy as np
 from scipy.spatial import cKDTree
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from .. import engine
 from ..algorithms import Algorithm
-from ..configuration import RunConfig, held, prepare
 from ..curator import Book, Curator
 from ..data.rows import Rows
-from ..engine import Place
 from ..errors import LedgerError
 from ..facts import Facts
 from ..graphs import Graph
@@ -32,6 +29,9 @@ from ..net import DenseNet
 from ..privacy.events import Event
 from ..privacy.noise import KeyedNoise, Noise
 from ..queries import Query, Vault
+from ..runs import engine
+from ..runs.config import RunConfig, held, prepare
+from ..runs.engine import Place
 from ..solvers import Solver
 from ..typing import Any, Array
 from .bounds import Test, choose_test

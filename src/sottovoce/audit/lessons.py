@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from .. import data
-from ..configuration import RunConfig
 from ..data.rows import Rows
 from ..queries import NoisyMinimiser, PerturbedObjective, Query, SphericalLaw
+from ..runs.config import RunConfig
 from ..typing import Any, Array, IntArray
 from .bounds import least_probability
 from .game import Case, Transcripts, watch

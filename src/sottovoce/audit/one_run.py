@@ -46,7 +46,6 @@ from scipy.stats import binom
 
 from .. import data as datasets
 from ..algorithms import REGISTRY
-from ..configuration import RunConfig
 from ..data.rows import Rows
 from ..errors import InvalidInput
 from ..facts import Facts
@@ -64,6 +63,7 @@ from ..queries import (
     SecretMinimiser,
     SecretStartObjective,
 )
+from ..runs.config import RunConfig
 from ..typing import Array, BoolArray, IntArray
 from .game import BookOf, Case, NoiseOf, Transcripts, Verdict, watch
 from .likelihood import of_node

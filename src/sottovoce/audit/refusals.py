@@ -24,16 +24,16 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from .. import engine
 from ..algorithms import REGISTRY
-from ..configuration import Prepared, RunConfig, prepare
 from ..curator import Book, Curator
 from ..data.rows import Rows
-from ..engine import Place
 from ..ledger.memory import Ledger
 from ..net import Net
 from ..privacy import accountants
 from ..privacy.noise import KeyedNoise, Noise, SystemNoise
+from ..runs import engine
+from ..runs.config import Prepared, RunConfig, prepare
+from ..runs.engine import Place
 from ..typing import Any, Array
 from .bounds import Test, choose_test
 from .game import Notes, Verdict

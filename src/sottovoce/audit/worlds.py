@@ -15,10 +15,10 @@ import numpy as np
 
 from ..algorithms import REGISTRY, Algorithm
 from ..algorithms.pp_admm import PPADMM
-from ..configuration import RunConfig
 from ..data.rows import Rows
 from ..errors import InvalidInput
 from ..facts import Facts
+from ..runs.config import RunConfig
 from ..solvers import Solution, Solver
 from ..typing import Any, Array, ArrayLike
 from .game import Case

@@ -14,12 +14,12 @@ from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
 
-from ..configuration import RunConfig
 from ..deploy import demonstration
 from ..deploy.demonstration import Stage
 from ..deploy.session import DEMONSTRATION
 from ..plain import jsonable
 from ..privacy.words import ceil_text
+from ..runs.config import RunConfig
 from .options import as_json, say, takes
 from .render import marked_words
 from .screen import Console, escape

@@ -13,9 +13,9 @@ from click.core import ParameterSource
 
 from .. import graphs
 from ..algorithms import REGISTRY
-from ..choosing import KNOBS
-from ..configuration import RunConfig
 from ..errors import EXITS as _EXITS
+from ..runs.choosing import KNOBS
+from ..runs.config import RunConfig
 
 EXITS = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in _EXITS.items()) + "."
 _RUN = RunConfig()

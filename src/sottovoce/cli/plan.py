@@ -13,14 +13,14 @@ from rich.panel import Panel
 from rich.table import Table
 
 from .. import files
-from ..choosing import choose, declared
-from ..configuration import RunConfig, outline
 from ..data.schema import Schema
 from ..deploy.plan import Member, Plan, check_public
 from ..errors import InvalidInput
 from ..graphs import MOST_NODES
 from ..plain import jsonable
 from ..privacy.words import ceil_text
+from ..runs.choosing import choose, declared
+from ..runs.config import RunConfig, outline
 from .options import NUMBER, as_json, default_epsilon, knob_options, left_open, method_options, say, takes
 from .render import marked_words
 from .screen import Console, escape

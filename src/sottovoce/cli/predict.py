@@ -13,7 +13,7 @@ from scipy.special import expit
 
 from .. import data, files
 from ..errors import InvalidInput, printable
-from ..simulate import Result
+from ..runs.simulate import Result
 
 
 @click.command()

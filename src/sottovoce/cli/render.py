@@ -9,7 +9,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 from ..privacy.words import ceil_text, privacy_words
-from ..training import Report
+from ..runs.training import Report
 from .screen import Console, escape
 
 _STYLES = {

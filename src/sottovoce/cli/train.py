@@ -11,12 +11,12 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from .. import files
-from ..engine import Observer
 from ..errors import NotWritten
 from ..ledger.durable import DurableLedger
-from ..simulate import RunConfig
-from ..training import Report, TrainConfig
-from ..training import train as train_on
+from ..runs.engine import Observer
+from ..runs.simulate import RunConfig
+from ..runs.training import Report, TrainConfig
+from ..runs.training import train as train_on
 from .options import NUMBER, as_json, default_epsilon, knob_options, left_open, method_options, say, takes
 from .render import render
 from .screen import Console

@@ -20,14 +20,14 @@ from pathlib import Path
 
 import numpy as np
 
-from ..configuration import RunConfig
 from ..data import partition
 from ..data.loaders import Dataset, load
 from ..data.rows import Rows
 from ..errors import InvalidInput, SottovoceError
 from ..ledger.durable import DurableLedger, rows_digest
 from ..ledger.journal import Journal
-from ..simulate import Result
+from ..runs.config import RunConfig
+from ..runs.simulate import Result
 from ..typing import Any, Array, IntArray
 from . import certificates
 from .files import write_new

@@ -10,16 +10,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from .. import engine
-from ..configuration import RunConfig, held, prepare
 from ..curator import Curator
 from ..data.rows import Rows
 from ..data.sweep import one_thread_a_product
-from ..engine import Outcome, Place
 from ..ledger.memory import Ledger
 from ..net import QueueNet
 from ..privacy.accountants import make as make_accountant
 from ..privacy.noise import KeyedNoise, Noise, SystemNoise
+from ..runs import engine
+from ..runs.config import RunConfig, held, prepare
+from ..runs.engine import Outcome, Place
 
 
 def run_sites(config: RunConfig, rows: Rows, replicate: int = 0) -> list[tuple[Outcome, Ledger]]:

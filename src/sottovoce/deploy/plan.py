@@ -19,20 +19,20 @@ import numpy as np
 
 from .. import files
 from ..algorithms import REGISTRY
-from ..configuration import Prepared, RunConfig, prepare, privacy_statement
 from ..curator import Planner
 from ..data.schema import Schema
-from ..engine import Place
-from ..engine import run as drive
 from ..errors import InvalidInput, SottovoceError, UnknownEvent
 from ..graphs import Graph
 from ..graphs import make as make_graph
 from ..ledger.memory import Ledger
 from ..net import Net
 from ..plain import canonical, keyed_hash
-from ..planner import plan as price
 from ..privacy.accountants import make as make_accountant
 from ..privacy.events import Event
+from ..runs.config import Prepared, RunConfig, prepare, privacy_statement
+from ..runs.engine import Place
+from ..runs.engine import run as drive
+from ..runs.planner import plan as price
 from ..typing import Any, Array
 from . import limits
 from .names import check_different, check_name, check_run

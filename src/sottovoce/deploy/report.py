@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from .. import files
-from ..engine import FINISHED
 from ..errors import InvalidInput
 from ..pages import frame, table
 from ..plain import jsonable
 from ..privacy.words import ceil_text, privacy_words
-from ..simulate import Result
+from ..runs.engine import FINISHED
+from ..runs.simulate import Result
 from ..typing import Any, Array
 from .hub import Hub
 from .names import check_run

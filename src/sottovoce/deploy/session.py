@@ -16,11 +16,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .. import engine
-from ..configuration import held, privacy_statement
 from ..curator import Curator
 from ..data.rows import Rows
-from ..engine import BUDGET, FINISHED, NEIGHBOUR, Observer, Outcome, Place
 from ..errors import EndedEarly, InvalidInput, LedgerCorrupt, NetClosed, Refused, TransportClosed
 from ..ledger.durable import DurableLedger, rows_digest
 from ..ledger.journal import Journal
@@ -29,7 +26,10 @@ from ..net import Net
 from ..plain import canonical
 from ..privacy.noise import Noise, SystemNoise
 from ..privacy.words import plain_words
-from ..simulate import check_notion
+from ..runs import engine
+from ..runs.config import held, privacy_statement
+from ..runs.engine import BUDGET, FINISHED, NEIGHBOUR, Observer, Outcome, Place
+from ..runs.simulate import check_notion
 from ..typing import Any, Array
 from .keys import SigningKey
 from .limits import inbox_bytes
@@ -40,7 +40,7 @@ from .transport import Transport
 
 DEMONSTRATION = "demonstration, not a release"
 HUB = "the hub ended the run"
-"""Why a run stopped, beside the reasons of :mod:`sottovoce.engine`."""
+"""Why a run stopped, beside the reasons of :mod:`sottovoce.runs.engine`."""
 _WORDS: dict[str, Reason] = {
     FINISHED: "done", BUDGET: "its budget is spent", NEIGHBOUR: "a neighbour left", HUB: "the hub ended the run"
 }  # fmt: skip

@@ -35,10 +35,10 @@ from ..data.loaders import load
 from ..data.mapped import map_rows
 from ..data.rows import Rows
 from ..data.schema import Schema
-from ..engine import BUDGET, FINISHED, Observer
 from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger
 from ..privacy.noise import KeyedNoise, Noise
+from ..runs.engine import BUDGET, FINISHED, Observer
 from ..typing import Any
 from . import certificates
 from .files import KEY, write_new

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 
 from .. import data
-from ..configuration import RunConfig
 from ..data.rows import Rows
 from ..data.table import as_numbers
 from ..errors import InvalidInput
-from ..simulate import pooled_minimiser
+from ..runs.config import RunConfig
+from ..runs.simulate import pooled_minimiser
 from ..typing import Any, Array
 
 COVERTYPE = "covertype"
@@ -50,7 +50,7 @@ class Dealt:
     optima: dict[tuple[str, float], Array] = field(default_factory=dict)
 
     def optimum(self, loss: str, l2: float) -> Array:
-        """The minimiser over all rows without noise, kept: see :func:`sottovoce.simulate.pooled_minimiser`."""
+        """The minimiser over all rows without noise, kept: see :func:`sottovoce.runs.simulate.pooled_minimiser`."""
         if (loss, l2) not in self.optima:
             self.optima[loss, l2] = pooled_minimiser(self.rows, RunConfig(loss=loss), l2)
         return self.optima[loss, l2]

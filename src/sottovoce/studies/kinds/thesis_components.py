@@ -22,7 +22,7 @@ from ...privacy.events import Event, Unprotected
 from ...privacy.gaussian import gaussian_mu
 from ...privacy.noise import KeyedNoise
 from ...queries.objective import GaussianLaw, PerturbedObjective
-from ...training import error_rates
+from ...runs.training import error_rates
 from ...typing import Any, Array
 from . import Row
 from .thesis_data import NoisyMoments, SquaredMargin, derived, load, splits, square

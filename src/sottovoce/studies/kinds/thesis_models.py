@@ -15,8 +15,8 @@ from ...errors import InvalidInput
 from ...ledger.memory import Ledger
 from ...privacy import accountants
 from ...queries.objective import GaussianLaw, PerturbedObjective
-from ...simulate import RunConfig, simulate
-from ...training import error_rates
+from ...runs.simulate import RunConfig, simulate
+from ...runs.training import error_rates
 from ...typing import Any, Array
 from . import Row
 from .thesis_data import Held, derived, load, splits

@@ -8,19 +8,19 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from ...configuration import Prepared, RunConfig, prepare
 from ...curator import Planner
 from ...data.rows import Rows
-from ...engine import Place
-from ...engine import run as drive
 from ...errors import InvalidInput
 from ...ledger.memory import Ledger
 from ...losses import make as make_loss
 from ...net import DenseNet
 from ...papers.tradeoff import PrivacyUtility, fit_accuracy, optimal_alpha
-from ...planner import plan
-from ...simulate import simulate
-from ...training import error_rates
+from ...runs.config import Prepared, RunConfig, prepare
+from ...runs.engine import Place
+from ...runs.engine import run as drive
+from ...runs.planner import plan
+from ...runs.simulate import simulate
+from ...runs.training import error_rates
 from ...typing import Any, Array
 from ..tables import Dealt, deal
 from . import Row

@@ -9,22 +9,22 @@ from numbers import Integral, Real
 
 import numpy as np
 
-from .algorithms import REGISTRY, Algorithm
-from .data.rows import Rows
-from .data.table import fits
-from .errors import InvalidInput
-from .facts import Facts
-from .graphs import MOST_NODES, Graph
-from .graphs import make as make_graph
-from .ledger.memory import Ledger, validate_target
-from .losses import make as make_loss
+from ..algorithms import REGISTRY, Algorithm
+from ..data.rows import Rows
+from ..data.table import fits
+from ..errors import InvalidInput
+from ..facts import Facts
+from ..graphs import MOST_NODES, Graph
+from ..graphs import make as make_graph
+from ..ledger.memory import Ledger, validate_target
+from ..losses import make as make_loss
+from ..privacy import accountants
+from ..privacy.events import Event
+from ..privacy.gaussian import gaussian_mu
+from ..privacy.words import PUBLIC, Caveat, caveat_text, plain_words
+from ..schedules import Schedule
+from ..typing import Any, Array
 from .planner import calibrate, plan
-from .privacy import accountants
-from .privacy.events import Event
-from .privacy.gaussian import gaussian_mu
-from .privacy.words import PUBLIC, Caveat, caveat_text, plain_words
-from .schedules import Schedule
-from .typing import Any, Array
 
 _PRINTED = {"split": 1.0, "tolerance": 1.0, "clip": 1e9}  # and below what they must be
 _OPTIONAL = ("auto", *_PRINTED)
@@ -87,8 +87,8 @@ class RunConfig:
     Parameters
     ----------
     method : str
-        A name of ``sottovoce methods``; "auto" leaves it to :func:`sottovoce.choosing.choose`, and stands for its first
-        guess here: `prox_admm` with a delta or the softmax loss, else `mr_admm`.
+        A name of ``sottovoce methods``; "auto" leaves it to :func:`sottovoce.runs.choosing.choose`, and stands for its
+        first guess here: `prox_admm` with a delta or the softmax loss, else `mr_admm`.
     epsilon : float or tuple of N floats
         Total for the whole run, per row of one site, for all nodes or for each; ``inf`` runs without noise.
     delta : float, optional

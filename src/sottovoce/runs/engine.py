@@ -13,14 +13,14 @@ from pathlib import Path
 
 import numpy as np
 
-from . import files
-from .algorithms import Algorithm
-from .curator import Asked, Curator
-from .errors import BudgetExceeded, CheckpointError, NetClosed, SottovoceError, shown
-from .facts import Facts
-from .net import Net
-from .queries import Query
-from .typing import Any, Array
+from .. import files
+from ..algorithms import Algorithm
+from ..curator import Asked, Curator
+from ..errors import BudgetExceeded, CheckpointError, NetClosed, SottovoceError, shown
+from ..facts import Facts
+from ..net import Net
+from ..queries import Query
+from ..typing import Any, Array
 
 Observer = Callable[[int, Any], None]
 """Called with the round and the state after it.  Observers in a simulation may look at rows; a site has none."""

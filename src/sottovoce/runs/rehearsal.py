@@ -11,20 +11,20 @@ from functools import cached_property
 
 import numpy as np
 
+from ..data.classes import ClassRows
+from ..data.lifelike import World
+from ..data.rows import Rows
+from ..facts import Facts
+from ..losses import Loss
+from ..losses import make as make_loss
+from ..net import DenseNet
+from ..privacy.noise import KeyedNoise
+from ..queries import Query, Vault
+from ..solvers import Solution, Solver
+from ..typing import Array, ArrayLike
 from . import engine
-from .configuration import Prepared
-from .data.classes import ClassRows
-from .data.lifelike import World
-from .data.rows import Rows
+from .config import Prepared
 from .engine import Place
-from .facts import Facts
-from .losses import Loss
-from .losses import make as make_loss
-from .net import DenseNet
-from .privacy.noise import KeyedNoise
-from .queries import Query, Vault
-from .solvers import Solution, Solver
-from .typing import Array, ArrayLike
 
 TOL = 1e-5  # of a solve, on the gradient's norm in units of C
 

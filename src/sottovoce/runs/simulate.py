@@ -13,23 +13,24 @@ from pathlib import Path
 import numpy as np
 from joblib import Parallel, delayed
 
-from . import engine, files
-from .configuration import Prepared, RunConfig, held, prepare, privacy_statement
-from .curator import Curator
-from .data.rows import Rows
+from .. import files
+from ..curator import Curator
+from ..data.rows import Rows
+from ..errors import BudgetExceeded, CheckpointError, InvalidInput, shown
+from ..facts import Facts
+from ..ledger.durable import DurableLedger, Run, rows_digest
+from ..ledger.memory import Joint, Ledger
+from ..losses import make as make_loss
+from ..net import DenseNet
+from ..privacy.events import Event
+from ..privacy.noise import KeyedNoise, Noise, SystemNoise
+from ..privacy.words import Caveat, caveat_text
+from ..solvers import Solver
+from ..typing import Any, Array
+from . import engine
+from .config import Prepared, RunConfig, held, prepare, privacy_statement
 from .engine import Observer, Outcome, Place
-from .errors import BudgetExceeded, CheckpointError, InvalidInput, shown
-from .facts import Facts
-from .ledger.durable import DurableLedger, Run, rows_digest
-from .ledger.memory import Joint, Ledger
-from .losses import make as make_loss
-from .net import DenseNet
 from .planner import plan
-from .privacy.events import Event
-from .privacy.noise import KeyedNoise, Noise, SystemNoise
-from .privacy.words import Caveat, caveat_text
-from .solvers import Solver
-from .typing import Any, Array
 
 __all__ = [
     "Prepared",
@@ -161,7 +162,7 @@ def simulate(
     run_name : str, optional
         Of the run in that ledger; None for a digest of the configuration.
     caveat : str, or iterable of str or None, optional
-        What epsilon does not cover, for the statement: see :func:`sottovoce.configuration.privacy_statement`.
+        What epsilon does not cover, for the statement: see :func:`sottovoce.runs.config.privacy_statement`.
     deal : bytes, optional
         Digest of which row is at which node, for a ledger in memory (:meth:`sottovoce.ledger.memory.Ledger.charge`).
         None for one of the rows at every node, which fits rows that stay where they are; whoever deals a table anew

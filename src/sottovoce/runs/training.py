@@ -12,20 +12,20 @@ from pathlib import Path
 
 import numpy as np
 
-from . import data
-from .algorithms import REGISTRY
+from .. import data
+from ..algorithms import REGISTRY
+from ..data.rows import Rows
+from ..data.schema import LABEL
+from ..errors import InvalidInput
+from ..graphs import make as make_graph
+from ..ledger.durable import DurableLedger
+from ..losses import make as make_loss
+from ..plain import jsonable
+from ..typing import Any, Array, IntArray
 from .choosing import Choice, choose, declared
-from .configuration import check_types
-from .data.rows import Rows
-from .data.schema import LABEL
+from .config import check_types
 from .engine import Observer
-from .errors import InvalidInput
-from .graphs import make as make_graph
-from .ledger.durable import DurableLedger
-from .losses import make as make_loss
-from .plain import jsonable
 from .simulate import Result, RunConfig, pooled_minimiser, simulate
-from .typing import Any, Array, IntArray
 
 _MARGINS = 2**24
 """In memory at a time when classifiers are scored."""
@@ -149,7 +149,7 @@ def train(
     """Load, deal, train and score.
 
     With ``method="auto"`` the method and its open knobs are chosen first, from the sizes of the sites and other public
-    facts, by :func:`sottovoce.choosing.choose`.
+    facts, by :func:`sottovoce.runs.choosing.choose`.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ def train(
     observers : sequence of callables ``(k, state)``
         Called after every round.
     checkpoint, ledger, run_name : optional
-        See :func:`sottovoce.simulate.simulate`.
+        See :func:`sottovoce.runs.simulate.simulate`.
     free : sequence of str, optional
         Knobs that "auto" may set; None for those at their defaults.
 

@@ -13,15 +13,15 @@ from functools import lru_cache
 
 import numpy as np
 
-from .algorithms import REGISTRY
-from .configuration import RunConfig, check_size, default_penalty, prepare
-from .data import lifelike
-from .errors import InvalidInput, SottovoceError
-from .losses import make as make_loss
+from ..algorithms import REGISTRY
+from ..data import lifelike
+from ..errors import InvalidInput, SottovoceError
+from ..losses import make as make_loss
+from ..schedules import Schedule
+from ..typing import Any, Array
+from .config import RunConfig, check_size, default_penalty, prepare
 from .planner import plan
 from .rehearsal import Stage
-from .schedules import Schedule
-from .typing import Any, Array
 
 KNOBS = ("rounds", "eta", "rho", "noise_growth")
 """What a choice settles beside the method, where the caller left it open."""

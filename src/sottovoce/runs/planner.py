@@ -10,16 +10,16 @@ from typing import TypeVar
 
 import numpy as np
 
-from .algorithms import Algorithm
-from .curator import Planner
+from ..algorithms import Algorithm
+from ..curator import Planner
+from ..errors import InvalidInput
+from ..facts import Facts
+from ..graphs import Graph
+from ..ledger.memory import Ledger, validate_target
+from ..net import DenseNet
+from ..privacy.accountants import Accountant
+from ..typing import Any, Array, ArrayLike
 from .engine import Place, run
-from .errors import InvalidInput
-from .facts import Facts
-from .graphs import Graph
-from .ledger.memory import Ledger, validate_target
-from .net import DenseNet
-from .privacy.accountants import Accountant
-from .typing import Any, Array, ArrayLike
 
 A = TypeVar("A", bound=Algorithm[Any])
 
