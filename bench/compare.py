@@ -64,8 +64,8 @@ from sottovoce import PrivateClassifier, data
 from sottovoce.data.mapped import write_rows
 from sottovoce.data.rows import Rows
 from sottovoce.data.sweep import cores, one_thread_a_product
-from sottovoce.runs.config import prepare
 from sottovoce.runs.planner import plan
+from sottovoce.runs.prepare import prepare
 from sottovoce.runs.simulate import RunConfig, simulate, simulate_many
 from sottovoce.typing import Any, Array
 

@@ -43,7 +43,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("curator", "net"),
     ("algorithms",),
     ("runs.__init__", "runs.engine"),
-    ("runs.planner", "runs.config", "runs.rehearsal", "runs.choosing", "runs.simulate", "deploy"),
+    ("runs.planner", "runs.config", "runs.prepare", "runs.rehearsal", "runs.choosing", "runs.simulate", "deploy"),
     ("runs.training", "aggregation", "audit", "estimators", "studies"),
     ("cli", "__main__"),
 )

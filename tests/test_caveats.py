@@ -15,7 +15,7 @@ from sottovoce import data
 from sottovoce.aggregation import CompareConfig, compare
 from sottovoce.cli import main
 from sottovoce.data.schema import Schema
-from sottovoce.runs.config import outline
+from sottovoce.runs.prepare import outline
 from sottovoce.runs.simulate import Result, RunConfig, simulate, simulate_many
 from sottovoce.runs.training import TrainConfig, train
 from sottovoce.studies.kinds import thesis

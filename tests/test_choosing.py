@@ -19,8 +19,8 @@ from sottovoce.errors import InvalidInput
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.runs import choosing
 from sottovoce.runs.choosing import KNOBS, Choice, choose, declared, open_knobs
-from sottovoce.runs.config import prepare
 from sottovoce.runs.planner import plan
+from sottovoce.runs.prepare import prepare
 from sottovoce.runs.rehearsal import Stage
 from sottovoce.runs.simulate import RunConfig, simulate
 from sottovoce.runs.training import TrainConfig, train

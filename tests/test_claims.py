@@ -12,7 +12,8 @@ import pytest
 from scipy import integrate
 
 from sottovoce.papers import claims
-from sottovoce.runs.config import RunConfig, outline
+from sottovoce.runs.config import RunConfig
+from sottovoce.runs.prepare import outline
 
 ROOT = Path(__file__).parent.parent
 TABLE = claims.table()

@@ -20,7 +20,8 @@ from sottovoce.ledger.chain import link
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.plain import canonical, keyed_hash
 from sottovoce.privacy.events import from_dict
-from sottovoce.runs.config import RunConfig, prepare
+from sottovoce.runs.config import RunConfig
+from sottovoce.runs.prepare import prepare
 from sottovoce.runs.simulate import simulate
 from sottovoce.schedules import Schedule
 

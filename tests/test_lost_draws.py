@@ -18,8 +18,8 @@ from sottovoce.losses import Logistic
 from sottovoce.net import DenseNet
 from sottovoce.privacy.accountants import make as make_accountant
 from sottovoce.privacy.noise import KeyedNoise
-from sottovoce.runs.config import prepare
 from sottovoce.runs.engine import Place
+from sottovoce.runs.prepare import prepare
 from sottovoce.runs.simulate import RunConfig, simulate
 from sottovoce.solvers import Solver
 

@@ -16,9 +16,10 @@ from sottovoce.net import DenseNet
 from sottovoce.privacy.accountants import PureAccountant, RDPAccountant
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.queries import Query
-from sottovoce.runs.config import RunConfig, outline, prepare
+from sottovoce.runs.config import RunConfig
 from sottovoce.runs.engine import Place, run
 from sottovoce.runs.planner import plan
+from sottovoce.runs.prepare import outline, prepare
 from sottovoce.runs.simulate import simulate
 
 PRINTED = [name for name, cls in REGISTRY.items() if "printed" in cls.forms]

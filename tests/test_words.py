@@ -10,7 +10,8 @@ import pytest
 from scipy.stats import norm
 
 from sottovoce.privacy.gaussian import gaussian_mu
-from sottovoce.runs.config import RunConfig, outline
+from sottovoce.runs.config import RunConfig
+from sottovoce.runs.prepare import outline
 
 N = np.full((5, 1), 8000.0)
 SENTENCE = re.compile(

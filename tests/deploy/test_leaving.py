@@ -20,8 +20,8 @@ from sottovoce.deploy.report import site_page
 from sottovoce.deploy.session import HUB, Finished, check_end
 from sottovoce.errors import EndedEarly, Refused, TransportClosed, exit_code
 from sottovoce.plain import canonical
-from sottovoce.runs.config import privacy_statement
 from sottovoce.runs.engine import NEIGHBOUR
+from sottovoce.runs.prepare import privacy_statement
 
 pytest.importorskip("grpc")
 pytest.importorskip("cryptography")

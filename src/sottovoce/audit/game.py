@@ -30,8 +30,9 @@ from ..privacy.events import Event
 from ..privacy.noise import KeyedNoise, Noise
 from ..queries import Query, Vault
 from ..runs import engine
-from ..runs.config import RunConfig, held, prepare
+from ..runs.config import RunConfig
 from ..runs.engine import Place
+from ..runs.prepare import held, prepare
 from ..solvers import Solver
 from ..typing import Any, Array
 from .bounds import Test, choose_test

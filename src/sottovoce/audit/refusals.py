@@ -32,8 +32,9 @@ from ..net import Net
 from ..privacy import accountants
 from ..privacy.noise import KeyedNoise, Noise, SystemNoise
 from ..runs import engine
-from ..runs.config import Prepared, RunConfig, prepare
+from ..runs.config import RunConfig
 from ..runs.engine import Place
+from ..runs.prepare import Prepared, prepare
 from ..typing import Any, Array
 from .bounds import Test, choose_test
 from .game import Notes, Verdict

@@ -20,7 +20,8 @@ from ..graphs import MOST_NODES
 from ..plain import jsonable
 from ..privacy.words import ceil_text
 from ..runs.choosing import choose, declared
-from ..runs.config import RunConfig, outline
+from ..runs.config import RunConfig
+from ..runs.prepare import outline
 from .options import NUMBER, as_json, default_epsilon, knob_options, left_open, method_options, say, takes
 from .render import marked_words
 from .screen import Console, escape

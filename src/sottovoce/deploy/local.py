@@ -18,8 +18,9 @@ from ..net import QueueNet
 from ..privacy.accountants import make as make_accountant
 from ..privacy.noise import KeyedNoise, Noise, SystemNoise
 from ..runs import engine
-from ..runs.config import RunConfig, held, prepare
+from ..runs.config import RunConfig
 from ..runs.engine import Outcome, Place
+from ..runs.prepare import held, prepare
 
 
 def run_sites(config: RunConfig, rows: Rows, replicate: int = 0) -> list[tuple[Outcome, Ledger]]:

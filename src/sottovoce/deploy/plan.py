@@ -29,10 +29,11 @@ from ..net import Net
 from ..plain import canonical, keyed_hash
 from ..privacy.accountants import make as make_accountant
 from ..privacy.events import Event
-from ..runs.config import Prepared, RunConfig, prepare, privacy_statement
+from ..runs.config import RunConfig
 from ..runs.engine import Place
 from ..runs.engine import run as drive
 from ..runs.planner import plan as price
+from ..runs.prepare import Prepared, prepare, privacy_statement
 from ..typing import Any, Array
 from . import limits
 from .names import check_different, check_name, check_run

@@ -27,8 +27,8 @@ from ..plain import canonical
 from ..privacy.noise import Noise, SystemNoise
 from ..privacy.words import plain_words
 from ..runs import engine
-from ..runs.config import held, privacy_statement
 from ..runs.engine import BUDGET, FINISHED, NEIGHBOUR, Observer, Outcome, Place
+from ..runs.prepare import held, privacy_statement
 from ..runs.simulate import check_notion
 from ..typing import Any, Array
 from .keys import SigningKey

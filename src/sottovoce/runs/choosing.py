@@ -19,8 +19,9 @@ from ..errors import InvalidInput, SottovoceError
 from ..losses import make as make_loss
 from ..schedules import Schedule
 from ..typing import Any, Array
-from .config import RunConfig, check_size, default_penalty, prepare
+from .config import RunConfig
 from .planner import plan
+from .prepare import check_size, default_penalty, prepare
 from .rehearsal import Stage
 
 KNOBS = ("rounds", "eta", "rho", "noise_growth")

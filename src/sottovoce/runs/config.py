@@ -1,40 +1,22 @@
-"""What a run depends on, checked and priced before any row is read: from a configuration to a calibrated plan."""
+"""What a run depends on beside the rows: its configuration, checked field by field."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from numbers import Integral, Real
 
 import numpy as np
 
-from ..algorithms import REGISTRY, Algorithm
-from ..data.rows import Rows
-from ..data.table import fits
+from ..algorithms import REGISTRY
 from ..errors import InvalidInput
-from ..facts import Facts
-from ..graphs import MOST_NODES, Graph
-from ..graphs import make as make_graph
-from ..ledger.memory import Ledger, validate_target
-from ..losses import make as make_loss
+from ..ledger.memory import validate_target
 from ..privacy import accountants
-from ..privacy.events import Event
-from ..privacy.gaussian import gaussian_mu
-from ..privacy.words import PUBLIC, Caveat, caveat_text, plain_words
 from ..schedules import Schedule
-from ..typing import Any, Array
-from .planner import calibrate, plan
+from ..typing import Any
 
 _PRINTED = {"split": 1.0, "tolerance": 1.0, "clip": 1e9}  # and below what they must be
 _OPTIONAL = ("auto", *_PRINTED)
 MOST_ROUNDS, MOST_REPLICATES = 50_000, 1_000_000
-MOST_RELEASES = 20_000_000
-"""Rounds times nodes of a run."""
-MOST_ROWS = 10**12
-"""Of a site."""
-MOST_WEIGHTS = 10**8
-"""Of a classifier: features times the margins of the loss."""
 _SIZE = (1e-100, 1e100)
 _KINDS: dict[str, Any] = {  # of a field's type, as it is written: whether a value is of it
     "str": lambda v: isinstance(v, str),
@@ -266,242 +248,7 @@ class RunConfig:
         epsilon = values["epsilon"]
         return cls(**(values | {"epsilon": epsilon if isinstance(epsilon, tuple) else float(epsilon)}))
 
-    def algorithm(self, facts: Facts, graph: Graph) -> Algorithm[Any]:
-        """The method with these hyperparameters, its noise not yet calibrated."""
-        cls = REGISTRY[self.method]
-        eta = default_penalty(self, facts, graph) if self.eta is None else self.eta
-        penalty = eta if isinstance(eta, Schedule) else Schedule(eta, self.eta_growth)
-        noisy = cls.private and (self.noise is not None or self.budgeted)
-        alpha = 1.0 if self.noise is None else self.noise
-        schedule = alpha if isinstance(alpha, Schedule) else Schedule(alpha, self.noise_growth)
-        noise = schedule if noisy else None
-        extra: dict[str, Any] = {
-            k: getattr(self, k)
-            for k in ("gamma", "phi", "form", "law", "batches", "positives", "threshold", "rounds")
-            if k in {f.name for f in fields(cls)}
-        }
-        extra |= {k: v for k in _PRINTED if (v := getattr(self, k)) is not None}
-        return cls(penalty=penalty, noise=noise, **extra)
-
 
 def _first_guess(delta: float | None, loss: str) -> str:
     """The method that "auto" starts from; measured: docs/results.md."""
     return "mr_admm" if delta is None and not loss.startswith("softmax") else "prox_admm"
-
-
-def default_penalty(config: RunConfig, facts: Facts, graph: Graph) -> float:
-    """A penalty from public facts: the method's own, or in proportion to the noise that the budget needs.
-
-    Noise of standard deviation s a coordinate (sum scale) moves an answer by up to s / K, so K follows s, with a factor
-    for each method (``noise_weight``) that was measured on Adult and holds for its cousins.
-
-    Pure, per release of rate ``beta``, the logistic log-determinant is free if ``beta K >= 1`` (U1), that is, if
-    ``K >= 2 T / epsilon`` for T equal releases under replace-one; ``K`` is ``(n/C)(rho/N + curvature)``.  Otherwise it
-    is nearly free while ``kappa sqrt(d) / beta`` is small (``docs/privacy/tight.md``); with the Gaussian's
-    ``beta = mu sqrt(d/T) / 2`` for a total of mu, ``K >= 5 sqrt(T) / mu`` keeps it at a tenth.
-    """
-    cls = REGISTRY[config.method]
-    least = cls.least_penalty * config.C
-    if not config.budgeted or not cls.noise_weight:
-        return least
-    stiffness = 2.0 * np.maximum(graph.degree, 1) if cls.curvature == "edge" else np.ones_like(facts.n)
-    releases = 1 if cls.single else config.rounds
-    smallest, epsilon = float(np.min(facts.n * stiffness)), float(np.min(config.epsilon))
-    if config.delta is not None and not facts.pure:
-        # The noise's spread, sum scale, a coordinate.
-        spread = 2.0 * facts.loss.slope_bound * math.sqrt(releases) / gaussian_mu(epsilon, config.delta)
-        return max(least, config.C * cls.noise_weight * spread / smallest)
-    spread = 2.0 * facts.loss.slope_bound * releases / epsilon * (1.0 if cls.objective_noise else math.sqrt(facts.d))
-    return max(least, config.C * spread / smallest)
-
-
-def held(config: RunConfig, rows: Rows) -> Rows:
-    """The rows as the method's curators hold them: all at one where the method trusts it, on the backend asked for."""
-    if REGISTRY[config.method].trust == "curator":
-        rows = rows.pooled()
-    return rows if config.backend == "numpy" else rows.on(config.backend)
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A run that has been validated and priced; nothing has been spent yet."""
-
-    config: RunConfig
-    facts: Facts
-    graph: Graph
-    algorithm: Algorithm[Any]
-    ledger: Ledger
-
-
-def prepare(config: RunConfig, n: Array, d: int, *, graph: Graph | None = None) -> Prepared:
-    """Check everything that can be checked without rows, and calibrate the noise.
-
-    Parameters
-    ----------
-    n : array (N, 1)
-        Rows per node.
-    d : int
-        Features.
-    graph : Graph, optional
-        None for the one that the configuration describes.
-
-    Raises
-    ------
-    InvalidInput
-        On any parameter that breaks a rule, a target that cannot be met, or a budget below the price of one round.
-    """
-    check_size(config, n, d)
-    accountant = accountants.make(config.notion)
-    rho = config.rho
-    if REGISTRY[config.method].trust == "curator":  # of the same problem: sum_i f_i over N is mean loss + rho/(2N)
-        n, rho = n.sum(axis=0, keepdims=True), rho / len(n)
-    if graph is None:
-        seed = 0 if config.seed is None else config.seed
-        graph = make_graph(config.graph if len(n) > 1 else "complete", len(n), seed)
-    facts = Facts(
-        make_loss(config.loss), n, d, config.C, rho, len(n), config.relation, config.tol,
-        pure=accountant.name == "pure", max_degree=int(np.max(graph.degree)),
-    )  # fmt: skip
-    for name in ("epsilon", "eta", "eta_growth", "noise"):
-        value = getattr(config, name)
-        lengths = {len(value)} if isinstance(value, tuple) else value.nodes if isinstance(value, Schedule) else set()
-        if lengths - {len(n)}:
-            rule = f"must be one number, or one for each of the {len(n)} nodes"
-            raise InvalidInput(name, value.words if isinstance(value, Schedule) else value, rule, "correct it")
-    if not config.sites_per_row <= len(n):
-        raise InvalidInput("sites_per_row", config.sites_per_row, f"there are {len(n)} sites", "use fewer")
-    algorithm = config.algorithm(facts, graph)
-    delta, budget, m = config.delta or 0.0, np.asarray(config.epsilon, dtype=float), config.sites_per_row
-    if algorithm.noise is not None and config.noise is None:
-        claimed = config.form != "corrected"
-        algorithm = calibrate(
-            algorithm,
-            facts,
-            graph,
-            config.rounds,
-            budget,
-            accountant,
-            delta,
-            sites_per_row=m,
-            copies=config.copies,
-            claimed=claimed,
-        )
-        # A printed form is asked for by its paper's claim; what can be proved for it may be more, and is reported.
-        budget = np.array(math.inf) if claimed else budget
-    else:
-        first = plan(algorithm, facts, graph, 1, accountant, delta, m, config.copies)
-        if np.any(first.per_node() > budget):
-            rule = f"one round costs {first.total():.4g}"
-            raise InvalidInput("epsilon", config.epsilon, rule, "raise epsilon, or lower noise, or leave noise out")
-    return Prepared(config, facts, graph, algorithm, Ledger(accountant, budget, delta, m))
-
-
-def check_size(config: RunConfig, n: Array, d: int) -> None:
-    """Refuse sizes that nothing could compute, and a number of weights that the loss cannot have.
-
-    Raises
-    ------
-    InvalidInput
-    """
-    for field, value, most, remedy in (
-        ("nodes", len(n), MOST_NODES, "use fewer sites"),
-        ("n", float(np.max(n, initial=0)), MOST_ROWS, "use fewer rows a site"),
-        ("d", d, MOST_WEIGHTS, "use fewer features"),
-        ("rounds", config.rounds, MOST_RELEASES // max(len(n), 1), f"with {len(n):,} nodes; use fewer rounds"),
-    ):
-        if not value <= most:
-            raise InvalidInput(field, value, f"must be at most {most:,}", remedy)
-    fits("replicates", 8.0 * config.replicates * len(n) * d)
-    loss = make_loss(config.loss)
-    if d % loss.outputs:
-        rule = f"must be a multiple of the {loss.outputs} margins that the loss {loss.spec} has a row"
-        raise InvalidInput("d", d, rule, "give features times margins, or use loss='logistic'")
-
-
-def privacy_statement(
-    prepared: Prepared, rows: Iterable[Event], *, simulated: bool, caveat: Caveat = None
-) -> dict[str, Any]:
-    """The guarantee of a run in numbers and words: what the run's accountant says of its rows.
-
-    Parameters
-    ----------
-    prepared : Prepared
-    rows : iterable of Event
-        Of the ledger.
-    simulated : bool
-        Whether the noise can be repeated.
-    caveat : str, or iterable of str or None, optional
-        What epsilon does not cover, e.g. :attr:`sottovoce.data.Schema.caveat`; several are joined.
-    """
-    facts, config, book = prepared.facts, prepared.config, prepared.ledger
-    ledger = Ledger(book.accountant, math.inf, book.delta, book.sites_per_row)
-    for row in tuple(rows) * config.copies:
-        ledger.charge(row)
-    total, per_node = ledger.total(), np.broadcast_to(ledger.per_node(), (facts.n_nodes,))
-    report = ledger.report()
-    notion = min(report, key=lambda name: report[name])
-    statement: dict[str, Any] = {
-        "epsilon": total,
-        "delta": ledger.delta if math.isfinite(total) and notion != "pure" else 0.0,
-        "relation": facts.relation,
-        "unit": "one row of one site"
-        if config.sites_per_row == 1
-        else f"one row at each of {config.sites_per_row} sites",
-        "accountant": notion,
-        "accountants": report,
-        "adversary": "sees every message of every round and all of this configuration",
-        "public": PUBLIC,
-        "per_node": [float(e) for e in per_node],
-        "releases": len(ledger.rows),
-        "form": config.form,
-        "release": not simulated,
-    }
-    claim = ledger.claimed()
-    if config.form != "corrected" and claim is not None:
-        statement["printed_claim"] = claim
-        statement["assumes"] = "exact minimisation: printed forms add no noise to the solver's answer"
-    if (uncovered := caveat_text(caveat)) is not None:
-        statement["caveat"] = uncovered
-    return statement | {"says": plain_words(statement)}
-
-
-def outline(config: RunConfig, n: Array, d: int, *, caveat: Caveat = None) -> dict[str, Any]:
-    """What a run will cost and how much noise that means, without data: plain data.
-
-    Parameters
-    ----------
-    config, n, d
-        As for :func:`prepare`.
-    caveat : str, or iterable of str or None, optional
-        As for :func:`privacy_statement`.
-
-    Returns
-    -------
-    dict
-        ``privacy``, the statement of the whole run; ``algorithm``, with its noise as calibrated; ``releases``, one
-        entry a release, per node: epsilon if that release stood alone, and at most how far (standard deviation) noise
-        moves each coordinate of what leaves.
-    """
-    prepared = prepare(config, n, d)
-    book = prepared.ledger
-    rows = plan(
-        prepared.algorithm, prepared.facts, prepared.graph, config.rounds, book.accountant, book.delta
-    ).rows  # fmt: skip
-    simulated = config.seed is not None
-    nodes = prepared.facts.n_nodes
-
-    def one(event: Event) -> dict[str, Any]:
-        alone = np.broadcast_to(book.accountant.total([event], book.delta), (nodes,))
-        return {"epsilon": alone.tolist(), "spread": np.broadcast_to(event.spread(), (nodes,)).tolist()}
-
-    known: dict[str, dict[str, Any]] = {}
-    releases = []
-    for event in rows:
-        text = repr(event.to_dict())
-        known[text] = known[text] if text in known else one(event)
-        releases.append({"event": type(event).__name__} | known[text])
-    return {
-        "method": config.method, "graph": config.graph, "rounds": config.rounds, "n": n[:, 0].astype(int).tolist(),
-        "features": d, "privacy": privacy_statement(prepared, rows, simulated=simulated, caveat=caveat),
-        "algorithm": prepared.algorithm.to_dict(), "releases": releases, "config": config.to_dict(),
-    }  # fmt: skip

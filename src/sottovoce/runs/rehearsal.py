@@ -23,8 +23,8 @@ from ..queries import Query, Vault
 from ..solvers import Solution, Solver
 from ..typing import Array, ArrayLike
 from . import engine
-from .config import Prepared
 from .engine import Place
+from .prepare import Prepared
 
 TOL = 1e-5  # of a solve, on the gradient's norm in units of C
 

@@ -28,9 +28,10 @@ from ..privacy.words import Caveat, caveat_text
 from ..solvers import Solver
 from ..typing import Any, Array
 from . import engine
-from .config import Prepared, RunConfig, held, prepare, privacy_statement
+from .config import RunConfig
 from .engine import Observer, Outcome, Place
 from .planner import plan
+from .prepare import Prepared, held, prepare, privacy_statement
 
 __all__ = [
     "Prepared",
@@ -162,7 +163,7 @@ def simulate(
     run_name : str, optional
         Of the run in that ledger; None for a digest of the configuration.
     caveat : str, or iterable of str or None, optional
-        What epsilon does not cover, for the statement: see :func:`sottovoce.runs.config.privacy_statement`.
+        What epsilon does not cover, for the statement: see :func:`sottovoce.runs.prepare.privacy_statement`.
     deal : bytes, optional
         Digest of which row is at which node, for a ledger in memory (:meth:`sottovoce.ledger.memory.Ledger.charge`).
         None for one of the rows at every node, which fits rows that stay where they are; whoever deals a table anew

@@ -15,10 +15,11 @@ from ...ledger.memory import Ledger
 from ...losses import make as make_loss
 from ...net import DenseNet
 from ...papers.tradeoff import PrivacyUtility, fit_accuracy, optimal_alpha
-from ...runs.config import Prepared, RunConfig, prepare
+from ...runs.config import RunConfig
 from ...runs.engine import Place
 from ...runs.engine import run as drive
 from ...runs.planner import plan
+from ...runs.prepare import Prepared, prepare
 from ...runs.simulate import simulate
 from ...runs.training import error_rates
 from ...typing import Any, Array
