@@ -34,7 +34,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "privacy.prices",
         "privacy.accountants",
         "privacy.noise",
-        "privacy.words",
+        "privacy.statement",
         "ledger",
         "papers",
         "solvers",

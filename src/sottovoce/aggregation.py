@@ -27,18 +27,16 @@ from .ledger.memory import Ledger, validate_target
 from .losses import make as make_loss
 from .plain import jsonable
 from .privacy import accountants
-from .privacy.events import Event, ExactSphericalMechanism, GaussianMechanism
 from .privacy.noise import KeyedNoise
-from .queries import Query, Vault
+from .queries import Query
+from .queries.average import NoisyAverage
 from .queries.objective import GaussianLaw, PerturbedObjective, SphericalLaw
 from .runs.training import error_rates
-from .solvers import certified_error
 from .typing import Any, Array, BoolArray
 
 SETTINGS = ("non-private", "public-private", "private")
 SIZES = "that a party takes part and how many rows it has"
 _CLOSE = 5e-4  # of the target: how far below it a price may stay
-_GRID = 2.0**-11  # of the certificate's error: the grid's share of it
 _SAFE = 1.0 + 1e-12  # on operator norms: what their rounding and that of products may hide
 Tree = list[Any]  # [rows of an aggregator, child, child, ...]; a child is the rows of one site, or another such list
 
@@ -105,42 +103,6 @@ class Fit:
     models: Array
     sites: Statement
     aggregator: Statement
-
-
-@dataclass(frozen=True)
-class NoisyAverage(Query):
-    """The sites' average exact minimiser plus noise (003, section 4.4.1, scenario 2), drawn by a trusted aggregator.
-
-    One row of site i moves its minimiser by at most ``Delta C / (n_i Lambda)`` and the average by an N-th of that, so
-    the *smallest* site sets the sensitivity; the solver may be off in both worlds, which is added.  `rate`, of shape
-    (1, 1), is that of spherical noise, or one over sigma; `start` has the shape of the release.
-    """
-
-    rate: Array
-    gaussian: bool
-    start: Array
-
-    def sensitivity(self, facts: Facts) -> Array:
-        """Largest distance between averages of neighbours."""
-        exact = facts.gradients_changed * facts.C / (facts.n_nodes * facts.n.min() * facts.mu)
-        return exact + 2.0 * certified_error(facts.C, facts.tol, np.array([facts.mu])) * (1.0 + _GRID)
-
-    def event(self, facts: Facts) -> Event:
-        source, how_far = "003, section 4.4.1", self.sensitivity(facts)
-        kind, scale = (GaussianMechanism, 1.0 / self.rate) if self.gaussian else (ExactSphericalMechanism, self.rate)
-        return kind(source, facts.relation, scale, how_far, facts.d)
-
-    def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
-        zero, q = np.zeros((facts.n_nodes, facts.d)), np.full((facts.n_nodes, 1), facts.mu)
-        exact = vault.solver.minimise(zero, q, zero, facts.tol).w.mean(axis=0)
-        w = np.array(np.broadcast_to(exact, self.start.shape))
-        coarsest = _GRID * certified_error(facts.C, facts.tol, np.array([facts.mu])) / np.sqrt(facts.d)
-        if self.gaussian:
-            return vault.noise.add_gaussian(w, 1.0 / self.rate[0], coarsest, release)
-        return vault.noise.add_pure(w, self.rate[0], coarsest, release)
-
-    def blank(self, facts: Facts) -> Array:
-        return self.start
 
 
 def curvature_for(epsilon: float, facts: Facts) -> Array:

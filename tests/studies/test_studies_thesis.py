@@ -17,10 +17,11 @@ from sottovoce.errors import InvalidInput
 from sottovoce.ledger.memory import Ledger
 from sottovoce.papers import claims
 from sottovoce.privacy.noise import KeyedNoise
+from sottovoce.queries.moments import flat, square
 from sottovoce.studies import kinds, spec
 from sottovoce.studies.kinds import thesis, thesis_models
 from sottovoce.studies.kinds.thesis_components import noisy_moments
-from sottovoce.studies.kinds.thesis_data import flat, leading, load, splits, square
+from sottovoce.studies.kinds.thesis_data import leading, load, splits
 from sottovoce.studies.kinds.thesis_table import THESIS, compared, verdict
 
 DATA = "synthetic:n=1200,d=6,seed=1"

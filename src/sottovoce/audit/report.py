@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .. import files
 from ..pages import frame, table, versions
-from ..privacy.words import ceil_text
+from ..privacy.statement import ceil_text
 from ..typing import Any
 from .game import Verdict
 

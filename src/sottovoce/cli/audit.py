@@ -18,7 +18,7 @@ from ..audit.report import write
 from ..audit.stopping import StoppingVerdict
 from ..errors import InvalidInput
 from ..plain import jsonable
-from ..privacy.words import ceil_text
+from ..privacy.statement import ceil_text
 from .options import as_json, say, takes, typed
 from .screen import Console, escape
 

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from ..papers import claims as known
 from ..plain import jsonable
-from ..privacy.words import ceil_text
+from ..privacy.statement import ceil_text
 from .options import as_json
 from .screen import Console, escape
 

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from ..aggregation import SETTINGS, CompareConfig
 from ..aggregation import compare as compare_methods
-from ..privacy.words import ceil_text
+from ..privacy.statement import ceil_text
 from .options import as_json, say, takes
 from .screen import Console, escape
 

@@ -18,7 +18,7 @@ from ..deploy import demonstration
 from ..deploy.demonstration import Stage
 from ..deploy.session import DEMONSTRATION
 from ..plain import jsonable
-from ..privacy.words import ceil_text
+from ..privacy.statement import ceil_text
 from ..runs.config import RunConfig
 from .options import as_json, say, takes
 from .render import marked_words

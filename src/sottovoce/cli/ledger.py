@@ -9,7 +9,7 @@ import click
 from rich.table import Table
 
 from ..ledger.durable import DurableLedger
-from ..privacy.words import ceil_text
+from ..privacy.statement import ceil_text
 from .files import check_folder
 from .options import NUMBER
 from .screen import Console, escape

@@ -18,7 +18,7 @@ from ..deploy.plan import Member, Plan, check_public
 from ..errors import InvalidInput
 from ..graphs import MOST_NODES
 from ..plain import jsonable
-from ..privacy.words import ceil_text
+from ..privacy.statement import ceil_text
 from ..runs.choosing import choose, declared
 from ..runs.config import RunConfig
 from ..runs.prepare import outline

@@ -8,7 +8,7 @@ from typing import Any
 from rich.panel import Panel
 from rich.table import Table
 
-from ..privacy.words import ceil_text, privacy_words
+from ..privacy.statement import ceil_text, privacy_words
 from ..runs.training import Report
 from .screen import Console, escape
 

@@ -23,7 +23,7 @@ from ..deploy.settings import SiteSettings, load_rows, write_settings
 from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger, rows_digest
 from ..plain import jsonable
-from ..privacy.words import ceil_text
+from ..privacy.statement import ceil_text
 from .files import check_folder
 from .options import EXITS, as_json, say, takes
 from .render import marked_words

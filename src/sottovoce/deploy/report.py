@@ -13,7 +13,7 @@ from .. import files
 from ..errors import InvalidInput
 from ..pages import frame, table
 from ..plain import jsonable
-from ..privacy.words import ceil_text, privacy_words
+from ..privacy.statement import ceil_text, privacy_words
 from ..runs.engine import FINISHED
 from ..runs.simulate import Result
 from ..typing import Any, Array

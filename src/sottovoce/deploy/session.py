@@ -25,7 +25,7 @@ from ..ledger.memory import Ledger
 from ..net import Net
 from ..plain import canonical
 from ..privacy.noise import Noise, SystemNoise
-from ..privacy.words import plain_words
+from ..privacy.statement import plain_words
 from ..runs import engine
 from ..runs.engine import BUDGET, FINISHED, NEIGHBOUR, Observer, Outcome, Place
 from ..runs.prepare import held, privacy_statement

@@ -20,7 +20,7 @@ from ..losses import make as make_loss
 from ..privacy import accountants
 from ..privacy.events import Event
 from ..privacy.gaussian import gaussian_mu
-from ..privacy.words import PUBLIC, Caveat, caveat_text, plain_words
+from ..privacy.statement import PUBLIC, Caveat, caveat_text, plain_words
 from ..schedules import Schedule
 from ..typing import Any, Array
 from .config import _PRINTED, RunConfig

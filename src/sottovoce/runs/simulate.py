@@ -24,7 +24,7 @@ from ..losses import make as make_loss
 from ..net import DenseNet
 from ..privacy.events import Event
 from ..privacy.noise import KeyedNoise, Noise, SystemNoise
-from ..privacy.words import Caveat, caveat_text
+from ..privacy.statement import Caveat, caveat_text
 from ..solvers import Solver
 from ..typing import Any, Array
 from . import engine

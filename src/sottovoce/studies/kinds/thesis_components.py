@@ -21,11 +21,12 @@ from ...privacy import accountants
 from ...privacy.events import Event, Unprotected
 from ...privacy.gaussian import gaussian_mu
 from ...privacy.noise import KeyedNoise
+from ...queries.moments import NoisyMoments, SquaredMargin, square
 from ...queries.objective import GaussianLaw, PerturbedObjective
 from ...runs.training import error_rates
 from ...typing import Any, Array
 from . import Row
-from .thesis_data import NoisyMoments, SquaredMargin, derived, load, splits, square
+from .thesis_data import derived, load, splits
 from .thesis_models import DELTA, check
 
 _KNOWN = {

@@ -11,7 +11,7 @@ projected rows *given the components*; what the components cost depends on where
 ``thesis``
     003's rule on all training rows.  No noise, so nothing protects them.
 ``private``
-    Every site releases its second moments with Gaussian noise, see :class:`NoisyMoments`.
+    Every site releases its second moments with Gaussian noise, see :class:`sottovoce.queries.moments.NoisyMoments`.
 """
 
 from __future__ import annotations
@@ -20,17 +20,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
-from typing import ClassVar
 
 import numpy as np
 
 from ...data.schema import FROM_ROWS
 from ...errors import InvalidInput
-from ...facts import Facts
-from ...losses import Loss
-from ...privacy.events import RELATIONS
-from ...queries import Vault
-from ...queries.statistic import NoisyValue
 from ...typing import Any, Array
 from ..tables import deal
 
@@ -117,66 +111,3 @@ def splits(p: Mapping[str, Any], noisy: bool = True) -> Iterator[tuple[int, int,
 def derived(*words: int) -> int:
     """A seed of its own for each tuple of whole numbers."""
     return int(np.random.SeedSequence(list(words)).generate_state(1)[0])
-
-
-@dataclass(frozen=True)
-class SquaredMargin(Loss):
-    """``z^2 / 2``: its mean gradient at the unit vector e_j is column j of the rows' second moments.
-
-    Slope and bend are bounded by 1 for rows in the unit ball and ``|w| <= 1``, where it is used.
-    """
-
-    name: ClassVar[str] = "squared margin"
-
-    @property
-    def bend_bound(self) -> float:
-        return 1.0
-
-    def value(self, z: Array) -> Array:
-        return z**2 / 2.0
-
-    def slope(self, z: Array) -> Array:
-        return z
-
-    def bend(self, z: Array) -> Array:
-        return 0.0 * z + 1.0
-
-    @property
-    def spec(self) -> str:
-        return self.name
-
-
-@dataclass(frozen=True)
-class NoisyMoments(NoisyValue):
-    """Second moments ``(1/n) sum_k x_k x_k'`` of every node's rows, flattened by :func:`flat`.
-
-    Guarantee
-    ---------
-    :func:`flat` keeps the Frobenius norm, and ``||x x' - z z'||_F^2 = |x|^4 + |z|^4 - 2 (x.z)^2 <= 2`` in the unit
-    ball, attained by orthogonal unit rows; so the sensitivity is ``sqrt(2) / n`` for a row that is replaced and
-    ``1 / n`` for one that is zeroed.
-    """
-
-    width: int = 0
-
-    def exact_sensitivity(self, facts: Facts) -> Array:
-        return np.sqrt(RELATIONS[facts.relation]) / facts.n
-
-    def value(self, vault: Vault, facts: Facts) -> Array:
-        nodes = len(facts.n)
-        units = np.broadcast_to(np.eye(self.width)[:, None, :], (self.width, nodes, self.width))
-        return flat(np.moveaxis(vault.solver.gradient(units), 0, 1))
-
-
-def flat(S: Array) -> Array:
-    """Symmetric matrices (..., d, d) as vectors of their d (d + 1) / 2 entries, of the same Euclidean norm."""
-    i, j = np.triu_indices(S.shape[-1])
-    return np.asarray(S[..., i, j] * np.where(i == j, 1.0, np.sqrt(2.0)))
-
-
-def square(v: Array, d: int) -> Array:
-    """Inverse of :func:`flat`."""
-    i, j = np.triu_indices(d)
-    S = np.zeros((*v.shape[:-1], d, d))
-    S[..., i, j] = S[..., j, i] = v / np.where(i == j, 1.0, np.sqrt(2.0))
-    return S

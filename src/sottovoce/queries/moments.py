@@ -1,0 +1,78 @@
+"""Second moments of the rows, released with noise: what 003's principal components are computed from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ..facts import Facts
+from ..losses import Loss
+from ..privacy.events import RELATIONS
+from ..typing import Array
+from .base import Vault
+from .statistic import NoisyValue
+
+
+@dataclass(frozen=True)
+class SquaredMargin(Loss):
+    """``z^2 / 2``: its mean gradient at the unit vector e_j is column j of the rows' second moments.
+
+    Slope and bend are bounded by 1 for rows in the unit ball and ``|w| <= 1``, where it is used.
+    """
+
+    name: ClassVar[str] = "squared margin"
+
+    @property
+    def bend_bound(self) -> float:
+        return 1.0
+
+    def value(self, z: Array) -> Array:
+        return z**2 / 2.0
+
+    def slope(self, z: Array) -> Array:
+        return z
+
+    def bend(self, z: Array) -> Array:
+        return 0.0 * z + 1.0
+
+    @property
+    def spec(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class NoisyMoments(NoisyValue):
+    """Second moments ``(1/n) sum_k x_k x_k'`` of every node's rows, flattened by :func:`flat`.
+
+    Guarantee
+    ---------
+    :func:`flat` keeps the Frobenius norm, and ``||x x' - z z'||_F^2 = |x|^4 + |z|^4 - 2 (x.z)^2 <= 2`` in the unit
+    ball, attained by orthogonal unit rows; so the sensitivity is ``sqrt(2) / n`` for a row that is replaced and
+    ``1 / n`` for one that is zeroed.
+    """
+
+    width: int = 0
+
+    def exact_sensitivity(self, facts: Facts) -> Array:
+        return np.sqrt(RELATIONS[facts.relation]) / facts.n
+
+    def value(self, vault: Vault, facts: Facts) -> Array:
+        nodes = len(facts.n)
+        units = np.broadcast_to(np.eye(self.width)[:, None, :], (self.width, nodes, self.width))
+        return flat(np.moveaxis(vault.solver.gradient(units), 0, 1))
+
+
+def flat(S: Array) -> Array:
+    """Symmetric matrices (..., d, d) as vectors of their d (d + 1) / 2 entries, of the same Euclidean norm."""
+    i, j = np.triu_indices(S.shape[-1])
+    return np.asarray(S[..., i, j] * np.where(i == j, 1.0, np.sqrt(2.0)))
+
+
+def square(v: Array, d: int) -> Array:
+    """Inverse of :func:`flat`."""
+    i, j = np.triu_indices(d)
+    S = np.zeros((*v.shape[:-1], d, d))
+    S[..., i, j] = S[..., j, i] = v / np.where(i == j, 1.0, np.sqrt(2.0))
+    return S
