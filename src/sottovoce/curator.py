@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from .data.rows import Rows
 from .facts import Facts
-from .ledger.memory import Ledger
 from .privacy.events import Event
 from .privacy.noise import Noise
 from .queries import Query, Vault
@@ -111,16 +110,3 @@ class Curator:
         self._vault.solver.restore(state)
         kept = {k.removeprefix("memory."): v for k, v in state.items() if k.startswith("memory.")}
         self._vault.memory.update(kept)
-
-
-@dataclass
-class Planner:
-    """A curator without data: it charges and returns blanks, so that a run can be priced before any row is read."""
-
-    facts: Facts
-    ledger: Ledger = field(default_factory=Ledger)
-
-    def ask(self, query: Query) -> Array:
-        """Charge the event; return a blank of the right shape."""
-        self.ledger.charge(query.event(self.facts))
-        return query.blank(self.facts)

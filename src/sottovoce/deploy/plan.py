@@ -19,7 +19,7 @@ import numpy as np
 
 from .. import files
 from ..algorithms import REGISTRY
-from ..curator import Planner
+from ..runs.planner import (Planner)
 from ..data.schema import Schema
 from ..errors import InvalidInput, SottovoceError, UnknownEvent
 from ..graphs import Graph

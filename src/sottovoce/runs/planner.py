@@ -6,18 +6,19 @@ A plan runs the algorithm itself against a curator without data, so a plan's pri
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
 
 from ..algorithms import Algorithm
-from ..curator import Planner
 from ..errors import InvalidInput
 from ..facts import Facts
 from ..graphs import Graph
 from ..ledger.memory import Ledger, validate_target
 from ..net import DenseNet
 from ..privacy.accountants import Accountant
+from ..queries import Query
 from ..typing import Any, Array, ArrayLike
 from .engine import Place, run
 
@@ -28,6 +29,19 @@ _REACH = 4.0  # while nothing is known on one side
 _STEPS = 200
 _CLOSE = 1e-9
 _CLOSE_TIGHT = 1e-4  # an evaluation convolves distributions
+
+
+@dataclass
+class Planner:
+    """A curator without data: it charges and returns blanks, so that a run can be priced before any row is read."""
+
+    facts: Facts
+    ledger: Ledger = field(default_factory=Ledger)
+
+    def ask(self, query: Query) -> Array:
+        """Charge the event; return a blank of the right shape."""
+        self.ledger.charge(query.event(self.facts))
+        return query.blank(self.facts)
 
 
 def plan(

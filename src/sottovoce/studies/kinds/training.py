@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from ...curator import Planner
+from ...runs.planner import (Planner)
 from ...data.rows import Rows
 from ...errors import InvalidInput
 from ...ledger.memory import Ledger
