@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -30,3 +31,9 @@ def price(beta: float = 0.5) -> float:
 
 def again(path: Path, **options: Any) -> DurableLedger:
     return DurableLedger.open(path, fingerprint=DATA, **options)
+
+
+def environment() -> dict[str, str]:
+    """In which another process finds this module."""
+    here, known = str(Path(__file__).parent), os.environ.get("PYTHONPATH")
+    return os.environ | {"PYTHONPATH": here if known is None else os.pathsep.join([here, known])}

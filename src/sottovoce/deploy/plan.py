@@ -19,7 +19,6 @@ import numpy as np
 
 from .. import files
 from ..algorithms import REGISTRY
-from ..runs.planner import (Planner)
 from ..data.schema import Schema
 from ..errors import InvalidInput, SottovoceError, UnknownEvent
 from ..graphs import Graph
@@ -32,6 +31,7 @@ from ..privacy.events import Event
 from ..runs.config import RunConfig
 from ..runs.engine import Place
 from ..runs.engine import run as drive
+from ..runs.planner import Planner
 from ..runs.planner import plan as price
 from ..runs.prepare import Prepared, prepare, privacy_statement
 from ..typing import Any, Array

@@ -6,8 +6,8 @@ so its minimiser has norm at most ``(C L + ||c||) / q``.
 
 Two things follow, and neither looks at a row.  *Before a charge*, public vectors are refused that are so long that the
 certificate of a solve could drown in rounding, since a refusal after the charge would depend on the rows.  That a solve
-which passes then reaches its certificate is tried (``tests/test_hard_solves.py``), not proved.  *After a solve*, the
-answer is projected to that ball, which moves no two answers apart.
+which passes then reaches its certificate is tried (``tests/solvers/test_hard_solves.py``), not proved.  *After a
+solve*, the answer is projected to that ball, which moves no two answers apart.
 """
 
 from __future__ import annotations

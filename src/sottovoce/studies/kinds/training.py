@@ -8,7 +8,6 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from ...runs.planner import (Planner)
 from ...data.rows import Rows
 from ...errors import InvalidInput
 from ...ledger.memory import Ledger
@@ -18,7 +17,7 @@ from ...papers.tradeoff import PrivacyUtility, fit_accuracy, optimal_alpha
 from ...runs.config import RunConfig
 from ...runs.engine import Place
 from ...runs.engine import run as drive
-from ...runs.planner import plan
+from ...runs.planner import Planner, plan
 from ...runs.prepare import Prepared, prepare
 from ...runs.simulate import simulate
 from ...runs.training import error_rates

@@ -15,7 +15,7 @@ from sottovoce.papers import claims
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.prepare import outline
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 TABLE = claims.table()
 
 

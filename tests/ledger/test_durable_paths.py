@@ -20,7 +20,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from ledgers import DATA, again, price, release
+from ledgers import DATA, again, environment, price, release
 
 from sottovoce.errors import LedgerCorrupt, LedgerError, LedgerMismatch
 from sottovoce.ledger.chain import Chain
@@ -94,7 +94,7 @@ def test_a_file_that_is_mounted_is_refused(path: Path, tmp_path: Path) -> None:
         source = path if target == inside else path.parent
         script = 'mount --bind "$1" "$2" || exit 77; exec "$3" -c "$4" "$5"'
         argv = ["unshare", "-m", "sh", "-c", script, "sh", source, target, sys.executable, code, opened]
-        done = subprocess.run(list(map(str, argv)), capture_output=True, text=True, env=_environment())
+        done = subprocess.run(list(map(str, argv)), capture_output=True, text=True, env=environment())
         if "unshare:" in done.stderr or done.returncode == 77:
             pytest.skip("may not mount")
         found.append(done.stdout + done.stderr)
@@ -229,7 +229,7 @@ def test_whatever_instant_a_process_dies_at_what_it_said_is_there(path: Path, tm
     """Pictures of a stopped process's files are what a kill leaves; its journals are put beside the ledger later."""
     said, rng = tmp_path / "said", random.Random(4)
     argv = [sys.executable, __file__, str(path), str(said)]
-    with subprocess.Popen(argv, env=_environment()) as process:
+    with subprocess.Popen(argv, env=environment()) as process:
         while not said.exists() or not said.stat().st_size:
             time.sleep(0.01)
         pictures: list[tuple[Path, int]] = []
@@ -376,12 +376,6 @@ def test_a_ledger_on_disk_is_shared_or_opened_again_never_copied(
             assert len(ledger.rows) == 2
     with DurableLedger.create(tmp_path / "free", epsilon=1.0) as free:
         assert not free.bound and not pickle.loads(pickle.dumps(free)).bound
-
-
-def _environment() -> dict[str, str]:
-    here = str(Path(__file__).parent)
-    known = os.environ.get("PYTHONPATH")
-    return os.environ | {"PYTHONPATH": here if known is None else os.pathsep.join([here, known])}
 
 
 def _charge_and_say(path: str, said: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 from sottovoce.algorithms import REGISTRY
 from sottovoce.cli import main
 
-README = (Path(__file__).parent.parent / "README.md").read_text()
+README = (Path(__file__).parents[2] / "README.md").read_text()
 
 
 def blocks(language: str) -> list[str]:
@@ -69,4 +69,4 @@ def test_method_table_is_the_registry() -> None:
 
 def test_linked_files_exist() -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", README):
-        assert target.startswith("http") or (Path(__file__).parent.parent / target).exists(), target
+        assert target.startswith("http") or (Path(__file__).parents[2] / target).exists(), target

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ledgers import DATA, again, price, release
+from ledgers import DATA, again, environment, price, release
 
 from sottovoce.errors import LedgerError, LedgerMismatch, SottovoceError
 from sottovoce.ledger.durable import DurableLedger
@@ -33,7 +33,7 @@ class Worker:
     def __init__(self) -> None:
         self._process = subprocess.Popen(
             [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env=os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},  # forks must be single-threaded
+            env=environment() | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},  # forks must be single-threaded
         )  # fmt: skip
 
     def __call__(self, job: str, **arguments: Any) -> Any:
