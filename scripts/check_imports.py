@@ -53,7 +53,7 @@ VERSION = "_version"  # may be imported by all, imports nothing of the package
 
 ALGORITHMS = "algorithms"
 ALGORITHM_MAY_IMPORT = (
-    *("__future__", "abc", "collections", "dataclasses", "enum", "functools", "itertools", "math", "typing"),
+    *("__future__", "abc", "collections", "dataclasses", "enum", "functools", "itertools", "math", "types", "typing"),
     *(f"{PACKAGE}.{name}" for name in ("typing", "errors", "facts", "schedules", "queries", "net")),
     f"{PACKAGE}.{ALGORITHMS}",  # under the same rule themselves
 )

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 from scipy.sparse import csr_array, hstack, issparse
@@ -21,6 +21,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .algorithms import KNOBS as METHOD_KNOBS
+from .algorithms.knobs import paragraphs
 from .data import partition
 from .data.classes import ClassRows
 from .data.given import checked, classes_in, declared, index_of, sites_in
@@ -33,7 +35,9 @@ from .runs.simulate import Result, RunConfig, simulate
 from .schedules import Schedule
 from .typing import Any, Array, ArrayLike, IntArray
 
+E = TypeVar("E")
 _DEFAULT = RunConfig()
+_KNOBS = {name: knob for name, knob in METHOD_KNOBS.items() if knob.offered}
 _READ = "the classes were read off the rows, and epsilon does not cover that"
 _SLACK = 1.0 + 1e-12  # so that rounding cannot carry a row of norm one outside the unit ball
 
@@ -55,6 +59,28 @@ def _has_probabilities(estimator: Any) -> bool:
     return str(estimator.loss) in ("logistic", "softmax")
 
 
+def _set_knobs(estimator: BaseEstimator, given: dict[str, Any]) -> None:
+    """The methods' knobs as attributes, as scikit-learn keeps parameters."""
+    if unknown := given.keys() - _KNOBS.keys():
+        raise TypeError(f"{type(estimator).__name__} has no parameter {min(unknown)!r}")
+    for name, knob in _KNOBS.items():
+        setattr(estimator, name, given.get(name, knob.default))
+
+
+def _with_knobs(cls: type[E]) -> type[E]:
+    """Name the methods' knobs in the signature, off which scikit-learn reads parameters, and in the docstring."""
+    own = inspect.signature(cls.__init__)
+    fixed = [one for one in own.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+    more = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=knob.default, annotation=knob.kind)
+        for name, knob in _KNOBS.items()
+    ]
+    cls.__init__.__signature__ = own.replace(parameters=[*fixed, *more])  # type: ignore[attr-defined]
+    cls.__doc__ = (cls.__doc__ or "").replace("    <knobs>\n", paragraphs(_KNOBS.values()))
+    return cls
+
+
+@_with_knobs
 class ConsensusClassifier(ClassifierMixin, BaseEstimator):
     """A linear classifier trained across sites that exchange noisy vectors instead of rows.
 
@@ -89,11 +115,9 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         beyond it are shortened to it: a step on each row alone, so it costs no privacy.  It is never read off data.
     fit_intercept : bool, default=True
         Append a constant to every row, inside the unit ball.
-    C, rho, eta, eta_growth, gamma, phi, noise_growth : float
+    C, rho, eta, eta_growth, noise_growth : float
         See :class:`sottovoce.runs.simulate.RunConfig`, also for the other forms of `eta` and `eta_growth`;
         :meth:`sottovoce.facts.Facts.sklearn_weights` maps C and rho to scikit-learn's C.
-    law : {"spherical", "gaussian"}, default="spherical"
-        Of noise inside objectives, where a method offers both.
     form : {"corrected", "printed"}, default="corrected"
     relation : {"replace-one", "zero-out"}, default="replace-one"
     accountant : str, Ledger, DurableLedger or None, default=None
@@ -109,6 +133,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
     random_state : int, RandomState or Generator instance, or None, default=None
         None draws noise, and the deal of rows to sites, from the operating system.  Anything else keys them: the fit
         can be repeated, by whoever knows the key, and is a simulation rather than a release.
+    <knobs>
 
     Attributes
     ----------
@@ -180,9 +205,6 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         rho: float = _DEFAULT.rho,
         eta: float | tuple[float, ...] | Schedule | None = _DEFAULT.eta,
         eta_growth: float | tuple[float, ...] = _DEFAULT.eta_growth,
-        gamma: float = _DEFAULT.gamma,
-        phi: float = _DEFAULT.phi,
-        law: str = _DEFAULT.law,
         noise_growth: float = _DEFAULT.noise_growth,
         form: str = _DEFAULT.form,
         relation: str = _DEFAULT.relation,
@@ -190,6 +212,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         sites_per_row: int = _DEFAULT.sites_per_row,
         tol: float = _DEFAULT.tol,
         random_state: Any = None,
+        **knobs: Any,
     ) -> None:
         self.method = method
         self.loss = loss
@@ -205,9 +228,6 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         self.rho = rho
         self.eta = eta
         self.eta_growth = eta_growth
-        self.gamma = gamma
-        self.phi = phi
-        self.law = law
         self.noise_growth = noise_growth
         self.form = form
         self.relation = relation
@@ -215,6 +235,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         self.sites_per_row = sites_per_row
         self.tol = tol
         self.random_state = random_state
+        _set_knobs(self, knobs)
 
     def __sklearn_clone__(self) -> Self:
         twin: Self = super().__sklearn_clone__()
@@ -465,6 +486,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         return np.column_stack([log_expit(-margin), log_expit(margin)])
 
 
+@_with_knobs
 class PrivateClassifier(ConsensusClassifier):
     """A linear classifier of one site, by one private release (003, chapter 3).
 
@@ -479,8 +501,7 @@ class PrivateClassifier(ConsensusClassifier):
         Weight of ``||w||^2 / 2`` beside C times the mean loss.
     eta : float or None, default=None
         Ridge added to `rho` for the noise's sake; None in proportion to the noise, from public facts.
-    law : {"spherical", "gaussian"}, default="spherical"
-        Of noise inside the objective; Gaussian noise needs a delta.
+    <knobs>
 
     Guarantee
     ---------
@@ -514,12 +535,12 @@ class PrivateClassifier(ConsensusClassifier):
         C: float = 1.0,
         rho: float = 0.0002,
         eta: float | None = None,
-        law: str = "spherical",
         form: str = "corrected",
         relation: str = _DEFAULT.relation,
         accountant: str | Ledger | DurableLedger | None = None,
         tol: float = _DEFAULT.tol,
         random_state: Any = None,
+        **knobs: Any,
     ) -> None:
         self.method = method
         self.loss = loss
@@ -531,9 +552,9 @@ class PrivateClassifier(ConsensusClassifier):
         self.C = C
         self.rho = rho
         self.eta = eta
-        self.law = law
         self.form = form
         self.relation = relation
         self.accountant = accountant
         self.tol = tol
         self.random_state = random_state
+        _set_knobs(self, knobs)

@@ -125,7 +125,7 @@ def test_a_failed_solve_does_not_say_how_far_it_came(rows: Rows, monkeypatch: py
         ({"form": "printed", "split": True}, "split=True: must be a number"),
         ({"form": "printed", "split": "a"}, "split='a': must be a number"),
         ({"form": "printed", "tolerance": 1e300}, "tolerance=1e\\+300: must be"),
-        ({"form": "printed", "clip": 1.0}, "the printed pp_admm has none"),
+        ({"form": "printed", "clip": 2.0}, "the printed pp_admm has none"),
     ],
 )
 def test_knobs_of_printed_forms_are_checked(knobs: dict[str, Any], words: str) -> None:

@@ -6,6 +6,7 @@ from .central import Central
 from .dvp import DVP
 from .gradient import DGD, CentralGD, CentralSGD
 from .ipp_admm import IPPADMM
+from .knobs import Knob, gather, knobs_of
 from .m_admm import MADMM
 from .mr_admm import MRADMM
 from .one_shot import Generalised, Objective, Output
@@ -24,4 +25,7 @@ REGISTRY: dict[str, type[Algorithm]] = {  # type: ignore[type-arg]
     )
 }
 
-__all__ = ["REGISTRY", "Algorithm", "Site"]
+KNOBS: dict[str, Knob] = gather(REGISTRY.values())
+"""What users may set on methods, by name: every method's own fields that are declared as knobs."""
+
+__all__ = ["KNOBS", "REGISTRY", "Algorithm", "Knob", "Site", "knobs_of"]

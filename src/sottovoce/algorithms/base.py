@@ -11,6 +11,7 @@ from ..net import Net
 from ..queries import Query
 from ..schedules import Schedule
 from ..typing import Any, Array
+from .knobs import knobs_of
 
 
 class Site(Protocol):
@@ -72,6 +73,10 @@ class Algorithm(ABC, Generic[StateT]):
     """Whether its noise has no pure price."""
     objective_noise: ClassVar[bool] = False
     """Whether noise sits in the objective, whose curvature must then pay for a determinant."""
+
+    def __post_init__(self) -> None:
+        for name, one in knobs_of(type(self)).items():
+            one.check(getattr(self, name))
 
     def check(self, site: Site) -> None:
         """Refuse parameters that break a precondition of the method's theorems, before anything is spent."""

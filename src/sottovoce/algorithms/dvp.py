@@ -7,11 +7,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..errors import InvalidInput
 from ..queries import GaussianLaw, PerturbedObjective, SphericalLaw, law_of
 from ..typing import Array
 from .admm import ADMM, State
 from .base import Site, augment, dual
+from .knobs import knob, law
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,14 @@ class DVP(ADMM):
         Of the corrected form's noise; Gaussian noise needs a delta, and alpha is then its shift over sigma.
     """
 
-    phi: float = 0.0
+    phi: float = knob(
+        0.0,
+        "Extra curvature, DVP.",
+        "must be finite and >= 0: a curvature is added, never taken",
+        lambda v: 0 <= v < np.inf,
+    )
     form: str = "corrected"
-    law: str = "spherical"
+    law: str = law()
 
     name: ClassVar[str] = "dvp"
     paper: ClassVar[str] = "000 and 001, Algorithm 2"
@@ -48,12 +53,6 @@ class DVP(ADMM):
     objective_noise: ClassVar[bool] = True
     noise_weight: ClassVar[float] = 2.5
     forms: ClassVar[tuple[str, ...]] = ("corrected", "printed")
-
-    def check(self, site: Site) -> None:
-        if not (np.isfinite(self.phi) and self.phi >= 0):
-            raise InvalidInput(
-                "phi", self.phi, "must be finite and >= 0: a curvature is added, never taken", "use phi=0"
-            )
 
     def round(self, k: int, state: State, site: Site) -> State:
         f, S, lam = state

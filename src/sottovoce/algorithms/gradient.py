@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from ..errors import InvalidInput
 from ..queries import NoisyEpoch, NoisyGradient
 from ..typing import Array
 from .base import Algorithm, Site
+from .knobs import knob
 from .prox import tail
 
 
@@ -85,7 +85,9 @@ class CentralSGD(DGD):
         Parts, at most 250.
     """
 
-    batches: int = 10
+    batches: int = knob(
+        10, "Parts of the rows in a pass, central_sgd.", "must be a whole number from 1 to 250", lambda v: 1 <= v <= 250
+    )
 
     name: ClassVar[str] = "central_sgd"
     summary: ClassVar[str] = "stochastic gradient descent at a trusted curator, a pass a round"
@@ -94,10 +96,6 @@ class CentralSGD(DGD):
     good_for: ClassVar[str] = "what trust in one party would buy, by passes"
     trust: ClassVar[str] = "curator"
     least_penalty: ClassVar[float] = 0.08
-
-    def check(self, site: Site) -> None:
-        if not (isinstance(self.batches, int) and 1 <= self.batches <= 250):
-            raise InvalidInput("batches", self.batches, "must be a whole number from 1 to 250", "use batches=10")
 
     def round(self, k: int, state: State, site: Site) -> State:
         f, _, mean = state

@@ -12,6 +12,7 @@ from ..queries import GatedMinimiser, Query, RedrawnGate
 from ..typing import Array
 from .admm import State
 from .base import Augmented, Site, augment, dual
+from .knobs import knob
 from .pp_admm import PPADMM
 
 
@@ -37,10 +38,16 @@ class IPPADMM(PPADMM):
         Printed: C_loss.
     """
 
-    positives: int = 10
-    threshold: float = 0.002
+    positives: int = knob(
+        10, "Releases of a node at most, ipp_admm.", "must be a whole number, at least 1", lambda v: v >= 1
+    )
+    threshold: float = knob(
+        0.002, "Gradient norm above which ipp_admm sends, in units of C.", "must be finite", lambda v: abs(v) < np.inf
+    )
     test_share: float = 0.5
-    clip: float = 1.0
+    clip: float = knob(
+        1.0, "C_loss of the listing.", "must be a number above 0 and below 1e+09", lambda v: 0 < v < 1e9, "printed"
+    )
 
     name: ClassVar[str] = "ipp_admm"
     paper: ClassVar[str] = "004, Algorithm 2"
@@ -54,8 +61,6 @@ class IPPADMM(PPADMM):
 
     def check(self, site: Site) -> None:
         super().check(site)
-        if not (isinstance(self.positives, int) and self.positives >= 1):
-            raise InvalidInput("positives", self.positives, "must be a whole number, at least 1", "use positives=10")
         if self.form == "printed" and not self.penalty.non_decreasing:
             rule = "must not decrease: a printed release is charged with the first rounds, which have to be the dearest"
             raise InvalidInput("eta", self.penalty.words, rule, "use a growth >= 1, or the corrected form")

@@ -11,6 +11,7 @@ from ..errors import InvalidInput
 from ..queries import GaussianLaw, PerturbedObjective, SphericalLaw, check_law
 from ..typing import Array
 from .base import Algorithm, Site, augment, dual
+from .knobs import knob, law
 
 
 class State(NamedTuple):
@@ -45,9 +46,14 @@ class MRADMM(Algorithm[State]):
         Of the corrected form's noise e, of density ``exp(-alpha ||e||)`` or ``N(0, I / alpha^2)``.
     """
 
-    gamma: float = 0.1
+    gamma: float = knob(
+        0.1,
+        "Proximal weight of even rounds, (M)R-ADMM.",
+        "must be finite and >= 0 (002, section III)",
+        lambda v: 0 <= v < np.inf,
+    )
     form: str = "corrected"
-    law: str = "spherical"
+    law: str = law()
 
     name: ClassVar[str] = "mr_admm"
     paper: ClassVar[str] = "002, Algorithms 2 and 3"
@@ -60,8 +66,6 @@ class MRADMM(Algorithm[State]):
     noise_weight: ClassVar[float] = 2.5
 
     def check(self, site: Site) -> None:
-        if not (np.isfinite(self.gamma) and self.gamma >= 0):
-            raise InvalidInput("gamma", self.gamma, "must be finite and >= 0 (002, section III)", "use gamma=0.1")
         if not self.penalty.non_decreasing:
             raise InvalidInput("eta", self.penalty.words, "must not decrease (002, Theorem 1)", "use a growth >= 1")
         if self.form == "printed" and self.noise is not None:

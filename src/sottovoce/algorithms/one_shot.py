@@ -10,6 +10,7 @@ import numpy as np
 from ..queries import GaussianLaw, NoisyMinimiser, PerturbedObjective, Query, SphericalLaw, law_of
 from ..typing import Array
 from .base import Algorithm, Site
+from .knobs import law
 
 
 class State(NamedTuple):
@@ -68,7 +69,7 @@ class Objective(Output):
     U1 and U4 (spherical noise), or U3 and U4 (Gaussian).  As printed: holds for exact minimisers, loose.
     """
 
-    law: str = "spherical"
+    law: str = law()
 
     name: ClassVar[str] = "objective"
     paper: ClassVar[str] = "003, Algorithm 2"

@@ -11,6 +11,9 @@ from ..queries import GaussianLaw, PerturbedObjective, check_law, law_of
 from ..typing import Array
 from .admm import ADMM, State
 from .base import Site, augment, dual
+from .knobs import knob
+
+BELOW_ONE = "must be a number above 0 and below 1"
 
 
 @dataclass(frozen=True)
@@ -30,8 +33,12 @@ class PPADMM(ADMM):
     """
 
     form: str = "corrected"
-    split: float = 0.001
-    tolerance: float = 10.0**-3.5
+    split: float = knob(
+        0.001, "Share of a release's rho for noise on the answer, rho_2.", BELOW_ONE, lambda v: 0 < v < 1, "printed"
+    )
+    tolerance: float = knob(
+        10.0**-3.5, "Gradient norm at which the listing's solver stops.", BELOW_ONE, lambda v: 0 < v < 1, "printed"
+    )
     delta1: float = 1e-5
 
     name: ClassVar[str] = "pp_admm"

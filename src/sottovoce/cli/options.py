@@ -12,13 +12,14 @@ import click
 from click.core import ParameterSource
 
 from .. import graphs
-from ..algorithms import REGISTRY
+from ..algorithms import KNOBS, REGISTRY
 from ..errors import EXITS as _EXITS
-from ..runs.choosing import KNOBS
+from ..runs import choosing
 from ..runs.config import RunConfig
 
 EXITS = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in _EXITS.items()) + "."
 _RUN = RunConfig()
+_TYPES = {"float": float, "int": int, "str": str}
 
 
 class Numbers(click.ParamType):  # type: ignore[type-arg]
@@ -95,12 +96,11 @@ def knob_options() -> list[Option]:
         say("--rho", "Weight of the regulariser.", type=float, default=_RUN.rho),
         say("--eta", "Penalty, or one a node.  [default: from sizes, graph and budget]", type=NUMBER),
         say("--eta-growth", "Factor of the penalty per release.", type=NUMBER, default=_RUN.eta_growth),
-        say("--gamma", "Proximal weight of even rounds, (M)R-ADMM.", type=float, default=_RUN.gamma),
-        say("--phi", "Extra curvature, DVP.", type=float, default=_RUN.phi),
-        say("--law", "Noise inside objectives: spherical or gaussian.", default=_RUN.law),
-        say("--batches", "Parts of the rows in a pass, central_sgd.", type=int, default=_RUN.batches),
-        say("--positives", "Releases of a node at most, ipp_admm.", type=int, default=_RUN.positives),
-        say("--threshold", "Gradient norm above which ipp_admm sends.", type=float, default=_RUN.threshold),
+        *(
+            say(f"--{knob.name.replace('_', '-')}", knob.about, type=_TYPES[knob.kind], default=knob.default)
+            for knob in KNOBS.values()
+            if knob.offered
+        ),
         say("--tol", "Certificate of the local solves.", type=float, default=_RUN.tol),
     ]
 
@@ -119,7 +119,7 @@ def default_epsilon(method: str) -> float | tuple[float, ...]:
 def left_open() -> tuple[str, ...]:
     """The knobs that the command line did not give, for ``--method auto`` to choose."""
     context = click.get_current_context()
-    return tuple(knob for knob in KNOBS if context.get_parameter_source(knob) is ParameterSource.DEFAULT)
+    return tuple(knob for knob in choosing.KNOBS if context.get_parameter_source(knob) is ParameterSource.DEFAULT)
 
 
 def typed() -> str:

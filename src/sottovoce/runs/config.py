@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
 from numbers import Integral, Real
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from ..algorithms import REGISTRY
+from ..algorithms import KNOBS, REGISTRY, knobs_of
+from ..algorithms.knobs import paragraphs
 from ..errors import InvalidInput
 from ..ledger.memory import validate_target
 from ..privacy import accountants
 from ..schedules import Schedule
 from ..typing import Any
 
-_PRINTED = {"split": 1.0, "tolerance": 1.0, "clip": 1e9}  # and below what they must be
-_OPTIONAL = ("auto", *_PRINTED)
+C = TypeVar("C")
+_WRITTEN = ("gamma", "phi", "law", "batches", "positives", "threshold")
+"""Knobs that records of a run name even at their defaults, as those of version 0.1 do: digests are taken of them."""
 MOST_ROUNDS, MOST_REPLICATES = 50_000, 1_000_000
 _SIZE = (1e-100, 1e100)
 _KINDS: dict[str, Any] = {  # of a field's type, as it is written: whether a value is of it
@@ -62,7 +65,17 @@ def check_types(config: Any) -> None:
                 raise InvalidInput(f.name, value, rule, f"the default is {f.default!r}")
 
 
+def _with_knobs(cls: type[C]) -> type[C]:
+    """Every knob of every method becomes a field behind the class's own, and a paragraph of its docstring."""
+    for one in KNOBS.values():
+        cls.__annotations__[one.name] = one.kind
+        setattr(cls, one.name, one.default)
+    cls.__doc__ = (cls.__doc__ or "").replace("    <knobs>\n", paragraphs(KNOBS.values()))
+    return cls
+
+
 @dataclass(frozen=True)
+@_with_knobs
 class RunConfig:
     """Everything that a run depends on, beside the rows.  All of it is public.
 
@@ -87,18 +100,6 @@ class RunConfig:
         Penalty of the first round, or a whole schedule; None for :func:`default_penalty`.
     eta_growth : float or tuple of N floats
         Its factor from one release to the next.
-    gamma : float
-        Proximal weight of the even rounds of (M)R-ADMM.
-    phi : float
-        Extra curvature of DVP.
-    law : {"spherical", "gaussian"}
-        Of noise inside objectives, where a method offers both.
-    batches : int
-        Parts of the rows in a pass of `central_sgd`.
-    positives : int
-        Releases of a node at most, `ipp_admm`.
-    threshold : float
-        On the gradient's norm in units of C, above which a node of `ipp_admm` sends.
     noise : float, tuple of N floats or Schedule, optional
         The method's own noise parameter alpha.  None calibrates it so that the run costs `epsilon`; given, `epsilon`
         is a budget at which the run stops.
@@ -120,10 +121,9 @@ class RunConfig:
         Keys the noise: a simulation, repeatable by whoever knows it.  None draws from the operating system.
     replicates : int
         Independent repetitions of the noise.
-    split, tolerance, clip : float, optional
-        Of the printed `pp_admm` and `ipp_admm`; None for the method's own.
     auto : bool
         Whether "auto" was asked for.  Set by ``method="auto"``, which leaves its first guess in `method`.
+    <knobs>
     """
 
     method: str = "mr_admm"
@@ -137,12 +137,6 @@ class RunConfig:
     rho: float = 0.001
     eta: float | tuple[float, ...] | Schedule | None = None
     eta_growth: float | tuple[float, ...] = 1.0
-    gamma: float = 0.1
-    phi: float = 0.0
-    law: str = "spherical"
-    batches: int = 10
-    positives: int = 10
-    threshold: float = 0.002
     noise: float | tuple[float, ...] | Schedule | None = None
     noise_growth: float = 1.0
     relation: str = "replace-one"
@@ -153,10 +147,16 @@ class RunConfig:
     backend: str = "numpy"
     seed: int | None = 0
     replicates: int = 1
-    split: float | None = None
-    tolerance: float | None = None
-    clip: float | None = None
     auto: bool = False
+
+    if TYPE_CHECKING:  # which cannot see the knobs
+
+        def __init__(
+            self, method: str = ..., epsilon: float | tuple[float, ...] = ..., delta: float | None = ...,
+            rounds: int = ..., graph: str = ..., form: str = ..., loss: str = ..., **fields: Any,
+        ) -> None: ...  # fmt: skip
+
+        def __getattr__(self, knob: str) -> Any: ...
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -169,33 +169,23 @@ class RunConfig:
         cls = REGISTRY[self.method]
         if self.form not in cls.forms:
             raise InvalidInput("form", self.form, f"{self.method} has {', '.join(cls.forms)}", f"use {cls.forms[0]!r}")
-        for name in (
-            "eta",
-            "eta_growth",
-            "gamma",
-            "phi",
-            "noise",
-            "noise_growth",
-            "threshold",
-        ):  # Facts checks the others
+        for name in ("eta", "eta_growth", "noise", "noise_growth"):  # Facts checks the others
             value = getattr(self, name)
             if not isinstance(value, Schedule | None) and not np.all(np.isfinite(np.asarray(value, dtype=float))):
                 raise InvalidInput(name, value, "must be finite", f"use the default, {getattr(type(self), name)}")
-        for name, most in _PRINTED.items():
+        own = knobs_of(cls)
+        for name, knob in KNOBS.items():
             value = getattr(self, name)
-            if value is None:
+            knob.check(value)
+            if value == knob.default:
                 continue
-            if self.form != "printed" or name not in {f.name for f in fields(cls)}:
+            idle = name not in own or knob.form not in ("", self.form)
+            if idle and (name in own or knob.form == "printed"):  # of another method, so that methods can be compared
+                takes = [m for m, c in REGISTRY.items() if name in knobs_of(c) and knob.form in c.forms]
                 rule = f"the {self.form} {self.method} has none"
-                raise InvalidInput(name, value, rule, "leave it out: it is of the printed pp_admm or ipp_admm")
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 < value < most:
-                rule = f"must be a number above 0 and below {most:g}"
-                raise InvalidInput(name, value, rule, "leave it out for the method's own")
+                raise InvalidInput(name, value, rule, f"leave it out: it is of the {knob.form} {' or '.join(takes)}")
         if self.seed is not None and self.seed < 0:
             raise InvalidInput("seed", self.seed, "must be >= 0", "use seed=0")
-        if self.form != "corrected" and self.law != "spherical" and "law" in {f.name for f in fields(cls)}:
-            rule = f"the {self.form} {self.method} draws spherical noise"
-            raise InvalidInput("law", self.law, rule, "use law='spherical', or the corrected form")
         if self.noise is not None and not cls.private:
             raise InvalidInput("noise", self.noise, f"{self.method} draws no noise", "leave it out, or use 'dvp'")
         for name in ("rounds", "replicates", "sites_per_row", "copies"):
@@ -235,9 +225,10 @@ class RunConfig:
         return bool(np.all(np.isfinite(self.epsilon)))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data; infinity is the text ``inf``.  What was left out of ``_OPTIONAL`` is not mentioned."""
+        """Plain data; infinity is the text ``inf``.  Knobs at their defaults are left out, but for ``_WRITTEN``."""
         plain = asdict(self) | {"epsilon": self.epsilon if self.budgeted else "inf"}
-        return {name: value for name, value in plain.items() if name not in _OPTIONAL or value not in (None, False)}
+        silent = {"auto": False} | {name: knob.default for name, knob in KNOBS.items() if name not in _WRITTEN}
+        return {name: value for name, value in plain.items() if name not in silent or value != silent[name]}
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> RunConfig:

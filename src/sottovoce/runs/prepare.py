@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from ..algorithms import REGISTRY, Algorithm
+from ..algorithms import REGISTRY, Algorithm, knobs_of
 from ..data.rows import Rows
 from ..data.table import fits
 from ..errors import InvalidInput
@@ -23,7 +23,7 @@ from ..privacy.gaussian import gaussian_mu
 from ..privacy.statement import PUBLIC, Caveat, caveat_text, plain_words
 from ..schedules import Schedule
 from ..typing import Any, Array
-from .config import _PRINTED, RunConfig
+from .config import RunConfig
 from .planner import calibrate, plan
 
 MOST_RELEASES = 20_000_000
@@ -43,13 +43,8 @@ def build(config: RunConfig, facts: Facts, graph: Graph) -> Algorithm[Any]:
     alpha = 1.0 if config.noise is None else config.noise
     schedule = alpha if isinstance(alpha, Schedule) else Schedule(alpha, config.noise_growth)
     noise = schedule if noisy else None
-    extra: dict[str, Any] = {
-        k: getattr(config, k)
-        for k in ("gamma", "phi", "form", "law", "batches", "positives", "threshold", "rounds")
-        if k in {f.name for f in fields(cls)}
-    }
-    extra |= {k: v for k in _PRINTED if (v := getattr(config, k)) is not None}
-    return cls(penalty=penalty, noise=noise, **extra)
+    own = {f.name for f in fields(cls)} & {"form", "rounds"} | set(knobs_of(cls))
+    return cls(penalty=penalty, noise=noise, **{name: getattr(config, name) for name in own})
 
 
 def default_penalty(config: RunConfig, facts: Facts, graph: Graph) -> float:

@@ -1,0 +1,113 @@
+"""Knobs: what users may set on one method, declared once, on the method's own field.
+
+::
+
+    gamma: float = knob(0.1, "Proximal weight of even rounds, (M)R-ADMM.", "must be finite and >= 0", lambda v: ...)
+
+:class:`sottovoce.RunConfig`, the command line, the estimators, studies and the docs read them from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
+from types import MappingProxyType
+
+import numpy as np
+
+from ..errors import InvalidInput
+from ..typing import Any
+
+_KEY = "knob"
+_KINDS: dict[str, Any] = {"float": (int, float, np.number), "int": (int, np.integer), "str": str}
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One knob as its method declares it.
+
+    Attributes
+    ----------
+    name, kind : str
+        Of the field; its type as it is written: "float", "int" or "str".
+    default : object
+    about : str
+        What it is, in a line: the help of its option.
+    rule : str
+        What a value must obey, in words.
+    fits : callable
+        Whether a value obeys it.
+    form : str
+        The only form that reads it; empty for all.  Knobs of printed forms are for studies: neither the command line
+        nor the estimators offer them.
+    """
+
+    name: str
+    kind: str
+    default: Any
+    about: str
+    rule: str
+    fits: Callable[[Any], bool]
+    form: str
+
+    @property
+    def offered(self) -> bool:
+        """Whether the command line and the estimators have it."""
+        return self.form != "printed"
+
+    def check(self, value: object) -> None:
+        """Refuse a value that breaks the rule.
+
+        Raises
+        ------
+        InvalidInput
+        """
+        if isinstance(value, bool) or not (isinstance(value, _KINDS[self.kind]) and self.fits(value)):
+            raise InvalidInput(self.name, value, self.rule, f"use {self.name}={self.default!r}")
+
+
+def knob(default: Any, about: str, rule: str, fits: Callable[[Any], bool], form: str = "") -> Any:
+    """A field of an algorithm that users may set: see :class:`Knob`."""
+    return field(default=default, metadata={_KEY: (about, rule, fits, form)})
+
+
+@lru_cache(maxsize=256)
+def knobs_of(method: type) -> MappingProxyType[str, Knob]:
+    """The knobs of one method, by name."""
+    declared = [f for f in fields(method) if _KEY in f.metadata]
+    return MappingProxyType({f.name: Knob(f.name, str(f.type), f.default, *f.metadata[_KEY]) for f in declared})
+
+
+def paragraphs(knobs: Iterable[Knob]) -> str:
+    """Knobs as they stand in a docstring's Parameters."""
+    return "".join(f"    {one.name} : {one.kind}, default={one.default!r}\n        {one.about}\n" for one in knobs)
+
+
+def _any(value: object) -> bool:
+    """Fits whatever there is."""
+    return True
+
+
+def gather(methods: Iterable[type]) -> dict[str, Knob]:
+    """The knobs of all methods.
+
+    Raises
+    ------
+    TypeError
+        If two methods declare one name in different ways.
+    """
+    found: dict[str, Knob] = {}
+    for method in methods:
+        for name, one in knobs_of(method).items():
+            if replace(one, fits=_any) != replace(found.setdefault(name, one), fits=_any):
+                raise TypeError(f"{method.__name__} declares the knob {name!r} as no other method: one name, one thing")
+    return found
+
+
+def law() -> Any:
+    """The knob of methods whose corrected form offers both laws of noise inside an objective."""
+    return knob(
+        "spherical", "Noise inside objectives: spherical or gaussian.", "must be 'spherical' or 'gaussian'",
+        lambda value: value in ("spherical", "gaussian"), "corrected",
+    )  # fmt: skip
