@@ -1,6 +1,18 @@
 """Sphinx configuration; ``scripts/docs`` builds."""
 
+import sys
 from importlib.metadata import version as installed
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
+
+from check_imports import LAYERS
+
+from sottovoce.algorithms import KNOBS, REGISTRY, knobs_of
 
 project = "sottovoce"
 author = "the sottovoce contributors"
@@ -17,3 +29,38 @@ myst_heading_anchors = 3  # pages link to each other's headings
 napoleon_google_docstring = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the numpy docstrings name the types
+
+
+def table(*rows: tuple[str, ...]) -> str:
+    """A Markdown table; the first row is its header."""
+    head, *body = (f"| {' | '.join(row)} |" for row in rows)
+    return "\n".join([head, "|" + "---|" * len(rows[0]), *body])
+
+
+class Layers(SphinxDirective):
+    """The floors of the house, from the list that the check of imports holds."""
+
+    def run(self) -> list[nodes.Node]:
+        floors = [
+            (str(level), ", ".join(f"`{m.removesuffix('.__init__')}`" for m in floor.modules), floor.knows)
+            for level, floor in enumerate(LAYERS)
+        ]
+        return self.parse_text_to_nodes(table(("layer", "modules", "what they know"), *floors))
+
+
+class Knobs(SphinxDirective):
+    """The methods' own knobs, from the fields that declare them."""
+
+    def run(self) -> list[nodes.Node]:
+        rows = [("knob", "what it is", "default", "must", "methods")]
+        for name, knob in KNOBS.items():
+            own = [f"`{method}`" for method, cls in REGISTRY.items() if name in knobs_of(cls)]
+            where = ", ".join(own) + (f" ({knob.form})" if knob.form else "")
+            default = f"{knob.default:.4g}" if isinstance(knob.default, float) else repr(knob.default)
+            rows.append((f"`{name}`", knob.about, f"`{default}`", knob.rule.removeprefix("must "), where))
+        return self.parse_text_to_nodes(table(*rows))
+
+
+def setup(app: Sphinx) -> None:
+    app.add_directive("layers", Layers)
+    app.add_directive("knobs", Knobs)

@@ -20,34 +20,51 @@ from typing import NamedTuple
 
 PACKAGE = "sottovoce"
 
+
+class Layer(NamedTuple):
+    """A floor of the house: what its modules know of, in words, and their names."""
+
+    knows: str
+    modules: tuple[str, ...]
+
+
 # Lowest first; an entry stands for a file, or for a folder and all that is in it.  A folder whose files lie
 # in several layers is listed file by file, its `__init__` with its lowest file, because it runs before each.
-LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "typing", "plain", "files", "pages"),
-    ("losses", "graphs", "schedules", "facts", "data", "privacy.__init__", "privacy.events"),
-    (
-        "privacy.bounds",
-        "privacy.exact",
-        "privacy.spherical",
-        "privacy.gaussian",
-        "privacy.pld",
-        "privacy.prices",
-        "privacy.accountants",
-        "privacy.noise",
-        "privacy.statement",
-        "ledger",
-        "papers",
-        "solvers",
+# docs/architecture.md shows this list.
+LAYERS = (
+    Layer(
+        "the exception tree; letters of array shapes; the one text of a value; files read within bounds and written "
+        "whole; the frame of HTML pages",
+        ("errors", "typing", "plain", "files", "pages"),
     ),
-    ("queries",),
-    ("curator", "net"),
-    ("algorithms",),
-    ("runs.__init__", "runs.engine"),
-    ("runs.planner", "runs.config", "runs.prepare", "runs.rehearsal", "runs.choosing", "runs.simulate", "deploy"),
-    ("runs.training", "aggregation", "audit", "estimators", "studies"),
-    ("cli", "__main__"),
+    Layer(
+        "losses with their bounds, networks, parameters over rounds, what is public, rows and schemas, what can happen",
+        ("losses", "graphs", "schedules", "facts", "data", "privacy.__init__", "privacy.events"),
+    ),
+    Layer(
+        "what an event costs and why, what a guarantee says, where spending is written, where noise comes from; "
+        "certified minimisers; what the papers' theorems say",
+        (
+            *("privacy.bounds", "privacy.exact", "privacy.spherical", "privacy.gaussian", "privacy.pld"),
+            *("privacy.prices", "privacy.accountants", "privacy.noise", "privacy.statement"),
+            *("ledger", "solvers", "papers"),
+        ),
+    ),
+    Layer("one file for each kind of release", ("queries",)),
+    Layer("the door to the rows; the network", ("curator", "net")),
+    Layer("one file for each method", ("algorithms",)),
+    Layer("the one loop that drives every method", ("runs.__init__", "runs.engine")),
+    Layer(
+        "pricing a run, trying it on made-up rows, choosing it, all nodes at once, real sites",
+        ("runs.planner", "runs.config", "runs.prepare", "runs.rehearsal", "runs.choosing", "runs.simulate", "deploy"),
+    ),
+    Layer(
+        "the main job, aggregators, scikit-learn classes, attacks, experiments from TOML files",
+        ("runs.training", "aggregation", "audit", "estimators", "studies"),
+    ),
+    Layer("the command line", ("cli", "__main__")),
 )
-LAYER = {entry: level for level, entries in enumerate(LAYERS) for entry in entries}
+LAYER = {entry: level for level, layer in enumerate(LAYERS) for entry in layer.modules}
 TOP = "__init__"  # the package itself: it may import all, nothing in it may import it
 VERSION = "_version"  # may be imported by all, imports nothing of the package
 

@@ -1,0 +1,126 @@
+"""A knob is declared on one field of one method, and everything that takes knobs takes it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from sottovoce import ConsensusClassifier, PrivateClassifier, RunConfig
+from sottovoce.algorithms import KNOBS, REGISTRY, knobs_of
+from sottovoce.algorithms.gradient import DGD
+from sottovoce.algorithms.knobs import gather, knob, paragraphs
+from sottovoce.errors import InvalidInput
+from sottovoce.schedules import Schedule
+
+SOURCE = Path(__file__).parents[2] / "src"
+PLANTED = """
+    decay_rate: float = knob(0.25, "How fast the step decays.", "must be at least 0", lambda v: v >= 0)
+
+    name: ClassVar[str] = "dgd"
+"""
+USES = """
+import inspect, json
+from click.testing import CliRunner
+from sottovoce import ConsensusClassifier, PrivateClassifier, RunConfig
+from sottovoce.cli import cli
+from sottovoce.data.rows import Rows
+from sottovoce.runs.simulate import simulate
+from sottovoce.studies.kinds import training
+import numpy as np
+
+X = np.eye(4)[np.arange(40) % 4] / 2
+rows = Rows.build([(X, np.where(np.arange(40) % 2, 1.0, -1.0))] * 3)
+config = RunConfig(method="dgd", rounds=2, decay_rate=0.5)
+run = simulate(config, rows)
+try:
+    RunConfig(method="dgd", decay_rate=-1.0)
+except ValueError as error:
+    refused = str(error)
+helps = {name: CliRunner().invoke(cli, [name, "--help"]).output for name in ("train", "plan")}
+said = CliRunner().invoke(cli, ["plan", "--method", "dgd", "--decay-rate", "0.75", "--json"]).output
+print(json.dumps({
+    "algorithm": run.algorithm["decay_rate"],
+    "kept": RunConfig.from_dict(config.to_dict()).decay_rate,
+    "silent": "decay_rate" in RunConfig().to_dict(),
+    "refused": refused,
+    "helps": ["How fast the step decays" in " ".join(text.split()) for text in helps.values()],
+    "plan": json.loads(said)["algorithm"]["decay_rate"],
+    "estimators": [c(decay_rate=0.125).get_params()["decay_rate"] for c in (ConsensusClassifier, PrivateClassifier)],
+    "study": training._config({"method": "dgd", "rounds": 2, "decay_rate": 0.5}, rows).decay_rate,
+    "documented": all("decay_rate : float" in cls.__doc__ for cls in (RunConfig, ConsensusClassifier)),
+}))
+"""
+
+
+def test_a_planted_knob_is_everywhere_and_one_file_was_touched(tmp_path: Path) -> None:
+    shutil.copytree(SOURCE, tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    method = tmp_path / "src" / "sottovoce" / "algorithms" / "gradient.py"
+    old = '\n    name: ClassVar[str] = "dgd"\n'
+    assert method.read_text().count(old) == 1
+    method.write_text(method.read_text().replace(old, PLANTED))
+    ran = subprocess.run(
+        [sys.executable, "-c", USES], capture_output=True, text=True, check=False,
+        env=os.environ | {"PYTHONPATH": str(tmp_path / "src")},
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout) == {
+        "algorithm": 0.5, "kept": 0.5, "silent": False, "helps": [True, True], "plan": 0.75, "study": 0.5,
+        "refused": "decay_rate=-1.0: must be at least 0; use decay_rate=0.25", "estimators": [0.125, 0.125],
+        "documented": True,
+    }  # fmt: skip
+
+
+def test_two_declarations_of_one_name_that_differ_are_refused() -> None:
+    @dataclass(frozen=True)
+    class Other(DGD):
+        gamma: float = knob(0.5, "Something else.", "must be above 0", lambda value: value > 0)
+
+        name: ClassVar[str] = "other"
+
+    with pytest.raises(TypeError, match="Other declares the knob 'gamma' as no other method"):
+        gather([*REGISTRY.values(), Other])
+
+
+@pytest.mark.parametrize("name", sorted(KNOBS))
+def test_every_default_obeys_its_rule_and_is_the_one_that_methods_have(name: str) -> None:
+    one = KNOBS[name]
+    one.check(one.default)
+    assert RunConfig.__dataclass_fields__[name].default == one.default
+    for method in (cls for cls in REGISTRY.values() if name in knobs_of(cls)):
+        assert method.__dataclass_fields__[name].default == one.default
+    for estimator in (ConsensusClassifier, PrivateClassifier):
+        assert (name in estimator().get_params()) == one.offered
+        assert (paragraphs([one]) in (estimator.__doc__ or "")) == one.offered
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("gamma", (-1.0, np.nan, np.inf, "a", True)), ("phi", (-0.1, np.nan)), ("law", ("laplace", 1.0)),
+        ("batches", (0, 251, 2.5)), ("positives", (0, 1.5, True)), ("threshold", (np.nan, np.inf)),
+        ("clip", (0.0, 1e9)), ("split", (0.0, 1.0)), ("tolerance", (0.0, 1.0)),
+    ],
+)  # fmt: skip
+def test_values_that_break_the_rule_are_refused_by_methods_and_configurations(name: str, wrong: tuple[object]) -> None:
+    method = next(m for m, cls in REGISTRY.items() if name in knobs_of(cls))
+    form = {"form": "printed"} if KNOBS[name].form == "printed" else {}
+    for value in wrong:
+        with pytest.raises(InvalidInput, match=f"^{name}="):
+            REGISTRY[method](penalty=Schedule(1.0), noise=None, **{name: value})
+        with pytest.raises(InvalidInput, match=f"^{name}="):
+            RunConfig(method=method, delta=1e-5, **form, **{name: value})
+
+
+def test_an_unknown_knob_is_refused_as_python_does() -> None:
+    for kind in (ConsensusClassifier, PrivateClassifier, RunConfig):
+        with pytest.raises(TypeError, match="gama"):
+            kind(gama=0.1)
