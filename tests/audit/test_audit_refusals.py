@@ -7,7 +7,7 @@ import pytest
 
 from sottovoce.algorithms import REGISTRY
 from sottovoce.audit import attack, refusals
-from sottovoce.audit.refusals import RefusalVerdict, Seen, Stand
+from sottovoce.audit.refusals import RefusalVerdict, Seen, Victim
 from sottovoce.curator import Book, Curator
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput, SolverError
@@ -21,7 +21,7 @@ from sottovoce.typing import Any, Array
 FAST = 160
 
 
-def play(stands: dict[str, Stand], replicates: int = refusals.RUNS) -> RefusalVerdict:
+def play(stands: dict[str, Victim], replicates: int = refusals.RUNS) -> RefusalVerdict:
     """With seeds: what must hold, or must not, every time."""
     return refusals.play(stands=stands, replicates=replicates, released=False)
 
@@ -63,9 +63,9 @@ class Careful(Curator):
         return super().ask(query)
 
 
-def stand(method: str, features: int = 1, curator: Any = Curator, **knobs: Any) -> dict[str, Stand]:
+def stand(method: str, features: int = 1, curator: Any = Curator, **knobs: Any) -> dict[str, Victim]:
     rounds = 3 if method in ("dgd", "mr_admm") else 2
-    return {"planted": Stand(RunConfig(method=method, rounds=rounds, graph="complete", **knobs), features, curator)}
+    return {"planted": Victim(RunConfig(method=method, rounds=rounds, graph="complete", **knobs), features, curator)}
 
 
 @pytest.mark.parametrize(

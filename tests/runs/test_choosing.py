@@ -21,7 +21,7 @@ from sottovoce.runs import choosing
 from sottovoce.runs.choosing import KNOBS, Choice, choose, declared, open_knobs
 from sottovoce.runs.planner import plan
 from sottovoce.runs.prepare import prepare
-from sottovoce.runs.rehearsal import Stage
+from sottovoce.runs.rehearsal import Rehearsal
 from sottovoce.runs.simulate import RunConfig, simulate
 from sottovoce.runs.training import TrainConfig, train
 from sottovoce.schedules import Schedule
@@ -112,29 +112,29 @@ def test_the_rest_of_the_configuration_is_kept() -> None:
 
 def test_the_first_guess_wins_ties(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
-    monkeypatch.setattr(Stage, "errors", lambda self, prepared: 0.2 + 1e-3 * rng.normal(size=(4, 4)))
+    monkeypatch.setattr(Rehearsal, "errors", lambda self, prepared: 0.2 + 1e-3 * rng.normal(size=(4, 4)))
     found = fresh()
     assert (found.config.method, found.config.rounds, found.config.rho) == ("prox_admm", 10, 0.001)
     assert "first guess" in found.says
 
 
 def test_a_clear_gain_beats_the_first_guess(monkeypatch: pytest.MonkeyPatch) -> None:
-    def errors(self: Stage, prepared: Any) -> Any:
+    def errors(self: Rehearsal, prepared: Any) -> Any:
         better = prepared.config.method == "prox_average" and prepared.config.rounds == 2
         return np.full((4, 4), 0.1 if better else 0.2)
 
-    monkeypatch.setattr(Stage, "errors", errors)
+    monkeypatch.setattr(Rehearsal, "errors", errors)
     found = fresh()
     assert (found.config.method, found.config.rounds) == ("prox_average", 2)
     assert found.says.startswith("prox_average, 2 rounds") and "prox_admm, 10 rounds" in found.says
 
 
 def test_a_gain_that_new_rows_do_not_show_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    def errors(self: Stage, prepared: Any) -> Any:
+    def errors(self: Rehearsal, prepared: Any) -> Any:
         lucky = self.seed == choosing._SEED and prepared.config.method == "prox_average"
         return np.full((4, 4), 0.1 if lucky else 0.2)
 
-    monkeypatch.setattr(Stage, "errors", errors)
+    monkeypatch.setattr(Rehearsal, "errors", errors)
     assert fresh().config.method == "prox_admm"
 
 
@@ -219,7 +219,7 @@ def test_a_rehearsal_computes_what_a_run_computes(method: str, monkeypatch: pyte
     monkeypatch.setattr("sottovoce.runs.rehearsal.TOL", 1e-8)
     heard: list[Any] = []
     monkeypatch.setattr(lifelike.World, "error", lambda self, W: heard.append(W) or W[..., 0])
-    Stage(worlds, 2, 0).errors(prepared)
+    Rehearsal(worlds, 2, 0).errors(prepared)
     for k, world in enumerate(worlds):
         taken["at"] = slice(2 * k, 2 * k + 2)
         rows = Rows.build([(X, 2.0 * y - 1.0) for X, y in world.parts])
@@ -234,7 +234,7 @@ def test_fewer_made_up_rows_leave_the_noise_as_it_is(monkeypatch: pytest.MonkeyP
     for m in (50, 400):
         X, y = np.zeros((m, 4)), np.arange(m) % 2
         world = lifelike.World([(X, y)] * 3, np.zeros((5, 4)), np.full((5, 2), 0.5))
-        Stage((world,), 3, 1).errors(prepared)
+        Rehearsal((world,), 3, 1).errors(prepared)
     assert np.allclose(heard[0], heard[1]) and np.abs(heard[0]).max() > 0
 
 

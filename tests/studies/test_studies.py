@@ -18,7 +18,7 @@ from sottovoce.cli.study import study as command
 from sottovoce.errors import InvalidInput
 from sottovoce.studies import figures, kinds, page, spec
 from sottovoce.studies.run import changed, digest, run
-from sottovoce.studies.spec import Claim, Figure, parse
+from sottovoce.studies.spec import Figure, Sentence, parse
 from sottovoce.studies.verdicts import NOISE, NOT, REPRODUCED, UNSEEN, judge
 
 SMALL = """
@@ -234,7 +234,7 @@ def rows_of(**groups):
 
 
 def verdict(rows, basis=None, **claim):
-    return judge(Claim("It is so.", value="v", printed={}, **claim), rows, basis or {}).word
+    return judge(Sentence("It is so.", value="v", printed={}, **claim), rows, basis or {}).word
 
 
 APART = rows_of(a=[1.0, 1.1], b=[2.0, 2.1], c=[3.0, 3.1])

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ..algorithms import REGISTRY
 from ..errors import InvalidInput
 from . import aggregators, labels, refusals, stopping, worlds
-from .bounds import epsilon_bound
+from .confidence import epsilon_bound
 from .exact import densities
 from .game import Case, Verdict, play
 from .worlds import make

@@ -11,7 +11,7 @@ import numpy as np
 from ..aggregation import Statement, Terms, average_trusted, feature, local
 from ..data.rows import Rows
 from ..errors import InvalidInput
-from .bounds import choose_test
+from .confidence import choose_test
 from .game import Scores, Verdict
 from .worlds import signed_site
 

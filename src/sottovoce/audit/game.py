@@ -35,7 +35,7 @@ from ..runs.engine import Place
 from ..runs.prepare import held, prepare
 from ..solvers import Solver
 from ..typing import Any, Array
-from .bounds import Test, choose_test
+from .confidence import Test, choose_test
 from .likelihood import Candidate, score
 
 Scores = tuple[Array, Array]

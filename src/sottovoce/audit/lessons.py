@@ -19,7 +19,7 @@ from ..data.rows import Rows
 from ..queries import NoisyMinimiser, PerturbedObjective, Query, SphericalLaw
 from ..runs.config import RunConfig
 from ..typing import Any, Array, IntArray
-from .bounds import least_probability
+from .confidence import least_probability
 from .game import Case, Transcripts, watch
 from .likelihood import Candidate, of_node
 

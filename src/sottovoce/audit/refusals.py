@@ -36,7 +36,7 @@ from ..runs.config import RunConfig
 from ..runs.engine import Place
 from ..runs.prepare import Prepared, prepare
 from ..typing import Any, Array
-from .bounds import Test, choose_test
+from .confidence import Test, choose_test
 from .game import Notes, Verdict
 from .worlds import signed_site
 
@@ -57,7 +57,7 @@ _WHY = (
 
 
 @dataclass(frozen=True)
-class Stand:
+class Victim:
     """One method at one site, whose one neighbour is the adversary.
 
     Attributes
@@ -179,7 +179,7 @@ class RefusalVerdict(Verdict):
     channels: dict[str, float] = field(default_factory=dict)
 
 
-def _stands(epsilon: float, delta: float | None, rounds: int | None) -> dict[str, Stand]:
+def _stands(epsilon: float, delta: float | None, rounds: int | None) -> dict[str, Victim]:
     """Methods by where their noise sits, with refusals of every kind that a length can provoke."""
     # Nearly all of the budget in the release that follows her vector: little noise, and all of it in the objective.
     inside = {"method": "m_admm", "relation": "zero-out", "noise_growth": 20.0}
@@ -197,11 +197,11 @@ def _stands(epsilon: float, delta: float | None, rounds: int | None) -> dict[str
         least = DELTA if delta is None and REGISTRY[knobs["method"]].needs_delta else delta
         several = 3 if knobs["method"] in _LATE else 2
         common = {"epsilon": epsilon, "delta": least, "rounds": max(several, rounds or 0), "graph": "complete"}
-        found[name] = Stand(RunConfig(**(common | knobs)), features)
+        found[name] = Victim(RunConfig(**(common | knobs)), features)
     return found
 
 
-def lengths(stand: Stand) -> list[float]:
+def lengths(stand: Victim) -> list[float]:
     """Lengths that look promising, found without noise: where the tables part, or on both sides of a common change."""
     silent, found = _Silent(), []
     seen = [tuple(stand.watch(world, length, silent).told for world in (0, 1)) for length in _LENGTHS]
@@ -212,7 +212,7 @@ def lengths(stand: Stand) -> list[float]:
     return found + [length for edge in edges for length in edge]
 
 
-def _edge(stand: Stand, low: float, high: float, told: str) -> tuple[float, ...]:
+def _edge(stand: Victim, low: float, high: float, told: str) -> tuple[float, ...]:
     """A length at which the tables part, or else two next to each other between which both change their behaviour."""
     silent = _Silent()
     for _ in range(_STEPS):
@@ -232,7 +232,7 @@ NoiseAt = Callable[[int, int], Noise]
 """Noise of a table and a run."""
 
 
-def _played(stand: Stand, length: float, runs: int, noise: NoiseAt) -> Played:
+def _played(stand: Victim, length: float, runs: int, noise: NoiseAt) -> Played:
     first, second = ([stand.watch(world, length, noise(world, run)) for run in range(runs)] for world in (0, 1))
     return first, second
 
@@ -302,7 +302,7 @@ def play(
     replicates: int = RUNS,
     seed: int = 0,
     confidence: float = 0.95,
-    stands: Mapping[str, Stand] | None = None,
+    stands: Mapping[str, Victim] | None = None,
     released: bool = True,
 ) -> RefusalVerdict:
     """Search every method for a length that tells two tables apart, and play the best that was found.
@@ -356,7 +356,7 @@ def play(
     return replace(best, channels=channels)
 
 
-def _verdict(stand: Stand, name: str, length: float, played: Played, confidence: float, each: float) -> RefusalVerdict:
+def _verdict(stand: Victim, name: str, length: float, played: Played, confidence: float, each: float) -> RefusalVerdict:
     known, fresh = halves(played)
     delta = stand.config.delta or 0.0
     bet = Bet.choose(known, delta, confidence)

@@ -40,7 +40,7 @@ from ..privacy.events import Event, GaussianMechanism
 from ..privacy.noise import KeyedNoise
 from ..queries import NoisyGradient
 from ..typing import Any, Array
-from .bounds import least_probability
+from .confidence import least_probability
 from .game import Notes, Verdict
 from .likelihood import Candidate
 from .worlds import tables

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from ..errors import SottovoceError
 from ..studies import figures, page, spec
-from ..studies.run import Finished, changed, run, write
+from ..studies.run import StudyRun, changed, run, write
 from .options import as_json, say, takes, typed
 from .screen import Console, escape
 
@@ -82,7 +82,7 @@ def study(
 
 def _one(
     one: spec.Study, out: str, quick: bool, jobs: int, data: str | None, console: Console
-) -> tuple[Finished, figures.Panel | None, list[page.Judged]]:
+) -> tuple[StudyRun, figures.Panel | None, list[page.Judged]]:
     with _progress(console, one.name) as tell:
         done = run(one, out, quick=quick, jobs=jobs, file=data, progress=tell)
     for line in done.study.strangers(done.columns):
@@ -129,7 +129,7 @@ def _list(as_json: bool) -> None:
 
 
 def _plain(
-    finished: list[tuple[Finished, figures.Panel | None, list[page.Judged]]], skipped: list[str], failed: list[str],
+    finished: list[tuple[StudyRun, figures.Panel | None, list[page.Judged]]], skipped: list[str], failed: list[str],
     index: Path | None,
 ) -> dict[str, Any]:  # fmt: skip
     def words(judged: page.Judged) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def _plain(
 
 
 def _render(
-    finished: list[tuple[Finished, figures.Panel | None, list[page.Judged]]], skipped: list[str], failed: list[str],
+    finished: list[tuple[StudyRun, figures.Panel | None, list[page.Judged]]], skipped: list[str], failed: list[str],
     index: Path | None,
 ) -> None:  # fmt: skip
     console = Console()

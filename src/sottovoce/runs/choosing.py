@@ -22,7 +22,7 @@ from ..typing import Any, Array
 from .config import RunConfig
 from .planner import plan
 from .prepare import check_size, default_penalty, prepare
-from .rehearsal import Stage
+from .rehearsal import Rehearsal
 
 KNOBS = ("rounds", "eta", "rho", "noise_growth")
 """What a choice settles beside the method, where the caller left it open."""
@@ -187,7 +187,7 @@ class _Search:
     def __post_init__(self) -> None:
         self.ground = self.draw(0)
 
-    def draw(self, turn: int) -> Stage:
+    def draw(self, turn: int) -> Rehearsal:
         """Worlds of sites as large as they are, up to a size that can be tried in seconds; others at every turn."""
         outputs = make_loss(self.config.loss).outputs
         most = max(_FEWEST, int(_CELLS / (len(self.n) * self.d)))
@@ -197,7 +197,7 @@ class _Search:
             for kind in lifelike.KINDS
             for k in range(_WORLDS)
         ]
-        return Stage(tuple(worlds), REPLICATES, seed, outputs)
+        return Rehearsal(tuple(worlds), REPLICATES, seed, outputs)
 
     def trial(self, config: RunConfig, stage: str) -> _Trial:
         """Run one candidate in every world.

@@ -30,7 +30,7 @@ TOL = 1e-5  # of a solve, on the gradient's norm in units of C
 
 
 @dataclass(frozen=True)
-class Stage:
+class Rehearsal:
     """Worlds of the same sites, and the noise that every candidate meets.
 
     Parameters

@@ -15,9 +15,9 @@ from ..typing import Any
 from . import verdicts
 from .figures import SPREADS, Panel
 from .kinds import Row
-from .run import Finished
-from .spec import Claim, Figure, matches
-from .verdicts import Verdict, judge, said
+from .run import StudyRun
+from .spec import Figure, Sentence, matches
+from .verdicts import Judgement, judge, said
 
 STYLE = """
 .panels{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,24rem),1fr));gap:.8rem}
@@ -38,21 +38,21 @@ _MOST = 400  # rows of a page's table
 class Judged:
     """A claim with its verdicts."""
 
-    claim: Claim
-    printed: Verdict | None
-    proved: Verdict | None
+    claim: Sentence
+    printed: Judgement | None
+    proved: Judgement | None
 
 
-def judged(done: Finished) -> list[Judged]:
+def judged(done: StudyRun) -> list[Judged]:
     """The verdicts on every claim of a study."""
 
-    def one(claim: Claim, basis: Any) -> Verdict | None:
+    def one(claim: Sentence, basis: Any) -> Judgement | None:
         return None if basis is None else judge(claim, done.rows, basis)
 
     return [Judged(c, one(c, c.printed), one(c, c.proved)) for c in done.study.claims]
 
 
-def page(done: Finished, drawn: Sequence[tuple[Figure, list[Panel]]], claims: Sequence[Judged], command: str) -> str:
+def page(done: StudyRun, drawn: Sequence[tuple[Figure, list[Panel]]], claims: Sequence[Judged], command: str) -> str:
     """A study's page, complete in itself."""
     study = done.study
     paper = f'<p class="soft">After {escape(study.paper)}.</p>' if study.paper else ""
@@ -83,7 +83,7 @@ def _figure(figure: Figure, panels: list[Panel]) -> str:
     )
 
 
-def _sentence(basis: str, verdict: Verdict | None) -> str:
+def _sentence(basis: str, verdict: Judgement | None) -> str:
     if verdict is None:
         return ""
     css = _CSS.get(verdict.word, "hm")
@@ -116,7 +116,7 @@ def _list(title: str, lines: Sequence[str]) -> str:
     return f"<h2>{title}</h2><ul>{items}</ul>" if lines else ""
 
 
-def _privacy(done: Finished) -> str:
+def _privacy(done: StudyRun) -> str:
     if not done.privacy:
         return ""
     items = "".join(f"<li>{escape(text)}</li>" for text in done.privacy[:6])
@@ -125,7 +125,7 @@ def _privacy(done: Finished) -> str:
     return f"<h2>What is promised</h2><ul>{items}</ul>{more}"
 
 
-def _made(done: Finished, command: str) -> str:
+def _made(done: StudyRun, command: str) -> str:
     return (
         f"<h2>How it was made</h2><pre>{escape(command)}</pre><p>{versions('numpy', 'scipy', 'matplotlib')}. "
         f"{done.cells} cells, {done.seconds:.0f} seconds of work together. Seed {done.study.seed}, "
@@ -140,7 +140,7 @@ def _last(rows: list[Row]) -> list[Row]:
     return [row for row in rows if row.get("round") == max(rounds)] if rounds else rows
 
 
-def _summary(done: Finished) -> str:
+def _summary(done: StudyRun) -> str:
     """Means over replicates of what the figures show, a row a setting."""
     study = done.study
     keys = list(study.table) or [key for key in study.varied() if key in done.columns]
@@ -184,7 +184,7 @@ def _mean(values: list[float]) -> str:
     return f"{array.mean():.4g}{spread}"
 
 
-def index(done: Sequence[tuple[Finished, Panel | None, Sequence[Judged]]], skipped: Sequence[str], command: str) -> str:
+def index(done: Sequence[tuple[StudyRun, Panel | None, Sequence[Judged]]], skipped: Sequence[str], command: str) -> str:
     """A page that leads to the studies' pages."""
     cards = []
     for one, panel, claims in done:

@@ -39,7 +39,7 @@ _APART = ("cli/", "studies/", "pages.py")
 
 
 @dataclass(frozen=True)
-class Finished:
+class StudyRun:
     """A study that has run.
 
     Attributes
@@ -74,7 +74,7 @@ def run(
     jobs: int | None = None,
     file: str | Path | None = None,
     progress: Progress | None = None,
-) -> Finished:
+) -> StudyRun:
     """Run what is not there yet, and write ``OUT/NAME/table.csv`` (and ``table.parquet``, with pyarrow).
 
     Parameters
@@ -91,7 +91,7 @@ def run(
 
     Returns
     -------
-    Finished
+    StudyRun
     """
     study = study.quickly() if quick else study
     cell = kinds.find(study.kind)
@@ -130,7 +130,7 @@ def run(
         write(folder / "table.parquet", _parquet(rows, columns))
     privacy, notes = (list(dict.fromkeys(pair[k] for pair in said if pair[k])) for k in (0, 1))
     notes += study.strangers(columns)
-    return Finished(
+    return StudyRun(
         study, folder, rows, columns, privacy, notes, seconds, len(todo), len(todo) - len(missing)
     )  # fmt: skip
 

@@ -132,7 +132,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Claim:
+class Sentence:
     """A sentence of a paper and the test of it over the table; see the module."""
 
     says: str
@@ -186,7 +186,7 @@ class Study:
     cells: tuple[Mapping[str, Any], ...] = ({},)
     quick: Mapping[str, Any] = field(default_factory=dict)
     figures: tuple[Figure, ...] = ()
-    claims: tuple[Claim, ...] = ()
+    claims: tuple[Sentence, ...] = ()
     differs: tuple[str, ...] = ()
     file: UserFile | None = None
     table: tuple[str, ...] = ()
@@ -295,7 +295,7 @@ def parse(text: str, name: str) -> Study:
         raise InvalidInput("study", name, f"is not TOML: {error}", "correct it") from None
     if "name" in given:
         raise InvalidInput("name", given["name"], "is the file's", "leave it out")
-    parts: dict[str, Any] = {"figures": Figure, "claims": Claim}
+    parts: dict[str, Any] = {"figures": Figure, "claims": Sentence}
     for key, cls in parts.items():
         given[key] = [_build(cls, each, key) for each in _tables(given, key)]
     if "cells" in given:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..typing import Any
 from .kinds import Row
-from .spec import Claim, matches, select
+from .spec import Sentence, matches, select
 
 REPRODUCED, NOT, NOISE, UNSEEN = "reproduced", "not reproduced", "within the noise", "no rows to test it on"
 _WORDS = {1: "holds", -1: "fails", 0: "within the noise"}
@@ -20,7 +20,7 @@ SURE = 2.0
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Judgement:
     """A word and what it rests on, a text for each setting."""
 
     word: str
@@ -37,7 +37,7 @@ class _Mean:
         return f"{self.mean:.4g}" + (f" ± {SURE * self.error:.2g}" if self.error else "")
 
 
-def judge(claim: Claim, rows: list[Row], basis: Mapping[str, Any]) -> Verdict:
+def judge(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Judgement:
     """The verdict over the rows that `basis` selects.
 
     "reproduced": the test holds in every setting, by more than two standard errors of each difference;
@@ -45,7 +45,7 @@ def judge(claim: Claim, rows: list[Row], basis: Mapping[str, Any]) -> Verdict:
     """
     kept = [row for row in rows if matches(row, basis) and _number(row.get(claim.value))]
     if kept and claim.test != "never" and all(row.get("replicate") == 0 for row in kept):
-        return Verdict(NOISE, ("one replicate says nothing of the noise",))
+        return Judgement(NOISE, ("one replicate says nothing of the noise",))
     settings: dict[tuple[Any, ...], list[Row]] = {}
     for row in kept:
         settings.setdefault(tuple(row.get(key) for key in claim.by), []).append(row)
@@ -58,9 +58,9 @@ def judge(claim: Claim, rows: list[Row], basis: Mapping[str, Any]) -> Verdict:
             told = (f"{name}: " if name else "") + f"{found[1]}: {_WORDS[found[0]]}"
             details.append(told)
     if not marks:
-        return Verdict(UNSEEN, ())
+        return Judgement(UNSEEN, ())
     word = NOT if min(marks) < 0 else REPRODUCED if min(marks) > 0 else NOISE
-    return Verdict(word, tuple(details))
+    return Judgement(word, tuple(details))
 
 
 def said(value: Any) -> str:
@@ -84,7 +84,7 @@ def _sign(low: _Mean, high: _Mean) -> int:
     return 0 if abs(gap) <= SURE * error else 1 if gap > 0 else -1
 
 
-def _extreme(claim: Claim, rows: list[Row]) -> tuple[int, str] | None:
+def _extreme(claim: Sentence, rows: list[Row]) -> tuple[int, str] | None:
     own = [row for row in rows if matches(row, claim.of)]
     others: dict[Any, list[Row]] = {}
     for row in rows:
@@ -99,7 +99,7 @@ def _extreme(claim: Claim, rows: list[Row]) -> tuple[int, str] | None:
     return min(signs), f"{mine} against {theirs[best]} ({best}, the best of the others)"
 
 
-def _along(claim: Claim, rows: list[Row]) -> tuple[int, str] | None:
+def _along(claim: Sentence, rows: list[Row]) -> tuple[int, str] | None:
     groups: dict[float, list[Row]] = {}
     for row in rows:
         if _number(row.get(claim.x)):
@@ -115,17 +115,17 @@ def _along(claim: Claim, rows: list[Row]) -> tuple[int, str] | None:
     return mark, f"{means[0]} at {claim.x} {at[0]:g}, {means[-1]} at {at[-1]:g}"
 
 
-def _pair(claim: Claim, rows: list[Row]) -> tuple[_Mean, _Mean] | None:
+def _pair(claim: Sentence, rows: list[Row]) -> tuple[_Mean, _Mean] | None:
     own, other = ([row for row in rows if matches(row, side)] for side in (claim.of, claim.than))
     return (_mean(own, claim.value), _mean(other, claim.value)) if own and other else None
 
 
-def _less(claim: Claim, rows: list[Row]) -> tuple[int, str] | None:
+def _less(claim: Sentence, rows: list[Row]) -> tuple[int, str] | None:
     pair = _pair(claim, rows)
     return None if pair is None else (_sign(*pair), f"{pair[0]} against {pair[1]}")
 
 
-def _near(claim: Claim, rows: list[Row]) -> tuple[int, str] | None:
+def _near(claim: Sentence, rows: list[Row]) -> tuple[int, str] | None:
     pair = _pair(claim, rows)
     if pair is None:
         return None
@@ -134,7 +134,7 @@ def _near(claim: Claim, rows: list[Row]) -> tuple[int, str] | None:
     return mark, f"{pair[0]} and {pair[1]}, {gap:.2g} apart (near is {claim.within:g})"
 
 
-def _never(claim: Claim, rows: list[Row]) -> tuple[int, str] | None:
+def _never(claim: Sentence, rows: list[Row]) -> tuple[int, str] | None:
     hits = sum(row[claim.value] != 0 for row in rows)
     return (-1 if hits else 1, f"{hits} of {len(rows)}") if rows else None
 

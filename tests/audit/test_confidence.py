@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from sottovoce.audit.bounds import choose_test, epsilon_bound, least_probability, most_probability
+from sottovoce.audit.confidence import choose_test, epsilon_bound, least_probability, most_probability
 from sottovoce.errors import InvalidInput
 
 
