@@ -1,0 +1,82 @@
+"""What version 0.1.0 wrote is read: a saved run, a ledger with three runs, and a plan for sites.
+
+The files in ``old/`` were written by 0.1.0 from ``table.csv`` and ``schema.toml`` there, which is made-up data.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sottovoce.data import Schema
+from sottovoce.deploy.plan import Plan
+from sottovoce.ledger.durable import DurableLedger
+from sottovoce.runs.config import RunConfig
+from sottovoce.runs.simulate import Result
+from sottovoce.runs.training import TrainConfig, train
+
+OLD = Path(__file__).parent / "old"
+SPENT = 7.067163311672127
+"""What 0.1.0 said of its ledger, by the order that is best at that moment."""
+EPSILON = 1.9998972094905056
+RUN = RunConfig(method="prox_admm", epsilon=2.0, delta=1e-5, rounds=3)
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs are told apart by what was typed, and these were made in this folder."""
+    monkeypatch.chdir(OLD)
+
+
+def asked(run: RunConfig) -> TrainConfig:
+    return TrainConfig(run, data="table.csv", schema="schema.toml", partition="site:site")
+
+
+def test_a_saved_run_says_what_it_said_and_is_saved_again(tmp_path: Path) -> None:
+    run = Result.load(OLD / "run.npz")
+    assert run.config == RUN and run.models.shape == (1, 3, 2)
+    run.save(tmp_path / "again.npz")
+    again = Result.load(tmp_path / "again.npz")
+    assert np.array_equal(again.models, run.models) and again.facts.to_dict() == run.facts.to_dict()
+    with np.load(OLD / "run.npz") as before, np.load(tmp_path / "again.npz") as after:
+        first, second = (json.loads(str(file["meta"])) for file in (before, after))
+    assert first.pop("seconds") > 0.0 and first["privacy"] == second["privacy"]
+    assert first["privacy"]["epsilon"] == EPSILON and "but for a probability" in first["privacy"]["says"]
+    assert first == second
+
+
+def test_the_same_configuration_makes_the_same_models() -> None:
+    old, new = Result.load(OLD / "run.npz"), train(asked(RUN)).result
+    assert np.allclose(new.models, old.models, rtol=1e-5)
+
+
+def test_a_ledger_opens_and_its_total_only_went_up(tmp_path: Path) -> None:
+    path = tmp_path / "book.ledger"
+    shutil.copyfile(OLD / "book.ledger", path)
+    with DurableLedger.open(path) as ledger:
+        ledger.verify()
+        assert len(ledger.rows) == 8 and set(ledger.runs) == {"prox_admm", "mr_admm", "ipp_admm"}
+        assert SPENT <= ledger.total() <= 9.0
+
+
+@pytest.mark.parametrize("method", ["prox_admm", "mr_admm", "ipp_admm"])
+def test_a_run_of_the_same_name_and_configuration_is_replayed_and_costs_nothing(tmp_path: Path, method: str) -> None:
+    path = tmp_path / "book.ledger"
+    shutil.copyfile(OLD / "book.ledger", path)
+    config = asked(RunConfig(method=method, epsilon=2.0, delta=1e-5, rounds=3))
+    with DurableLedger.open(path) as ledger:
+        before = ledger.total()
+        replayed = train(config, ledger=ledger, run_name=method).result
+        assert ledger.total() == before and len(ledger.rows) == 8
+    assert np.allclose(replayed.models, train(config).result.models, rtol=1e-5)
+
+
+def test_a_plan_is_read_and_has_the_digest_that_sites_compared() -> None:
+    plan = Plan.read(OLD / "plan.json")
+    assert plan.digest == "7d912c72657c8512efb1bed4465a5890c48dee2c2725e86e18d3251505f90e7f"
+    assert plan.names == ("north", "east", "south") and plan.config.method == "prox_admm"
+    assert Schema.from_toml(OLD / "schema.toml").to_dict() == Schema.from_dict(plan.schema).to_dict()
