@@ -24,7 +24,7 @@ PACKAGE = "sottovoce"
 # in several layers is listed file by file, its `__init__` with its lowest file, because it runs before each.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "typing", "plain", "files", "pages"),
-    ("losses", "graphs", "schedules", "facts", "data", "privacy.__init__", "privacy.events"),
+    ("losses", "graphs", "schedules", "facts", "trust", "data", "privacy.__init__", "privacy.events"),
     (
         "privacy.bounds",
         "privacy.exact",
@@ -54,7 +54,7 @@ VERSION = "_version"  # may be imported by all, imports nothing of the package
 ALGORITHMS = "algorithms"
 ALGORITHM_MAY_IMPORT = (
     *("__future__", "abc", "collections", "dataclasses", "enum", "functools", "itertools", "math", "typing"),
-    *(f"{PACKAGE}.{name}" for name in ("typing", "errors", "facts", "schedules", "queries", "net")),
+    *(f"{PACKAGE}.{name}" for name in ("typing", "errors", "facts", "schedules", "trust", "queries", "net")),
     f"{PACKAGE}.{ALGORITHMS}",  # under the same rule themselves
 )
 ALGORITHM_MAY_IMPORT_EXACTLY = ("numpy", "numpy.typing", "numpy.linalg")

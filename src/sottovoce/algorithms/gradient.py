@@ -7,6 +7,7 @@ from typing import ClassVar, NamedTuple
 
 from ..errors import InvalidInput
 from ..queries import NoisyEpoch, NoisyGradient
+from ..trust import CURATOR, Trust
 from ..typing import Array
 from .base import Algorithm, Site
 from .prox import tail
@@ -67,7 +68,7 @@ class CentralGD(DGD):
     releases: ClassVar[str] = "every round"
     noise_law: ClassVar[str] = "Gaussian (pure: spherical), on gradients"
     good_for: ClassVar[str] = "what trust in one party would buy, by gradients"
-    trust: ClassVar[str] = "curator"
+    trust: ClassVar[Trust] = CURATOR
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class CentralSGD(DGD):
     releases: ClassVar[str] = "every round, a pass over the rows"
     noise_law: ClassVar[str] = "Gaussian (pure: spherical), on gradients"
     good_for: ClassVar[str] = "what trust in one party would buy, by passes"
-    trust: ClassVar[str] = "curator"
+    trust: ClassVar[Trust] = CURATOR
     least_penalty: ClassVar[float] = 0.08
 
     def check(self, site: Site) -> None:
