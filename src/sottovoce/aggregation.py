@@ -160,12 +160,13 @@ def _learn(rows: Rows, terms: Terms, noise: KeyedNoise, lead: tuple[int, ...]) -
     return _ask(query, rows, terms, noise, terms.epsilon)
 
 
-def _promise(ledger: Ledger, terms: Terms, trust: Trust, nodes: int = 1, **more: Any) -> Statement:
-    """What a ledger proves for one row of one party."""
+def _promise(
+    ledger: Ledger, terms: Terms, trust: Trust, *, unit: str = "one row of one party", nodes: int = 1, **more: Any
+) -> Statement:
+    """What a ledger proves, of a simulation in which sizes are known to everybody."""
     return Statement.prove(
-        ledger, trust, relation=terms.relation, nodes=nodes, simulated=True, public=SIZES,
-        **{"unit": "one row of one party"} | more,
-    )  # fmt: skip
+        ledger, trust, relation=terms.relation, nodes=nodes, simulated=True, unit=unit, public=SIZES, **more
+    )
 
 
 def _unused(terms: Terms) -> Statement:
@@ -177,7 +178,7 @@ def local(sites: Rows, terms: Terms) -> Fit:
     lead = (terms.replicates, len(sites.n))
     models, ledger = _learn(sites, terms, terms.noise(range(lead[1])), lead)
     trust = Trust("nobody", sees="every party's model")
-    said = _promise(ledger, terms, trust, lead[1], unprotected="exact models are released")
+    said = _promise(ledger, terms, trust, nodes=lead[1], unprotected="exact models are released")
     return Fit(models, said, _unused(terms))
 
 
@@ -213,7 +214,7 @@ def average_trusted(sites: Rows, terms: Terms, form: str = "corrected") -> Fit:
     budget, claimed = (terms.epsilon, None) if form == "corrected" else (math.inf, terms.epsilon)
     models, ledger = _ask(build(rate_for(build, worst, terms), worst), sites, terms, noise, budget)
     trust = Trust("aggregator", sees="the average")
-    said = _promise(ledger, terms, trust, len(sites.n), unit=ONE_ROW, form=form, printed_claim=claimed)
+    said = _promise(ledger, terms, trust, nodes=len(sites.n), unit=ONE_ROW, form=form, printed_claim=claimed)
     return Fit(models, said, _unused(terms))
 
 
@@ -244,27 +245,32 @@ def feature(released: Fit, aggregator: Rows, terms: Terms, own: str = "private",
     lead, key = (terms.replicates,), M.shape[1] if party is None else party
     noise = terms.noise(range(key, key + 1), lead)
     # Replicates repeat one release, each as a node of its own here, so that the ledger's worst node is the price.
-    more: dict[str, Any] = {"unit": "one row of the aggregator"}
+    claimed = assumes = unprotected = None
     if own == "private":
         v, ledger = _learn(rows, terms, noise, lead)
     else:
         # Features M x with regulariser q are M x / ||M|| with q / ||M||^2 and noise smaller by ||M||.
         facts, start = terms.facts(rows.n, rows.d), np.zeros((*lead, rows.d))
         law, q = None, np.array(facts.mu)
-        more["unprotected"] = "its rows are public by declaration, and used without noise"
-        if own == "printed":
+        if own == "public":
+            unprotected = "its rows are public by declaration, and used without noise"
+        elif own == "printed":
             rate = rate_for(_objective(start, terms, polish=False), facts, terms) * norms
             law, q = _law(rate, terms, polish=False), q + curvature_for(terms.epsilon, facts)
-            why = "the noise is for features of norm 1, these are larger; the minimiser is taken to be exact"
-            more |= {"form": "printed", "printed_claim": terms.epsilon, "assumes": why, "unprotected": None}
-        elif own != "public":
+            assumes = "the noise is for features of norm 1, these are larger; the minimiser is taken to be exact"
+            claimed = terms.epsilon
+        else:
             raise InvalidInput("own", own, "must be 'private', 'public' or 'printed'", "use 'private'")
         query = PerturbedObjective(start, q / norms**2 - facts.mu, start, law, "003, Algorithm 5")
         v, ledger = _ask(query, rows, terms, noise, math.inf)
     if math.isinf(sites.epsilon):
         why = "the result lies in the span of the sites' exact models, which one row moves"
         sites = sites.unprotected_since(why)
-    said = _promise(ledger, terms, Trust("nobody", sees="every model"), **more)
+    said = _promise(
+        ledger, terms, Trust("nobody", sees="every model"), unit="one row of the aggregator",
+        form="printed" if own == "printed" else "corrected", printed_claim=claimed, assumes=assumes,
+        unprotected=unprotected,
+    )  # fmt: skip
     return Fit(np.einsum("rn,rnd->rd", v / norms, M), sites, said)
 
 

@@ -468,7 +468,9 @@ def _numbers(value: Any) -> tuple[float, ...]:
 
 
 def _pairs(value: Any) -> tuple[tuple[str, float], ...]:
-    return tuple((_text(name), _number(epsilon)) for name, epsilon in dict(value).items())
+    if not isinstance(value, dict):
+        raise TypeError
+    return tuple((_text(name), _number(epsilon)) for name, epsilon in value.items())
 
 
 def _shared(value: Any) -> Shared:
