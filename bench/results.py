@@ -56,7 +56,7 @@ def page(rows: list[dict[str, object]]) -> str:
         text += "| method | " + " | ".join(f"{p}, epsilon {e:g}" for e, p in columns) + " |\n"
         text += "|---|" + "---|" * len(columns) + "\n"
         for method in dict.fromkeys(row["asked"] for row in mine):
-            curator = " *curator*" if method in REGISTRY and REGISTRY[method].trust == "curator" else ""
+            curator = " *curator*" if method in REGISTRY and REGISTRY[method].trust.pools_rows else ""
             cells = {
                 (r["epsilon"], r["partition"]): f"{r['accuracy']:.2f} ± {r['sd']:.2f}"
                 for r in mine

@@ -38,8 +38,9 @@ LAYERS = (
         ("errors", "typing", "plain", "files", "pages"),
     ),
     Layer(
-        "losses with their bounds, networks, parameters over rounds, what is public, rows and schemas, what can happen",
-        ("losses", "graphs", "schedules", "facts", "data", "privacy.__init__", "privacy.events"),
+        "losses with their bounds, networks, parameters over rounds, what is public, whom people trust, rows and "
+        "schemas, what can happen",
+        ("losses", "graphs", "schedules", "facts", "trust", "data", "privacy.__init__", "privacy.events"),
     ),
     Layer(
         "what an event costs and why, what a guarantee says, where spending is written, where noise comes from; "
@@ -71,7 +72,7 @@ VERSION = "_version"  # may be imported by all, imports nothing of the package
 ALGORITHMS = "algorithms"
 ALGORITHM_MAY_IMPORT = (
     *("__future__", "abc", "collections", "dataclasses", "enum", "functools", "itertools", "math", "types", "typing"),
-    *(f"{PACKAGE}.{name}" for name in ("typing", "errors", "facts", "schedules", "queries", "net")),
+    *(f"{PACKAGE}.{name}" for name in ("typing", "errors", "facts", "trust", "schedules", "queries", "net")),
     f"{PACKAGE}.{ALGORITHMS}",  # under the same rule themselves
 )
 ALGORITHM_MAY_IMPORT_EXACTLY = ("numpy", "numpy.typing", "numpy.linalg")

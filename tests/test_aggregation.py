@@ -224,7 +224,7 @@ def test_a_law_follows_the_delta() -> None:
 def test_exact_models_protect_no_site_and_large_features_cost_more_than_claimed(sites: Rows, boss: Rows) -> None:
     fit = aggregation.feature(aggregation.local(sites, replace(EXACT, replicates=3)), boss, PURE, "printed")
     assert math.isinf(fit.sites.epsilon) and "NO protection" in fit.sites.not_protected
-    assert fit.aggregator.claimed == 1.0 < fit.aggregator.epsilon < math.inf
+    assert fit.aggregator.printed_claim == 1.0 < fit.aggregator.epsilon < math.inf
     public = aggregation.feature(aggregation.local(sites, PURE), boss, PURE, "public")
     assert math.isinf(public.aggregator.epsilon) and "public" in public.aggregator.not_protected
     assert public.sites.epsilon <= 1.0
@@ -288,5 +288,5 @@ def test_the_command_prints_a_table_or_json() -> None:
 
 def test_the_printed_average_is_sized_by_the_mean_site_and_priced_by_the_smallest(sites: Rows) -> None:
     fit = aggregation.average_trusted(sites, PURE, "printed")
-    assert fit.sites.claimed == 1.0
+    assert fit.sites.printed_claim == 1.0
     assert fit.sites.epsilon == pytest.approx(np.mean(SITES) / min(SITES), rel=1e-3)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import count, pairwise
 
 import numpy as np
@@ -28,10 +28,12 @@ from .losses import make as make_loss
 from .plain import jsonable
 from .privacy import accountants
 from .privacy.noise import KeyedNoise
+from .privacy.statement import ONE_ROW, Statement
 from .queries import Query
 from .queries.average import NoisyAverage
 from .queries.objective import GaussianLaw, PerturbedObjective, SphericalLaw
 from .runs.training import error_rates
+from .trust import NOBODY, Trust
 from .typing import Any, Array, BoolArray
 
 SETTINGS = ("non-private", "public-private", "private")
@@ -81,24 +83,11 @@ class Terms:
 
 
 @dataclass(frozen=True)
-class Statement:
-    """What one kind of party is promised: proved for the worst of them, by `accountant`, and in words what it covers.
-
-    `claimed` is 003's own epsilon, where that is another number.
-    """
-
-    epsilon: float
-    delta: float
-    accountant: str
-    relation: str
-    protects: str
-    not_protected: str
-    claimed: float | None = None
-
-
-@dataclass(frozen=True)
 class Fit:
-    """Models, shape (R, d) or, of the local method, (R, N, d), and what the sites and the aggregator are promised."""
+    """Models, shape (R, d) or, of the local method, (R, N, d), and what the sites and the aggregator are promised.
+
+    A promise is proved for the worst of the parties; its printed claim is 003's own epsilon, where that is another.
+    """
 
     models: Array
     sites: Statement
@@ -171,26 +160,25 @@ def _learn(rows: Rows, terms: Terms, noise: KeyedNoise, lead: tuple[int, ...]) -
     return _ask(query, rows, terms, noise, terms.epsilon)
 
 
-def _promise(ledger: Ledger, terms: Terms, protects: str, but: str, claimed: float | None = None) -> Statement:
-    """What a ledger proves, in numbers and words."""
-    total, report = ledger.total(), ledger.report()
-    if math.isinf(total):
-        protects, but = "nothing", f"NO protection: {but}"
-    notion = min(report, key=lambda name: report[name])
-    delta = 0.0 if notion == "pure" or math.isinf(total) else ledger.delta
-    return Statement(total, delta, notion, terms.relation, protects, but, claimed)
+def _promise(
+    ledger: Ledger, terms: Terms, trust: Trust, *, unit: str = "one row of one party", nodes: int = 1, **more: Any
+) -> Statement:
+    """What a ledger proves, of a simulation in which sizes are known to everybody."""
+    return Statement.prove(
+        ledger, trust, relation=terms.relation, nodes=nodes, simulated=True, unit=unit, public=SIZES, **more
+    )
 
 
 def _unused(terms: Terms) -> Statement:
-    return Statement(0.0, 0.0, terms.accountant, terms.relation, "all rows: none is used", "")
+    return Statement.unused(NOBODY, relation=terms.relation, accountant=terms.accountant)
 
 
 def local(sites: Rows, terms: Terms) -> Fit:
     """Every site's own model, shape (R, N, d): objective perturbation, or exact at infinite epsilon."""
     lead = (terms.replicates, len(sites.n))
     models, ledger = _learn(sites, terms, terms.noise(range(lead[1])), lead)
-    but = SIZES if math.isfinite(terms.epsilon) else "exact models are released"
-    said = _promise(ledger, terms, "one row of one party, against whoever sees every party's model", but)
+    trust = Trust("nobody", sees="every party's model")
+    said = _promise(ledger, terms, trust, nodes=lead[1], unprotected="exact models are released")
     return Fit(models, said, _unused(terms))
 
 
@@ -199,9 +187,8 @@ def pooled(parties: Rows, terms: Terms) -> Fit:
     rows = _as_rows([np.concatenate([parties.node(i).signed[0] for i in range(len(parties.n))])])
     N = len(parties.n)
     models, ledger = _learn(rows, terms, terms.noise(range(N, N + 1)), (terms.replicates, 1))
-    but = f"against the curator, who holds all rows; {SIZES}"
-    but = but if math.isfinite(terms.epsilon) else "the exact model of all rows is released"
-    said = _promise(ledger, terms, "one row of one party, against whoever sees the model", but)
+    trust = Trust("curator", sees="the model")
+    said = _promise(ledger, terms, trust, unprotected="the exact model of all rows is released")
     return Fit(models[:, 0], said, said)
 
 
@@ -226,8 +213,8 @@ def average_trusted(sites: Rows, terms: Terms, form: str = "corrected") -> Fit:
     noise = terms.noise(range(len(sites.n), len(sites.n) + 1), (terms.replicates,))
     budget, claimed = (terms.epsilon, None) if form == "corrected" else (math.inf, terms.epsilon)
     models, ledger = _ask(build(rate_for(build, worst, terms), worst), sites, terms, noise, budget)
-    but = f"against the aggregator, who sees every site's exact model; {SIZES}"
-    said = _promise(ledger, terms, "one row of one site, against whoever sees the average", but, claimed)
+    trust = Trust("aggregator", sees="the average")
+    said = _promise(ledger, terms, trust, nodes=len(sites.n), unit=ONE_ROW, form=form, printed_claim=claimed)
     return Fit(models, said, _unused(terms))
 
 
@@ -258,26 +245,33 @@ def feature(released: Fit, aggregator: Rows, terms: Terms, own: str = "private",
     lead, key = (terms.replicates,), M.shape[1] if party is None else party
     noise = terms.noise(range(key, key + 1), lead)
     # Replicates repeat one release, each as a node of its own here, so that the ledger's worst node is the price.
-    words, but, claimed = "one row of the aggregator, against whoever sees every model", SIZES, None
+    claimed = assumes = unprotected = None
     if own == "private":
         v, ledger = _learn(rows, terms, noise, lead)
     else:
         # Features M x with regulariser q are M x / ||M|| with q / ||M||^2 and noise smaller by ||M||.
         facts, start = terms.facts(rows.n, rows.d), np.zeros((*lead, rows.d))
-        law, q, but = None, np.array(facts.mu), "its rows are public by declaration, and used without noise"
-        if own == "printed":
+        law, q = None, np.array(facts.mu)
+        if own == "public":
+            unprotected = "its rows are public by declaration, and used without noise"
+        elif own == "printed":
             rate = rate_for(_objective(start, terms, polish=False), facts, terms) * norms
-            law, claimed = _law(rate, terms, polish=False), terms.epsilon
-            q = q + curvature_for(terms.epsilon, facts)
-            but = "the noise is for features of norm 1, these are larger; the minimiser is taken to be exact"
-        elif own != "public":
+            law, q = _law(rate, terms, polish=False), q + curvature_for(terms.epsilon, facts)
+            assumes = "the noise is for features of norm 1, these are larger; the minimiser is taken to be exact"
+            claimed = terms.epsilon
+        else:
             raise InvalidInput("own", own, "must be 'private', 'public' or 'printed'", "use 'private'")
         query = PerturbedObjective(start, q / norms**2 - facts.mu, start, law, "003, Algorithm 5")
         v, ledger = _ask(query, rows, terms, noise, math.inf)
     if math.isinf(sites.epsilon):
-        why = "NO protection: the result lies in the span of the sites' exact models, which one row moves"
-        sites = replace(sites, not_protected=why)
-    return Fit(np.einsum("rn,rnd->rd", v / norms, M), sites, _promise(ledger, terms, words, but, claimed))
+        why = "the result lies in the span of the sites' exact models, which one row moves"
+        sites = sites.unprotected_since(why)
+    said = _promise(
+        ledger, terms, Trust("nobody", sees="every model"), unit="one row of the aggregator",
+        form="printed" if own == "printed" else "corrected", printed_claim=claimed, assumes=assumes,
+        unprotected=unprotected,
+    )  # fmt: skip
+    return Fit(np.einsum("rn,rnd->rd", v / norms, M), sites, said)
 
 
 def multilevel(tree: Tree, terms: Terms) -> Fit:
@@ -357,13 +351,12 @@ def compare(config: CompareConfig) -> list[dict[str, Any]]:
             each = [sites.node(i) for i in range(N)]
             tree = [bosses[0], [bosses[1], *each[: N // 2]], [bosses[2], *each[N // 2 :]]]
             fits["feature, two levels"] = multilevel(tree, terms)
-    caveat = {} if dataset.caveat is None else {"caveat": dataset.caveat}
     table = []
     for name, fit in fits.items():
         errors = error_rates(dataset.X_test, dataset.y_test, fit.models).reshape(config.replicates, -1).mean(axis=1)
         row = {"method": name, "test_error": float(errors.mean()), "replicates": errors.size}
         row["test_error_sd"] = float(errors.std(ddof=1)) if errors.size > 1 else 0.0
         for who, said in (("sites", fit.sites), ("aggregator", fit.aggregator)):
-            row[who] = asdict(said) | caveat
+            row[who] = said.with_caveat(dataset.caveat).promise()
         table.append(jsonable(row))
     return table

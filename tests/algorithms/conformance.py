@@ -118,7 +118,7 @@ class AlgorithmContract:
 
     @property
     def nodes(self) -> int:
-        return 1 if REGISTRY[self.method].trust == "curator" else 5
+        return 1 if REGISTRY[self.method].trust.pools_rows else 5
 
     @property
     def private(self) -> bool:

@@ -200,7 +200,7 @@ def test_a_run_that_another_ended_is_stated_at_the_price_of_all_that_was_planned
         i = sites.plan.index(name)
         alone = replace(sites.plan.prepared, facts=sites.plan.prepared.facts.node(i))
         everything, part = (
-            privacy_statement(alone, rows, simulated=True)["epsilon"] for rows in (planned, planned[:made])
+            privacy_statement(alone, rows, simulated=True).epsilon for rows in (planned, planned[:made])
         )
         assert end.privacy["epsilon"] == everything > part
         assert f"Ended early: after {made} of 6 releases" in end.privacy["says"]

@@ -64,7 +64,7 @@ def test_an_encoding_that_was_computed_from_rows_is_said_everywhere(tmp_path: Pa
     with HubLog(tmp_path / "hub.log") as log:
         ends = sites.run_locally(log)
         write_hub(tmp_path, Hub(plan, log))
-    statements = [plan.statement, *(end.privacy for end in ends.values())]
+    statements = [plan.statement.to_dict(), *(end.privacy for end in ends.values())]
     statements += [
         json.loads((tmp_path / "hub.json").read_text())["privacy"],
         Result.load(tmp_path / "hub.npz").privacy,

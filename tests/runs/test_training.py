@@ -109,9 +109,10 @@ def test_a_saved_result_loads_as_it_was(method: str, rows: Rows, tmp_path: Path)
         if one.name != "n":
             assert getattr(loaded.facts, one.name) == getattr(result.facts, one.name)
     for one in fields(Result):
-        if one.name not in ("models", "config", "facts", "seconds"):
+        if one.name not in ("models", "config", "facts", "seconds", "statement"):
             assert getattr(loaded, one.name) == json.loads(json.dumps(getattr(result, one.name))), one.name
-    assert len(loaded.ledger) > 0 and loaded.extra == result.extra and loaded.privacy == result.privacy
+    assert len(loaded.ledger) > 0 and loaded.extra == result.extra
+    assert loaded.statement == result.statement and loaded.privacy == result.privacy
     events_of = [[events.from_dict(row).to_dict() for row in run.ledger] for run in (loaded, result)]
     assert events_of[0] == events_of[1]
     assert np.array_equal(loaded.consensus, result.consensus)

@@ -62,8 +62,8 @@ def test_the_gaussian_generalised_form_is_priced_as_the_claims_say() -> None:
     rows = make_rows([claims.N_ROWS // 20], claims.FEATURES)
     known = next(c for c in claims.table() if c.says.startswith("(epsilon, 1e-5)") and c.paper.startswith("003"))
     _, said = thesis_models.kifer(rows, Terms(1.0, Lambda=1e-7, loss="huber:0.5", tol=1e-6))
-    assert said["printed_claim"] == 1.0
-    assert said["epsilon"] == pytest.approx(known.proved_at_delta, rel=1e-3)
+    assert said.printed_claim == 1.0
+    assert said.epsilon == pytest.approx(known.proved_at_delta, rel=1e-3)
 
 
 @pytest.mark.parametrize(("factor", "passes"), [(1.0, True), (2 / 3, False), (3 / 2, False)])

@@ -10,6 +10,7 @@ from ..facts import Facts
 from ..net import Net
 from ..queries import Query
 from ..schedules import Schedule
+from ..trust import NOBODY, Trust
 from ..typing import Any, Array
 from .knobs import knobs_of
 
@@ -59,8 +60,8 @@ class Algorithm(ABC, Generic[StateT]):
     """Neighbouring data for which releases have a price."""
     private: ClassVar[bool] = True
     forms: ClassVar[tuple[str, ...]] = ("corrected",)
-    trust: ClassVar[str] = "nobody"
-    """Who sees rows of other sites: "nobody", or a "curator" who holds all rows as one site."""
+    trust: ClassVar[Trust] = NOBODY
+    """Whom people have to trust with their rows, and what everybody else sees."""
     curvature: ClassVar[str] = "edge"
     """What a penalty eta adds to the objective's curvature: ``2 eta`` an "edge", or ``eta`` a "node"."""
     least_penalty: ClassVar[float] = 0.001

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ..trust import CURATOR, Trust
 from .one_shot import Objective
 
 
@@ -23,7 +24,7 @@ class Central(Objective):
     releases: ClassVar[str] = "once"
     noise_law: ClassVar[str] = "spherical or Gaussian, in the objective"
     good_for: ClassVar[str] = "what trust in one party would buy"
-    trust: ClassVar[str] = "curator"
+    trust: ClassVar[Trust] = CURATOR
     least_penalty: ClassVar[float] = 0.00002
     noise_weight: ClassVar[float] = 0.1
     forms: ClassVar[tuple[str, ...]] = ("corrected",)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from ..queries import NoisyEpoch, NoisyGradient
+from ..trust import CURATOR, Trust
 from ..typing import Array
 from .base import Algorithm, Site
 from .knobs import knob
@@ -67,7 +68,7 @@ class CentralGD(DGD):
     releases: ClassVar[str] = "every round"
     noise_law: ClassVar[str] = "Gaussian (pure: spherical), on gradients"
     good_for: ClassVar[str] = "what trust in one party would buy, by gradients"
-    trust: ClassVar[str] = "curator"
+    trust: ClassVar[Trust] = CURATOR
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class CentralSGD(DGD):
     releases: ClassVar[str] = "every round, a pass over the rows"
     noise_law: ClassVar[str] = "Gaussian (pure: spherical), on gradients"
     good_for: ClassVar[str] = "what trust in one party would buy, by passes"
-    trust: ClassVar[str] = "curator"
+    trust: ClassVar[Trust] = CURATOR
     least_penalty: ClassVar[float] = 0.08
 
     def round(self, k: int, state: State, site: Site) -> State:

@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..aggregation import Statement, Terms, average_trusted, feature, local
+from ..aggregation import Terms, average_trusted, feature, local
 from ..data.rows import Rows
 from ..errors import InvalidInput
+from ..privacy.statement import Statement
 from .confidence import choose_test
 from .game import Scores, Verdict
 from .worlds import signed_site
@@ -54,7 +55,7 @@ def feature_sites(form: str, terms: Terms) -> Played:
         scores.append(np.mod(np.arctan2(fit.models[:, 1], fit.models[:, 0]), math.pi))
         said.append(fit.sites)
     why = "one site, two features: the result is along the site's exact model, which a row turns"
-    return (scores[0], scores[1]), replace(said[0], claimed=terms.epsilon), why
+    return (scores[0], scores[1]), said[0].beside(terms.epsilon), why
 
 
 def feature_aggregator(form: str, terms: Terms) -> Played:
@@ -105,7 +106,7 @@ def play(
     first, second = (np.round(x / max(1e-300, float(np.std(np.concatenate(scores)))), 9) for x in scores)
     test = choose_test((first[:half], second[:half]), delta or 0.0, confidence)
     bound = test.verdict((first[half:], second[half:]), delta or 0.0, confidence)
-    claimed = said.epsilon if said.claimed is None else said.claimed
+    claimed = said.epsilon if said.printed_claim is None else said.printed_claim
     return Verdict(
         name, form, claimed, said.epsilon, bound, delta or 0.0, confidence, replicates, 1, "threshold on the model", why
     )

@@ -445,7 +445,7 @@ def play_once(
     if make_loss(config.loss).outputs > 1:
         raise InvalidInput("loss", config.loss, "canaries have a label of two", f"use {LOSS!r} or 'logistic'")
     nodes, d = len(parts), parts[0][0].shape[1]
-    curator = cls.trust == "curator"
+    curator = cls.trust.pools_rows
     most = d * (1 if curator else nodes if sites is None else len(sites))
     m = most if canaries is None else canaries
     if m < _LEAST:

@@ -75,7 +75,7 @@ def methods(everything: bool, as_json: bool) -> None:
     """List the private methods: whom each trusts with rows, how often it releases what, and when to pick it."""
     rows: list[dict[str, Any]] = [
         {
-            "name": cls.name, "private": cls.private, "trusts": cls.trust, "releases": cls.releases,
+            "name": cls.name, "private": cls.private, "trusts": cls.trust.kind, "releases": cls.releases,
             "noise": cls.noise_law, "relations": list(cls.relations) if cls.private else [], "good for": cls.good_for,
             "paper": cls.paper, "summary": cls.summary, "forms": list(cls.forms),
         }

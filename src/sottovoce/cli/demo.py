@@ -16,9 +16,8 @@ from rich.table import Table
 
 from ..deploy import demonstration
 from ..deploy.demonstration import Stage
-from ..deploy.session import DEMONSTRATION
 from ..plain import jsonable
-from ..privacy.statement import ceil_text
+from ..privacy.statement import DEMONSTRATION, ceil_text
 from ..runs.config import RunConfig
 from .options import as_json, say, takes
 from .render import marked_words
@@ -77,7 +76,9 @@ def demo(
         click.echo(json.dumps(jsonable(report), allow_nan=False))
         return
     console.print(table)
-    console.print(Panel(marked_words(report["privacy"]), title=f"Privacy: {DEMONSTRATION}", title_align="left"))
+    console.print(
+        Panel(marked_words(stage.plan.statement.words), title=f"Privacy: {DEMONSTRATION}", title_align="left")
+    )
     console.print(
         f"{report['rounds']} rounds over {transport}, {report['seconds_per_round']:.3f} s a round; test error "
         f"{100 * report['test_error']:.2f}%; largest difference to the same run in one process: "

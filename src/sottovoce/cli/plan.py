@@ -18,7 +18,7 @@ from ..deploy.plan import Member, Plan, check_public
 from ..errors import InvalidInput
 from ..graphs import MOST_NODES
 from ..plain import jsonable
-from ..privacy.statement import ceil_text
+from ..privacy.statement import Statement, ceil_text
 from ..runs.choosing import choose, declared
 from ..runs.config import RunConfig
 from ..runs.prepare import outline
@@ -122,7 +122,7 @@ def _render(outlined: dict[str, Any], console: Console) -> None:
     )
     if "choice" in outlined:
         console.print(f"[bold]auto[/] {escape(outlined['choice']['says'])}", highlight=False)
-    words = dict(privacy) | {"release": True}  # what makes a simulation is not decided yet
+    words = Statement.from_dict(privacy).guarantee  # what makes a simulation is not decided yet
     console.print(Panel(marked_words(words), title="Privacy", title_align="left"))
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     parts = ("epsilon\nin all", "epsilon of its\nfirst release", "noise of its\nfirst release", "noise of\nits last")

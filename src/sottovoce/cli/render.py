@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from rich.panel import Panel
 from rich.table import Table
 
-from ..privacy.statement import ceil_text, privacy_words
+from ..privacy.statement import Words, ceil_text
 from ..runs.training import Report
 from .screen import Console, escape
 
@@ -20,10 +19,10 @@ _STYLES = {
 }
 
 
-def marked_words(privacy: dict[str, Any]) -> str:
-    """The privacy statement with its headlines marked."""
+def marked_words(words: Words) -> str:
+    """A privacy statement in words, with its headlines marked."""
     lines = []
-    for head, rest in privacy_words(privacy):
+    for head, rest in words:
         style = _STYLES.get(head, "dim" if head.startswith("Simulation") else "bold green")
         lines.append((f"[{style}]{escape(head)}[/]" if head else "") + escape(rest))
     return "\n".join(lines)
@@ -44,11 +43,9 @@ def render(report: Report, console: Console, saved: Path | None) -> None:
     )
     if report.choice is not None:
         console.print(f"[bold]auto[/] {escape(report.choice.says)}", highlight=False)
-    words = marked_words(result.privacy)
-    if "ledger" in result.privacy:
-        book = result.privacy["ledger"]
-        words += f"\nLedger: run {escape(book['run'])}; "
-        words += f"{ceil_text(book['spent'])} spent of {min(book['budget']):g} for life."
+    words, book = marked_words(result.statement.words), result.statement.ledger
+    if book is not None:
+        words += f"\nLedger: run {escape(book.run)}; {ceil_text(book.spent)} spent of {min(book.budget):g} for life."
     console.print(Panel(words, title="Privacy", title_align="left"))
     if report.test_errors.size:
         console.print(_accuracy(report, max(8, min(40, console.width - 34))))
@@ -86,7 +83,7 @@ def _sites(report: Report) -> Table:
     for header in headers + (["own test accuracy %"] if scored else []):
         table.add_column(header, justify="right")
     sizes, most = report.result.facts.n[:, 0].astype(int), 10
-    for i, spent in enumerate(report.result.privacy["per_node"][:most]):
+    for i, spent in enumerate(report.result.statement.per_node[:most]):
         own = [f"{100 * (1 - report.site_test_errors[:, i].mean()):.2f}"] if scored else []
         table.add_row(str(i), f"{sizes[i]:,}", f"{100 * report.positives[i]:.1f}", ceil_text(spent), *own)
     if len(sizes) > most:

@@ -23,7 +23,7 @@ from ..deploy.settings import SiteSettings, load_rows, write_settings
 from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger, rows_digest
 from ..plain import jsonable
-from ..privacy.statement import ceil_text
+from ..privacy.statement import Statement, ceil_text
 from .files import check_folder
 from .options import EXITS, as_json, say, takes
 from .render import marked_words
@@ -150,7 +150,7 @@ def check(settings: Path, as_json: bool) -> None:
         "demonstration": plan.demonstration, "spent": shown["spent"][0], "budget": shown["epsilon"][0],
         "certificate_ends": certificates.expiry(found.credentials.certificate).isoformat(),
         "authority": authority, "known": known, "takes": takes_now,
-        "privacy": plan.statement, "sent": 0, "message_bytes": sizes(plan)[0], "inbox_bytes": sizes(plan)[1],
+        "privacy": plan.statement.to_dict(), "sent": 0, "message_bytes": sizes(plan)[0], "inbox_bytes": sizes(plan)[1],
     }  # fmt: skip
     if as_json:
         click.echo(json.dumps(jsonable(report), allow_nan=False))
@@ -161,7 +161,7 @@ def check(settings: Path, as_json: bool) -> None:
         f"{plan.d} features, {plan.config.method}, {plan.config.rounds} rounds, "
         f"neighbours {escape(', '.join(report['neighbours']))}"
     )
-    console.print(Panel(marked_words(report["privacy"]), title="Privacy of the whole run", title_align="left"))
+    console.print(Panel(marked_words(plan.statement.words), title="Privacy of the whole run", title_align="left"))
     console.print(
         f"ledger: {_text(report['spent'])} spent of {_text(report['budget'])}; "
         + ("this run is in it" if known else f"this run will take {ceil_text(takes_now)} of it")
@@ -216,7 +216,8 @@ def _show(done: dict[str, Any]) -> None:
         f"[bold]{escape(done['site'])}[/]: {done['rounds']} rounds ({done['stopped']}); "
         f"{ceil_text(done['spent'])} spent of {done['budget']:g} for life", highlight=False,
     )  # fmt: skip
-    shown.print(Panel(marked_words(done["privacy"]), title="Privacy of this site's rows", title_align="left"))
+    words = Statement.from_dict(done["privacy"]).words
+    shown.print(Panel(marked_words(words), title="Privacy of this site's rows", title_align="left"))
     shown.print(f"report {done['report']}; classifier {done['model']}", soft_wrap=True, highlight=False)
 
 

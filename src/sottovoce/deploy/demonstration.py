@@ -26,6 +26,7 @@ from ..data.rows import Rows
 from ..errors import InvalidInput, SottovoceError
 from ..ledger.durable import DurableLedger, rows_digest
 from ..ledger.journal import Journal
+from ..privacy.statement import DEMONSTRATION
 from ..runs.config import RunConfig
 from ..runs.simulate import Result
 from ..typing import Any, Array, IntArray
@@ -34,7 +35,6 @@ from .files import write_new
 from .keys import SigningKey
 from .local import run_sites
 from .plan import Member, Plan
-from .session import DEMONSTRATION
 from .settings import write_settings
 
 LIFE = 3.0
@@ -231,7 +231,7 @@ def compare(stage: Stage, transport: str, wall: float) -> dict[str, Any]:
         "seconds_per_round": seconds / max(rounds, 1),
         "seconds_with_messages_per_round": max(end["waited"] for end in ends) / max(rounds, 1), "seconds": wall,
         "test_error": _error(stage.dataset, models.mean(axis=0)), "difference": float(np.max(np.abs(models - twin))),
-        "privacy": plan.statement, "plan": plan.digest,
+        "privacy": plan.statement.to_dict(), "plan": plan.digest,
         "spent": [end["spent"] for end in ends], "demonstration": DEMONSTRATION, "folder": str(stage.folder),
     }  # fmt: skip
 

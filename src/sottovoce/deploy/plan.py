@@ -28,6 +28,7 @@ from ..net import Net
 from ..plain import canonical, keyed_hash
 from ..privacy.accountants import make as make_accountant
 from ..privacy.events import Event
+from ..privacy.statement import Statement
 from ..runs.config import RunConfig
 from ..runs.engine import Place
 from ..runs.engine import run as drive
@@ -113,7 +114,7 @@ def check_public(run: str, config: RunConfig, sites: Sequence[Member], d: int) -
     ):  # fmt: skip
         limits.check_number(field, value, most)
     limits.check_size(d, 1)
-    if REGISTRY[config.method].trust != "nobody":
+    if not REGISTRY[config.method].trust.between_sites:
         rule = "its curator would hold the rows of all sites"
         raise InvalidInput("method", config.method, rule, "use a method that trusts nobody")
     check_different("sites", tuple(site.name for site in sites))
@@ -234,8 +235,8 @@ class Plan:
         return None if self.schema is None else Schema.from_dict(self.schema).caveat
 
     @cached_property
-    def statement(self) -> dict[str, Any]:
-        """What can be proved of the whole run, for every site: plain data."""
+    def statement(self) -> Statement:
+        """What can be proved of the whole run, for every site."""
         prepared, book = self.prepared, self.prepared.ledger
         rows = price(
             prepared.algorithm, prepared.facts, prepared.graph, self.config.rounds, book.accountant, book.delta

@@ -13,14 +13,14 @@ from .. import files
 from ..errors import InvalidInput
 from ..pages import frame, table
 from ..plain import jsonable
-from ..privacy.statement import ceil_text, privacy_words
+from ..privacy.statement import DEMONSTRATION, Statement, ceil_text
 from ..runs.engine import FINISHED
 from ..runs.simulate import Result
 from ..typing import Any, Array
 from .hub import Hub
 from .names import check_run
 from .plan import LARGEST, Plan
-from .session import DEMONSTRATION, Finished
+from .session import Finished
 from .strict import parse
 
 
@@ -30,18 +30,18 @@ def site_page(plan: Plan, name: str, finished: Finished) -> str:
     facts = [
         ("Run", plan.run), ("Plan", plan.digest), ("Rounds", f"{outcome.rounds} of {plan.config.rounds}"),
         ("Ended", outcome.stopped if finished.by is None else f"{outcome.stopped}: {finished.by}"),
-        ("Releases of this site", f"{finished.privacy['made']} of {finished.privacy['releases']}"),
+        ("Releases of this site", f"{finished.statement.made} of {finished.statement.releases}"),
         ("Rows", f"{plan.sites[plan.index(name)].rows:,}"),
         ("Lifetime budget of these rows", f"{ceil_text(finished.spent)} spent of {finished.budget:g}"),
     ]  # fmt: skip
     body = [
-        *_head(f"Site {name}", plan.demonstration), _privacy(finished.privacy), "<h2>The run</h2>", _list(facts),
+        *_head(f"Site {name}", plan.demonstration), _privacy(finished.statement), "<h2>The run</h2>", _list(facts),
         *_agreed(plan), "<h2>This site's classifier</h2>", _model(finished.model[None], [name]),
     ]  # fmt: skip
     return frame(f"{plan.run}: {name}", body)
 
 
-def hub_page(plan: Plan, status: dict[str, Any], models: Array, privacy: dict[str, Any]) -> str:
+def hub_page(plan: Plan, status: dict[str, Any], models: Array, statement: Statement) -> str:
     """What a hub knows of a run: messages and public facts.
 
     Parameters
@@ -50,15 +50,15 @@ def hub_page(plan: Plan, status: dict[str, Any], models: Array, privacy: dict[st
     status : dict
         Of :meth:`sottovoce.deploy.hub.Hub.status`.
     models : array (N, d)
-    privacy : dict
-        The statement of the plan.
+    statement : Statement
+        Of the plan.
     """
     rows = [
         [escape(site["site"]), f"{site['rows']:,}", last_words(site, plan.config.rounds), escape(site["left"] or "no")]
         for site in status["sites"]
     ]
     body = [
-        *_head(f"Run {plan.run}", plan.demonstration), _privacy(privacy), "<h2>Sites</h2>",
+        *_head(f"Run {plan.run}", plan.demonstration), _privacy(statement), "<h2>Sites</h2>",
         _table([("site", ""), ("rows", "n"), ("last message", ""), ("left", "")], rows), *_agreed(plan),
         "<h2>Classifiers that were released</h2>", _model(models, plan.names),
         '<p class="soft">Everything on this page was sent by the sites or agreed on before: a hub sees no rows.</p>',
@@ -148,15 +148,15 @@ def write_hub(folder: Path, hub: Hub) -> bool:
     plan, models = hub.plan, hub.models()
     if models is None:
         return False
-    privacy, stem, status = plan.statement, folder / "hub", hub.status()
+    statement, stem, status = plan.statement, folder / "hub", hub.status()
     put_aside(stem, plan)
-    files.write("report", folder / "hub.html", hub_page(plan, status, models, privacy))
-    result(plan, models, privacy, FINISHED).save(folder / "hub.npz")
-    write_summary(stem, status | {"privacy": privacy})
+    files.write("report", folder / "hub.html", hub_page(plan, status, models, statement))
+    result(plan, models, statement, FINISHED).save(folder / "hub.npz")
+    write_summary(stem, status | {"privacy": statement.to_dict()})
     return True
 
 
-def result(plan: Plan, models: Any, privacy: dict[str, Any], stopped: str) -> Result:
+def result(plan: Plan, models: Any, statement: Statement, stopped: str) -> Result:
     """Classifiers of a run as a saved run, for ``sottovoce predict``; `models` has shape (sites, d).
 
     How long it took is not in it: that is a function of rows.
@@ -165,7 +165,7 @@ def result(plan: Plan, models: Any, privacy: dict[str, Any], stopped: str) -> Re
     extra = {"data": plan.run, "schema": plan.schema, "plan": plan.digest}
     return Result(
         plan.config, prepared.facts, prepared.algorithm.to_dict(), np.asarray(models)[None], plan.config.rounds,
-        stopped, [], privacy, extra=extra,
+        stopped, [], statement, extra=extra,
     )  # fmt: skip
 
 
@@ -176,8 +176,8 @@ def _head(title: str, demonstration: bool) -> Iterable[str]:
         yield f'<p class="lead refuted">{said}: its noise can be repeated by whoever has the plan.</p>'
 
 
-def _privacy(privacy: dict[str, Any]) -> str:
-    words = "".join(f"<p><b>{escape(head)}</b>{escape(rest)}</p>" for head, rest in privacy_words(privacy))
+def _privacy(statement: Statement) -> str:
+    words = "".join(f"<p><b>{escape(head)}</b>{escape(rest)}</p>" for head, rest in statement.words)
     return f"<h2>Privacy</h2>{words}"
 
 

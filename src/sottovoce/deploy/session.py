@@ -25,7 +25,7 @@ from ..ledger.memory import Ledger
 from ..net import Net
 from ..plain import canonical
 from ..privacy.noise import Noise, SystemNoise
-from ..privacy.statement import plain_words
+from ..privacy.statement import Statement
 from ..runs import engine
 from ..runs.engine import BUDGET, FINISHED, NEIGHBOUR, Observer, Outcome, Place
 from ..runs.prepare import held, privacy_statement
@@ -38,7 +38,6 @@ from .plan import Plan
 from .strict import parse
 from .transport import Transport
 
-DEMONSTRATION = "demonstration, not a release"
 HUB = "the hub ended the run"
 """Why a run stopped, beside the reasons of :mod:`sottovoce.runs.engine`."""
 _WORDS: dict[str, Reason] = {
@@ -130,8 +129,8 @@ class Finished:
     model : array (d,)
         This site's classifier.
     outcome : Outcome
-    privacy : dict
-        The statement of this site's rows.
+    statement : Statement
+        Of this site's rows.
     spent, budget : float
         Of the data set's lifetime budget, in all.
     seconds, waited : float
@@ -143,12 +142,17 @@ class Finished:
 
     model: Array
     outcome: Outcome
-    privacy: dict[str, Any]
+    statement: Statement
     spent: float
     budget: float
     seconds: float
     waited: float
     by: str | None = None
+
+    @property
+    def privacy(self) -> dict[str, Any]:
+        """The statement as plain data, in numbers and words."""
+        return self.statement.to_dict()
 
     @property
     def times(self) -> dict[str, float]:
@@ -299,7 +303,7 @@ class SiteSession:
             model, outcome, statement, self.ledger.total(), float(self.ledger.epsilon[0]), seconds, net.waited, by
         )
 
-    def _statement(self, noise: Noise, made: int) -> dict[str, Any]:
+    def _statement(self, noise: Noise, made: int) -> Statement:
         """The price of everything that was planned for this site, also if others ended the run before that.
 
         When a run stops by another's decision, that one has seen releases before it decided, and the price of what was
@@ -309,14 +313,5 @@ class SiteSession:
         facts, planned = prepared.facts.node(plan.index(self.name)), plan.events(self.name)
         limits = Ledger(prepared.ledger.accountant, prepared.ledger.epsilon, prepared.ledger.delta)
         alone = replace(prepared, facts=facts, config=replace(plan.config, sites_per_row=1), ledger=limits)
-        statement = privacy_statement(alone, planned, simulated=noise.simulated, caveat=plan.caveat)
-        statement |= {"site": self.name, "per_node": [statement["epsilon"]], "made": made}
-        if made < statement["releases"]:
-            statement["early"] = (
-                f"after {made} of {statement['releases']} releases; this is the price of all of them: whoever ended it "
-                "had seen some, and for a part that is chosen in such a way nothing less is proved"
-            )
-            statement["says"] = plain_words(statement)
-        if noise.simulated:
-            statement["demonstration"] = DEMONSTRATION
-        return statement
+        whole = privacy_statement(alone, planned, simulated=noise.simulated, caveat=plan.caveat)
+        return whole.of_site(self.name, made)

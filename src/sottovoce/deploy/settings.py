@@ -239,7 +239,7 @@ class SiteSettings:
         plan, stem = session.plan, self.folder / self.name
         put_aside(stem, plan)
         files.write("report", self.file("html"), site_page(plan, self.name, ended))
-        result(plan, ended.model[None], ended.privacy, ended.outcome.stopped).save(self.file("npz"))
+        result(plan, ended.model[None], ended.statement, ended.outcome.stopped).save(self.file("npz"))
         named = {"run": plan.run, "plan": plan.digest, "site": self.name, "demonstration": plan.demonstration}
         write_summary(stem, named | ended.to_dict() | (ended.times if plan.demonstration else {}))
         return ended

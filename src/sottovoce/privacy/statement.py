@@ -1,16 +1,36 @@
-"""A privacy statement in sentences, for people: numbers are rounded so that no guarantee looks stronger than it is."""
+"""What has been proved of a run, against whom and with which caveats: made in one place, never edited, said in words.
+
+In words, numbers are rounded so that no guarantee looks stronger than it is.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self, TypeVar
 
+from ..errors import InvalidInput
+from ..trust import CURATOR, NOBODY, Trust
 from ..typing import Any
+
+if TYPE_CHECKING:
+    from ..ledger.memory import Ledger
 
 PUBLIC = "row counts, labels' names, schema, graph, schedules, number of rounds"
 """What every statement takes as known to everybody; where one of these was read off rows, a caveat says so."""
+ONE_ROW = "one row of one site"
+EXACT = "exact minimisation: printed forms add no noise to the solver's answer"
+"""What the claim of a printed form assumes."""
+DEMONSTRATION = "demonstration, not a release"
 
 _NAMES = {"pure": "sum of pure epsilons", "zcdp": "zCDP", "rdp": "Renyi", "pld": "loss distributions"}
+_UNUSED = "all rows: none is used"
+
+_T = TypeVar("_T")
+
+Words = list[tuple[str, str]]
+"""(headline, rest), one a paragraph."""
 
 
 def ceil_text(epsilon: float, digits: int = 3) -> str:
@@ -40,48 +60,418 @@ def caveat_text(caveat: Caveat) -> str | None:
     return "; ".join(dict.fromkeys(text for text in texts if text)) or None
 
 
-def _sentence(privacy: dict[str, Any]) -> str:
-    """(epsilon, delta)-differential privacy itself: it bounds the probability of every set, in both directions."""
-    alone = privacy["unit"] == "one row of one site"
-    subject, place = ("the row", "its place") if alone else ("these rows", "their place")
-    replaced = privacy["relation"] == "replace-one"
-    other = ("another" if alone else "others") if replaced else ("an empty one" if alone else "empty ones")
-    plus = "" if privacy["delta"] == 0 else f", plus {float(privacy['delta'])!r}"
-    return (
-        f"whatever set of outcomes one looks at, its probability with {subject} is at most "
-        f"{factor_text(privacy['epsilon'])} times its probability with {other} in {place}{plus}"
-        + ("" if replaced else ", and the other way round")
-    )
+def unit_of(sites_per_row: int) -> str:
+    """Whose rows one statement is about, where a person may have a row at each of so many sites."""
+    return ONE_ROW if sites_per_row == 1 else f"one row at each of {sites_per_row} sites"
 
 
-def privacy_words(privacy: dict[str, Any]) -> list[tuple[str, str]]:
-    """The statement as (headline, rest) pairs, one a paragraph."""
-    epsilon, delta = privacy["epsilon"], privacy["delta"]
-    if math.isinf(epsilon):
-        reason = "the run drew no noise" if privacy["form"] == "corrected" else "nothing can be proved for this form"
-        words = [("No privacy guarantee", f": {reason} (epsilon = inf).")]
-    else:
-        stated = "delta = 0 (pure)" if delta == 0 else f"delta = {float(delta)!r}"
-        others = {k: e for k, e in privacy["accountants"].items() if k != privacy["accountant"]}
-        compared = ", ".join(f"{_NAMES.get(k, k)} {ceil_text(e)}" for k, e in others.items() if math.isfinite(e))
-        by = f"{_NAMES.get(privacy['accountant'], privacy['accountant'])}, {privacy['releases']} releases a site"
-        words = [(f"epsilon = {ceil_text(epsilon)}", f", {stated}, proved; by {by}{compared and f' (by {compared})'}.")]
-        protects = f"Protects {privacy['unit']} ({privacy['relation']}) against whoever {privacy['adversary']}"
-        words.append(("", f"{protects}: {_sentence(privacy)}."))
-    if "early" in privacy:
-        words.append(("Ended early", f": {privacy['early']}."))
-    if "caveat" in privacy:
-        words.append(("Not covered", f": {privacy['caveat']}."))
-    if "printed_claim" in privacy:
-        claim = privacy["printed_claim"]
-        verdict = "is not proved" if claim < epsilon * (1 - 1e-9) else "holds, and is loose"
-        paper = f": the paper claims {ceil_text(claim)}, which {verdict}. Assumes {privacy['assumes']}."
-        words.append(("As printed", paper))
-    if not privacy["release"] and math.isfinite(epsilon):
-        words.append(("Simulation, not a release", ": whoever knows the seed can remove the noise."))
-    return words
+@dataclass(frozen=True)
+class Shared:
+    """A ledger that several runs share, as it stood after this one.
+
+    Attributes
+    ----------
+    run : str
+        Name of this run in it.
+    spent : float
+        Epsilon of all runs together.
+    budget : tuple of float
+        For life, of each node or of all alike.
+    delta : float
+    """
+
+    run: str
+    spent: float
+    budget: tuple[float, ...]
+    delta: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"run": self.run, "spent": self.spent, "budget": list(self.budget), "delta": self.delta}
 
 
-def plain_words(privacy: dict[str, Any]) -> str:
-    """The same as plain text."""
-    return "\n".join(head + rest for head, rest in privacy_words(privacy))
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """What has been proved of a run.  Made by :meth:`prove`, :meth:`unused` and :meth:`from_dict` only.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        Of the worst site; epsilon is infinite if nothing is proved.
+    relation : str
+        "replace-one" or "zero-out".
+    unit : str
+        Whose contribution is protected, such as "one row of one site".
+    trust : Trust
+        Against whom.
+    accountant : str
+        By which epsilon is proved.
+    accountants : tuple of pairs
+        (name, epsilon) of all that can price the run.
+    per_node : tuple of float
+        Epsilon of every node.
+    releases : int
+        A node's, all of them priced.
+    form : str
+        "corrected", "printed" or "listed".
+    simulated : bool
+        Whether the noise can be repeated.
+    public : str
+        What is taken as known to everybody.
+    printed_claim : float, optional
+        The epsilon that a paper claims.
+    assumes : str, optional
+        What that claim assumes.
+    caveat : str, optional
+        What epsilon does not cover, e.g. that the encoding was computed from the rows.
+    unprotected : str, optional
+        Why nothing is proved, where the form of the run does not say it.
+    site : str, optional
+        Whose own statement it is, of a run between separate sites.
+    made : int, optional
+        Releases that this site made.  If they are fewer than those that are priced, the run ended early.
+    ledger : Shared, optional
+    """
+
+    epsilon: float
+    delta: float
+    relation: str
+    unit: str
+    trust: Trust
+    accountant: str
+    accountants: tuple[tuple[str, float], ...]
+    per_node: tuple[float, ...]
+    releases: int
+    form: str
+    simulated: bool
+    public: str
+    printed_claim: float | None = None
+    assumes: str | None = None
+    caveat: str | None = None
+    unprotected: str | None = None
+    site: str | None = None
+    made: int | None = None
+    ledger: Shared | None = None
+
+    # How one is made
+
+    @classmethod
+    def prove(
+        cls,
+        ledger: Ledger,
+        trust: Trust,
+        *,
+        relation: str,
+        nodes: int,
+        simulated: bool,
+        unit: str = ONE_ROW,
+        form: str = "corrected",
+        public: str = PUBLIC,
+        printed_claim: float | None = None,
+        assumes: str | None = None,
+        caveat: Caveat = None,
+        unprotected: str | None = None,
+    ) -> Self:
+        """What the accountant of `ledger` proves of its rows.
+
+        Parameters
+        ----------
+        ledger : Ledger
+            With all releases of the run, and no others.
+        trust : Trust
+        relation : str
+            Of the run's facts, under which its events are priced.
+        nodes : int
+            Sites that the ledger's releases are of.  With 1, all nodes of the ledger repeat one release.
+        assumes, unprotected : str, optional
+            Kept where they have something to speak of: a printed claim, an infinite epsilon.
+        simulated, unit, form, public, printed_claim, caveat
+            See the attributes; several caveats are joined.
+        """
+        total, report = ledger.total(), ledger.report()
+        spent = [float(epsilon) for epsilon in ledger.per_node().ravel()]
+        notion = min(report, key=lambda name: report[name])
+        return cls(
+            epsilon=total,
+            delta=ledger.delta if math.isfinite(total) and notion != "pure" else 0.0,
+            relation=relation,
+            unit=unit,
+            trust=trust,
+            accountant=notion,
+            accountants=tuple(report.items()),
+            per_node=(total,) if nodes == 1 else tuple(spent * nodes if len(spent) == 1 else spent),
+            releases=len(ledger.rows),
+            form=form,
+            simulated=simulated,
+            public=public,
+            printed_claim=printed_claim,
+            assumes=None if printed_claim is None else assumes,
+            caveat=caveat_text(caveat),
+            unprotected=unprotected if math.isinf(total) else None,
+        )
+
+    @classmethod
+    def unused(cls, trust: Trust, *, relation: str, accountant: str) -> Self:
+        """Of rows that no release was computed from."""
+        return cls(
+            epsilon=0.0, delta=0.0, relation=relation, unit=_UNUSED, trust=trust, accountant=accountant,
+            accountants=((accountant, 0.0),), per_node=(0.0,), releases=0, form="corrected", simulated=True, public="",
+        )  # fmt: skip
+
+    # Other statements that follow from one
+
+    def of_site(self, site: str, made: int) -> Self:
+        """The statement of one site's own rows, of which this one was proved; the site made so many of the releases."""
+        return replace(self, site=site, made=made, per_node=(self.epsilon,))
+
+    def in_ledger(self, run: str, spent: float, budget: Iterable[float], delta: float) -> Self:
+        """The same, beside what a ledger that several runs share holds after this one; see :class:`Shared`."""
+        return replace(self, ledger=Shared(run, spent, tuple(budget), delta))
+
+    def with_caveat(self, caveat: Caveat) -> Self:
+        """The same, and what it does not cover either."""
+        more = [caveat] if isinstance(caveat, str) else caveat or ()
+        return replace(self, caveat=caveat_text((self.caveat, *more)))
+
+    def beside(self, printed_claim: float, assumes: str | None = None) -> Self:
+        """The same, beside what a paper claims."""
+        return replace(self, printed_claim=printed_claim, assumes=assumes)
+
+    def unprotected_since(self, why: str) -> Self:
+        """The same, of an infinite epsilon, with another reason for it.
+
+        Raises
+        ------
+        InvalidInput
+            If epsilon is finite: then something is proved.
+        """
+        if math.isfinite(self.epsilon):
+            raise InvalidInput("epsilon", self.epsilon, "is proved", "give no reason why it is not")
+        return replace(self, unprotected=why)
+
+    # What it says
+
+    @property
+    def early(self) -> str | None:
+        """What to know of a run that ended before all its releases were made; None if it did not."""
+        if self.made is None or self.made >= self.releases:
+            return None
+        return (
+            f"after {self.made} of {self.releases} releases; this is the price of all of them: whoever ended it "
+            "had seen some, and for a part that is chosen in such a way nothing less is proved"
+        )
+
+    @property
+    def demonstration(self) -> bool:
+        """Whether it is of a site whose noise can be repeated."""
+        return self.site is not None and self.simulated
+
+    @property
+    def guarantee(self) -> Words:
+        """The statement in words, but for whether the noise can be repeated: that is not decided in a plan."""
+        if self.unit == _UNUSED:
+            words = [(f"epsilon = {ceil_text(self.epsilon)}", ": none of these rows is used.")]
+        elif math.isinf(self.epsilon):
+            reason = "the run drew no noise" if self.form == "corrected" else "nothing can be proved for this form"
+            words = [("No privacy guarantee", f": {self.unprotected or reason} (epsilon = inf).")]
+        else:
+            stated = "delta = 0 (pure)" if self.delta == 0 else f"delta = {float(self.delta)!r}"
+            others = {name: epsilon for name, epsilon in self.accountants if name != self.accountant}
+            compared = ", ".join(f"{_NAMES.get(k, k)} {ceil_text(e)}" for k, e in others.items() if math.isfinite(e))
+            by = f"{_NAMES.get(self.accountant, self.accountant)}, {self.releases} releases a site"
+            proved = f", {stated}, proved; by {by}{compared and f' (by {compared})'}."
+            words = [(f"epsilon = {ceil_text(self.epsilon)}", proved), ("", f"{self._protects()}: {self._sentence()}.")]
+        if self.early is not None:
+            words.append(("Ended early", f": {self.early}."))
+        if self.caveat is not None:
+            words.append(("Not covered", f": {self.caveat}."))
+        if self.printed_claim is not None:
+            verdict = "is not proved" if self.printed_claim < self.epsilon * (1 - 1e-9) else "holds, and is loose"
+            assumed = "" if self.assumes is None else f" Assumes {self.assumes}."
+            paper = f": the paper claims {ceil_text(self.printed_claim)}, which {verdict}.{assumed}"
+            words.append(("As printed", paper))
+        return words
+
+    @property
+    def words(self) -> Words:
+        """All of the statement, for people."""
+        if not self.simulated or math.isinf(self.epsilon):
+            return self.guarantee
+        return [*self.guarantee, ("Simulation, not a release", ": whoever knows the seed can remove the noise.")]
+
+    @property
+    def text(self) -> str:
+        """:attr:`words` as plain text."""
+        return "\n".join(head + rest for head, rest in self.words)
+
+    def _protects(self) -> str:
+        but = f", but not against {self.trust.excepted}" if self.trust.excepted else ""
+        return f"Protects {self.unit} ({self.relation}) against whoever {self.trust.adversary}{but}"
+
+    def _sentence(self) -> str:
+        """(epsilon, delta)-differential privacy itself: it bounds the probability of every set, in both directions."""
+        alone = not self.unit.startswith("one row at each")
+        subject, place = ("the row", "its place") if alone else ("these rows", "their place")
+        replaced = self.relation == "replace-one"
+        other = ("another" if alone else "others") if replaced else ("an empty one" if alone else "empty ones")
+        plus = "" if self.delta == 0 else f", plus {float(self.delta)!r}"
+        return (
+            f"whatever set of outcomes one looks at, its probability with {subject} is at most "
+            f"{factor_text(self.epsilon)} times its probability with {other} in {place}{plus}"
+            + ("" if replaced else ", and the other way round")
+        )
+
+    # In short, where parties are promised different things
+
+    @property
+    def protects(self) -> str:
+        """What is protected against whom, in a few words."""
+        if math.isinf(self.epsilon):
+            return "nothing"
+        return self.unit if self.unit == _UNUSED else f"{self.unit}, against whoever {self.trust.adversary}"
+
+    @property
+    def not_protected(self) -> str:
+        """What is not, in a few words."""
+        trusted = "" if self.trust.excepted is None else f"against {self.trust.excepted}"
+        but = self.unprotected or "; ".join(filter(None, (trusted, self.assumes or self.public)))
+        return f"NO protection: {but}" if math.isinf(self.epsilon) else but
+
+    def promise(self) -> dict[str, Any]:
+        """Plain data in short, for comparisons."""
+        plain = {
+            "epsilon": self.epsilon, "delta": self.delta, "accountant": self.accountant, "relation": self.relation,
+            "protects": self.protects, "not_protected": self.not_protected, "claimed": self.printed_claim,
+        }  # fmt: skip
+        return plain if self.caveat is None else plain | {"caveat": self.caveat}
+
+    # Plain data
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, with the words; the keys are those that version 0.1 wrote, and later ones where they apply."""
+        plain: dict[str, Any] = {
+            "epsilon": self.epsilon, "delta": self.delta, "relation": self.relation, "unit": self.unit,
+            "accountant": self.accountant, "accountants": dict(self.accountants), "adversary": self.trust.adversary,
+            "public": self.public, "per_node": list(self.per_node), "releases": self.releases, "form": self.form,
+            "release": not self.simulated,
+        }  # fmt: skip
+        if self.trust not in _TOLD:
+            plain["trust"] = self.trust.to_dict()
+        more = {
+            "printed_claim": self.printed_claim, "assumes": self.assumes, "caveat": self.caveat,
+            "unprotected": self.unprotected, "says": self.text, "site": self.site, "made": self.made,
+            "early": self.early, "demonstration": DEMONSTRATION if self.demonstration else None,
+            "ledger": None if self.ledger is None else self.ledger.to_dict(),
+        }  # fmt: skip
+        return plain | {key: value for key, value in more.items() if value is not None}
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any], trust: Trust | None = None) -> Self:
+        """Read what :meth:`to_dict` wrote, or version 0.1; it may come from anybody.
+
+        Words are derived anew: 0.1 said of a delta what is not so.
+
+        Parameters
+        ----------
+        plain : dict
+            With infinities as numbers, or as the texts that :func:`sottovoce.plain.jsonable` writes.
+        trust : Trust, optional
+            Of the run's method, for dicts that do not name it: 0.1 wrote one sentence about the adversary for all of
+            them.  None to go by that sentence.
+
+        Raises
+        ------
+        InvalidInput
+        """
+        if not isinstance(plain, dict):
+            raise _foreign("privacy")
+        if "trust" in plain:
+            trust = Trust.from_dict(plain["trust"])
+        elif trust is None:
+            trust = next((one for one in _TOLD if one.adversary == plain.get("adversary")), None)
+            if trust is None:
+                raise _foreign("adversary")
+        accountants = _taken(plain, "accountants", _pairs)
+        return cls(
+            epsilon=_taken(plain, "epsilon", _number),
+            delta=_taken(plain, "delta", _number),
+            relation=_taken(plain, "relation", _text),
+            unit=_taken(plain, "unit", _text),
+            trust=trust,
+            accountant=_taken(plain, "accountant", _text),
+            accountants=accountants,
+            per_node=_taken(plain, "per_node", _numbers),
+            releases=_taken(plain, "releases", _count),
+            form=_taken(plain, "form", _text),
+            simulated=not _taken(plain, "release", _truth),
+            public=_taken(plain, "public", _text),
+            printed_claim=_perhaps(plain, "printed_claim", _number),
+            assumes=_perhaps(plain, "assumes", _text),
+            caveat=_perhaps(plain, "caveat", _text),
+            unprotected=_perhaps(plain, "unprotected", _text),
+            site=_perhaps(plain, "site", _text),
+            made=_perhaps(plain, "made", _count),
+            ledger=_perhaps(plain, "ledger", _shared),
+        )
+
+
+_TOLD = (NOBODY, CURATOR)
+"""Trusts that the adversary's sentence tells apart."""
+
+
+def _foreign(key: str) -> InvalidInput:
+    return InvalidInput(key, None, "is not what a statement holds", "use a file that this library wrote")
+
+
+def _taken(plain: dict[str, Any], key: str, read: Callable[[Any], _T]) -> _T:
+    try:
+        return read(plain[key])
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        raise _foreign(key) from None
+
+
+def _perhaps(plain: dict[str, Any], key: str, read: Callable[[Any], _T]) -> _T | None:
+    return _taken(plain, key, read) if key in plain else None
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _truth(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError
+    return value
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise TypeError
+    return value
+
+
+def _number(value: Any) -> float:
+    """A price: at least 0, perhaps infinite."""
+    if value == "inf":
+        return math.inf
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+        raise TypeError
+    return float(value)
+
+
+def _numbers(value: Any) -> tuple[float, ...]:
+    if not isinstance(value, list):
+        raise TypeError
+    return tuple(map(_number, value))
+
+
+def _pairs(value: Any) -> tuple[tuple[str, float], ...]:
+    if not isinstance(value, dict):
+        raise TypeError
+    return tuple((_text(name), _number(epsilon)) for name, epsilon in value.items())
+
+
+def _shared(value: Any) -> Shared:
+    return Shared(_text(value["run"]), _number(value["spent"]), _numbers(value["budget"]), _number(value["delta"]))

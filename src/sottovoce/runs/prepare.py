@@ -20,7 +20,7 @@ from ..losses import make as make_loss
 from ..privacy import accountants
 from ..privacy.events import Event
 from ..privacy.gaussian import gaussian_mu
-from ..privacy.statement import PUBLIC, Caveat, caveat_text, plain_words
+from ..privacy.statement import EXACT, Caveat, Statement, unit_of
 from ..schedules import Schedule
 from ..typing import Any, Array
 from .config import RunConfig
@@ -75,7 +75,7 @@ def default_penalty(config: RunConfig, facts: Facts, graph: Graph) -> float:
 
 def held(config: RunConfig, rows: Rows) -> Rows:
     """The rows as the method's curators hold them: all at one where the method trusts it, on the backend asked for."""
-    if REGISTRY[config.method].trust == "curator":
+    if REGISTRY[config.method].trust.pools_rows:
         rows = rows.pooled()
     return rows if config.backend == "numpy" else rows.on(config.backend)
 
@@ -111,7 +111,7 @@ def prepare(config: RunConfig, n: Array, d: int, *, graph: Graph | None = None) 
     check_size(config, n, d)
     accountant = accountants.make(config.notion)
     rho = config.rho
-    if REGISTRY[config.method].trust == "curator":  # of the same problem: sum_i f_i over N is mean loss + rho/(2N)
+    if REGISTRY[config.method].trust.pools_rows:  # of the same problem: sum_i f_i over N is mean loss + rho/(2N)
         n, rho = n.sum(axis=0, keepdims=True), rho / len(n)
     if graph is None:
         seed = 0 if config.seed is None else config.seed
@@ -178,8 +178,8 @@ def check_size(config: RunConfig, n: Array, d: int) -> None:
 
 def privacy_statement(
     prepared: Prepared, rows: Iterable[Event], *, simulated: bool, caveat: Caveat = None
-) -> dict[str, Any]:
-    """The guarantee of a run in numbers and words: what the run's accountant says of its rows.
+) -> Statement:
+    """The guarantee of a run: what the run's accountant says of its rows.
 
     Parameters
     ----------
@@ -195,32 +195,18 @@ def privacy_statement(
     ledger = Ledger(book.accountant, math.inf, book.delta, book.sites_per_row)
     for row in tuple(rows) * config.copies:
         ledger.charge(row)
-    total, per_node = ledger.total(), np.broadcast_to(ledger.per_node(), (facts.n_nodes,))
-    report = ledger.report()
-    notion = min(report, key=lambda name: report[name])
-    statement: dict[str, Any] = {
-        "epsilon": total,
-        "delta": ledger.delta if math.isfinite(total) and notion != "pure" else 0.0,
-        "relation": facts.relation,
-        "unit": "one row of one site"
-        if config.sites_per_row == 1
-        else f"one row at each of {config.sites_per_row} sites",
-        "accountant": notion,
-        "accountants": report,
-        "adversary": "sees every message of every round and all of this configuration",
-        "public": PUBLIC,
-        "per_node": [float(e) for e in per_node],
-        "releases": len(ledger.rows),
-        "form": config.form,
-        "release": not simulated,
-    }
-    claim = ledger.claimed()
-    if config.form != "corrected" and claim is not None:
-        statement["printed_claim"] = claim
-        statement["assumes"] = "exact minimisation: printed forms add no noise to the solver's answer"
-    if (uncovered := caveat_text(caveat)) is not None:
-        statement["caveat"] = uncovered
-    return statement | {"says": plain_words(statement)}
+    return Statement.prove(
+        ledger,
+        REGISTRY[config.method].trust,
+        relation=facts.relation,
+        nodes=facts.n_nodes,
+        simulated=simulated,
+        unit=unit_of(config.sites_per_row),
+        form=config.form,
+        printed_claim=None if config.form == "corrected" else ledger.claimed(),
+        assumes=EXACT,
+        caveat=caveat,
+    )
 
 
 def outline(config: RunConfig, n: Array, d: int, *, caveat: Caveat = None) -> dict[str, Any]:
@@ -260,6 +246,7 @@ def outline(config: RunConfig, n: Array, d: int, *, caveat: Caveat = None) -> di
         releases.append({"event": type(event).__name__} | known[text])
     return {
         "method": config.method, "graph": config.graph, "rounds": config.rounds, "n": n[:, 0].astype(int).tolist(),
-        "features": d, "privacy": privacy_statement(prepared, rows, simulated=simulated, caveat=caveat),
+        "features": d,
+        "privacy": privacy_statement(prepared, rows, simulated=simulated, caveat=caveat).to_dict(),
         "algorithm": prepared.algorithm.to_dict(), "releases": releases, "config": config.to_dict(),
     }  # fmt: skip

@@ -14,6 +14,7 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from .. import files
+from ..algorithms import REGISTRY
 from ..curator import Curator
 from ..data.rows import Rows
 from ..errors import BudgetExceeded, CheckpointError, InvalidInput, shown
@@ -24,7 +25,7 @@ from ..losses import make as make_loss
 from ..net import DenseNet
 from ..privacy.events import Event
 from ..privacy.noise import KeyedNoise, Noise, SystemNoise
-from ..privacy.statement import Caveat, caveat_text
+from ..privacy.statement import Caveat, Statement, caveat_text
 from ..solvers import Solver
 from ..typing import Any, Array
 from . import engine
@@ -61,8 +62,8 @@ class Result:
         Why the run ended.
     ledger : list of dict
         Events, in order.
-    privacy : dict
-        What has been proved, in numbers and words.
+    statement : Statement
+        What has been proved.
     seconds : float
         How long it took: a function of the rows that no epsilon covers, for whoever holds them.  It is not saved.
     extra : dict
@@ -76,9 +77,14 @@ class Result:
     rounds: int
     stopped: str
     ledger: list[dict[str, Any]]
-    privacy: dict[str, Any]
+    statement: Statement
     seconds: float = 0.0
     extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def privacy(self) -> dict[str, Any]:
+        """The statement as plain data, in numbers and words."""
+        return self.statement.to_dict()
 
     @property
     def consensus(self) -> Array:
@@ -125,7 +131,8 @@ class Result:
             kinds = {"algorithm": dict, "rounds": int, "stopped": str, "ledger": list, "privacy": dict, "extra": dict}
             if meta.keys() != kinds.keys() or not all(type(meta[name]) is kind for name, kind in kinds.items()):
                 raise ValueError("another record")
-            return cls(config=config, facts=facts, models=models, **meta)
+            said = Statement.from_dict(meta.pop("privacy"), REGISTRY[config.method].trust)
+            return cls(config=config, facts=facts, models=models, statement=said, **meta)
         except engine.UNREADABLE as error:
             rule = "not a saved run; use a file written by `train --save`"
             raise CheckpointError(f"run={shown(Path(path))}: {rule}") from error
@@ -214,8 +221,9 @@ def simulate(
     if isinstance(book, Run):
         book.close()
     if ledger is not None:
-        name, budget = book.name if isinstance(book, Run) else "in memory", np.atleast_1d(ledger.epsilon).tolist()
-        statement["ledger"] = {"run": name, "spent": ledger.total(), "budget": budget, "delta": ledger.delta}
+        name = book.name if isinstance(book, Run) else "in memory"
+        budget: list[float] = np.atleast_1d(ledger.epsilon).tolist()
+        statement = statement.in_ledger(name, ledger.total(), budget, ledger.delta)
     return Result(
         config=config,
         facts=facts,
@@ -224,7 +232,7 @@ def simulate(
         rounds=outcome.rounds,
         stopped=outcome.stopped,
         ledger=book.to_list(),
-        privacy=statement,
+        statement=statement,
         seconds=time.perf_counter() - started,
     )
 

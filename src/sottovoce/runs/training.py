@@ -189,7 +189,7 @@ def train(
         config.run, rows, observers=observers, checkpoint=checkpoint, label=label, ledger=ledger, run_name=run_name,
         caveat=dataset.caveat,
     )  # fmt: skip
-    if REGISTRY[config.run.method].trust == "curator":
+    if REGISTRY[config.run.method].trust.pools_rows:
         parts = [np.concatenate(parts)]
     schema = None if dataset.schema is None else dataset.schema.to_dict()
     result = replace(result, extra={"data": config.data, "schema": schema})

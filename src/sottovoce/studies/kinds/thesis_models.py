@@ -8,15 +8,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...aggregation import Fit, Statement, Terms, average, curvature_for, feature, local, pooled
+from ...aggregation import Fit, Terms, average, curvature_for, feature, local, pooled
 from ...curator import Curator
 from ...data.rows import Rows
 from ...errors import InvalidInput
 from ...ledger.memory import Ledger
 from ...privacy import accountants
+from ...privacy.statement import EXACT, Statement
 from ...queries.objective import GaussianLaw, PerturbedObjective
 from ...runs.simulate import RunConfig, simulate
 from ...runs.training import error_rates
+from ...trust import Trust
 from ...typing import Any, Array
 from . import Row
 from .thesis_data import Held, derived, load, splits
@@ -72,11 +74,11 @@ def one_site(p: Mapping[str, Any]) -> list[Row]:
             terms = replace(terms, seed=seed, replicates=some)
             if ONE_SITE[name]:
                 result = simulate(one_site_run(ONE_SITE[name], terms, rows), rows)
-                models, said = result.models, result.privacy
+                models, said = result.models, result.statement
             else:
                 models, said = kifer(rows, terms)
-            row: Row = {"method": name, "target": terms.epsilon, "epsilon": said["epsilon"], "delta": said["delta"]}
-            row |= {"claimed": said.get("printed_claim"), "_note": held.note, "_privacy": held.told(_words(name, said))}
+            row: Row = {"method": name, "target": terms.epsilon, "epsilon": said.epsilon, "delta": said.delta}
+            row |= {"claimed": said.printed_claim, "_note": held.note, "_privacy": held.told(_words(name, said))}
             errors = error_rates(held.X_test, held.y_test, models[:, 0])
             out += [row | {"replicate": first + k, "error": float(error)} for k, error in enumerate(errors)]
     return out
@@ -98,7 +100,7 @@ def one_site_run(how: Mapping[str, Any], terms: Terms, rows: Rows) -> RunConfig:
     )  # fmt: skip
 
 
-def kifer(rows: Rows, terms: Terms) -> tuple[Array, dict[str, Any]]:
+def kifer(rows: Rows, terms: Terms) -> tuple[Array, Statement]:
     """003, Algorithm 3, as printed, with Gaussian noise and zeta = 1: models (R, N, d), and what is claimed and proved.
 
     Delta is the least that the listing allows, or what ``Lambda`` is already.
@@ -111,18 +113,20 @@ def kifer(rows: Rows, terms: Terms) -> tuple[Array, dict[str, Any]]:
     ledger = Ledger(accountants.make("best"), math.inf, DELTA)
     curator = Curator(rows, facts, terms.noise(range(len(rows.n))), ledger)
     models = curator.ask(PerturbedObjective(start, ridge, start, law, "003, Algorithm 3 (printed)"))
-    said: dict[str, Any] = {"epsilon": ledger.total(), "delta": DELTA, "printed_claim": ledger.claimed()}
-    said |= {"unit": "one row of one site", "relation": facts.relation, "adversary": "sees the model"}
-    return models, said | {"assumes": "exact minimisation: printed forms add no noise to the solver's answer"}
+    said = Statement.prove(
+        ledger, Trust("nobody", sees="the model"), relation=facts.relation, nodes=len(rows.n), simulated=True,
+        form="printed", printed_claim=ledger.claimed(), assumes=EXACT,
+    )  # fmt: skip
+    return models, said
 
 
-def _words(name: str, said: Mapping[str, Any]) -> str:
+def _words(name: str, said: Statement) -> str:
     """What a run promises, without its numbers, which are columns."""
-    if math.isinf(said["epsilon"]):
+    if math.isinf(said.epsilon):
         return f"{name}: nothing is protected."
-    delta = f", delta = {said['delta']:g}" if said["delta"] else ", pure"
-    assumed = f"; assumes {said['assumes']}" if "assumes" in said else ""
-    return f"{name}: {said['unit']} ({said['relation']}{delta}), against who {said['adversary']}{assumed}."
+    delta = f", delta = {said.delta:g}" if said.delta else ", pure"
+    assumed = f"; assumes {said.assumes}" if said.assumes is not None else ""
+    return f"{name}: {said.unit} ({said.relation}{delta}), against who {said.trust.adversary}{assumed}."
 
 
 def parties(p: Mapping[str, Any]) -> list[Row]:

@@ -1,0 +1,132 @@
+"""Whom people have to trust with their rows, and what everybody else sees: against whom a guarantee holds.
+
+================  ==================================================================================================
+kind              what leaves a site
+================  ==================================================================================================
+``"nobody"``      what differential privacy protects: everybody may see it
+``"sum"``         a share that nobody can read alone; what differential privacy protects is the sum over sites
+``"curator"``     the rows themselves, to one party that is trusted; what it releases is protected
+``"aggregator"``  an exact model, to one party that is trusted; what it releases is protected
+================  ==================================================================================================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Self, get_args
+
+from .errors import InvalidInput
+from .typing import Any
+
+Kind = Literal["nobody", "sum", "curator", "aggregator"]
+
+_SEES = {
+    "nobody": "every message of every round and all of this configuration",
+    "sum": "every message of every round and all of this configuration",
+    "curator": "all that the curator releases and all of this configuration",
+    "aggregator": "all that the aggregator releases and all of this configuration",
+}
+_EXCEPT = {
+    "curator": "the curator, who holds all rows",
+    "aggregator": "the aggregator, who sees every site's exact model",
+}
+_LEAST_HONEST, _LEAST_COLLUDING = 2, 1
+
+
+@dataclass(frozen=True)
+class Trust:
+    """Whom a person whose row is used has to trust, and what the adversary sees.
+
+    Parameters
+    ----------
+    kind : str
+        "nobody", "sum", "curator" or "aggregator"; see the module.
+    honest : int
+        Of a sum: how many honest sites every sum needs, at least 2, because one alone would be seen.  Else 0.
+    colluding : int
+        Of a sum: how many of the other sites may tell each other and the adversary all they know, at least 1, because
+        every site knows its own share.  Else 0.
+    sees : str
+        What the adversary sees, if it is not what such a run sends by default: "the model", say.
+
+    Raises
+    ------
+    InvalidInput
+    """
+
+    kind: Kind
+    honest: int = 0
+    colluding: int = 0
+    sees: str = ""
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind):
+            raise InvalidInput("trust", self.kind, f"must be one of {', '.join(get_args(Kind))}", "use 'nobody'")
+        summed = self.kind == "sum"
+        for name, value, least in (
+            ("honest", self.honest, _LEAST_HONEST), ("colluding", self.colluding, _LEAST_COLLUDING)
+        ):  # fmt: skip
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            if summed and not (whole and value >= least):
+                raise InvalidInput(name, value, f"must be a whole number of sites, at least {least}", f"use {least}")
+            if not summed and (not whole or value != 0):
+                raise InvalidInput(name, value, "belongs to sums", "leave it out, or use kind 'sum'")
+        if not isinstance(self.sees, str):
+            raise InvalidInput("sees", None, "must be a text", "leave it out")
+        if not self.sees:
+            object.__setattr__(self, "sees", _SEES[self.kind])
+
+    @classmethod
+    def in_sum(cls, honest: int, colluding: int) -> Self:
+        """Trust in sums over sites, of which `honest` are honest and up to `colluding` others are not."""
+        return cls("sum", honest, colluding)
+
+    @property
+    def adversary(self) -> str:
+        """Against whom a guarantee holds, as the end of "against whoever ..."."""
+        if self.kind != "sum":
+            return f"sees {self.sees}"
+        these = "one of the sites knows" if self.colluding == 1 else f"any {self.colluding} of the sites know"
+        return (
+            f"sees {self.sees}, and all that {these}, but cannot break the encryption of single shares, while at least "
+            f"{self.honest} other sites of every sum are honest"
+        )
+
+    @property
+    def excepted(self) -> str | None:
+        """Against whom a guarantee does not hold, because they are trusted; None if there is nobody."""
+        return _EXCEPT.get(self.kind)
+
+    @property
+    def pools_rows(self) -> bool:
+        """Whether one party holds the rows of all sites."""
+        return self.kind == "curator"
+
+    @property
+    def between_sites(self) -> bool:
+        """Whether separate sites may run it: nobody gets rows or exact models of others."""
+        return self.kind in ("nobody", "sum")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"kind": self.kind, "honest": self.honest, "colluding": self.colluding, "sees": self.sees}
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Self:
+        """Read what :meth:`to_dict` wrote.
+
+        Raises
+        ------
+        InvalidInput
+        """
+        if not isinstance(plain, dict) or plain.keys() != {"kind", "honest", "colluding", "sees"}:
+            raise InvalidInput("trust", None, "is not what this version writes", "use a file that it wrote")
+        if not isinstance(plain["kind"], str):
+            raise InvalidInput("trust", None, "has no kind", "use a file that it wrote")
+        return cls(**plain)
+
+
+NOBODY = Trust("nobody")
+"""All that leaves a site is protected."""
+CURATOR = Trust("curator")
+"""One party holds all rows."""

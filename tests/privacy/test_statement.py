@@ -1,0 +1,286 @@
+"""The statement as a value: frozen, made once, derived by methods, kept by files, read from those of version 0.1."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sottovoce.data.rows import Rows
+from sottovoce.errors import CheckpointError, InvalidInput
+from sottovoce.ledger.memory import Ledger
+from sottovoce.plain import jsonable
+from sottovoce.privacy.events import GaussianMechanism, Unprotected
+from sottovoce.privacy.statement import DEMONSTRATION, EXACT, PUBLIC, Shared, Statement, unit_of
+from sottovoce.runs.config import RunConfig
+from sottovoce.runs.prepare import outline
+from sottovoce.runs.simulate import Result, simulate
+from sottovoce.trust import CURATOR, NOBODY, Trust
+
+MINIMAL = {
+    "epsilon", "delta", "relation", "unit", "accountant", "accountants", "adversary", "public", "per_node", "releases",
+    "form", "release", "says",
+}  # fmt: skip
+SENT = "sees every message of every round and all of this configuration"
+LIKELY = (
+    f"Protects one row of one site (replace-one): whoever {SENT} "
+    "finds no outcome more than 2.72 times as likely with the row as with another in its place"
+)
+OLD: dict[str, dict[str, Any]] = {
+    "delta": {
+        "epsilon": 0.9999492277338518, "delta": 1e-05, "relation": "replace-one", "unit": "one row of one site",
+        "accountant": "pld", "accountants": {
+            "pure": math.inf, "zcdp": 1.0922934908479296, "rdp": 1.0922934908479296, "pld": 0.9999492277338518
+        },
+        "adversary": SENT, "public": PUBLIC, "per_node": [0.9999492277338518] * 3, "releases": 2, "form": "corrected",
+        "release": False,
+        "says": "epsilon = 1.000, delta = 1e-05, proved; by loss distributions, 2 releases a site (by zCDP 1.093, "
+        f"Renyi 1.093).\n{LIKELY}, but for a probability of 1e-05.\nSimulation, not a release: whoever knows the seed "
+        "can remove the noise.",
+    },
+    "printed": {
+        "epsilon": 1.517344602123172, "delta": 0.0, "relation": "replace-one", "unit": "one row of one site",
+        "accountant": "pure", "accountants": {"pure": 1.517344602123172}, "adversary": SENT, "public": PUBLIC,
+        "per_node": [1.517344602123172] * 3, "releases": 2, "form": "printed", "release": False,
+        "printed_claim": 0.9999999995, "assumes": EXACT, "says": "epsilon = 1.518, delta = 0 (pure), proved",
+    },
+    "none": {
+        "epsilon": math.inf, "delta": 0.0, "relation": "replace-one", "unit": "one row of one site",
+        "accountant": "pure", "accountants": {"pure": math.inf}, "adversary": SENT, "public": PUBLIC,
+        "per_node": [math.inf] * 3, "releases": 2, "form": "corrected", "release": False,
+        "says": "No privacy guarantee: the run drew no noise (epsilon = inf).",
+    },
+    "site": {
+        "epsilon": 0.75, "delta": 0.0, "relation": "zero-out", "unit": "one row of one site", "accountant": "pure",
+        "accountants": {"pure": 0.75}, "adversary": SENT, "public": PUBLIC, "per_node": [0.75], "releases": 3,
+        "form": "corrected", "release": False, "says": "epsilon = 0.750", "site": "north",
+        "demonstration": DEMONSTRATION,
+    },
+    "shared": {
+        "epsilon": 0.5, "delta": 0.0, "relation": "replace-one", "unit": "one row at each of 2 sites",
+        "accountant": "pure", "accountants": {"pure": 0.5}, "adversary": SENT, "public": PUBLIC,
+        "per_node": [0.5, 0.25], "releases": 3, "form": "corrected", "release": True, "says": "epsilon = 0.500",
+        "ledger": {"run": "one", "spent": 0.9, "budget": [2.0, 2.0], "delta": 0.0},
+    },
+}  # fmt: skip
+"""As version 0.1 wrote them; what `says` says of a delta there is false."""
+
+
+def book() -> Ledger:
+    """Two releases of three nodes."""
+    ledger = Ledger("rdp", math.inf, 1e-5)
+    for _ in range(2):
+        ledger.charge(GaussianMechanism("a test", "replace-one", np.full(3, 5.0), np.full(3, 1.0), 2))
+    return ledger
+
+
+def one(**more: Any) -> Statement:
+    given: dict[str, Any] = {"relation": "replace-one", "nodes": 3, "simulated": True} | more
+    trust = given.pop("trust", NOBODY)
+    return Statement.prove(book(), trust, **given)
+
+
+# Made once
+
+
+def test_it_is_frozen_to_the_bottom() -> None:
+    said = one().in_ledger("run", 1.0, [2.0], 1e-5)
+    for field in dataclasses.fields(said):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(said, field.name, None)
+    hash(said)  # no list, dict or array in it
+    assert pickle.loads(pickle.dumps(said)) == said
+
+
+def test_what_is_read_as_a_dict_cannot_change_it() -> None:
+    said = one()
+    plain = said.to_dict()
+    plain["epsilon"] = 0.1
+    plain["per_node"].append(0.0)
+    plain["accountants"].clear()
+    assert said.to_dict() == one().to_dict() and said.to_dict() is not plain
+
+
+def test_the_ledger_is_what_it_says() -> None:
+    ledger, said = book(), one()
+    assert said.epsilon == ledger.total() and said.delta == 1e-5 and said.releases == 2
+    assert said.per_node == tuple(ledger.per_node()) and dict(said.accountants) == ledger.report()
+    assert said.accountant == min(ledger.report(), key=ledger.report().__getitem__)
+    assert one(nodes=1).per_node == (ledger.total(),)
+
+
+def test_nothing_is_proved_of_a_release_without_noise() -> None:
+    ledger = Ledger("rdp", math.inf, 1e-5)
+    ledger.charge(Unprotected("a test", np.full(2, 10.0)))
+    said = Statement.prove(ledger, NOBODY, relation="replace-one", nodes=2, simulated=True, unprotected="no noise")
+    assert math.isinf(said.epsilon) and said.delta == 0.0 and said.per_node == (math.inf, math.inf)
+    assert said.words == [("No privacy guarantee", ": no noise (epsilon = inf).")]
+    assert (said.protects, said.not_protected) == ("nothing", "NO protection: no noise")
+    assert "the span" in said.unprotected_since("the span").text
+    with pytest.raises(InvalidInput, match="is proved"):
+        one().unprotected_since("none")
+
+
+def test_reasons_and_assumptions_need_something_to_speak_of() -> None:
+    assert one(unprotected="no noise").unprotected is None
+    assert one(assumes=EXACT).assumes is None
+    assert one(assumes=EXACT, printed_claim=0.5).assumes == EXACT
+
+
+def test_rows_that_are_not_used() -> None:
+    said = Statement.unused(NOBODY, relation="zero-out", accountant="pure")
+    assert (said.epsilon, said.protects, said.not_protected) == (0.0, "all rows: none is used", "")
+    assert said.words[0] == ("epsilon = 0.000", ": none of these rows is used.")
+
+
+# Others that follow from it
+
+
+def test_derived_statements_leave_the_first_as_it_is() -> None:
+    said = one()
+    before, plain = dataclasses.asdict(said), said.to_dict()
+    site = said.of_site("north", 2)
+    assert site.per_node == (said.epsilon,) and site.early is None and site.demonstration
+    assert list(site.to_dict())[-3:] == ["site", "made", "demonstration"]
+    assert site.to_dict()["demonstration"] == DEMONSTRATION
+    early = said.of_site("north", 1)
+    assert early.epsilon == said.epsilon and "after 1 of 2 releases" in str(early.early)
+    assert f"Ended early: {early.early}." in early.text and early.to_dict()["early"] == early.early
+    real = one(simulated=False).of_site("north", 2)
+    assert not real.demonstration and "demonstration" not in real.to_dict() and "Simulation" not in real.text
+    shared = said.in_ledger("trial", 1.5, [2.0, 3.0], 1e-5)
+    assert shared.ledger == Shared("trial", 1.5, (2.0, 3.0), 1e-5)
+    assert shared.to_dict()["ledger"] == {"run": "trial", "spent": 1.5, "budget": [2.0, 3.0], "delta": 1e-5}
+    both = said.with_caveat("first").with_caveat(("second", None, "first"))
+    assert both.caveat == "first; second" and "Not covered: first; second." in both.text
+    assert said.with_caveat(None) == said
+    claimed = said.beside(0.001)
+    assert "As printed: the paper claims 0.001, which is not proved." in claimed.text and "Assumes" not in claimed.text
+    assert dataclasses.asdict(said) == before and said.to_dict() == plain
+
+
+# What it says
+
+
+def test_a_curators_statement_does_not_speak_of_every_message() -> None:
+    """The sites' messages to a curator are their rows: whoever sees those sees everything."""
+    words = outline(RunConfig(method="central", delta=1e-5), np.full((3, 1), 500.0), 4)["privacy"]
+    assert words["adversary"] == CURATOR.adversary and "every message" not in words["says"]
+    assert (
+        "against whoever sees all that the curator releases and all of this configuration, but not against the "
+        "curator, who holds all rows: whatever set of outcomes" in words["says"]
+    )
+    assert one(trust=CURATOR, public="sizes").not_protected == "against the curator, who holds all rows; sizes"
+
+
+def test_a_sums_statement_names_who_may_collude() -> None:
+    trust = Trust.in_sum(3, 1)
+    assert f"against whoever {trust.adversary}: whatever set" in one(trust=trust).text
+
+
+def test_a_plan_says_all_but_whether_it_will_be_a_simulation() -> None:
+    assert one().words[:-1] == one().guarantee == one(simulated=False).words
+    assert one().words[-1][0] == "Simulation, not a release"
+    assert one().text == "\n".join(head + rest for head, rest in one().words) == one().to_dict()["says"]
+
+
+def test_units() -> None:
+    assert unit_of(1) == "one row of one site" and unit_of(3) == "one row at each of 3 sites"
+    assert "with the row is at most" in one(unit="one row of the aggregator").text
+    assert "with these rows is at most" in one(unit=unit_of(3)).text
+
+
+# Plain data and back
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        one(), one(simulated=False), one(caveat=("a", None, "b")), one(trust=CURATOR), one(trust=Trust.in_sum(4, 2)),
+        one(trust=Trust("aggregator", sees="the average")), one(form="printed", printed_claim=0.5, assumes=EXACT),
+        one().of_site("north", 1), one().in_ledger("r", 1.0, [2.0], 1e-5),
+        Statement.unused(NOBODY, relation="zero-out", accountant="best"),
+    ],
+)  # fmt: skip
+def test_a_round_trip_keeps_all_of_it(said: Statement) -> None:
+    plain = said.to_dict()
+    assert plain.keys() >= MINIMAL and list(plain)[:12] == [
+        "epsilon", "delta", "relation", "unit", "accountant", "accountants", "adversary", "public", "per_node",
+        "releases", "form", "release",
+    ]  # fmt: skip
+    assert ("trust" in plain) == (said.trust not in (NOBODY, CURATOR))  # no new key where 0.1 wrote a statement
+    for read in (plain, json.loads(json.dumps(plain)), json.loads(json.dumps(jsonable(plain), allow_nan=False))):
+        assert Statement.from_dict(read) == said and Statement.from_dict(read).to_dict() == plain
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_statements_of_the_first_version_are_read(name: str) -> None:
+    """All that was proved is kept; the sentence is today's, because the old one was false under a delta."""
+    old = OLD[name]
+    new = Statement.from_dict(json.loads(json.dumps(old))).to_dict()
+    assert list(new) == list(old)
+    assert {key for key in old if new[key] != old[key]} <= {"says"}
+    assert "times as likely" not in new["says"]
+
+
+def test_a_saved_run_of_the_first_version_shows_its_statement(tmp_path: Path) -> None:
+    X, y = np.eye(4)[np.arange(60) % 4] * 0.9, np.where(np.arange(60) % 3, 1.0, -1.0)
+    for method, trust in (("prox_admm", NOBODY), ("central", CURATOR)):
+        result = simulate(RunConfig(method=method, rounds=2, delta=1e-5), Rows.build([(X, y)] * 3))
+        result.save(tmp_path / "run.npz")
+        with np.load(tmp_path / "run.npz") as file:
+            meta, models = json.loads(str(file["meta"])), file["models"]
+        assert meta["privacy"] == json.loads(json.dumps(result.privacy))
+        meta["privacy"] = OLD["delta"]
+        np.savez(tmp_path / "old.npz", meta=np.array(json.dumps(meta)), models=models)
+        old = Result.load(tmp_path / "old.npz")
+        assert old.statement.epsilon == OLD["delta"]["epsilon"]
+        assert old.statement.trust == trust  # 0.1 wrote one sentence for all methods
+        assert f"against whoever {trust.adversary}" in old.privacy["says"]
+        old.save(tmp_path / "again.npz")
+        assert Result.load(tmp_path / "again.npz").statement == old.statement
+        assert Result.load(tmp_path / "run.npz").statement == result.statement
+
+
+BROKEN: list[dict[str, Any]] = [
+    {"epsilon": "1"}, {"epsilon": math.nan}, {"epsilon": -1.0}, {"epsilon": True}, {"delta": None}, {"relation": 1},
+    {"unit": []}, {"accountants": []}, {"accountants": {"pure": "x"}}, {"accountants": [["pure", None]]},
+    {"per_node": 1.0}, {"per_node": [None]}, {"releases": -1}, {"releases": 2.0}, {"release": 1}, {"public": None},
+    {"caveat": 3}, {"made": "all"}, {"site": 1}, {"ledger": []}, {"ledger": {}}, {"printed_claim": "all"},
+    {"adversary": "sees nothing"}, {"adversary": None}, {"trust": "nobody"}, {"trust": {"kind": "sum"}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", BROKEN)
+def test_what_is_no_statement_is_refused_in_one_line(change: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        Statement.from_dict(OLD["delta"] | change)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", sorted(MINIMAL - {"says", "adversary"}))
+def test_a_missing_key_is_refused(key: str, tmp_path: Path) -> None:
+    plain = {k: v for k, v in OLD["delta"].items() if k != key}
+    with pytest.raises(InvalidInput) as caught:
+        Statement.from_dict(plain)
+    assert caught.value.field == key
+    for foreign in (None, [], "x"):
+        with pytest.raises(InvalidInput):
+            Statement.from_dict(foreign)  # type: ignore[arg-type]
+
+
+def test_a_saved_run_with_a_broken_statement_is_refused(tmp_path: Path) -> None:
+    X, y = np.eye(4)[np.arange(60) % 4] * 0.9, np.where(np.arange(60) % 3, 1.0, -1.0)
+    simulate(RunConfig(rounds=2), Rows.build([(X, y)] * 3)).save(tmp_path / "run.npz")
+    with np.load(tmp_path / "run.npz") as file:
+        meta, models = json.loads(str(file["meta"])), file["models"]
+    for change in ({}, {"epsilon": 1.0}, meta["privacy"] | {"epsilon": math.nan}, meta["privacy"] | {"ledger": 3}):
+        np.savez(tmp_path / "bad.npz", meta=np.array(json.dumps(meta | {"privacy": change})), models=models)
+        with pytest.raises(CheckpointError, match="not a saved run"):
+            Result.load(tmp_path / "bad.npz")
