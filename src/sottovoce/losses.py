@@ -363,7 +363,10 @@ class LogCosh(Residual):
 
 
 def make(spec: str) -> Loss:
-    """Build a loss: ``"logistic"``, ``"huber"``, ``"huber:H"``, ``"softmax:K"``, ``"huber-residual:H"``, ``"log-cosh:H"``.
+    """Build a loss from its text.
+
+    Of classes ``"logistic"``, ``"huber"``, ``"huber:H"`` and ``"softmax:K"``; of residuals ``"huber-residual"``,
+    ``"huber-residual:H"``, ``"log-cosh"`` and ``"log-cosh:H"``.
 
     Raises
     ------

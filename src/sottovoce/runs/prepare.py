@@ -64,7 +64,7 @@ def default_penalty(config: RunConfig, facts: Facts, graph: Graph) -> float:
     is nearly free while ``kappa sqrt(d) / beta`` is small (``docs/privacy/tight.md``); with the Gaussian's
     ``beta = mu sqrt(d/T) / 2`` for a total of mu, ``K >= 5 sqrt(T) / mu`` keeps it at a tenth.
 
-    A gradient step is one over the penalty.  Losses of residuals bend up to ``1/h``, so that the step which was measured
+    A gradient step is one over the penalty.  Losses of residuals bend up to ``1/h``, so that the step that was measured
     for classes may diverge: theirs is one over the largest curvature.
     """
     cls = REGISTRY[config.method]
