@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sottovoce.data.rows import Rows
+from sottovoce.typing import Array
 
 
 def make_rows(sizes: list[int], d: int, seed: int = 0) -> Rows:
@@ -17,3 +18,15 @@ def make_rows(sizes: list[int], d: int, seed: int = 0) -> Rows:
         y = np.where(X @ truth + rng.logistic(size=n) > 0, 1.0, -1.0)
         parts.append((X, y))
     return Rows.build(parts)
+
+
+def make_targets(sizes: list[int], d: int, seed: int = 0) -> list[tuple[Array, Array]]:
+    """(X, t) of every node: rows in the unit ball, and numbers in [-1, 1] with heavy-tailed errors."""
+    rng = np.random.default_rng(seed)
+    truth = rng.standard_normal(d)
+    parts = []
+    for n in sizes:
+        X = rng.standard_normal((n, d))
+        X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True)) * (1 + 1e-12)
+        parts.append((X, np.clip(0.5 * X @ truth + 0.1 * rng.standard_t(3, size=n), -1.0, 1.0)))
+    return parts

@@ -7,9 +7,10 @@ import pytest
 from scipy import integrate
 
 from sottovoce.errors import InvalidInput
-from sottovoce.losses import HuberSVM, Logistic, Loss, make
+from sottovoce.losses import HuberResidual, HuberSVM, LogCosh, Logistic, Loss, make
 
-LOSSES = [Logistic(), HuberSVM(0.5), HuberSVM(0.05), HuberSVM(3.0)]
+RESIDUAL = [HuberResidual(0.25), HuberResidual(0.05), HuberResidual(3.0), LogCosh(0.25), LogCosh(0.1), LogCosh(3.0)]
+LOSSES = [Logistic(), HuberSVM(0.5), HuberSVM(0.05), HuberSVM(3.0), *RESIDUAL]
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.spec)
@@ -27,6 +28,8 @@ class TestLoss:
         smooth = np.ones_like(self.grid, dtype=bool)
         if isinstance(loss, HuberSVM):
             smooth = np.abs(np.abs(1 - self.grid) - loss.h) > 1e-5
+        if isinstance(loss, HuberResidual):
+            smooth = np.abs(np.abs(self.grid) - loss.h) > 1e-5
         np.testing.assert_allclose(numeric[smooth], loss.bend(self.grid)[smooth], atol=1e-4)
 
     def test_value_is_the_integral_of_the_slope(self, loss: Loss) -> None:
@@ -35,15 +38,16 @@ class TestLoss:
 
     def test_bounds_hold_and_are_attained(self, loss: Loss) -> None:
         slope, bend = loss.slope(self.grid), loss.bend(self.grid)
-        assert np.all((slope <= 0) & (slope >= -loss.slope_bound))
+        assert np.all((slope <= 0) | (not loss.monotone)) and np.all(np.abs(slope) <= loss.slope_bound)
         assert slope.min() < -0.99 * loss.slope_bound
+        assert loss.monotone or slope.max() > 0.99 * loss.slope_bound
         assert np.all((bend >= 0) & (bend <= loss.bend_bound))
         assert bend.max() == pytest.approx(loss.bend_bound, rel=1e-4)
 
     def test_extreme_margins_do_not_overflow(self, loss: Loss) -> None:
         far = np.array([-1e6, 1e6])
         assert np.all(np.isfinite(loss.value(far)))
-        np.testing.assert_allclose(loss.slope(far), [-1.0, 0.0], atol=1e-12)
+        np.testing.assert_allclose(loss.slope(far), [-1.0, 0.0 if loss.monotone else 1.0], atol=1e-12)
 
     def test_spec_rebuilds_the_loss(self, loss: Loss) -> None:
         assert make(loss.spec) == loss
@@ -55,7 +59,32 @@ def test_logistic_identity() -> None:
     np.testing.assert_allclose(Logistic().bend(z), a * (1 - a), atol=1e-15)
 
 
-@pytest.mark.parametrize("spec", ["hinge", "huber:0", "huber:-1", "huber:x", "logistic:2", "huber:nan"])
+@pytest.mark.parametrize("loss", RESIDUAL, ids=lambda loss: loss.spec)
+def test_losses_of_residuals_are_even_and_near_one_another(loss: Loss) -> None:
+    r = np.linspace(0, 12, 2001)
+    np.testing.assert_array_equal(loss.value(r), loss.value(-r))
+    np.testing.assert_array_equal(loss.slope(r), -loss.slope(-r))
+    assert loss.value(np.zeros(1)) == loss.slope(np.zeros(1)) == 0.0 and not loss.monotone and loss.offset_bound == 1.0
+    h = 1.0 / loss.bend_bound
+    assert np.all((r - loss.value(r) >= 0) & (r - loss.value(r) <= h * np.log(2) + 1e-12))
+    assert loss.typical_bend(np.zeros(1))[0] >= 0.25 * loss.bend_bound
+
+
+def test_log_cosh_identity() -> None:
+    r = np.linspace(-4, 4, 601)
+    np.testing.assert_allclose(LogCosh(0.2).bend(r), (1 - LogCosh(0.2).slope(r) ** 2) / 0.2, atol=1e-14)
+
+
+def test_specs_keep_every_digit() -> None:
+    h = 0.1 + 0.2
+    assert make(HuberResidual(h).spec) == HuberResidual(h) and make(LogCosh(np.float64(h)).spec) == LogCosh(h)
+    assert make("huber-residual") == HuberResidual(0.25) and make("log-cosh") == LogCosh(0.25)
+
+
+UNKNOWN = ["hinge", "huber:0", "huber:-1", "huber:x", "logistic:2", "huber:nan"]
+
+
+@pytest.mark.parametrize("spec", [*UNKNOWN, "log-cosh:0", "log-cosh:nan", "huber-residual:inf", "huber-residual:x"])
 def test_unknown_losses_are_refused(spec: str) -> None:
     with pytest.raises(InvalidInput):
         make(spec)

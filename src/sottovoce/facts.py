@@ -2,7 +2,9 @@
 
 Node i minimises (002, section V; 000, eq. 3 with its rho equal to our ``rho/N``)
 
-    f_i(w) = (C / n_i) sum_k loss(y_k w.x_k) + (rho / N) ||w||^2 / 2.
+    f_i(w) = (C / n_i) sum_k loss(y_k w.x_k) + (rho / N) ||w||^2 / 2,
+
+or, where rows have a number t in [-1, 1] to predict in place of a class, ``loss(w.x_k - t_k)``.
 
 *Sum scale* means this objective times ``n_i / C``: there each row enters with weight one, so that noise and
 sensitivities do not depend on ``C`` or ``n_i``.

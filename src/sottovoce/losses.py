@@ -6,6 +6,9 @@ second derivative *bend*, a row with ``||x|| <= 1`` contributes to the local obj
 * the gradient ``slope(z) y x``, of norm at most ``slope_bound`` (papers 000-004 assume 1), and
 * the Hessian ``bend(z) x x'``, of rank one and norm at most ``bend_bound`` (``c1`` in the papers).
 
+A :class:`Residual` loss is the same with ``z = w.x - t``, t a public bounded number to predict: its slope has both
+signs, and proofs that need a slope of one sign refuse it (``docs/privacy/objective_perturbation.md``).
+
 :class:`Softmax` has K margins a row, and a Hessian of rank K - 1: proofs that use the gradient's norm alone (noise on
 answers and on gradients) carry over to it, those that use the rank (noise inside the objective) do not.
 
@@ -33,13 +36,15 @@ def _namespace(z: Any) -> Any:
 class Loss(ABC):
     """A convex loss: a row's gradient has norm at most ``slope_bound``, its Hessian at most ``bend_bound``.
 
-    Margin losses have ``-1 <= slope <= 0`` and ``0 <= bend <= bend_bound``.
+    Losses of classes have ``-1 <= slope <= 0``, those of residuals ``-1 <= slope <= 1``; ``0 <= bend <= bend_bound``.
     """
 
     name: ClassVar[str]
     slope_bound: ClassVar[float] = 1.0
     monotone: ClassVar[bool] = False
     """Whether the slope in the margin is never positive, as proofs for noise inside the objective need."""
+    offset_bound: ClassVar[float] = 0.0
+    """Largest ``|t|`` of margins ``x.w - t``; 0 for losses of classes, whose margins have no t."""
     outputs: int = 1
     """Margins a row."""
 
@@ -246,8 +251,122 @@ class Softmax(Loss):
         return f"softmax:{self.classes}"
 
 
+MOST_OFFSET = 1.0
+"""Largest number that a row may ask a model to predict: targets are scaled to [-1, 1], as rows are to the unit ball."""
+
+
+@dataclass(frozen=True)
+class Residual(Loss):
+    """A loss of the residual ``r = w.x - t``: even, quadratic near 0, with tails of slope -1 and 1.
+
+    Parameters
+    ----------
+    h : float
+        Residuals beyond about `h` count as far: there the loss grows like ``|r|``.
+
+    Raises
+    ------
+    InvalidInput
+        If `h` is not from 1e-6 to 1e6, in units of targets, which lie in [-1, 1].
+    """
+
+    h: float = 0.25
+    offset_bound: ClassVar[float] = MOST_OFFSET
+
+    def __post_init__(self) -> None:
+        if not 1e-6 <= self.h <= 1e6:  # False for NaN
+            rule = "the residual from which on the loss is linear must be from 1e-6 to 1e6"
+            raise InvalidInput("h", self.h, rule, "use h=0.25")
+
+    @property
+    def bend_bound(self) -> float:
+        return 1.0 / self.h
+
+    @property
+    def spec(self) -> str:
+        return f"{self.name}:{float(self.h)!r}"
+
+
+@dataclass(frozen=True)
+class HuberResidual(Residual):
+    """Huber's loss of the residual, over h: ``r^2 / (2h)`` within h of 0, ``|r| - h/2`` beyond.
+
+    The slope is ``r/h`` clipped to [-1, 1], so its bound is 1, attained beyond h; the bend is ``1/h`` within h of 0,
+    and 0 beyond.  A squared loss has no bound on its slope, and so no sensitivity.
+    """
+
+    name: ClassVar[str] = "huber-residual"
+
+    def value(self, z: Array) -> Array:
+        far = _namespace(z).abs(z)
+        near = _namespace(z).clip(far, 0.0, self.h)
+        return near**2 / (2.0 * self.h) + (far - near)
+
+    def slope(self, z: Array) -> Array:
+        return _namespace(z).clip(z / self.h, -1.0, 1.0)
+
+    def bend(self, z: Array) -> Array:
+        xp = _namespace(z)
+        return xp.where(xp.abs(z) < self.h, xp.full_like(z, self.bend_bound), xp.zeros_like(z))
+
+    def typical_bend(self, z: Array) -> Array:
+        """The mean bend within 2h of `z`: far from its target no row has any, and nearer it will have some."""
+        return (self.slope(z + 2.0 * self.h) - self.slope(z - 2.0 * self.h)) / (4.0 * self.h)
+
+    def softened(self, width: float) -> Loss:
+        return _SoftHuberResidual(self.h, width)
+
+
+@dataclass(frozen=True)
+class _SoftHuberResidual(HuberResidual):
+    """Twice the softened hinge at ``1 - r``, less ``r``: Huber's loss is twice the hinge there, less ``r + h/2``.
+
+    The hinge's slope is within ``width / 2h`` of what it softens, so this one's is within ``width / h`` of Huber's.
+    """
+
+    width: float = 1.0
+
+    def _hinge(self) -> _SoftHuber:
+        return _SoftHuber(self.h, self.width)
+
+    def value(self, z: Array) -> Array:
+        return 2.0 * self._hinge().value(1.0 - z) - z - 0.5 * self.h
+
+    def slope(self, z: Array) -> Array:
+        return -2.0 * self._hinge().slope(1.0 - z) - 1.0
+
+    def bend(self, z: Array) -> Array:
+        return 2.0 * self._hinge().bend(1.0 - z)
+
+
+@dataclass(frozen=True)
+class LogCosh(Residual):
+    """``h ln cosh(r/h)``: Huber's loss of the residual, made smooth.
+
+    The slope is ``s = tanh(r/h)``, inside (-1, 1), and the bend ``(1 - s^2) / h <= 1/h``, attained at 0.  As for the
+    logistic loss, the curvature vanishes where the slope is extreme.
+    """
+
+    name: ClassVar[str] = "log-cosh"
+
+    def value(self, z: Array) -> Array:
+        xp = _namespace(z)
+        far = xp.abs(z) / self.h
+        return self.h * (far + xp.log1p(xp.exp(-2.0 * far)) - float(np.log(2.0)))
+
+    def slope(self, z: Array) -> Array:
+        return _namespace(z).tanh(z / self.h)
+
+    def bend(self, z: Array) -> Array:
+        s = self.slope(z)
+        return (1.0 - s) * (1.0 + s) / self.h
+
+
 def make(spec: str) -> Loss:
-    """Build a loss from ``"logistic"``, ``"huber"``, ``"huber:H"`` or ``"softmax:K"``.
+    """Build a loss from its text.
+
+    Of classes ``"logistic"``, ``"huber"``, ``"huber:H"`` and ``"softmax:K"``; of residuals ``"huber-residual"``,
+    ``"huber-residual:H"``, ``"log-cosh"`` and ``"log-cosh:H"``.
 
     Raises
     ------
@@ -257,13 +376,17 @@ def make(spec: str) -> Loss:
     name, _, argument = spec.partition(":") if isinstance(spec, str) else ("", "", "")
     if name == "logistic" and not argument:
         return Logistic()
-    if name == "huber":
+    wide = {kind.name: kind for kind in (HuberSVM, HuberResidual, LogCosh)}
+    if name in wide:
         try:
-            return HuberSVM(float(argument)) if argument else HuberSVM()
+            return wide[name](float(argument)) if argument else wide[name]()
         except ValueError as error:
             if isinstance(error, InvalidInput):
                 raise
     if name == "softmax" and argument.isdecimal() and len(argument) < 10:
         return Softmax(int(argument))
-    rule = "must be 'logistic', 'huber' or 'huber:H', or, for class labels, 'softmax:K'"
+    rule = (
+        "must be 'logistic', 'huber' or 'huber:H', for class labels 'softmax:K', "
+        "or for numbers to predict 'huber-residual:H' or 'log-cosh:H'"
+    )
     raise InvalidInput("loss", spec, rule, "use loss='logistic'")

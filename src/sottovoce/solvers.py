@@ -6,6 +6,8 @@ The objective of node i and replicate r, in the papers' scale, is
     grad F(w) = (C / n_i) sum_k slope(a_k.w) a_k + linear + q w,
     Hess F(w) = (C / n_i) sum_k bend(a_k.w) a_k a_k' + q I  >=  q I.
 
+Rows with a number to predict have ``a_k.w - t_k`` in place of ``a_k.w``.
+
 Since F is q-strongly convex, ``||grad F(w)|| <= g`` certifies ``||w - argmin F|| <= g / q``: the gradient norm that a
 solve returns is a proof of how close it came.
 
@@ -70,27 +72,53 @@ def certified_error(C: float, tol: ArrayLike, q: Array) -> Array:
 
 
 def rounding_bound(
-    C: float, n: Array, bend_bound: float, d: int, size: Array, pull: Array, q: Array, outputs: int = 1
+    C: float,
+    n: Array,
+    bend_bound: float,
+    d: int,
+    size: Array,
+    pull: Array,
+    q: Array,
+    outputs: int = 1,
+    *,
+    slope_bound: float = 1.0,
+    offset_bound: float = 0.0,
 ) -> Array:
     """Bound on the error of a gradient computed in double precision, at ``||w|| = size`` and ``||linear|| = pull``.
 
     With unit roundoff u, products of length m err by at most ``m u`` times the product of norms (any order of
     summation).  A margin errs by ``d u ||w||``, hence its slope by ``c1 d u ||w|| + 8 u``; n slopes times rows of norm
     at most one, weighted by C/n, err by ``C (n u + c1 d u ||w|| + 8 u)``; the rest by ``4 u (||linear|| + q ||w||)``.
+    Slopes of both signs change nothing, and slopes up to L instead of 1 err by ``8 L u`` and add up to ``C L n u``.
+    With an offset ``|t| <= T`` the margin is a difference of two numbers, which rounds once more, by
+    ``u (||w|| + T)``; where T is 0 nothing is subtracted.
+
     With K > 1 margins a row, each is a difference of two products, K slopes err by sqrt K of what their margins do, and
-    gradients add up over K blocks: ``2 K`` times the first bound covers it.
+    gradients add up over K blocks: ``2 K`` times the bound for slopes up to 1 covers it.
     """
-    u = 2.0**-53
-    data = C * u * (n + bend_bound * d * size + 8.0) * (1.0 if outputs == 1 else 2.0 * outputs)
+    u, steep = 2.0**-53, slope_bound if outputs == 1 else 1.0
+    margins = d * size + (size + offset_bound if offset_bound > 0 else 0.0)
+    data = C * u * (steep * n + bend_bound * margins + 8.0 * steep) * (1.0 if outputs == 1 else 2.0 * outputs)
     return np.asarray(data + 4.0 * u * (pull + q * size))
 
 
 def gradient_rounding(
-    C: float, n: Array, bend_bound: float, w: Array, linear: Array, q: Array, outputs: int = 1
+    C: float,
+    n: Array,
+    bend_bound: float,
+    w: Array,
+    linear: Array,
+    q: Array,
+    outputs: int = 1,
+    *,
+    slope_bound: float = 1.0,
+    offset_bound: float = 0.0,
 ) -> Array:
     """:func:`rounding_bound` at these vectors, shape (..., 1)."""
     size, pull = (np.linalg.norm(x, axis=-1, keepdims=True) for x in (w, linear))
-    return rounding_bound(C, n, bend_bound, w.shape[-1], size, pull, q, outputs)
+    return rounding_bound(
+        C, n, bend_bound, w.shape[-1], size, pull, q, outputs, slope_bound=slope_bound, offset_bound=offset_bound
+    )
 
 
 @dataclass(frozen=True)
@@ -144,7 +172,7 @@ class Solver:
     """
 
     def __init__(self, rows: Rows, loss: Loss, C: float) -> None:
-        rows.check(loss.outputs)
+        rows.check(loss)
         self._sweep = rows.sweep()
         self._single: Sweep | None = None
         self._n = rows.n  # (N, 1)
@@ -244,8 +272,11 @@ class Solver:
 
     def _must_show(self, w: Array, c: Array, q: Array, goal: Array) -> None:
         """Refuse a certificate at `w` that rounding alone could spoil."""
-        n = self._n[:, :, None]
-        hidden = gradient_rounding(self._C, n, self._loss.bend_bound, w, c, q, self._loss.outputs)
+        n, loss = self._n[:, :, None], self._loss
+        hidden = gradient_rounding(
+            self._C, n, loss.bend_bound, w, c, q, loss.outputs,
+            slope_bound=loss.slope_bound, offset_bound=loss.offset_bound,
+        )  # fmt: skip
         if not np.all(hidden <= goal):
             rule = "double precision cannot certify a gradient norm this small here; use a larger tol"
             raise SolverError(f"tol={float(np.min(goal)) / self._C:g}: {rule}")

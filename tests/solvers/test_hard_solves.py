@@ -14,7 +14,7 @@ from sottovoce.data.cluster import ClusterRows
 from sottovoce.data.rows import Rows
 from sottovoce.facts import Facts
 from sottovoce.ledger.memory import Ledger
-from sottovoce.losses import HuberSVM, Logistic, Loss, Softmax, make
+from sottovoce.losses import HuberResidual, HuberSVM, LogCosh, Logistic, Loss, Softmax, make
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.queries import NoisyMinimiser
 
@@ -26,10 +26,16 @@ def table(rng: np.random.Generator, loss: Loss) -> tuple[Rows, int]:
     X /= 1.000001 * np.linalg.norm(X, axis=1, keepdims=True)
     if loss.outputs > 1:
         return ClassRows.of([(X, rng.integers(-1, loss.outputs, size=n))], loss.outputs), d * loss.outputs
+    if loss.offset_bound:
+        targets = rng.uniform(-1.0, 1.0, size=n) * 10.0 ** -rng.integers(6)
+        return Rows.build([(X, np.ones(n))], [targets]), d
     return Rows.build([(X, rng.choice([-1.0, 1.0], size=n))]), d
 
 
-@pytest.mark.parametrize("spec", ["huber:0.0001", "huber:0.00001", "softmax:3", "logistic", "huber:0.5"])
+HARD = ["huber:0.0001", "huber:0.00001", "softmax:3", "logistic", "huber:0.5", "huber-residual:1e-5", "log-cosh:1e-5"]
+
+
+@pytest.mark.parametrize("spec", HARD)
 @pytest.mark.parametrize("widest", [2000, 3], ids=["whole", "diagonal"])
 def test_ill_conditioned_problems_that_are_charged_are_answered(
     spec: str, widest: int, monkeypatch: pytest.MonkeyPatch
@@ -80,12 +86,29 @@ def test_a_softened_loss_is_near_its_own_and_consistent(h: float, width: float) 
     np.testing.assert_allclose(soft.slope(near), told, atol=1e-3 + 1e-14 * max(1.0, width) ** 2 / step / h)
 
 
+@pytest.mark.parametrize("h", [2.0, 0.25, 1e-3])
+@pytest.mark.parametrize("width", [3.0, 1e-2, 1e-5])
+def test_a_softened_loss_of_residuals_is_near_its_own_and_consistent(h: float, width: float) -> None:
+    loss, soft = HuberResidual(h), HuberResidual(h).softened(width)
+    z = np.linspace(-5.0, 5.0, 401) * max(h, width)
+    slope, step = soft.slope(z), 1e-2 * width
+    assert np.all(np.abs(slope - loss.slope(z)) <= width * loss.bend_bound * (1.0 + 1e-9))
+    assert np.all(np.abs(slope) <= 1.0) and np.all(soft.bend(z) >= 0.0)
+    told = (soft.slope(z + step) - soft.slope(z - step)) / (2.0 * step)
+    np.testing.assert_allclose(soft.bend(z), told, rtol=1e-2, atol=1e-4 * soft.bend(z).max())
+    told = (soft.value(z + step) - soft.value(z - step)) / (2.0 * step)
+    np.testing.assert_allclose(slope, told, atol=2e-3 + 1e-14 * max(1.0, width) ** 2 / step / h)
+
+
 def test_smooth_losses_are_their_own_softened_ones() -> None:
-    for loss in (Logistic(), Softmax(3)):
+    for loss in (Logistic(), Softmax(3), LogCosh()):
         assert loss.softened(1.0) is loss
 
 
-@pytest.mark.parametrize("loss", [Logistic(), HuberSVM(0.5), HuberSVM(0.5).softened(0.1), Softmax(4)])
+SMOOTH = [Logistic(), HuberSVM(0.5), HuberSVM(0.5).softened(0.1), Softmax(4), HuberResidual(2.0), LogCosh(0.3)]
+
+
+@pytest.mark.parametrize("loss", [*SMOOTH, HuberResidual(0.5).softened(0.1)])
 @pytest.mark.parametrize("library", ["numpy", "array_api_strict"])
 def test_turns_are_the_slopes_derivatives(loss: Loss, library: str) -> None:
     rng = np.random.default_rng(0)

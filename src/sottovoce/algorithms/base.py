@@ -68,6 +68,8 @@ class Algorithm(ABC, Generic[StateT]):
     """The default penalty, in units of C, where noise asks for no more; see docs/methods."""
     noise_weight: ClassVar[float] = 0.0
     """Default curvature over the noise's standard deviation, both in sum scale; 0 where the default is fixed."""
+    gradient_steps: ClassVar[bool] = False
+    """Whether it takes steps along gradients, of length one over the penalty."""
     single: ClassVar[bool] = False
     """Whether only the first round releases."""
     needs_delta: ClassVar[bool] = False

@@ -38,6 +38,7 @@ class DGD(Algorithm[State]):
     good_for: ClassVar[str] = "a baseline; no local solves"
     curvature: ClassVar[str] = "node"
     least_penalty: ClassVar[float] = 0.02
+    gradient_steps: ClassVar[bool] = True
 
     def init(self, site: Site) -> State:
         zero = site.zeros()

@@ -442,7 +442,7 @@ def play_once(
     cls = REGISTRY[config.method]
     if not (cls.private and config.budgeted):
         raise InvalidInput("epsilon", config.epsilon, "a run without noise makes no claim", "use a private method")
-    if make_loss(config.loss).outputs > 1:
+    if make_loss(config.loss).outputs > 1 or make_loss(config.loss).offset_bound:
         raise InvalidInput("loss", config.loss, "canaries have a label of two", f"use {LOSS!r} or 'logistic'")
     nodes, d = len(parts), parts[0][0].shape[1]
     curator = cls.trust.pools_rows

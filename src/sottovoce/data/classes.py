@@ -135,6 +135,9 @@ class ClassRows(Rows):
     def on(self, spec: str) -> Self:
         return replace(self, base=self.base.on(spec), backend=spec)
 
+    def with_offset(self, offsets: Sequence[Array]) -> Rows:
+        raise InvalidInput("offsets", len(offsets), "rows with a class have no number to predict", "leave them out")
+
     def design(self, nodes: IntArray) -> Design:
         base = self.base.design(nodes)
         return Classes(base, self.labels[nodes, : base.n], self.classes)

@@ -7,7 +7,7 @@ The cluster belongs to the site: what it computes are sums over private rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Self
@@ -159,6 +159,10 @@ class ClusterRows(Rows):
 
     def sweep(self) -> ClusterSweep:
         return ClusterSweep((), self.d, self.blocks, self.sizes)
+
+    def with_offset(self, offsets: Sequence[Array]) -> Rows:
+        rule = "rows on a cluster cannot have numbers to predict yet"
+        raise InvalidInput("offsets", len(offsets), rule, "use rows in memory or in files")
 
     def node(self, i: int) -> Self:
         return self

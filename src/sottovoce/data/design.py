@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+from array_api_compat import array_namespace
 from scipy.sparse import csr_array
 
 from ..typing import Any, Array
@@ -17,7 +18,11 @@ class Design(ABC):
 
     @abstractmethod
     def margins(self, w: Array) -> Array:
-        """``a_k.w`` for every row."""
+        """``a_k.w`` for every row, less its offset where rows have one."""
+
+    def moves(self, along: Array) -> Array:
+        """How margins move when vectors move `along`: ``a_k.along``, without any offset."""
+        return self.margins(along)
 
     @abstractmethod
     def combine(self, slopes: Array) -> Array:
@@ -140,3 +145,63 @@ class Sparse(Design):
     def between(self, first: int, last: int) -> Sparse:
         whole = (first, last) == (0, self.n)
         return self if whole else Sparse(tuple(block[first:last] for block in self.blocks))
+
+
+@dataclass(frozen=True)
+class Shifted(Design):
+    """Rows with an offset: margins are ``a_k.w - t_k``.  All that multiplies rows alone is left to `base`.
+
+    Attributes
+    ----------
+    base : Design
+    offset : array (M, n)
+        Of the library that margins are of.  Zero where rows of zeros fill up a node, so that their margin stays zero.
+    """
+
+    base: Design
+    offset: Any
+
+    def margins(self, w: Array) -> Any:
+        plain = self.base.margins(w)
+        if isinstance(plain, np.ndarray):
+            return plain - self.offset[:, None, :].astype(plain.dtype, copy=False)
+        return plain - array_namespace(plain).astype(self.offset[:, None, :], plain.dtype)
+
+    def moves(self, along: Array) -> Any:
+        return self.base.moves(along)
+
+    def combine(self, slopes: Any) -> Array:
+        return self.base.combine(slopes)
+
+    def gram(self, weights: Any) -> Array:
+        return self.base.gram(weights)
+
+    def diagonal(self, weights: Any) -> Array:
+        return self.base.diagonal(weights)
+
+    def keep(self, nodes: Any) -> Self:
+        return type(self)(self.base.keep(nodes), self.asarray(self.host(self.offset)[nodes]))
+
+    def every(self, part: int, parts: int) -> Self:
+        return type(self)(self.base.every(part, parts), self.offset[:, part::parts])
+
+    @property
+    def n(self) -> int:
+        return self.base.n
+
+    @property
+    def cache(self) -> int:
+        return self.base.cache
+
+    def asarray(self, x: Array) -> Any:
+        return self.base.asarray(x)
+
+    def host(self, x: Any) -> Array:
+        return self.base.host(x)
+
+    def between(self, first: int, last: int) -> Self:
+        return type(self)(self.base.between(first, last), self.offset[:, first:last])
+
+    def single(self) -> Design:
+        short = self.base.single()
+        return self if short is self.base else type(self)(short, self.offset)

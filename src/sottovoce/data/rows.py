@@ -1,4 +1,8 @@
-"""Validated rows of all nodes, stacked for the solver."""
+"""Validated rows of all nodes, stacked for the solver.
+
+A row is ``a = y x`` with a label y of two classes; or x itself with an *offset* t, a number to predict, and then losses
+see ``a.w - t`` (:class:`OffsetRows`).
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,9 @@ import numpy as np
 from scipy.sparse import csr_array, issparse, vstack
 
 from ..errors import InvalidInput
+from ..losses import MOST_OFFSET, Loss
 from ..typing import Any, Array, IntArray
-from .design import Dense, Design, Sparse
+from .design import Dense, Design, Shifted, Sparse
 from .device import OnDevice, backend, spec_of
 from .sweep import Group, Sweep, group_sizes
 
@@ -57,13 +62,25 @@ class Rows:
         """Margins a row: 1, or the number of classes of rows that carry class labels."""
         return 1
 
-    def check(self, outputs: int) -> None:
-        """Refuse a loss of another number of margins.
+    @property
+    def has_offset(self) -> bool:
+        """Whether every row has a number to predict in place of a class."""
+        return False
+
+    def check(self, loss: Loss) -> None:
+        """Refuse a loss of another number of margins, or of classes where rows have numbers, or the other way round.
 
         Raises
         ------
         InvalidInput
         """
+        outputs = loss.outputs
+        if self.has_offset and not loss.offset_bound:
+            rule = "is for rows with a class, and these rows have a number to predict"
+            raise InvalidInput("loss", loss.spec, rule, "use 'huber-residual:0.25' or 'log-cosh:0.25'")
+        if loss.offset_bound and not self.has_offset:
+            rule = "is for rows with a number to predict, and these rows have a class"
+            raise InvalidInput("loss", loss.spec, rule, "use 'logistic' or 'huber:0.5'")
         if self.outputs != outputs:
             rule = f"the loss has {outputs} margins a row, and these rows have {self.outputs}"
             remedy = (
@@ -103,14 +120,32 @@ class Rows:
         alike = (0,) if len(self.one_class) == len(counts) == 1 else ()
         return Rows(whole, np.array([[float(whole.shape[1])]]), alike, backend=self.backend)
 
+    def with_offset(self, offsets: Sequence[Array]) -> Rows:
+        """The same rows with a number to predict each: losses see ``a.w - t``.
+
+        Parameters
+        ----------
+        offsets : sequence of array (n_i,)
+            In [-1, 1], by public bounds that somebody declared; 0 for a row of zeros.
+
+        Raises
+        ------
+        InvalidInput
+            NaN or infinite entries, entries outside [-1, 1], not one a row; rows that cannot have any.
+        """
+        return OffsetRows.of(self, offsets)
+
     @classmethod
-    def build(cls, parts: Sequence[tuple[Array, Array]]) -> Rows:
+    def build(cls, parts: Sequence[tuple[Array, Array]], offsets: Sequence[Array] | None = None) -> Rows:
         """Stack the (X, y) of every node.
 
         Parameters
         ----------
         parts : sequence of (X of shape (n_i, d), y of shape (n_i,) in {-1, +1})
             A label 0 makes a row of zeros: it counts as a row and adds nothing.
+        offsets : sequence of array (n_i,), optional
+            Numbers to predict, see :meth:`with_offset`.  Labels are all +1 then, or 0 for a row of zeros, whose number
+            is dropped.
 
         Raises
         ------
@@ -125,6 +160,8 @@ class Rows:
         """
         if not parts:
             raise InvalidInput("sites", 0, "at least one site is needed", "give one (X, y) a site")
+        if offsets is not None:
+            return cls.build(parts).with_offset(_known(parts, offsets))
         if any(issparse(X) for X, _ in parts):
             return SparseRows.of([(csr_array(X, dtype=float), y) for X, y in parts])
         spec = spec_of(parts[0][0])
@@ -204,3 +241,83 @@ class SparseRows(Rows):
     def pooled(self) -> SparseRows:
         alone = len(self.blocks) == len(self.one_class) == 1
         return self._stacked((csr_array(vstack(self.blocks)),), (0,) if alone else ())
+
+
+def _host(x: Any) -> Array:
+    """NumPy's, from an array of any library."""
+    spec = spec_of(x)
+    return np.asarray(x, dtype=float) if spec == "numpy" else backend(spec).get(x)
+
+
+def _known(parts: Sequence[tuple[Any, Array]], offsets: Sequence[Array]) -> list[Array]:
+    """Offsets of rows whose labels say that they have one; 0 for rows of zeros."""
+    if len(offsets) != len(parts):
+        raise InvalidInput("offsets", len(offsets), f"there are {len(parts)} sites", "give one array a site")
+    out = []
+    for i, ((_, label), offset) in enumerate(zip(parts, offsets, strict=True)):
+        y, t = _host(label), _host(offset)
+        if t.shape != y.shape:
+            raise InvalidInput(f"site {i}", t.shape, f"offsets must have shape {y.shape}", "give one number a row")
+        if np.any(y < 0):
+            rule = "rows with a number to predict have no class: labels must be +1, or 0 for a row of zeros"
+            raise InvalidInput(f"site {i}", None, rule, "give labels of ones, or no offsets")
+        out.append(np.where(y == 0, 0.0, t))
+    return out
+
+
+@dataclass(frozen=True)
+class OffsetRows(Rows):
+    """Rows with a number to predict each: `base` has the rows, ``signed`` is empty.
+
+    Attributes
+    ----------
+    base : Rows
+        In memory, sparse, on another array library, or in files.
+    offset : array (N, n_max)
+        In [-1, 1]; zero where rows of small nodes are missing, so that those rows have margin 0 and gradient 0.
+    """
+
+    base: Rows = None  # type: ignore[assignment]
+    offset: Array = None  # type: ignore[assignment]
+
+    @classmethod
+    def of(cls, base: Rows, offsets: Sequence[Array]) -> OffsetRows:
+        """See :meth:`Rows.with_offset`."""
+        if len(offsets) != len(base.n):
+            raise InvalidInput("offsets", len(offsets), f"there are {len(base.n)} sites", "give one array a site")
+        offset = np.zeros((len(base.n), int(base.n.max())))
+        for i, (own, n) in enumerate(zip(offsets, base.n[:, 0].astype(int), strict=True)):
+            t = _host(own)
+            if t.shape != (n,):
+                raise InvalidInput(f"site {i}", t.shape, f"offsets must have shape ({n},)", "give one number a row")
+            if not np.all(np.abs(t) <= MOST_OFFSET):  # NaN too
+                rule = f"numbers to predict must be finite and within {MOST_OFFSET:g} of 0"
+                raise InvalidInput(f"site {i}", None, rule, "clip and scale them by public bounds")
+            offset[i, :n] = t
+        return cls(np.zeros((len(base.n), 0, base.d)), base.n, (), base, offset, backend=base.backend)
+
+    @property
+    def has_offset(self) -> bool:
+        return True
+
+    def with_offset(self, offsets: Sequence[Array]) -> Rows:
+        return self.base.with_offset(offsets)
+
+    def on(self, spec: str) -> Self:
+        return replace(self, base=self.base.on(spec), backend=spec)
+
+    def design(self, nodes: IntArray) -> Design:
+        base = self.base.design(nodes)
+        return Shifted(base, base.asarray(np.ascontiguousarray(self.offset[nodes, : base.n])))
+
+    def arrays(self) -> tuple[Array, ...]:
+        return (*self.base.arrays(), self.offset)
+
+    def _each(self) -> list[Array]:
+        return [own[:n] for own, n in zip(self.offset, self.n[:, 0].astype(int), strict=True)]
+
+    def node(self, i: int) -> Rows:
+        return self.base.node(i).with_offset(self._each()[i : i + 1])
+
+    def pooled(self) -> Rows:
+        return self.base.pooled().with_offset([np.concatenate(self._each())])

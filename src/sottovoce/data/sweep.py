@@ -167,7 +167,7 @@ class Sweep:
         for group in self.groups:
             for first, last in _spans(group.design.n, CHUNK):
                 block = group.design.between(first, last)
-                z, m = block.margins(w[group.nodes]), block.margins(along[group.nodes])
+                z, m = block.margins(w[group.nodes]), block.moves(along[group.nodes])
                 out[group.nodes] += block.combine(loss.turn(z, m))
         return out
 

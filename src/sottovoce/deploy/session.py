@@ -223,7 +223,7 @@ class SiteSession:
             raise InvalidInput(
                 "signing_key", None, f"is not the one that the plan has for {self.name!r}", "use its own"
             )
-        self.rows.check(prepared.facts.loss.outputs)
+        self.rows.check(prepared.facts.loss)
         if self.rows.d != plan.d:
             raise InvalidInput("features", self.rows.d, f"the plan has {plan.d}", "use the plan's schema")
         if self.rows.n.shape != (1, 1):

@@ -22,8 +22,8 @@ def objective_perturbation_epsilon(
         Rate of the noise in sum scale.
     K : array
         Strong convexity in sum scale of everything except the loss.
-    delta_gradient : {1.0, 2.0}
-        Rows whose gradients change between neighbours.
+    delta_gradient : float
+        Rows whose gradients change between neighbours, 1 or 2, times the loss's slope bound L.
     bend_bound : float
         ``c1``, the supremum of the loss's second derivative.
     logistic : bool
@@ -48,6 +48,12 @@ def objective_perturbation_epsilon(
     ``c = a (1 - a)`` the second (for zero-out, the direction that removes the row costs at most ``beta``, less than
     the bound).  The bracket is concave in ``a``; its derivative vanishes where
     ``beta (K + a - a^2) + 1 - 2a = 0``, whose root in [0, 1], or 1 if ``beta K >= 1``, is taken below.
+
+    *Slopes of both signs.*  The general form asks for ``|slope| <= L`` and ``0 <= bend <= c1`` only, with ``Delta L``
+    for Delta: the noise vectors are ``b_0 + s u`` and ``b_0 + s' u'`` with ``|s|, |s'| <= L``, so their lengths differ
+    by at most ``2 L`` (``L`` for zero-out) whatever the signs are, and the determinants do not see slopes.  The second
+    form is the logistic loss's alone.  No event carries such a price yet: those for objectives say that slopes are in
+    [-1, 0], and :class:`sottovoce.queries.PerturbedObjective` refuses other losses.
     """
     beta, K = np.asarray(beta, dtype=float), np.asarray(K, dtype=float)
     if not logistic:

@@ -70,7 +70,8 @@ def argmin_sensitivity(
     ----------
     C, n, q : array
         Weight of the data, rows, strong convexity of everything except the loss.
-    delta_gradient : {1.0, 2.0}
+    delta_gradient : float
+        1 or 2, times the loss's slope bound.
     error : array
         Largest distance between the solver's answer and the exact minimiser.
 
@@ -78,7 +79,8 @@ def argmin_sensitivity(
     -----
     *Proof.*  Both objectives are q-strongly convex.  At the first minimiser the gradient of the second objective is the
     change of one row's gradient, of norm at most ``Delta C / n``; so its minimiser is within that over q.  Each answer
-    is ``error`` from its minimiser.  Attained by the Huber loss's linear piece with opposite rows.
+    is ``error`` from its minimiser.  Attained by the Huber loss's linear piece with opposite rows, and by losses of
+    residuals with one row and targets on either side of it.
     """
     C, n, q = (np.asarray(x, dtype=float) for x in (C, n, q))
     return delta_gradient * C / (n * q) + 2.0 * np.asarray(error, dtype=float)

@@ -8,7 +8,8 @@ Guarantee
 AboveThreshold with the threshold's noise drawn once is ``epsilon_threshold + epsilon_queries`` differentially private,
 and every release is the Gaussian mechanism with fresh noise; :class:`sottovoce.privacy.events.GatedRelease` charges the
 test with round 1 and one release with each of the rounds 1 .. `positives`, before they can be used.  The query is a
-function of rows and public state only, as the sparse vector's proof needs.  Tests run between other releases: their
+function of rows and public state only, as the sparse vector's proof needs; its sensitivity is that of a gradient, which
+holds for slopes of both signs.  Tests run between other releases: their
 prices add up all the same, by ``docs/privacy/tight.md``, "A gate between releases".
 """
 

@@ -31,7 +31,11 @@ def radius(facts: Facts, pull: ArrayLike, q: Array) -> Array:
 def _hidden(facts: Facts, tol: ArrayLike, pull: Array, q: Array) -> Array:
     """How much rounding can hide of a gradient's norm wherever an answer can lie, over C."""
     loss, most = facts.loss, radius(facts, pull, q) + certified_error(facts.C, tol, q)
-    return rounding_bound(facts.C, facts.n, loss.bend_bound, facts.d, most, pull, q, loss.outputs) / facts.C
+    hidden = rounding_bound(
+        facts.C, facts.n, loss.bend_bound, facts.d, most, pull, q, loss.outputs,
+        slope_bound=loss.slope_bound, offset_bound=loss.offset_bound,
+    )  # fmt: skip
+    return hidden / facts.C
 
 
 def certificate(facts: Facts, tol: float, q: Array, noise: ArrayLike = 0.0) -> Array:

@@ -29,11 +29,14 @@ def gradient_sensitivity(facts: Facts, rows: Array) -> Array:
     """How far a row moves a mean gradient of so many rows, as computed: ``Delta C / rows``, and twice its rounding.
 
     The slope of a row that stays is the same to the last bit, so what rounds differently is the sum, by at most
-    ``C (rows + 9) u`` (times ``2 K`` for K margins a row, see :func:`sottovoce.solvers.rounding_bound`).  That is a
-    share ``rows^2 u`` of the whole: a tenth at thirty million rows.
+    ``C L (rows + 9) u`` (``2 K`` times that at L = 1 for K margins a row, see
+    :func:`sottovoce.solvers.rounding_bound`).  That is a share ``rows^2 u`` of the whole: a tenth at thirty million
+    rows.  Signs of slopes do not enter: two gradients of norm L differ by 2 L at most, one by L from none.
     """
-    none = np.zeros_like(rows)
-    rounding = rounding_bound(facts.C, rows + 1.0, 0.0, facts.d, none, none, none, facts.loss.outputs)
+    none, loss = np.zeros_like(rows), facts.loss
+    rounding = rounding_bound(
+        facts.C, rows + 1.0, 0.0, facts.d, none, none, none, loss.outputs, slope_bound=loss.slope_bound
+    )
     return np.asarray(facts.gradients_changed * facts.C / rows + 2.0 * rounding)
 
 

@@ -145,6 +145,8 @@ def _beyond(config: RunConfig, n: tuple[int, ...], d: int) -> str:
         return "without a budget there is no noise to weigh"
     if config.form != "corrected":
         return "printed forms are for study"
+    if make_loss(config.loss).offset_bound:
+        return "made-up rows have classes, and this loss is for numbers"
     if d > _WIDEST or sum(min(rows, _FEWEST) for rows in n) * d > _MOST_CELLS:
         return f"{len(n)} sites and {d} features are too many to try out in seconds"
     return ""

@@ -83,7 +83,7 @@ class RunConfig:
     ----------
     method : str
         A name of ``sottovoce methods``; "auto" leaves it to :func:`sottovoce.runs.choosing.choose`, and stands for its
-        first guess here: `prox_admm` with a delta or the softmax loss, else `mr_admm`.
+        first guess here: `prox_admm` with a delta, the softmax loss or one of residuals, else `mr_admm`.
     epsilon : float or tuple of N floats
         Total for the whole run, per row of one site, for all nodes or for each; ``inf`` runs without noise.
     delta : float, optional
@@ -242,4 +242,5 @@ class RunConfig:
 
 def _first_guess(delta: float | None, loss: str) -> str:
     """The method that "auto" starts from; measured: docs/results.md."""
-    return "mr_admm" if delta is None and not loss.startswith("softmax") else "prox_admm"
+    on_answers = loss.startswith(("softmax", "huber-residual", "log-cosh"))  # noise in the objective is not proved
+    return "mr_admm" if delta is None and not on_answers else "prox_admm"

@@ -57,9 +57,14 @@ def default_penalty(config: RunConfig, facts: Facts, graph: Graph) -> float:
     ``K >= 2 T / epsilon`` for T equal releases under replace-one; ``K`` is ``(n/C)(rho/N + curvature)``.  Otherwise it
     is nearly free while ``kappa sqrt(d) / beta`` is small (``docs/privacy/tight.md``); with the Gaussian's
     ``beta = mu sqrt(d/T) / 2`` for a total of mu, ``K >= 5 sqrt(T) / mu`` keeps it at a tenth.
+
+    A gradient step is one over the penalty.  Losses of residuals bend up to ``1/h``, so that the step that was measured
+    for classes may diverge: theirs is one over the largest curvature.
     """
     cls = REGISTRY[config.method]
     least = cls.least_penalty * config.C
+    if facts.loss.offset_bound and cls.gradient_steps:
+        return max(least, config.C * facts.loss.bend_bound)
     if not config.budgeted or not cls.noise_weight:
         return least
     stiffness = 2.0 * np.maximum(graph.degree, 1) if cls.curvature == "edge" else np.ones_like(facts.n)

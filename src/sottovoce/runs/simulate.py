@@ -181,7 +181,7 @@ def simulate(
     Result
     """
     started = time.perf_counter()
-    rows.check(make_loss(config.loss).outputs)
+    rows.check(make_loss(config.loss))
     prepared = prepare(config, rows.n, rows.d)
     if checkpoint is not None:
         files.check("checkpoint", checkpoint, make=True)

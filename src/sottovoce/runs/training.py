@@ -178,7 +178,7 @@ def train(
     dataset = data.load(config.data, schema=config.schema, test_share=config.test_share)
     parts = deal(config, dataset)
     rows = Rows.build([(dataset.X_train[part], dataset.y_train[part]) for part in parts])
-    rows.check(make_loss(config.run.loss).outputs)
+    rows.check(make_loss(config.run.loss))
     choice = None
     if config.run.auto:
         heterogeneity = declared(config.partition, config.strength)

@@ -1,0 +1,198 @@
+"""Rows with a number to predict: every kind of storage, padding, digests, and what is refused."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from problems import make_targets
+from scipy.sparse import csr_array
+
+from sottovoce import solvers
+from sottovoce.data.classes import ClassRows
+from sottovoce.data.cluster import ClusterRows
+from sottovoce.data.device import backend
+from sottovoce.data.mapped import write_rows
+from sottovoce.data.rows import OffsetRows, Rows
+from sottovoce.errors import InvalidInput
+from sottovoce.ledger.durable import rows_digest
+from sottovoce.losses import HuberResidual, LogCosh, Logistic, Residual, Softmax
+from sottovoce.solvers import Solver, gradient_rounding
+from sottovoce.typing import Array
+
+SIZES, D = [60, 45, 7], 4
+LOSSES = [HuberResidual(0.3), LogCosh(0.2)]
+KINDS = ["dense", "sparse", "mapped", *(name for name in ("array_api_strict", "torch", "jax") if find_spec(name))]
+
+
+def rows_of(kind: str, folder: Path) -> tuple[Rows, list[tuple[Array, Array]]]:
+    """The same rows in storage of that kind, and (X, t) of every node."""
+    parts = make_targets(SIZES, D)
+    targets = [t for _, t in parts]
+    if kind == "mapped":
+        base: Rows = write_rows(folder, ((i, X, np.ones(len(X))) for i, (X, _) in enumerate(parts)))
+        return base.with_offset(targets), parts
+    rows = Rows.build([(csr_array(X) if kind == "sparse" else X, np.ones(len(X))) for X, _ in parts], targets)
+    return (rows if kind in ("dense", "sparse") else rows.on(kind)), parts
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.spec)
+def test_every_storage_gives_the_sums_of_the_definition(kind: str, loss: Residual, tmp_path: Path) -> None:
+    rows, parts = rows_of(kind, tmp_path / "rows")
+    w, along = np.random.default_rng(1).standard_normal((2, 3, 5, D))
+    solver, sweep = Solver(rows, loss, 2.0), rows.sweep()
+    point = w.transpose(1, 0, 2)
+    values, gradients, halves = solver.objective(point, np.inf), solver.gradient(point), solver.gradient(point, 1, 2)
+    clipped, turned = solver.objective(point, 0.2), sweep.turn(loss, w, along)
+    whole, diagonal = (sweep.hessian(loss, w, flat) for flat in (False, True))
+    for i, (X, t) in enumerate(parts):
+        z = w[i] @ X.T - t
+        np.testing.assert_allclose(values[:, i, 0], 2.0 * loss.value(z).mean(axis=1), rtol=1e-12)
+        np.testing.assert_allclose(clipped[:, i, 0], 2.0 * np.minimum(loss.value(z), 0.2).mean(axis=1), rtol=1e-12)
+        np.testing.assert_allclose(gradients[:, i], 2.0 / len(t) * loss.slope(z) @ X, rtol=1e-12, atol=1e-14)
+        half = 2.0 / (len(t) // 2) * loss.slope(z[:, 1::2]) @ X[1::2]
+        np.testing.assert_allclose(halves[:, i], half, rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(turned[i], (loss.bend(z) * (along[i] @ X.T)) @ X, rtol=1e-12, atol=1e-12)
+        hessian = np.einsum("n,nd,ne->de", loss.bend(z).mean(axis=0), X, X)
+        np.testing.assert_allclose(whole[i], hessian, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(diagonal[i], np.diag(hessian), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("worth", [np.inf, 0.0], ids=["double", "single first"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_storage_has_the_same_minimisers(
+    kind: str, worth: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(solvers, "SINGLE_WORTH", worth)
+    rows, parts = rows_of(kind, tmp_path / "rows")
+    loss, q, zero = HuberResidual(0.3), np.full((3, 1), 0.1), np.zeros((3, D))
+    found = Solver(rows, loss, 2.0).minimise(zero, q, zero, 1e-9).w
+    alone = np.stack([Solver(rows.node(i), loss, 2.0).minimise(zero[0], q[0], zero[0], 1e-9).w for i in range(3)])
+    for i, (X, t) in enumerate(parts):
+        for w in (found[i], alone[i]):
+            assert np.linalg.norm(2.0 / len(t) * X.T @ loss.slope(X @ w - t) + 0.1 * w) <= 3e-9
+
+
+def test_rows_that_fill_up_add_nothing_whatever_the_offset() -> None:
+    rows, _ = rows_of("dense", Path())
+    assert isinstance(rows, OffsetRows) and not rows.offset[2, 7:].any()
+    design = rows.design(np.array([0, 1, 2]))
+    margins = design.margins(np.ones((3, 1, D)))
+    assert not margins[2, 0, 7:].any() and design.n == 60
+    whole, alone = Solver(rows, LOSSES[0], 1.0), Solver(rows.node(2), LOSSES[0], 1.0)
+    w = np.full(D, 0.3)
+    np.testing.assert_allclose(whole.objective(np.tile(w, (3, 1)), np.inf)[2], alone.objective(w, np.inf), rtol=1e-14)
+    np.testing.assert_allclose(whole.gradient(np.tile(w, (3, 1)))[2], alone.gradient(w), rtol=1e-13)
+
+
+def test_a_row_of_zeros_loses_its_offset() -> None:
+    X, t = make_targets([5], D)[0]
+    y = np.array([1.0, 0.0, 1.0, 1.0, 1.0])
+    rows = Rows.build([(X, y)], [t])
+    assert isinstance(rows, OffsetRows) and rows.offset[0, 1] == 0.0 and rows.offset[0, 0] == t[0]
+    w, kept = np.full(D, 0.4), y > 0
+    expected = X[kept].T @ LOSSES[1].slope(X[kept] @ w - t[kept]) / 5
+    np.testing.assert_allclose(Solver(rows, LOSSES[1], 1.0).gradient(w[None])[0], expected, rtol=1e-13)
+    value = LOSSES[1].value(X[kept] @ w - t[kept]).sum() / 5
+    np.testing.assert_allclose(Solver(rows, LOSSES[1], 1.0).objective(w[None], np.inf)[0, 0], value, rtol=1e-13)
+
+
+def test_the_digest_has_the_offset_and_that_of_other_rows_is_what_it_was() -> None:
+    parts = make_targets(SIZES, D)
+    plain = Rows.build([(X, np.ones(len(X))) for X, _ in parts])
+    first = plain.with_offset([t for _, t in parts])
+    parts[1][1][3] += 1e-9
+    second = plain.with_offset([t for _, t in parts])
+    digests = {rows_digest(*rows.arrays()) for rows in (plain, first, second)}
+    assert len(digests) == 3
+    known = Rows.build(
+        [(np.array([[0.5, -0.25], [0.125, 0.0]]), np.array([1.0, -1.0])), (np.array([[0.75, 0.5]]), np.ones(1))]
+    )
+    assert rows_digest(*known.arrays()).hex()[:16] == "28ff4601f4daae31"  # ledgers of version 0.1 are bound to it
+    assert rows_digest(*first.node(1).arrays()) != rows_digest(*second.node(1).arrays())
+    assert rows_digest(*first.node(0).arrays()) == rows_digest(*second.node(0).arrays())
+
+
+def test_pooled_rows_keep_their_numbers() -> None:
+    rows, parts = rows_of("dense", Path())
+    pooled = rows.pooled()
+    assert isinstance(pooled, OffsetRows) and pooled.one_class == () and pooled.d == D
+    np.testing.assert_array_equal(pooled.offset[0], np.concatenate([t for _, t in parts]))
+    np.testing.assert_array_equal(pooled.base.signed[0], np.concatenate([X for X, _ in parts]))
+
+
+def test_numbers_of_another_library_are_taken() -> None:
+    home, (X, t) = backend("array_api_strict"), make_targets([9], D)[0]
+    there = Rows.build([(home.put(X), home.put(np.ones(9)))], [home.put(t)])
+    assert there.backend == "array_api_strict"
+    for a, b in zip(there.arrays(), Rows.build([(X, np.ones(9))], [t]).arrays(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+BAD = {
+    "NaN": np.array([0.0, np.nan, 0.5]),
+    "infinite": np.array([0.0, np.inf, 0.5]),
+    "too large": np.array([0.0, 1.0000001, 0.5]),
+    "too few": np.array([0.0, 0.5]),
+    "a column": np.zeros((3, 1)),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_numbers_are_refused_without_showing_one(what: str) -> None:
+    X = np.eye(3)
+    parts = [(X, np.ones(3))]
+    for build in (lambda t: Rows.build(parts, t), Rows.build(parts).with_offset):
+        with pytest.raises(InvalidInput) as error:
+            build([BAD[what]])
+        assert not any(text in str(error.value) for text in ("1.0000001", "nan", "inf,", "0.5"))
+
+
+def test_classes_and_numbers_do_not_mix() -> None:
+    X, y = np.eye(3), np.array([1.0, -1.0, 1.0])
+    with pytest.raises(InvalidInput, match="have no class"):
+        Rows.build([(X, y)], [np.zeros(3)])
+    with pytest.raises(InvalidInput, match="there are 1 sites"):
+        Rows.build([(X, np.ones(3))], [np.zeros(3), np.zeros(3)])
+    with pytest.raises(InvalidInput, match="no number to predict"):
+        ClassRows.of([(X, np.array([0, 1, 2]))], 3).with_offset([np.zeros(3)])
+    numbers = Rows.build([(X, np.ones(3))], [np.zeros(3)])
+    with pytest.raises(InvalidInput, match="these rows have a number to predict"):
+        Solver(numbers, Logistic(), 1.0)
+    with pytest.raises(InvalidInput, match="these rows have a number to predict"):
+        Solver(numbers, Softmax(3), 1.0)
+    for loss in LOSSES:
+        with pytest.raises(InvalidInput, match="these rows have a class"):
+            Solver(Rows.build([(X, y)]), loss, 1.0)
+        with pytest.raises(InvalidInput, match="these rows have a class"):
+            Solver(ClassRows.of([(X, np.array([0, 1, 2]))], 3), loss, 1.0)
+
+
+def test_rows_on_a_cluster_refuse_numbers() -> None:
+    array = pytest.importorskip("dask.array")
+    rows = ClusterRows.of(array.from_array(np.eye(4), chunks=(2, 4)), array.from_array(np.ones(4), chunks=2))
+    with pytest.raises(InvalidInput, match="on a cluster"):
+        rows.with_offset([np.zeros(4)])
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.spec)
+def test_rounding_bound_holds_with_offsets_against_exact_arithmetic(loss: Residual) -> None:
+    rows, parts = rows_of("dense", Path())
+    rng = np.random.default_rng(8)
+    for size in (0.0, 0.1, 30.0, 1e3):
+        w, linear, q = size * rng.standard_normal((3, 1, D)), rng.standard_normal((3, 1, D)), np.full((3, 1, 1), 0.3)
+        computed = Solver(rows, loss, 2.0).gradient(w[:, 0]) + linear[:, 0] + q[:, 0] * w[:, 0]
+        bound = gradient_rounding(
+            2.0, rows.n[:, :, None], loss.bend_bound, w, linear, q, slope_bound=1.0, offset_bound=loss.offset_bound
+        )
+        plain = gradient_rounding(2.0, rows.n[:, :, None], loss.bend_bound, w, linear, q)
+        assert np.all(bound > plain)
+        for i, (X, t) in enumerate(parts):
+            a, x = X.astype(np.longdouble), w[i, 0].astype(np.longdouble)
+            r = (a @ x - t.astype(np.longdouble)) / np.longdouble(loss.h)
+            slope = np.tanh(r) if isinstance(loss, LogCosh) else np.clip(r, -1, 1)
+            exact = 2 / np.longdouble(len(a)) * (a.T @ slope) + linear[i, 0] + np.longdouble(q[i, 0, 0]) * x
+            assert np.linalg.norm((computed[i] - exact).astype(float)) <= bound[i, 0, 0]
