@@ -42,7 +42,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("queries",),
     ("curator", "net"),
     ("algorithms",),
-    ("runs.__init__", "runs.engine"),
+    ("runs.__init__", "runs.engine", "runs.calibration"),
     ("runs.planner", "runs.config", "runs.prepare", "runs.rehearsal", "runs.choosing", "runs.simulate", "deploy"),
     ("runs.training", "aggregation", "audit", "estimators", "studies"),
     ("cli", "__main__"),
