@@ -54,7 +54,10 @@ LAYERS = (
     Layer("one file for each kind of release", ("queries",)),
     Layer("the door to the rows; the network", ("curator", "net")),
     Layer("one file for each method", ("algorithms",)),
-    Layer("the one loop that drives every method", ("runs.__init__", "runs.engine")),
+    Layer(
+        "the one loop that drives every method; the search for the noise that a price allows",
+        ("runs.__init__", "runs.engine", "runs.calibration"),
+    ),
     Layer(
         "pricing a run, trying it on made-up rows, choosing it, all nodes at once, real sites",
         ("runs.planner", "runs.config", "runs.prepare", "runs.rehearsal", "runs.choosing", "runs.simulate", "deploy"),

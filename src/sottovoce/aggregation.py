@@ -32,13 +32,13 @@ from .privacy.statement import ONE_ROW, Statement
 from .queries import Query
 from .queries.average import NoisyAverage
 from .queries.objective import GaussianLaw, PerturbedObjective, SphericalLaw
+from .runs.calibration import scale_for
 from .runs.training import error_rates
 from .trust import NOBODY, Trust
-from .typing import Any, Array, BoolArray
+from .typing import Any, Array
 
 SETTINGS = ("non-private", "public-private", "private")
 SIZES = "that a party takes part and how many rows it has"
-_CLOSE = 5e-4  # of the target: how far below it a price may stay
 _SAFE = 1.0 + 1e-12  # on operator norms: what their rounding and that of products may hide
 Tree = list[Any]  # [rows of an aggregator, child, child, ...]; a child is the rows of one site, or another such list
 
@@ -103,31 +103,21 @@ def curvature_for(epsilon: float, facts: Facts) -> Array:
 def rate_for(build: Callable[[Array, Facts], Query], facts: Facts, terms: Terms) -> Array:
     """The noise rate, shape (N, 1), at which ``build(rate, facts)`` costs each party `terms.epsilon`, never above it.
 
-    The price grows with the rate, so it is bisected, to 0.05%, for each size of party.  InvalidInput if none is enough.
+    Searched for each size of party, as closely as :func:`sottovoce.runs.calibration.scale_for` says.
+
+    Raises
+    ------
+    InvalidInput
+        If no rate is low enough.
     """
     sizes, where = np.unique(facts.n, return_inverse=True)
-    few, target = replace(facts, n=sizes[:, None]), terms.epsilon
+    few, target = replace(facts, n=sizes[:, None]), np.full(sizes.size, terms.epsilon)
     accountant = accountants.make(terms.accountant)
-
-    def fits(rate: Array, least: float = 0.0) -> BoolArray:
-        spent = accountant.total([build(rate[:, None], few).event(few)], terms.delta or 0.0)
-        return np.asarray((spent <= target) & (spent >= least))
-
-    low = high = np.full(sizes.size, min(target, 1.0))
-    for _ in range(40):
-        dear, cheap = ~fits(low), fits(high)
-        if not (dear.any() or cheap.any()):
-            break
-        low, high = np.where(dear, low / 2.0, low), np.where(cheap, 2.0 * high, high)
-    else:
+    found = scale_for(lambda rate: [build(rate[:, None], few).event(few)], target, accountant, terms.delta or 0.0)
+    if not found.met.all():
         rule = "the curvature of the loss alone costs more, whatever the noise"
-        raise InvalidInput("epsilon", target, rule, "raise epsilon or Lambda, or give the parties more rows")
-    for _ in range(60):
-        middle = np.sqrt(low * high)
-        low, high = np.where(fits(middle), middle, low), np.where(fits(middle), high, middle)
-        if np.all(fits(low, target * (1.0 - _CLOSE))):
-            break
-    return low[where.ravel()][:, None]
+        raise InvalidInput("epsilon", terms.epsilon, rule, "raise epsilon or Lambda, or give the parties more rows")
+    return found.value[where.ravel()][:, None]
 
 
 def _law(rate: Array, terms: Terms, **more: Any) -> SphericalLaw | GaussianLaw:

@@ -46,6 +46,11 @@ class Asked(Protocol):
         """Charge, then release."""
 
 
+def make_solver(rows: Rows, facts: Facts) -> Solver:
+    """The library's solver for the local problems of these rows."""
+    return Solver(rows, facts.loss, facts.C)
+
+
 @dataclass
 class Curator:
     """Guards the rows of one node, or of all nodes of a simulation.
@@ -56,16 +61,18 @@ class Curator:
     facts : Facts
     noise : Noise
     ledger : Ledger or Run
+    solver : callable ``(rows, facts)``, optional
+        Makes what minimises the local objectives.  A guarantee relies on the certificates that it gives.
     """
 
     rows: Rows
     facts: Facts
     noise: Noise
     ledger: Book
+    solver: Callable[[Rows, Facts], Solver] = make_solver
 
     def __post_init__(self) -> None:
-        solver = Solver(self.rows, self.facts.loss, self.facts.C)
-        self._vault = Vault(solver, self.noise)
+        self._vault = Vault(self.solver(self.rows, self.facts), self.noise)
         self._releases = 0
 
     def ask(self, query: Query) -> Array:
@@ -100,7 +107,7 @@ class Curator:
 
         In a simulation also what queries remember; at a site that is secret and is lost with the process.
         """
-        secrets = self._vault.memory if self.noise.simulated else {}
+        secrets = self._vault.state() if self.noise.simulated else {}
         kept = {f"memory.{name}": value for name, value in secrets.items()}
         return {"releases": np.array(self._releases)} | self._vault.solver.state() | kept
 
@@ -108,5 +115,4 @@ class Curator:
         """Go on from :meth:`state`."""
         self._releases = int(state["releases"])
         self._vault.solver.restore(state)
-        kept = {k.removeprefix("memory."): v for k, v in state.items() if k.startswith("memory.")}
-        self._vault.memory.update(kept)
+        self._vault.restore({k.removeprefix("memory."): v for k, v in state.items() if k.startswith("memory.")})

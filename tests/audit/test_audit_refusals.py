@@ -13,7 +13,7 @@ from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput, SolverError
 from sottovoce.facts import Facts
 from sottovoce.privacy.noise import Noise, SystemNoise
-from sottovoce.queries import Query, Vault
+from sottovoce.queries import Query
 from sottovoce.runs.config import RunConfig
 from sottovoce.solvers import Solution, Solver
 from sottovoce.typing import Any, Array
@@ -46,9 +46,7 @@ class Overflowing(Solver):
 
 def with_solver(cls: type[Solver]) -> Any:
     def curator(rows: Rows, facts: Facts, noise: Noise, book: Book) -> Curator:
-        made = Curator(rows, facts, noise, book)
-        made._vault = Vault(cls(rows, facts.loss, facts.C), noise)
-        return made
+        return Curator(rows, facts, noise, book, lambda own, seen: cls(own, seen.loss, seen.C))
 
     return curator
 

@@ -108,3 +108,34 @@ def test_the_least_that_can_be_met_is_told_for_the_smallest_site() -> None:
     n = np.array([[50.0], [8000.0], [8000.0], [8000.0], [8000.0]])
     with pytest.raises(InvalidInput, match="cost at least"):
         prepare(RunConfig(epsilon=0.01, rho=1e-4, eta=1e-4), n, 36)
+
+
+def test_a_site_alone_is_planned_at_what_the_network_plans_for_it() -> None:
+    """The price of the whole network holds a node's price, event by event, and a budget ends both where a run would."""
+    n = np.array([[500.0], [4000.0], [40000.0], [4000.0], [900.0]])
+    for method in PRIVATE:
+        if REGISTRY[method].trust == "curator":
+            continue
+        ready = prepare(RunConfig(method=method, epsilon=2.0, delta=1e-5, rounds=4), n, 6)
+        known = (ready.algorithm, ready.facts, ready.graph, 4, ready.ledger.accountant, 1e-5)
+        whole = plan(*known)
+        for i in (0, 2):
+            alone = plan(*known, node=i)
+            assert len(alone.rows) == len(whole.rows)
+            assert alone.per_node() == pytest.approx(whole.per_node()[i], rel=1e-12)
+            few = plan(*known, node=i, budget=0.6 * alone.total())
+            assert few.total() <= 0.6 * alone.total() and len(few.rows) <= len(alone.rows)
+            assert [row.to_dict() for row in few.rows] == [row.to_dict() for row in alone.rows[: len(few.rows)]]
+
+
+def test_a_plan_can_be_watched_round_by_round() -> None:
+    ready = prepare(RunConfig(method="prox_admm", epsilon=2.0, rounds=5), N, 6)
+    totals: dict[int, float] = {}
+    book = plan(
+        ready.algorithm, ready.facts, ready.graph, 5, ready.ledger.accountant,
+        after=lambda k, ledger: totals.update({k: ledger.total()}),
+    )  # fmt: skip
+    assert list(totals) == [1, 2, 3, 4, 5] and totals[5] == book.total()
+    for k in (1, 3):
+        part = plan(ready.algorithm, ready.facts, ready.graph, k, ready.ledger.accountant)
+        assert part.total() == totals[k]

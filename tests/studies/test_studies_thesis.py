@@ -12,11 +12,12 @@ from scipy.stats import kstest
 from sklearn.decomposition import PCA
 
 from sottovoce.aggregation import Terms
-from sottovoce.curator import Curator
+from sottovoce.curator import Curator, make_solver
 from sottovoce.errors import InvalidInput
 from sottovoce.ledger.memory import Ledger
 from sottovoce.papers import claims
 from sottovoce.privacy.noise import KeyedNoise
+from sottovoce.queries import Vault
 from sottovoce.queries.moments import flat, square
 from sottovoce.studies import kinds, spec
 from sottovoce.studies.kinds import thesis, thesis_models
@@ -152,8 +153,8 @@ def test_the_test_rows_are_not_those_of_the_components() -> None:
 def test_moments_are_those_of_the_rows_and_their_sensitivity_is_attained() -> None:
     rows = make_rows([30, 50], 4)
     moments, facts = noisy_moments(rows.n, 4, 1.0, 2)
-    curator = Curator(rows, facts, KeyedNoise(0, range(1), range(2), (2,)), Ledger())
-    S = square(moments.value(curator._vault, facts), 4)
+    vault = Vault(make_solver(rows, facts), KeyedNoise(0, range(1), range(2), (2,)))
+    S = square(moments.value(vault, facts), 4)
     for i, one in enumerate(S):
         a = rows.node(i).signed[0]
         assert np.allclose(one, a.T @ a / len(a))

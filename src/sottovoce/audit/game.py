@@ -19,7 +19,7 @@ from scipy.spatial import cKDTree
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from ..algorithms import Algorithm
-from ..curator import Book, Curator
+from ..curator import Book, Curator, make_solver
 from ..data.rows import Rows
 from ..errors import LedgerError
 from ..facts import Facts
@@ -28,7 +28,7 @@ from ..ledger.memory import Ledger
 from ..net import DenseNet
 from ..privacy.events import Event
 from ..privacy.noise import KeyedNoise, Noise
-from ..queries import Query, Vault
+from ..queries import Query
 from ..runs import engine
 from ..runs.config import RunConfig
 from ..runs.engine import Place
@@ -145,9 +145,7 @@ def watch(case: Case, world: int, replicates: int, seed: int) -> Transcripts:
     algorithm = ready.algorithm if case.algorithm is None else case.algorithm(ready.algorithm)
     noise = (case.noise or KeyedNoise)(seed, range(replicates), nodes)
     book: Book = ready.ledger if case.book is None else case.book(ready.ledger)
-    curator = Curator(rows, ready.facts, noise, book)
-    if case.solver is not None:
-        curator._vault = Vault(case.solver(rows, ready.facts, world), noise)
+    curator = Curator(rows, ready.facts, noise, book, _solver(case, world))
     recorder, net = _Recorder(curator, ready.facts), _OpenNet(ready.graph)
     lead = (replicates, len(rows.n))
     engine.run(algorithm, Place(ready.facts, net, recorder, lead, rows.d), config.rounds)
@@ -211,15 +209,19 @@ class Verdict:
         return {**vars(self), "refuted": self.refuted, "refuted_exactly": self.refuted_exactly}
 
 
+def _solver(case: Case, world: int) -> Callable[[Rows, Facts], Solver]:
+    """What makes the solvers of a world, at its sites and in the adversary's hands."""
+    wrong = case.solver
+    return make_solver if wrong is None else lambda rows, facts: wrong(rows, facts, world)
+
+
 def candidates(case: Case, facts: Facts) -> tuple[Candidate, Candidate]:
     """Both tables of the victim, or of the curator who holds all."""
     curator = len(facts.n) != len(case.worlds[0].n)
 
     def one(world: int) -> Candidate:
         rows = case.worlds[world].pooled() if curator else case.worlds[world]
-        solver = case.solver
-        own = None if solver is None else (lambda alone, seen: solver(alone, seen, world))
-        return Candidate(rows, facts, 0 if curator else case.victim, own)
+        return Candidate(rows, facts, 0 if curator else case.victim, _solver(case, world))
 
     return one(0), one(1)
 

@@ -29,9 +29,10 @@ The score
 The auditor knows all other rows, both values of each canary, and the public inputs of each query.  With signs s = +-1
 for the coins, what a release must have had as noise if no canary leaned either way is, to first order, ``R s + noise``:
 the columns of R are half the differences of the canaries' gradients, passed through the solve where noise sits on its
-answer.  Rounds add up in ``t = sum R' Cov^-1 residual`` and ``M = sum R' Cov^-1 R``; canary i's log odds, all others
-taken as Gaussian, are ``2 [(M + I)^-1 t]_i / [(M + I)^-1]_ii``.  The score uses the *stated* noise; if it is wrong,
-guesses are worse, never the guarantee.
+answer (:meth:`sottovoce.queries.Query.leaning`).  Rounds add up in ``t = sum R' Cov^-1 residual`` and
+``M = sum R' Cov^-1 R``; canary i's log odds, all others taken as Gaussian, are
+``2 [(M + I)^-1 t]_i / [(M + I)^-1]_ii``.  The score uses the *stated* noise; if it is wrong, guesses are worse, never
+the guarantee.
 """
 
 from __future__ import annotations
@@ -50,19 +51,7 @@ from ..data.rows import Rows
 from ..errors import InvalidInput
 from ..facts import Facts
 from ..losses import make as make_loss
-from ..queries import (
-    GatedMinimiser,
-    GaussianLaw,
-    NoisyEpoch,
-    NoisyGradient,
-    NoisyMinimiser,
-    NoisyStatistic,
-    PerturbedObjective,
-    Query,
-    RedrawnGate,
-    SecretMinimiser,
-    SecretStartObjective,
-)
+from ..queries import Query
 from ..runs.config import RunConfig
 from ..typing import Array, BoolArray, IntArray
 from .game import BookOf, Case, NoiseOf, Transcripts, Verdict, watch
@@ -235,19 +224,21 @@ def plant(
 
 @dataclass
 class _Reader:
-    """Scores of one site's canaries from what it sent."""
+    """Scores of one site's canaries from what it sent: the :class:`~sottovoce.queries.evidence.Canaries` of a query."""
 
     others: Array
     where: IntArray
     values: tuple[Array, Array]
     facts: Facts
+    sums: float = field(init=False)
+    count: int = field(init=False)
     _t: Array = field(init=False)
     _M: Array = field(init=False)
 
     def __post_init__(self) -> None:
         m = len(self.where)
         self._t, self._M = np.zeros(m), np.zeros((m, m))
-        self._sums = float((self.facts.n / self.facts.C)[0, 0])
+        self.sums, self.count = float((self.facts.n / self.facts.C)[0, 0]), m
 
     def scores(self) -> Array:
         """Log odds of every canary's coin."""
@@ -273,104 +264,17 @@ class _Reader:
 
     def read(self, query: Query, answer: Array) -> None:
         """Add one release to the scores."""
-        match query:
-            case SecretMinimiser() | SecretStartObjective() | RedrawnGate():
-                rule = f"what {type(query).__name__} keeps secret stands between rows and releases"
-                raise InvalidInput("form", "printed", rule, "use the game of two tables")
-            case GatedMinimiser():
-                if answer[-1] > 0:
-                    self._minimiser(query, answer[:-1])
-            case NoisyEpoch():
-                self._epoch(query, answer)
-            case NoisyGradient():
-                middle, lean = self.gradients(_vector(query.start))
-                self._add(self._sums * answer - middle, lean, (self._sums * self._spread(query)) ** 2)
-            case NoisyMinimiser():
-                self._minimiser(query, answer)
-            case PerturbedObjective():
-                self._objective(query, answer)
-            case _:
-                raise InvalidInput("method", type(query).__name__, "is not a release that is understood", "use a game")
-
-    def _add(self, residual: Array, lean: Array, covariance: Array | float) -> None:
+        said = query.leaning(self, answer)
+        if said is None:
+            return
+        lean, covariance = said.lean, said.covariance
         weighted: Array
         if isinstance(covariance, np.ndarray):
             weighted = np.asarray(np.linalg.solve(covariance + _FLOOR**2 * np.eye(len(lean)), lean), dtype=float)
         else:
             weighted = lean / max(float(covariance), _FLOOR**2)
-        self._t += weighted.T @ residual
+        self._t += weighted.T @ said.residual
         self._M += weighted.T @ lean
-
-    def _spread(self, query: NoisyStatistic) -> float:
-        """Standard deviation of a coordinate of the noise on an answer."""
-        if query.alpha is None:
-            return 0.0
-        scale = float(np.max(query.sensitivity(self.facts) / query.alpha))
-        return scale * (np.sqrt(self.facts.d + 1.0) if self.facts.pure else 1.0)  # E ||v||^2 = d (d + 1)
-
-    def _q(self, query: NoisyMinimiser | PerturbedObjective) -> float:
-        return float(np.max(self.facts.mu + np.asarray(query.curvature, dtype=float)))
-
-    def _minimiser(self, query: NoisyMinimiser, answer: Array) -> None:
-        linear = np.broadcast_to(_vector(query.linear), answer.shape)
-        centre, lean, K = self._centre(linear, self._q(query), answer)
-        self._add(K @ (answer - centre), -lean, self._spread(query) ** 2 * (K @ K))
-
-    def _centre(self, linear: Array, q: float, start: Array) -> tuple[Array, Array, Array]:
-        """The minimiser if no canary leaned, by Newton steps; half-differences and the Hessian there."""
-        w: Array = start
-        best = (np.inf, start)
-        for _ in range(12):
-            middle, _ = self.gradients(w)
-            g = middle + self._sums * (linear + q * w)
-            size = float(np.linalg.norm(g))
-            if size < best[0]:
-                best = size, w
-            if size < 1e-9 * self._sums * self.facts.C:
-                break
-            w = np.asarray(w - np.linalg.solve(self._K(w, q), g), dtype=float)
-        w = best[1]
-        return w, self.gradients(w)[1], self._K(w, q)
-
-    def _K(self, w: Array, q: float) -> Array:
-        return np.asarray(self.hessian(w) + self._sums * q * np.eye(len(w)))
-
-    def _objective(self, query: PerturbedObjective, w: Array) -> None:
-        """The noise that made w the minimiser; its determinant says next to nothing of one row."""
-        law, q, d = query.noise, self._q(query), self.facts.d
-        middle, lean = self.gradients(w)
-        residual = -(middle + self._sums * (_vector(query.linear) + q * w))
-        if law is None:
-            self._add(residual, lean, 0.0)
-        elif isinstance(law, GaussianLaw):
-            covariance = float(np.max(law.sigma)) ** 2 * np.eye(d)
-            if law.release is not None:
-                K = self._K(w, q)
-                covariance = covariance + float(np.max(law.release)) ** 2 * (K @ K)
-            self._add(residual, lean, covariance)
-        else:
-            self._add(residual, lean, (d + 1.0) / float(np.min(law.rate)) ** 2)
-
-    def _epoch(self, query: NoisyEpoch, answer: Array) -> None:
-        """A pass from a public start: noise and leaning canaries of each part, carried on by the parts behind it."""
-        facts, parts, w = self.facts, query.batches, _vector(query.start)
-        step, eye = float(np.max(query.step)), np.eye(facts.d)
-        weight = facts.C / max(float(np.floor(facts.n[0, 0] / parts)), 1.0)
-        noise, covariance, lean = self._spread(query), np.zeros_like(eye), np.zeros((facts.d, len(self.where)))
-        for b in range(parts):
-            middle, half = self.gradients(w, b, parts)
-            on = eye - step * (weight * self.hessian(w, b, parts) + facts.mu * eye)
-            covariance = on @ covariance @ on.T + (step * noise) ** 2 * eye
-            lean = on @ lean - step * weight * half
-            w = w - step * (weight * middle + facts.mu * w)
-        scale = float(np.sqrt(max(np.trace(covariance) / facts.d, 1e-300)))
-        self._add((answer - w) / scale, lean / scale, covariance / scale**2)
-
-
-def _vector(x: object) -> Array:
-    """A public vector of one site and one replicate, or a scalar, with the leading axes off."""
-    x = np.asarray(x, dtype=float)
-    return x.reshape(-1) if x.size > 1 else x.reshape(())
 
 
 def scores(planted: Planted, seen: Transcripts) -> Array:

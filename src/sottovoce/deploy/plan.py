@@ -23,16 +23,11 @@ from ..data.schema import Schema
 from ..errors import InvalidInput, SottovoceError, UnknownEvent
 from ..graphs import Graph
 from ..graphs import make as make_graph
-from ..ledger.memory import Ledger
-from ..net import Net
 from ..plain import canonical, keyed_hash
 from ..privacy.accountants import make as make_accountant
 from ..privacy.events import Event
 from ..privacy.statement import Statement
 from ..runs.config import RunConfig
-from ..runs.engine import Place
-from ..runs.engine import run as drive
-from ..runs.planner import Planner
 from ..runs.planner import plan as price
 from ..runs.prepare import Prepared, prepare, privacy_statement
 from ..typing import Any, Array
@@ -293,14 +288,14 @@ class Plan:
 
     def _allowed(self, name: str) -> tuple[Event, ...]:
         prepared, i = self.prepared, self.index(name)
-        facts, delta = prepared.facts.node(i), prepared.ledger.delta
+        delta = prepared.ledger.delta
         budget = np.broadcast_to(prepared.ledger.epsilon, (len(self.sites),))[i]
 
         def planned(limit: float) -> tuple[Event, ...]:
-            planner = Planner(facts, Ledger(make_accountant(self.config.notion), limit, delta))
-            place = Place(facts, _Silent(prepared.graph.degree[i]), planner, (), 1)
-            drive(prepared.algorithm.at(i), place, self.config.rounds)
-            return planner.ledger.rows
+            method, accountant = prepared.algorithm, make_accountant(self.config.notion)
+            return price(
+                method, prepared.facts, prepared.graph, self.config.rounds, accountant, delta, node=i, budget=limit
+            ).rows
 
         everything = planned(math.inf)
         accountant = make_accountant(self.config.notion)
@@ -383,21 +378,11 @@ def _wider(schema: dict[str, Any], d: int) -> bool:
     return any(isinstance(size, int) and size > d for size in sizes)
 
 
-class _Silent(Net):
-    """Neighbours that send zeros: prices do not depend on messages."""
-
-    def __init__(self, degree: Array) -> None:
-        self.degree = degree
-
-    def neighbour_sum(self, x: Array) -> Array:
-        return np.zeros_like(x)
-
-
 def _cap(prepared: Prepared, rounds: int) -> float:
     """From public facts: a minimiser of one site alone is no longer than slope times C over mu; noise comes on top."""
     facts = prepared.facts
     alone = facts.loss.slope_bound * facts.C / facts.mu
-    planner = Planner(facts, Ledger(make_accountant(prepared.config.notion), np.inf, prepared.ledger.delta))
-    drive(prepared.algorithm, Place(facts, _Silent(prepared.graph.degree), planner, (facts.n_nodes,), 1), rounds)
-    spread = max((float(np.max(event.spread())) for event in planner.ledger.rows), default=0.0)
+    accountant = make_accountant(prepared.config.notion)
+    rows = price(prepared.algorithm, facts, prepared.graph, rounds, accountant, prepared.ledger.delta).rows
+    spread = max((float(np.max(event.spread())) for event in rows), default=0.0)
     return _ROOM * (alone + np.sqrt(facts.d).item() * spread)

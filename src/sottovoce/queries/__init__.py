@@ -1,6 +1,6 @@
 """Kinds of release, one file each.  Algorithms build queries; only a curator answers them."""
 
-from .base import Query, Vault
+from .base import Query
 from .gated import GatedMinimiser, RedrawnGate
 from .objective import (
     GaussianLaw,
@@ -12,6 +12,7 @@ from .objective import (
     rate_for_epsilon,
 )
 from .statistic import NoisyEpoch, NoisyGradient, NoisyMinimiser, NoisyStatistic, NoisyValue, SecretMinimiser
+from .vault import Secret, Vault
 
 __all__ = [
     "GatedMinimiser",
@@ -24,6 +25,7 @@ __all__ = [
     "PerturbedObjective",
     "Query",
     "RedrawnGate",
+    "Secret",
     "SecretMinimiser",
     "SecretStartObjective",
     "SphericalLaw",

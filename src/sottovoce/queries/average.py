@@ -10,7 +10,8 @@ from ..facts import Facts
 from ..privacy.events import Event, ExactSphericalMechanism, GaussianMechanism
 from ..solvers import certified_error
 from ..typing import Array
-from .base import Query, Vault
+from .base import Query
+from .vault import Vault
 
 _GRID = 2.0**-11  # of the certificate's error: the grid's share of it
 

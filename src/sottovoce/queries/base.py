@@ -7,23 +7,12 @@ A query without an event cannot be instantiated, so that spending cannot be forg
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
 
 from ..facts import Facts
 from ..privacy.events import Event
-from ..privacy.noise import Noise
-from ..solvers import Solver
 from ..typing import Array
-
-
-@dataclass(frozen=True)
-class Vault:
-    """What only queries may touch: the rows (inside their solver) and the source of noise."""
-
-    solver: Solver
-    noise: Noise
-    memory: dict[str, Array] = field(default_factory=dict)
-    """What a query must remember and nobody may see: a sparse vector's threshold, an exact minimiser."""
+from .evidence import Canaries, Leaning, Supposed, refusal
+from .vault import Vault
 
 
 class Query(ABC):
@@ -60,3 +49,36 @@ class Query(ABC):
     @abstractmethod
     def blank(self, facts: Facts) -> Array:
         """A stand-in of the same shape for planning, made without data."""
+
+    # What the audit asks.  The rows there are the auditor's own guesses: nothing private is read.
+
+    def log_density(self, supposed: Supposed, answer: Array) -> Array | None:
+        """Logarithm of the stated density of an answer if the node held the supposed rows, up to a constant.
+
+        The constant must not depend on rows.  None where the density is not known; the audit then scores the answer
+        along the line between two noise-free answers.  Called once a round, in order.
+
+        Parameters
+        ----------
+        supposed : Supposed
+        answer : array (R, 1, d)
+
+        Returns
+        -------
+        array (R,) or None
+        """
+        return None
+
+    def has_exact_density(self, supposed: Supposed, answers: Array) -> bool:
+        """Whether :meth:`log_density` is exact at these answers, and not an approximation."""
+        return True
+
+    def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
+        """What an answer of shape (d,) says of canary rows, to first order; None if it says nothing.
+
+        Raises
+        ------
+        InvalidInput
+            If the query cannot say.
+        """
+        raise refusal(self)

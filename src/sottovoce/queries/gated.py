@@ -22,11 +22,46 @@ import numpy as np
 from ..facts import Facts
 from ..privacy.events import Event, GatedRelease, GaussianObjectivePerturbation, RedrawnGateRelease
 from ..typing import Array
-from .base import Vault
+from .evidence import Canaries, Leaning, Supposed, refusal_of_secret
 from .objective import GaussianLaw, PerturbedObjective
 from .statistic import NoisyMinimiser, gradient_sensitivity
+from .vault import Secret, Vault
 
 _FINE = 2.0**-20
+_UPPER = -np.log(2.0 * np.arange(32, 0, -1) / 65.0)  # quantiles of the standard Laplace law above its median
+_BARS = np.concatenate([-_UPPER[::-1], _UPPER])
+
+
+@dataclass(frozen=True)
+class Gate(Secret):
+    """The noisy threshold, and how many releases may still follow, shape (..., 1)."""
+
+    by_field = True
+
+    bar: Array
+    left: Array
+
+
+@dataclass(frozen=True)
+class Allowance(Secret):
+    """How many releases may still follow, shape (..., 1), where the threshold is drawn anew."""
+
+    by_field = True
+
+    left: Array
+
+
+@dataclass(frozen=True)
+class GateSeen(Secret):
+    """An auditor's: log density of a gate's bits so far at each quantile of the bar (R, bars), and releases (R,)."""
+
+    bits: Array
+    sent: Array
+
+
+def _log_below(x: Array) -> Array:
+    """Logarithm of the standard Laplace law's distribution function."""
+    return np.where(x > 0.0, np.log1p(-0.5 * np.exp(-np.abs(x))), np.log(0.5) - np.abs(x))
 
 
 @dataclass(frozen=True)
@@ -76,22 +111,47 @@ class GatedMinimiser(NoisyMinimiser):
         if self.index == 1:
             bar = np.full_like(quality, self.threshold * facts.C)
             rate = self.epsilon_threshold / sensitivity
-            vault.memory["bar"] = vault.noise.add_pure(bar, rate, coarsest, release, use=2)
-            vault.memory["left"] = np.full_like(quality, self.positives)
-        if "bar" not in vault.memory:  # a resumed release lost its threshold, and another one would cost again
+            drawn = vault.noise.add_pure(bar, rate, coarsest, release, use=2)
+            vault.keep(Gate(drawn, np.full_like(quality, self.positives)))
+        gate = vault.recall(Gate)
+        if gate is None:  # a resumed release lost its threshold, and another one would cost again
             return np.zeros(quality.shape, dtype=bool)
         rate = self.epsilon_queries / (2.0 * self.positives * sensitivity)
         noisy = vault.noise.add_pure(quality, rate, coarsest, release, use=3)
-        passed = (noisy >= vault.memory["bar"]) & (vault.memory["left"] > 0)
-        vault.memory["left"] = vault.memory["left"] - passed
+        passed = (noisy >= gate.bar) & (gate.left > 0)
+        vault.keep(Gate(gate.bar, gate.left - passed))
         return np.asarray(passed)
 
     def replay(self, vault: Vault, facts: Facts) -> None:
         super().replay(vault, facts)
-        vault.memory.clear()
+        vault.forget(Gate)
 
     def blank(self, facts: Facts) -> Array:
         return np.zeros((*self.start.shape[:-1], self.start.shape[-1] + 1))
+
+    def log_density(self, supposed: Supposed, answer: Array) -> Array | None:
+        """A gate's bits share one noisy bar: densities are summed over its quantiles, then differenced by round."""
+        if self.alpha is None:
+            return super().log_density(supposed, answer[..., :-1])
+        vault, facts, passed = supposed.vault, supposed.facts, answer[..., -1] > 0  # (R, 1)
+        rest = np.asarray(self.linear, dtype=float) + self._q(facts) * self.start
+        length = np.linalg.norm(vault.solver.gradient(self.start) + rest, axis=-1)  # (R, 1)
+        whole = facts.gradients_changed * facts.C / facts.n
+        bars = self.threshold * facts.C + _BARS * float(np.max(whole / self.epsilon_threshold))
+        scale = float(np.max(2.0 * self.positives * whole / self.epsilon_queries))
+        seen = vault.recall(GateSeen)
+        if self.index == 1 or seen is None:
+            seen = GateSeen(np.zeros((len(answer), len(bars))), np.zeros(len(answer)))
+        over = (length - bars) / scale
+        each = np.where(passed, _log_below(over), _log_below(-over))
+        bits = seen.bits + np.where((seen.sent < self.positives)[:, None], each, 0.0)
+        vault.keep(GateSeen(bits, seen.sent + passed[:, 0]))
+        exact = self.value(vault, facts)
+        release = np.where(passed[:, 0], self._noise_density(answer[..., :-1] - exact, facts), 0.0)
+        return np.asarray(np.logaddexp.reduce(bits, axis=1) - np.logaddexp.reduce(seen.bits, axis=1) + release)
+
+    def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
+        return super().leaning(canaries, answer[:-1]) if answer[-1] > 0 else None
 
 
 @dataclass(frozen=True)
@@ -141,16 +201,24 @@ class RedrawnGate(PerturbedObjective):
         bar = np.full_like(quality, self.threshold)
         bar = vault.noise.add_pure(bar, fine * 0.0 + self.epsilon_threshold * rate, fine, release, use=2)
         noisy = vault.noise.add_pure(quality, fine * 0.0 + self.epsilon_queries * rate / 2.0, fine, release, use=3)
-        left = vault.memory.get("left", np.full_like(quality, self.positives))
+        allowance = vault.recall(Allowance)
+        left = np.full_like(quality, self.positives) if allowance is None else allowance.left
         passed = (noisy >= bar) & (left > 0)
-        vault.memory["left"] = left - passed
+        vault.keep(Allowance(left - passed))
         coarsest = _FINE * np.broadcast_to(law.release, quality.shape)
         sent = vault.noise.add_gaussian(w, np.broadcast_to(law.release, quality.shape), coarsest, release)
         return np.concatenate([np.where(passed, sent, 0.0), passed.astype(float)], axis=-1)
 
     def replay(self, vault: Vault, facts: Facts) -> None:
         super().replay(vault, facts)
-        vault.memory["left"] = np.zeros((*self.start.shape[:-1], 1))  # how many were sent is not known any more
+        vault.keep(Allowance(np.zeros((*self.start.shape[:-1], 1))))  # how many were sent is not known any more
 
     def blank(self, facts: Facts) -> Array:
         return np.zeros((*self.start.shape[:-1], self.start.shape[-1] + 1))
+
+    def log_density(self, supposed: Supposed, answer: Array) -> Array | None:
+        """Not known: a bit depends on the minimiser that the release is made of."""
+        return None
+
+    def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
+        raise refusal_of_secret(self)

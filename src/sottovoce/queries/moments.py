@@ -11,8 +11,8 @@ from ..facts import Facts
 from ..losses import Loss
 from ..privacy.events import RELATIONS
 from ..typing import Array
-from .base import Vault
 from .statistic import NoisyValue
+from .vault import Vault
 
 
 @dataclass(frozen=True)

@@ -29,9 +29,21 @@ from ..privacy.events import (
 )
 from ..solvers import certified_error
 from ..typing import Array, ArrayLike
-from .base import Query, Vault
+from .base import Query
+from .evidence import (
+    Canaries,
+    Leaning,
+    Supposed,
+    certain,
+    gaussian,
+    refusal_of_secret,
+    spherical,
+    stiffness,
+    vector,
+)
 from .reach import certificate, check_solve, inside, length
-from .statistic import SecretMinimiser
+from .statistic import SecretMinimiser, last_minimiser
+from .vault import Vault
 
 POLISH = 0.01
 """Pure accounting: the share of a release's epsilon that pays for the noise on the solver's answer."""
@@ -276,6 +288,45 @@ class PerturbedObjective(Query):
     def blank(self, facts: Facts) -> Array:
         return np.zeros_like(self.start)
 
+    def has_exact_density(self, supposed: Supposed, answers: Array) -> bool:
+        """Two Gaussian noises, inside the objective and on the answer, add up only where the loss is linear."""
+        if not isinstance(self.noise, GaussianLaw) or self.noise.release is None:
+            return True
+        return not np.any(supposed.facts.loss.bend(np.einsum("kd,rd->rk", supposed.signed, answers[:, 0])))
+
+    def log_density(self, supposed: Supposed, answer: Array) -> Array | None:
+        """The noise that made the answer the minimiser, and the determinant of the map from one to the other (U1)."""
+        vault, facts, law, w = supposed.vault, supposed.facts, self.noise, answer
+        if law is None:
+            return certain(w, self.answer(vault, facts, 1))
+        q, sums = facts.mu + np.asarray(self.curvature, dtype=float), facts.n / facts.C
+        if isinstance(law, GaussianLaw) and law.release is not None:  # the noise on the answer is not small:
+            spread = np.hypot(law.sigma / (sums * q), law.release)  # compare answers instead, both noises Gaussian
+            return gaussian(w - self.answer(vault, facts, 1), spread)
+        b = -sums * (vault.solver.gradient(w) + np.asarray(self.linear) + q * w)
+        bend = facts.loss.bend(np.einsum("kd,rd->rk", supposed.signed, w[:, 0]))
+        hessian = np.einsum("rk,kd,ke->rde", bend, supposed.signed, supposed.signed)
+        hessian = hessian + (sums * q).reshape(-1, 1, 1) * np.eye(w.shape[-1])
+        determinant = np.linalg.slogdet(hessian)[1]
+        inside_it = gaussian(b, law.sigma) if isinstance(law, GaussianLaw) else spherical(b, law.rate)
+        return np.asarray(inside_it + determinant)
+
+    def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
+        """The noise that made the answer the minimiser; its determinant says next to nothing of one row."""
+        law, d = self.noise, canaries.facts.d
+        q = float(np.max(canaries.facts.mu + np.asarray(self.curvature, dtype=float)))
+        middle, lean = canaries.gradients(answer)
+        residual = -(middle + canaries.sums * (vector(self.linear) + q * answer))
+        if law is None:
+            return Leaning(residual, lean, 0.0)
+        if isinstance(law, SphericalLaw):
+            return Leaning(residual, lean, (d + 1.0) / float(np.min(law.rate)) ** 2)
+        covariance = float(np.max(law.sigma)) ** 2 * np.eye(d)
+        if law.release is not None:
+            K = stiffness(canaries, answer, q)
+            covariance = covariance + float(np.max(law.release)) ** 2 * (K @ K)
+        return Leaning(residual, lean, covariance)
+
 
 @dataclass(frozen=True)
 class SecretStartObjective(PerturbedObjective):
@@ -300,9 +351,15 @@ class SecretStartObjective(PerturbedObjective):
         )  # fmt: skip
 
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
-        secret = vault.memory.get("f", np.zeros_like(self.start))
-        own = np.asarray(self.own, dtype=float)
-        return replace(self, linear=self.linear + own * secret)._exact(vault, facts, release)
+        return PerturbedObjective.answer(self._told(vault), vault, facts, release)
 
-    def _exact(self, vault: Vault, facts: Facts, release: int) -> Array:
-        return super().answer(vault, facts, release)
+    def _told(self, vault: Vault) -> SecretStartObjective:
+        """The same with its secret part in the linear term."""
+        secret = np.asarray(self.own, dtype=float) * last_minimiser(vault, self.start)
+        return replace(self, linear=self.linear + secret, own=0.0)
+
+    def log_density(self, supposed: Supposed, answer: Array) -> Array | None:
+        return PerturbedObjective.log_density(self._told(supposed.vault), supposed, answer)
+
+    def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
+        raise refusal_of_secret(self)

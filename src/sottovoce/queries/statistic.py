@@ -19,8 +19,10 @@ from ..facts import Facts
 from ..privacy.events import Event, ExactSphericalMechanism, GaussianMechanism, Unprotected
 from ..solvers import certified_error, rounding_bound
 from ..typing import Array, ArrayLike
-from .base import Query, Vault
+from .base import Query
+from .evidence import Canaries, Leaning, Supposed, centre, certain, gaussian, refusal_of_secret, spherical, vector
 from .reach import certificate, check_solve, inside, length
+from .vault import Secret, Vault
 
 _FINE = 2.0**-20  # of the sensitivity: what the grid may add to it
 
@@ -96,6 +98,21 @@ class NoisyStatistic(Query):
     def blank(self, facts: Facts) -> Array:
         return np.zeros_like(self.start)
 
+    def _noise_density(self, noise: Array, facts: Facts) -> Array:
+        """Log density, shape (R,), of this noise on an answer."""
+        assert self.alpha is not None
+        sensitivity = self.sensitivity(facts)
+        if facts.pure:
+            return spherical(noise, self.alpha / sensitivity)
+        return gaussian(noise, sensitivity / self.alpha)
+
+    def _spread(self, facts: Facts) -> float:
+        """Standard deviation of a coordinate of the noise on one node's answer."""
+        if self.alpha is None:
+            return 0.0
+        scale = float(np.max(self.sensitivity(facts) / self.alpha))
+        return scale * (np.sqrt(facts.d + 1.0) if facts.pure else 1.0)  # E ||v||^2 = d (d + 1)
+
 
 class NoisyValue(NoisyStatistic):
     """A statistic that has a value, which noise is added to once."""
@@ -106,6 +123,12 @@ class NoisyValue(NoisyStatistic):
 
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
         return self.noisy(self.value(vault, facts), vault, facts, release)
+
+    def log_density(self, supposed: Supposed, answer: Array) -> Array | None:
+        exact = self.value(supposed.vault, supposed.facts)
+        if self.alpha is None:
+            return certain(answer, exact)
+        return self._noise_density(answer - exact, supposed.facts)
 
 
 @dataclass(frozen=True)
@@ -146,6 +169,11 @@ class NoisyMinimiser(NoisyValue):
     def replay(self, vault: Vault, facts: Facts) -> None:
         vault.solver.skip(self._nearest(self.start, facts))
 
+    def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
+        linear, q = np.broadcast_to(vector(self.linear), answer.shape), float(np.max(self._q(canaries.facts)))
+        middle, lean, K = centre(canaries, linear, q, answer)
+        return Leaning(K @ (answer - middle), -lean, self._spread(canaries.facts) ** 2 * (K @ K))
+
 
 @dataclass(frozen=True)
 class NoisyGradient(NoisyValue):
@@ -156,6 +184,10 @@ class NoisyGradient(NoisyValue):
 
     def value(self, vault: Vault, facts: Facts) -> Array:
         return vault.solver.gradient(self.start)
+
+    def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
+        middle, lean = canaries.gradients(vector(self.start))
+        return Leaning(canaries.sums * answer - middle, lean, (canaries.sums * self._spread(canaries.facts)) ** 2)
 
 
 @dataclass(frozen=True)
@@ -179,6 +211,30 @@ class NoisyEpoch(NoisyStatistic):
             g = self.noisy(vault.solver.gradient(w, part=b, parts=self.batches), vault, facts, release, use=b + 1)
             w = w - step * (g + facts.mu * w)
         return np.asarray(w)
+
+    def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
+        """A pass from a public start: noise and leaning canaries of each part, carried on by the parts behind it."""
+        facts, parts, w = canaries.facts, self.batches, vector(self.start)
+        step, eye = float(np.max(self.step)), np.eye(facts.d)
+        weight = facts.C / max(float(np.floor(facts.n[0, 0] / parts)), 1.0)
+        noise, covariance, lean = self._spread(facts), np.zeros_like(eye), np.zeros((facts.d, canaries.count))
+        for b in range(parts):
+            middle, half = canaries.gradients(w, b, parts)
+            on = eye - step * (weight * canaries.hessian(w, b, parts) + facts.mu * eye)
+            covariance = on @ covariance @ on.T + (step * noise) ** 2 * eye
+            lean = on @ lean - step * weight * half
+            w = w - step * (weight * middle + facts.mu * w)
+        scale = float(np.sqrt(max(np.trace(covariance) / facts.d, 1e-300)))
+        return Leaning((answer - w) / scale, lean / scale, covariance / scale**2)
+
+
+@dataclass(frozen=True)
+class LastMinimiser(Secret):
+    """The exact minimiser of the round before, which was never sent."""
+
+    by_field = True
+
+    f: Array
 
 
 @dataclass(frozen=True)
@@ -218,13 +274,30 @@ class SecretMinimiser(NoisyMinimiser):
 
     def value(self, vault: Vault, facts: Facts) -> Array:
         first = len(self.path) == 1
-        before = np.zeros_like(self.start) if first else vault.memory.get("f", np.zeros_like(self.start))
+        before = np.zeros_like(self.start) if first else last_minimiser(vault, self.start)
         linear = np.asarray(self.linear, dtype=float) + np.asarray(self.own, dtype=float) * before
-        vault.memory["f"] = vault.solver.minimise(linear, self._q(facts), self.start, facts.tol).w
-        return vault.memory["f"]
+        f = vault.solver.minimise(linear, self._q(facts), self.start, facts.tol).w
+        vault.keep(LastMinimiser(f))
+        return f
 
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
         assert self.alpha is not None
         exact, sensitivity = self.value(vault, facts), self.sensitivity(facts)
         rate = facts.mu * facts.n * self.alpha / (2.0 * facts.C)
         return vault.noise.add_pure(exact, rate, _FINE / 2.0 * sensitivity / np.sqrt(facts.d), release)
+
+    def log_density(self, supposed: Supposed, answer: Array) -> Array | None:
+        if self.alpha is None:
+            return super().log_density(supposed, answer)
+        facts = supposed.facts
+        rate = facts.mu * facts.n * self.alpha / (2.0 * facts.C)
+        return spherical(answer - self.value(supposed.vault, facts), rate)
+
+    def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
+        raise refusal_of_secret(self)
+
+
+def last_minimiser(vault: Vault, start: Array) -> Array:
+    """What :class:`SecretMinimiser` kept; zeros, of the shape of `start`, if it kept nothing or that was lost."""
+    kept = vault.recall(LastMinimiser)
+    return np.zeros_like(start) if kept is None else kept.f

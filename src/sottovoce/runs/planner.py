@@ -6,6 +6,7 @@ A plan runs the algorithm itself against a curator without data, so a plan's pri
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -16,19 +17,14 @@ from ..errors import InvalidInput
 from ..facts import Facts
 from ..graphs import Graph
 from ..ledger.memory import Ledger, validate_target
-from ..net import DenseNet
+from ..net import Net
 from ..privacy.accountants import Accountant
 from ..queries import Query
 from ..typing import Any, Array, ArrayLike
+from .calibration import CLOSE, closeness, largest_scale
 from .engine import Place, run
 
 A = TypeVar("A", bound=Algorithm[Any])
-
-_SPAN = 40.0  # of the logarithm of the scale
-_REACH = 4.0  # while nothing is known on one side
-_STEPS = 200
-_CLOSE = 1e-9
-_CLOSE_TIGHT = 1e-4  # an evaluation convolves distributions
 
 
 @dataclass
@@ -44,6 +40,16 @@ class Planner:
         return query.blank(self.facts)
 
 
+class _Silent(Net):
+    """Neighbours that send zeros: prices do not depend on messages."""
+
+    def __init__(self, degree: Array) -> None:
+        self.degree = degree
+
+    def neighbour_sum(self, x: Array) -> Array:
+        return np.zeros_like(x)
+
+
 def plan(
     algorithm: Algorithm[Any],
     facts: Facts,
@@ -53,17 +59,44 @@ def plan(
     delta: float = 0.0,
     sites_per_row: int = 1,
     copies: int = 1,
+    *,
+    node: int | None = None,
+    budget: float = math.inf,
+    after: Callable[[int, Ledger], None] | None = None,
 ) -> Ledger:
     """The ledger that `rounds` rounds will leave behind, and as many again for each further copy of the run.
+
+    Every price of a run comes from here: of the whole network, or of one site by itself.
+
+    Parameters
+    ----------
+    algorithm, facts, graph
+        Of the whole network.
+    sites_per_row : int
+        Sites at which one person may have rows.
+    copies : int
+        Runs like this one on the same rows; without a `budget` only.
+    node : int, optional
+        Plan what this site alone will charge; None for all sites at once.
+    budget : float
+        The plan ends before the release that would pass it, as the run will.
+    after : callable ``(k, ledger)``, optional
+        Called after round k with the ledger so far.
 
     Raises
     ------
     InvalidInput
         If a precondition of the method fails.
     """
-    ledger = Ledger(accountant, math.inf, delta, sites_per_row)
+    ledger = Ledger(accountant, budget, delta, sites_per_row)
+    lead: tuple[int, ...] = (graph.n_nodes,)
+    degree = graph.degree
+    if node is not None:
+        algorithm, facts, lead, degree = algorithm.at(node), facts.node(node), (), degree[node]
+    watchers = [] if after is None else [lambda k, _: after(k, ledger)]
     # Prices depend on public curvatures only, never on vectors: one column stands for all features.
-    run(algorithm, Place(facts, DenseNet(graph), Planner(facts, ledger), (graph.n_nodes,), 1), rounds)
+    place = Place(facts, _Silent(degree), Planner(facts, ledger), lead, 1)
+    run(algorithm, place, rounds, observers=watchers)
     for event in ledger.rows * (copies - 1):
         ledger.charge(event)
     return ledger
@@ -108,11 +141,11 @@ def calibrate(
         raise InvalidInput("noise", None, "there is no noise to scale", "give the method a noise schedule")
     nodes = facts.n_nodes
     target = np.broadcast_to(np.asarray(epsilon, dtype=float), (nodes,))
-    close = _CLOSE if accountant.name == "pure" or claimed else _CLOSE_TIGHT
+    close = CLOSE if claimed else closeness(accountant)
 
-    def price(log_scale: Array) -> Array:
+    def price(scale: Array) -> Array:
         """Totals per node at these scales; -inf where the noise would have to be infinite, NaN where that is unseen."""
-        scaled = algorithm.with_noise(shape.scaled(_scale(np.exp(log_scale))))
+        scaled = algorithm.with_noise(shape.scaled(_alike(scale)))
         try:
             ledger = plan(scaled, facts, graph, rounds, accountant, delta, sites_per_row, copies)
         except InvalidInput as error:
@@ -125,21 +158,9 @@ def calibrate(
         totals = ledger.per_node() if sites_per_row == 1 else np.array(ledger.total())
         return np.broadcast_to(totals, (nodes,))
 
-    # Totals grow with the scale, nearly as a power of it: secant steps in logarithms, every third one a bisection.
-    low, high = np.full(nodes, -_SPAN), np.full(nodes, _SPAN)
-    spent, over = np.full(nodes, -np.inf), np.full(nodes, np.inf)
-    guess = np.zeros(nodes)
-    for trial in range(_STEPS):
-        total = price(guess)
-        fits, fails = total <= target, total > target
-        low, spent = np.where(fits, guess, low), np.where(fits, total, spent)
-        high, over = np.where(fails, guess, high), np.where(fails, total, over)
-        done = (target * (1.0 - close) <= spent) | (high - low < 1e-12)
-        if np.all(done):
-            break
-        guess = np.where(done, low, _next(low, high, spent, over, target * (1.0 - 0.5 * close), trial % 3 == 2))
-    if not np.all((spent > 0.0) & (spent <= target) & (low > -_SPAN)):
-        least = price(high)
+    found = largest_scale(price, target, close)
+    if not np.all(found.met):
+        least = price(found.dear)
         least_text = f"{float(np.nanmax(np.where(np.isfinite(least), least, np.nan))):.4g}" if np.any(
             np.isfinite(least)
         ) else "more than this"  # fmt: skip
@@ -148,23 +169,9 @@ def calibrate(
             "epsilon", shown, f"{rounds} rounds cost at least {least_text} here, however much noise there is",
             "use a larger epsilon, fewer rounds, or larger eta or rho",
         )  # fmt: skip
-    return algorithm.with_noise(shape.scaled(_scale(np.exp(low))))
+    return algorithm.with_noise(shape.scaled(_alike(found.value)))
 
 
-def _scale(values: Array) -> Array:
+def _alike(values: Array) -> Array:
     """One number where all nodes have the same."""
     return values[0] if np.all(values == values[0]) else values
-
-
-def _next(low: Array, high: Array, spent: Array, over: Array, aim: Array, halve: bool) -> Array:
-    """Where to look next, in logarithms of the scale."""
-    middle = np.where(high >= _SPAN, np.minimum(low + _REACH, 0.5 * (low + high)), 0.5 * (low + high))
-    middle = np.where((low <= -_SPAN) & (high < _SPAN), np.maximum(high - _REACH, 0.5 * (low + high)), middle)
-    if halve:
-        return middle
-    with np.errstate(invalid="ignore", divide="ignore"):
-        below, above, goal = np.log(spent), np.log(over), np.log(aim)
-        both = low + (goal - below) * (high - low) / (above - below)
-        one = np.where(np.isfinite(below), low + goal - below, high + goal - above)
-        step = np.where(np.isfinite(below) & np.isfinite(above), both, one)
-    return np.where((low < step) & (step < high), step, middle)

@@ -23,6 +23,7 @@ from ...privacy.gaussian import gaussian_mu
 from ...privacy.noise import KeyedNoise
 from ...queries.moments import NoisyMoments, SquaredMargin, square
 from ...queries.objective import GaussianLaw, PerturbedObjective
+from ...runs.calibration import closeness, largest_scale
 from ...runs.training import error_rates
 from ...typing import Any, Array
 from . import Row
@@ -92,7 +93,9 @@ def _model(sigma: float, facts: Facts, replicates: int) -> PerturbedObjective:
 
 
 def _least_noise(events: Callable[[float], Sequence[Event]], terms: Terms) -> float:
-    """The least sigma, to 0.1%, at which all events together cost no more than the target.
+    """The least sigma at which all events together cost no more than the target.
+
+    It is the same for all sites, which are alike.
 
     Raises
     ------
@@ -100,22 +103,14 @@ def _least_noise(events: Callable[[float], Sequence[Event]], terms: Terms) -> fl
     """
     accountant = accountants.make(terms.accountant)
 
-    def fits(sigma: float) -> bool:
-        return bool(np.all(accountant.total(events(sigma), DELTA) <= terms.epsilon))
+    def worst(scale: Array) -> Array:
+        return np.max(accountant.total(events(1.0 / float(scale[0])), DELTA), keepdims=True)
 
-    high = 2.0 / gaussian_mu(terms.epsilon, DELTA)
-    for _ in range(30):
-        if fits(high):
-            break
-        high *= 2.0
-    else:
+    found = largest_scale(worst, [terms.epsilon], closeness(accountant))
+    if not found.met.all():
         rule = "is spent before the models, by the moments or the loss's curvature"
         raise InvalidInput("epsilon", terms.epsilon, rule, "lower share, or raise epsilon or Lambda")
-    low = high / 2.0
-    while high > 1.001 * low:
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    return high
+    return 1.0 / float(found.value[0])
 
 
 def _row(pca: str, ledger: Ledger, terms: Terms, kept: int) -> Row:

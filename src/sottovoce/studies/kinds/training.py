@@ -12,12 +12,9 @@ from ...data.rows import Rows
 from ...errors import InvalidInput
 from ...ledger.memory import Ledger
 from ...losses import make as make_loss
-from ...net import DenseNet
 from ...papers.tradeoff import PrivacyUtility, fit_accuracy, optimal_alpha
 from ...runs.config import RunConfig
-from ...runs.engine import Place
-from ...runs.engine import run as drive
-from ...runs.planner import Planner, plan
+from ...runs.planner import plan
 from ...runs.prepare import Prepared, prepare
 from ...runs.simulate import simulate
 from ...runs.training import error_rates
@@ -120,18 +117,16 @@ class _Scores:
 
 def _prices(ready: Prepared, wanted: frozenset[int]) -> dict[int, tuple[float, float]]:
     """(claimed, proved) total after each wanted round, from a plan of the run."""
-    book = Ledger(ready.ledger.accountant, math.inf, ready.ledger.delta)
-    graph, facts = ready.graph, ready.facts
     found: dict[int, tuple[float, float]] = {}
 
-    def note(k: int, _: Any) -> None:
+    def note(k: int, book: Ledger) -> None:
         if k in wanted:
             proved = book.total()
             claim = book.claimed() if ready.config.form != "corrected" else None
             found[k] = (proved if claim is None else claim, proved)
 
-    place = Place(facts, DenseNet(graph), Planner(facts, book), (graph.n_nodes,), 1)
-    drive(ready.algorithm, place, ready.config.rounds, observers=[note])
+    own, rounds = ready.ledger, ready.config.rounds
+    plan(ready.algorithm, ready.facts, ready.graph, rounds, own.accountant, own.delta, after=note)
     return found
 
 

@@ -1,0 +1,75 @@
+"""What only queries may touch: rows, noise, and what a query must remember and nobody may see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import ClassVar, TypeVar
+
+from ..privacy.noise import Noise
+from ..solvers import Solver
+from ..typing import Array
+
+S = TypeVar("S", bound="Secret")
+
+
+@dataclass(frozen=True)
+class Secret:
+    """What one kind of query remembers from one answer to the next: a sparse vector's threshold, an exact minimiser.
+
+    A kind is a frozen dataclass of arrays, and stands beside its query.  Whoever changes a secret keeps a new one.
+    """
+
+    by_field: ClassVar[bool] = False
+    """Whether a checkpoint calls an array by its field alone, as those of version 0.1 do."""
+
+    @classmethod
+    def names(cls) -> dict[str, str]:
+        """Field -> what a checkpoint calls it."""
+        return {f.name: f.name if cls.by_field else f"{cls.__name__}.{f.name}" for f in fields(cls)}
+
+
+@dataclass(frozen=True)
+class Vault:
+    """The rows (inside their solver), the source of noise, and the secrets of queries, one of a kind."""
+
+    solver: Solver
+    noise: Noise
+    secrets: dict[type[Secret], Secret] = field(default_factory=dict)
+
+    def keep(self, secret: Secret) -> None:
+        """Remember it, in place of the one of its kind."""
+        self.secrets[type(secret)] = secret
+
+    def recall(self, kind: type[S]) -> S | None:
+        """The secret of this kind; None if there is none, or it was lost."""
+        found = self.secrets.get(kind)
+        return found if isinstance(found, kind) else None
+
+    def forget(self, kind: type[Secret]) -> None:
+        """Drop the secret of this kind: it belongs to a draw that was lost."""
+        self.secrets.pop(kind, None)
+
+    def state(self) -> dict[str, Array]:
+        """All secrets as arrays by name, for the checkpoint of a simulation."""
+        return {
+            called: getattr(secret, name)
+            for secret in self.secrets.values()
+            for name, called in type(secret).names().items()
+        }
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Keep the secrets of a :meth:`state`.
+
+        Raises
+        ------
+        ValueError
+            If an array belongs to no kind of secret.
+        """
+        left = dict(state)
+        for kind in sorted(Secret.__subclasses__(), key=lambda one: -len(fields(one))):  # fields of one may be all of
+            names = kind.names()  # those of another, and more
+            if left.keys() >= set(names.values()):
+                self.keep(kind(**{name: left.pop(called) for name, called in names.items()}))
+        if left:
+            raise ValueError("not a secret of any query")

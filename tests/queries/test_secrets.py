@@ -1,0 +1,183 @@
+"""What queries remember: typed, never changed, forgotten when lost, and on disk as version 0.1 wrote it."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sottovoce import files
+from sottovoce.curator import Curator, make_solver
+from sottovoce.data.rows import Rows
+from sottovoce.errors import CheckpointError
+from sottovoce.facts import Facts
+from sottovoce.ledger.memory import Ledger
+from sottovoce.losses import make as make_loss
+from sottovoce.privacy.noise import KeyedNoise, SystemNoise
+from sottovoce.queries import NoisyMinimiser, Secret, Vault
+from sottovoce.queries.gated import Allowance, Gate
+from sottovoce.queries.statistic import LastMinimiser
+from sottovoce.runs.simulate import RunConfig, simulate
+from sottovoce.solvers import Solution, Solver
+from sottovoce.typing import Array, ArrayLike
+
+RUNS: dict[str, dict[str, Any]] = {
+    "gate": {"method": "ipp_admm", "delta": 1e-5, "positives": 5, "epsilon": 50.0, "threshold": 0.0},
+    "redrawn": {
+        "method": "ipp_admm", "form": "printed", "delta": 1e-5, "accountant": "rdp", "positives": 2, "epsilon": 50.0,
+        "threshold": -0.9,
+    },
+    "last": {"method": "pvp", "form": "printed", "epsilon": 2.0},
+}  # fmt: skip
+STORED = {
+    "gate": {"curator.memory.bar", "curator.memory.left"},
+    "redrawn": {"curator.memory.left"},
+    "last": {"curator.memory.f"},
+}
+"""Names in checkpoints of version 0.1."""
+
+
+class Crash(Exception):
+    """Stands for a crash."""
+
+
+@dataclass(frozen=True)
+class Noted(Secret):
+    """A kind that came after version 0.1."""
+
+    f: Array
+
+
+def facts_of(rows: Rows) -> Facts:
+    return Facts(make_loss("logistic"), rows.n, rows.d, 1.0, 0.1, len(rows.n))
+
+
+def vault(rows: Rows) -> Vault:
+    return Vault(make_solver(rows, facts_of(rows)), KeyedNoise(0, [0], range(len(rows.n))))
+
+
+def config(name: str) -> RunConfig:
+    return RunConfig(**({"rounds": 6, "rho": 0.02, "eta": 0.05} | RUNS[name]))
+
+
+def half(name: str, rows: Rows, path: Path) -> None:
+    """A run that ends after its third round was written."""
+
+    def crash(k: int, _: Any) -> None:
+        if k == 4:
+            raise Crash
+
+    with pytest.raises(Crash):
+        simulate(config(name), rows, observers=[crash], checkpoint=path)
+
+
+def test_a_vault_has_one_secret_of_a_kind_and_gives_it_to_who_names_the_kind(rows: Rows) -> None:
+    held = vault(rows)
+    assert held.recall(Gate) is None
+    gate = Gate(np.zeros(1), np.ones(1))
+    held.keep(gate)
+    held.keep(Allowance(np.full(1, 3.0)))
+    assert held.recall(Gate) is gate and held.recall(LastMinimiser) is None
+    held.keep(Gate(np.zeros(1), np.zeros(1)))
+    later = held.recall(Gate)
+    assert later is not None and later.left == 0.0 and gate.left == 1.0
+    held.forget(Gate)
+    held.forget(Gate)
+    assert held.recall(Gate) is None and held.recall(Allowance) is not None
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        gate.bar = np.ones(1)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "secrets",
+    [
+        [],
+        [Gate(np.ones((2, 1)), np.full((2, 1), 2.0))],
+        [Allowance(np.full((2, 1), 2.0))],
+        [LastMinimiser(np.ones((2, 4)))],
+        [LastMinimiser(np.ones((2, 4))), Gate(np.ones((2, 1)), np.zeros((2, 1))), Noted(np.arange(3.0))],
+    ],
+)
+def test_secrets_come_back_from_plain_arrays(secrets: list[Secret], rows: Rows) -> None:
+    held, again = vault(rows), vault(rows)
+    for one in secrets:
+        held.keep(one)
+    state = held.state()
+    again.restore(state)
+    assert again.secrets.keys() == held.secrets.keys() and again.state().keys() == state.keys()
+    assert all(np.array_equal(again.state()[name], value) for name, value in state.items())
+
+
+def test_kinds_of_later_versions_do_not_clash_with_those_of_the_first() -> None:
+    assert Noted.names() == {"f": "Noted.f"}
+    assert (Gate.names(), LastMinimiser.names()) == ({"bar": "bar", "left": "left"}, {"f": "f"})
+
+
+def test_arrays_of_no_kind_are_refused(rows: Rows) -> None:
+    with pytest.raises(ValueError, match="not a secret"):
+        vault(rows).restore({"bar": np.zeros(1)})
+
+
+@pytest.mark.parametrize("name", list(RUNS))
+def test_a_checkpoint_has_the_names_of_version_0_1_and_goes_on_bit_by_bit(
+    name: str, rows: Rows, tmp_path: Path
+) -> None:
+    path, whole = tmp_path / "a.npz", simulate(config(name), rows)
+    half(name, rows, path)
+    found = files.read_arrays(path)
+    assert {key for key in found if key.startswith("curator.memory.")} == STORED[name]
+    resumed = simulate(config(name), rows, checkpoint=path)
+    assert np.array_equal(resumed.models, whole.models) and resumed.ledger == whole.ledger
+
+
+@pytest.mark.parametrize("name", list(RUNS))
+def test_the_secret_matters_to_what_follows(name: str, rows: Rows, tmp_path: Path) -> None:
+    """Else the test above would pass with secrets that are lost."""
+    path, whole = tmp_path / "a.npz", simulate(config(name), rows)
+    half(name, rows, path)
+    kept = {key: value for key, value in files.read_arrays(path).items() if not key.startswith("curator.memory.")}
+    files.write("checkpoint", path, files.pack(**kept), mode=0o600)
+    resumed = simulate(config(name), rows, checkpoint=path)
+    assert resumed.rounds == whole.rounds and not np.array_equal(resumed.models, whole.models)
+
+
+def test_a_checkpoint_with_a_secret_of_no_query_is_refused(rows: Rows, tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    half("last", rows, path)
+    changed = files.read_arrays(path) | {"curator.memory.other": np.zeros(2)}
+    files.write("checkpoint", path, files.pack(**changed), mode=0o600)
+    with pytest.raises(CheckpointError, match="not a readable checkpoint"):
+        simulate(config("last"), rows, checkpoint=path)
+
+
+def test_only_a_simulation_writes_secrets_down(rows: Rows) -> None:
+    facts = facts_of(rows)
+    for noise, written in ((KeyedNoise(0, [0], range(5)), True), (SystemNoise((5,)), False)):
+        curator = Curator(rows, facts, noise, Ledger())
+        curator.restore(curator.state() | {"memory.f": np.ones((5, 4))})
+        assert ("memory.f" in curator.state()) == written
+
+
+def test_a_curator_answers_with_the_solver_that_it_is_given(rows: Rows) -> None:
+    asked: list[tuple[Rows, Facts]] = []
+
+    class Nought(Solver):
+        """Finds zero, whatever the rows are."""
+
+        def minimise(self, linear: Array, q: Array, start: Array, tol: ArrayLike) -> Solution:
+            found = super().minimise(linear, q, start, tol)
+            return dataclasses.replace(found, w=np.zeros_like(found.w))
+
+    def nought(own: Rows, seen: Facts) -> Solver:
+        asked.append((own, seen))
+        return Nought(own, seen.loss, seen.C)
+
+    facts, query = facts_of(rows), NoisyMinimiser(np.zeros((5, 4)), None, "test", curvature=np.full((5, 1), 0.1))
+    given = Curator(rows, facts, KeyedNoise(0, [0], range(5)), Ledger(), nought)
+    usual = Curator(rows, facts, KeyedNoise(0, [0], range(5)), Ledger())
+    assert len(asked) == 1 and asked[0][0] is rows and asked[0][1] is facts
+    assert not given.ask(query).any() and usual.ask(query).any()
