@@ -16,17 +16,17 @@ def inner(A: np.ndarray) -> np.ndarray:
 
 def shift_squared(G: np.ndarray, d: int, rng: np.random.Generator, starts: int = 4) -> float:
     """The largest shift over sigma, squared, by coordinate ascent from several starts: a lower bound, which is safe."""
-    best = 0.0
-    for _ in range(starts):
-        delta = rng.normal(size=(len(G), d))
-        delta /= np.linalg.norm(delta, axis=1, keepdims=True)
-        for _ in range(500):
-            for t in range(len(G)):
-                pull = G[t] @ delta - G[t, t] * delta[t]
-                if np.linalg.norm(pull) > 0:
-                    delta[t] = pull / np.linalg.norm(pull)
-        best = max(best, float(np.sum(G * (delta @ delta.T))))
-    return best
+    delta = rng.normal(size=(starts, len(G), d))
+    delta /= np.linalg.norm(delta, axis=2, keepdims=True)
+    for _ in range(500):
+        before = delta.copy()
+        for t in range(len(G)):
+            pull = G[t] @ delta - G[t, t] * delta[:, t]
+            length = np.linalg.norm(pull, axis=1, keepdims=True)
+            delta[:, t] = np.divide(pull, length, out=delta[:, t].copy(), where=length > 0)
+        if np.array_equal(before, delta):  # nothing moves any more
+            break
+    return float(np.max(np.sum(G * (delta @ delta.swapaxes(1, 2)), axis=(1, 2))))
 
 
 def random_spd(T: int, rng: np.random.Generator) -> np.ndarray:

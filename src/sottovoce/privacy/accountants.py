@@ -14,6 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import combinations
 from math import comb
 from typing import ClassVar, Generic, TypeVar
@@ -274,8 +275,14 @@ class PLDAccountant(Accountant[Prices]):
     def _cached(self, bills: Counter[Bill], delta: float) -> float:
         key = frozenset(bills.items()), delta
         if key not in self._known:
-            self._known[key] = composed_epsilon(bills, delta)
+            self._known[key] = _composed(tuple(bills.items()), delta)
         return self._known[key]
+
+
+@lru_cache(maxsize=4096)
+def _composed(bills: tuple[tuple[Bill, int], ...], delta: float) -> float:
+    """For all accountants of this process; the order counts, because the last bits of sums depend on it."""
+    return composed_epsilon(Counter(dict(bills)), delta)
 
 
 def composed_epsilon(bills: Counter[Bill], delta: float) -> float:

@@ -6,6 +6,8 @@ is shift over sigma.  ``phi`` is ``t^2 / (2 sigma^2)``, ``kappa = c1 / K``; orde
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from scipy.special import log_ndtr
 
@@ -32,6 +34,7 @@ def gaussian_delta(epsilon: ArrayLike, mu: ArrayLike) -> Array:
     return np.where(mu > 0, np.minimum(value, 1.0), np.maximum(0.0, -np.expm1(np.minimum(eps, 0.0))))
 
 
+@lru_cache(maxsize=4096)
 def gaussian_epsilon(delta: float, mu: float) -> float:
     """The least epsilon >= 0 at which :func:`gaussian_delta` is at most `delta`, from above."""
     if mu <= 0.0 or float(gaussian_delta(0.0, mu)) <= delta:
@@ -45,6 +48,7 @@ def gaussian_epsilon(delta: float, mu: float) -> float:
     return high
 
 
+@lru_cache(maxsize=4096)
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """The largest ``mu`` whose :func:`gaussian_delta` at `epsilon` is at most `delta`, from below."""
     low, high = 0.0, 1.0

@@ -134,6 +134,11 @@ def _spherical_curve(orders: Orders, beta: float, kappa: float, d: int, directio
     return spherical.objective_rdp(np.array(orders), beta, kappa, d, relation=direction)
 
 
+@lru_cache(maxsize=4096)
+def _ball_curve(orders: Orders, d: int, s: float) -> Array:
+    return spherical.rdp(np.array(orders), d, s)
+
+
 def _each(event: Event, price: Callable[[int, str], T]) -> tuple[tuple[T, ...], ...]:
     """``price(node, direction)`` for every direction and node of the event."""
     nodes = next(value.size for value in vars(event).values() if isinstance(value, np.ndarray))
@@ -177,14 +182,14 @@ def renyi(event: Event, orders: Orders) -> Array:
             return np.array(_each(event, gaussian_objective))
         case events.ExactSphericalMechanism():
             s = event.beta * event.sensitivity
-            return np.array(_each(event, lambda i, _: spherical.rdp(a, event.dimension, float(s[i]))))
+            return np.array(_each(event, lambda i, _: _ball_curve(orders, event.dimension, float(s[i]))))
         case events.SphericalMechanism():
             epsilon, rho = pure(event), zcdp(event)
             return np.array(_each(event, lambda i, _: np.minimum(epsilon[i], a * rho[i])))
         case events.LaplaceMechanism():
             _positive(event, "scale")
             s = event.sensitivity / event.scale
-            return np.array(_each(event, lambda i, _: spherical.rdp(a, 1, float(s[i]))))
+            return np.array(_each(event, lambda i, _: _ball_curve(orders, 1, float(s[i]))))
         case events.RedrawnGateRelease():
             # The bits' densities lie within e^{+-test} of a law that knows no rows, whatever else was drawn (as in U4).
             tests = np.array(_each(event, lambda i, _: spherical.inexact_rdp(a, 1.0, float(event.test_epsilon[i]))))

@@ -47,48 +47,53 @@ def epsilon_from_rdp(orders: ArrayLike, rdp: ArrayLike, delta: float) -> float:
 # --- Bessel ratios with certified upper and lower ends ---------------------------------------------------------------
 
 
-def _ratio(m: float, x: Array) -> tuple[Array, Array]:
-    """Lower and upper bounds of ``R = I_{m+1}(x) / I_m(x)`` for ``m >= -1/2``, ``x >= 0``.
+def _ratio(m: float, x: Array, *, upper: bool) -> Array:
+    """An upper or a lower bound of ``R = I_{m+1}(x) / I_m(x)`` for ``m >= -1/2``, ``x >= 0``.
 
     Notes
     -----
     ``1 / R_m = 2 (m+1) / x + R_{m+1}`` turns a bracket of ``R_{m+1}`` into a narrower one of ``R_m``.  To start it:
     ``R_{m+1} <= R_m`` (Turan), so ``R_m^2 + 2 (m+1) R_m / x >= 1``, i.e. ``R_m >= (sqrt((m+1)^2 + x^2) - m - 1) / x``,
-    and this at ``m+1`` in the recurrence gives ``R_m <= x / (m + sqrt(x^2 + (m+2)^2))``.
+    and this at ``m+1`` in the recurrence gives ``R_m <= x / (m + sqrt(x^2 + (m+2)^2))``.  Each step of the recurrence
+    makes a lower end of an upper one and an upper end of a lower one, so one end needs one chain.
     """
     x = np.asarray(x, dtype=float)
     levels = 12 + int(np.sqrt(45.0 * float(np.max(x, initial=0.0))))
     top = m + levels
-    low = x / (top + 1.0 + np.hypot(x, top + 1.0))
-    high = x / (top + np.hypot(x, top + 2.0))
+    if upper == (levels % 2 == 0):
+        end = x / (top + np.hypot(x, top + 2.0))
+    else:
+        end = x / (top + 1.0 + np.hypot(x, top + 1.0))
     for k in range(levels - 1, -1, -1):
-        c = 2.0 * (m + k + 1.0)
-        low, high = x / (c + x * high), x / (c + x * low)
-    return low, high
+        np.multiply(x, end, out=end)
+        np.add(2.0 * (m + k + 1.0), end, out=end)
+        np.divide(x, end, out=end)
+    return np.asarray(end)
 
 
-def _log_growth(m: float, start: float, ends: Array) -> tuple[Array, Array]:
-    """Bounds of ``ln [y^-m I_m(y)] - ln [start^-m I_m(start)]``, the integral of ``R_m``, at increasing `ends` y.
+def _log_growth(m: float, start: float, ends: Array, *, upper: bool) -> Array:
+    """A bound of ``ln [y^-m I_m(y)] - ln [start^-m I_m(start)]``, the integral of ``R_m``, at increasing `ends` y.
 
     Pieces are at most 30 % long, so that the Bernstein ellipse of each avoids the poles of R, which are imaginary, by
     so much that 16 nodes are exact to rounding.
     """
     edges = [start]
-    for end in ends:
+    for end in ends.tolist():
         if edges[-1] == 0.0:  # the poles are further from 0 than 3 (m + 1)
-            edges.append(min(float(end), 0.5 * (m + 1.0)))
+            edges.append(min(end, 0.5 * (m + 1.0)))
         low = edges[-1]
         steps = int(np.ceil(np.log(end / low) / 0.26))
-        edges.extend(low * (end / low) ** (np.arange(1, steps) / max(steps, 1)))
-        edges.append(float(end))
+        if steps > 1:
+            edges.extend(low * (end / low) ** (np.arange(1, steps) / steps))
+        edges.append(end)
     grid = np.asarray(edges)
     half = 0.5 * np.diff(grid)
     x = grid[:-1, None] + half[:, None] * (1.0 + _NODES)
-    total = [np.concatenate([[0.0], np.cumsum(half * (side @ _WEIGHTS))]) for side in _ratio(m, x)]
-    at = np.searchsorted(grid, ends, side="right") - 1
-    return total[0][at], total[1][at]
+    total = np.concatenate([[0.0], np.cumsum(half * (_ratio(m, x, upper=upper) @ _WEIGHTS))])
+    return np.asarray(total[np.searchsorted(grid, ends, side="right") - 1])
 
 
+@lru_cache(maxsize=4096)
 def _share(d: int, z: float) -> tuple[float, float]:
     """``w = z K_{nu+1}(z) I_nu(z)``, rounded up, and ``K_nu(z) / K_{nu+1}(z)``.
 
@@ -103,7 +108,7 @@ def _share(d: int, z: float) -> tuple[float, float]:
         first, low, high = first + skip, 0.0, 1.0
     for k in range(1, round(nu - first) + 1):
         low, high = 1.0 / (2.0 * (first + k) / z + high), 1.0 / (2.0 * (first + k) / z + low)
-    smallest = float(_ratio(nu, np.array([z]))[0][0])
+    smallest = float(_ratio(nu, np.array([z]), upper=False)[0])
     return 1.0 / (1.0 + smallest * low), low
 
 
@@ -133,7 +138,7 @@ def log_density(eta: ArrayLike, d: int, s: float) -> Array:
     share, ratio = _share(d, z)
     shape = np.log1p(-(eta**2))
     upper = _log_vmf(nu + 1.0, z) + z * eta + (nu + 0.5) * shape
-    rest = share * ratio * float(_ratio(nu, np.array([z]))[1][0])  # 1 - w without cancellation
+    rest = share * ratio * float(_ratio(nu, np.array([z]), upper=True)[0])  # 1 - w without cancellation
     if d == 1:
         return np.asarray(np.log(rest) + upper)
     return np.logaddexp(np.log(share) + _log_vmf(nu, z) + z * eta + (nu - 0.5) * shape, np.log(rest) + upper)
@@ -141,7 +146,7 @@ def log_density(eta: ArrayLike, d: int, s: float) -> Array:
 
 def _log_vmf(m: float, z: float) -> float:
     """Log of the normaliser of ``e^{z eta} (1 - eta^2)^{m-1/2}``."""
-    return -float(special.betaln(m + 0.5, 0.5)) - float(_log_growth(m, 0.0, np.array([z]))[0][0])
+    return -float(special.betaln(m + 0.5, 0.5)) - float(_log_growth(m, 0.0, np.array([z]), upper=False)[0])
 
 
 def zcdp(d: int, s: float) -> float:
@@ -175,7 +180,7 @@ def rdp(orders: ArrayLike, d: int, s: float) -> Array:
     z, nu = s / 2.0, d / 2.0 - 1.0
     y = (2.0 * flat - 1.0) * z
     share = _share(d, z)[0]
-    first, second = _log_growth(nu, z, y)[1], _log_growth(nu + 1.0, z, y)[1]
+    first, second = _log_growth(nu, z, y, upper=True), _log_growth(nu + 1.0, z, y, upper=True)
     gap = np.maximum(first - second, 0.0)
     with np.errstate(over="ignore"):
         mixed = np.where(gap < 30.0, second + np.log1p(share * np.expm1(np.minimum(gap, 30.0))), first)
@@ -202,12 +207,11 @@ def profile(epsilon: float, d: int, s: float) -> float:
     high = window(d, s)[1]
     start = max(-1.0, min(high, epsilon / s))
     theta = np.linspace(np.arccos(np.clip(start, -1, 1)), np.arccos(high), 401)
-    x, weight = np.polynomial.legendre.leggauss(16)
     half = 0.5 * (theta[:-1] - theta[1:])
-    at = theta[1:, None] + half[:, None] * (1.0 + x)
+    at = theta[1:, None] + half[:, None] * (1.0 + _NODES)
     eta = np.clip(np.cos(at), -1.0 + 1e-16, 1.0 - 1e-16)
     inside = np.exp(log_density(eta, d, s)) * np.sin(at) * -np.expm1(np.minimum(0.0, epsilon - s * eta))
-    total = float(half @ (inside @ weight)) * (1.0 + _MARGIN) + 2e-25
+    total = float(half @ (inside @ _WEIGHTS)) * (1.0 + _MARGIN) + 2e-25
     if d == 1:
         total += -0.5 * np.expm1(epsilon - s) + 0.5 * np.exp(-s) * -np.expm1(min(0.0, epsilon + s))
     return min(total, 1.0)
@@ -427,21 +431,17 @@ def _tail(omega: Array, slope: Array, tilt: Array, beta: float, d: int) -> Array
     with np.errstate(divide="ignore"):
         log_survival = np.log(special.gammaincc(d, scaled))
     cells = _log_cosine_cells(d) + np.log(_GRID[1:])
-    out = np.empty_like(omega)
-    flat: Array | None = None  # without a tilt the weights are the same at every order
-    for i, (w, p, tilted) in enumerate(zip(omega, slope, tilt, strict=True)):
-        rho = w * scaled / beta
-        least = 1.0 / (rho + np.sqrt(rho**2 + 1.0 + rho * p))
-        above = flat
-        if above is None or tilted > 0:
-            above = np.logaddexp.accumulate((cells + tilted * _GRID[1:])[::-1])[::-1]
-            flat = above if tilted == 0 else flat
-        value = above[np.clip(np.floor(least * _PARTS).astype(int), 0, _PARTS - 1)]
-        value = np.append(value, above[0])
-        with np.errstate(divide="ignore"):
-            steps = value[1:] + np.log(-np.expm1(np.minimum(value[:-1] - value[1:], 0.0))) + log_survival
-        out[i] = special.logsumexp(np.append(steps, value[0])) - np.log(2.0) + 1e-9
-    return out
+    rho = omega[:, None] * scaled / beta
+    least = 1.0 / (rho + np.sqrt(rho**2 + 1.0 + rho * slope[:, None]))
+    at = np.clip(np.floor(least * _PARTS).astype(int), 0, _PARTS - 1)
+    tilts, which = np.unique(tilt, return_inverse=True)  # without a tilt the weights are the same at every order
+    tilted = (cells + tilts[:, None] * _GRID[1:])[:, ::-1]
+    above = np.logaddexp.accumulate(tilted, axis=1)[:, ::-1]
+    value = np.concatenate([above[which[:, None], at], above[which, :1]], axis=1)
+    with np.errstate(divide="ignore"):
+        steps = value[:, 1:] + np.log(-np.expm1(np.minimum(value[:, :-1] - value[:, 1:], 0.0))) + log_survival
+    whole = np.concatenate([steps, value[:, :1]], axis=1)
+    return np.asarray(special.logsumexp(whole, axis=1) - np.log(2.0) + 1e-9)
 
 
 def inexact_rdp(orders: ArrayLike, beta_release: float, error: float) -> Array:
