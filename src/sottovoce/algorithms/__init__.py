@@ -1,7 +1,7 @@
 """Methods, one file each, and their registry: a new method is a file, a line here, a test and a page."""
 
 from .admm import ADMM
-from .base import Algorithm, Site
+from .base import Algorithm, Node
 from .central import Central
 from .dvp import DVP
 from .gradient import DGD, CentralGD, CentralSGD
@@ -28,4 +28,4 @@ REGISTRY: dict[str, type[Algorithm]] = {  # type: ignore[type-arg]
 KNOBS: dict[str, Knob] = gather(REGISTRY.values())
 """What users may set on methods, by name: every method's own fields that are declared as knobs."""
 
-__all__ = ["KNOBS", "REGISTRY", "Algorithm", "Knob", "Site", "knobs_of"]
+__all__ = ["KNOBS", "REGISTRY", "Algorithm", "Knob", "Node", "knobs_of"]

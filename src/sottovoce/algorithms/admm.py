@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 
 from ..queries import PerturbedObjective
 from ..typing import Array
-from .base import Algorithm, Site, augment, dual
+from .base import Algorithm, Node, augment, dual
 
 
 class State(NamedTuple):
@@ -30,14 +30,14 @@ class ADMM(Algorithm[State]):
     good_for: ClassVar[str] = "a yardstick without privacy"
     private: ClassVar[bool] = False
 
-    def init(self, site: Site) -> State:
-        zero = site.zeros()
+    def init(self, node: Node) -> State:
+        zero = node.zeros()
         return State(f=zero, S=zero, lam=zero)
 
-    def round(self, k: int, state: State, site: Site) -> State:
+    def round(self, k: int, state: State, node: Node) -> State:
         f, S, lam = state
-        eta, V = self.penalty(k), site.net.degree
+        eta, V = self.penalty(k), node.net.degree
         linear, curvature = augment(eta, V, f, S, lam)  # 000, eq. (9)
-        f = site.ask(PerturbedObjective(linear, curvature, f, None, "000, eq. (10)"))
-        S = site.net.neighbour_sum(f)
+        f = node.ask(PerturbedObjective(linear, curvature, f, None, "000, eq. (10)"))
+        S = node.net.neighbour_sum(f)
         return State(f, S, dual(eta, V, f, S, lam))  # 000, eq. (11)

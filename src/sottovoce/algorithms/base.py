@@ -15,8 +15,8 @@ from ..typing import Any, Array
 from .knobs import knobs_of
 
 
-class Site(Protocol):
-    """What an algorithm sees of the world: public facts, the net, one door to the rows, and zeros."""
+class Node(Protocol):
+    """What an algorithm sees of the node that it runs for: public facts, the net, one door to the rows, and zeros."""
 
     @property
     def facts(self) -> Facts:
@@ -81,15 +81,15 @@ class Algorithm(ABC, Generic[StateT]):
         for name, one in knobs_of(type(self)).items():
             one.check(getattr(self, name))
 
-    def check(self, site: Site) -> None:
+    def check(self, node: Node) -> None:
         """Refuse parameters that break a precondition of the method's theorems, before anything is spent."""
 
     @abstractmethod
-    def init(self, site: Site) -> StateT:
+    def init(self, node: Node) -> StateT:
         """The state before the first round: a function of public facts, never of rows."""
 
     @abstractmethod
-    def round(self, k: int, state: StateT, site: Site) -> StateT:
+    def round(self, k: int, state: StateT, node: Node) -> StateT:
         """Round k = 1, 2, ...: at most one query, exactly one exchange."""
 
     def model(self, state: StateT) -> Array:

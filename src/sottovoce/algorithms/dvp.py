@@ -10,7 +10,7 @@ import numpy as np
 from ..queries import GaussianLaw, PerturbedObjective, SphericalLaw, law_of
 from ..typing import Array
 from .admm import ADMM, State
-from .base import Site, augment, dual
+from .base import Node, augment, dual
 from .knobs import knob, law
 
 
@@ -54,29 +54,29 @@ class DVP(ADMM):
     noise_weight: ClassVar[float] = 2.5
     forms: ClassVar[tuple[str, ...]] = ("corrected", "printed")
 
-    def round(self, k: int, state: State, site: Site) -> State:
+    def round(self, k: int, state: State, node: Node) -> State:
         f, S, lam = state
-        eta, V = self.penalty(k), site.net.degree
+        eta, V = self.penalty(k), node.net.degree
         linear, curvature = augment(eta, V, f, S, lam)
         # mu = lam + (C / 2n) b, eq. (14): 2 mu.f = 2 lam.f + (C / n) b.f, which the law draws in sum scale.
-        phi, law = self._law(k, curvature, site)
-        f = site.ask(PerturbedObjective(linear, curvature + phi, f, law, f"000, Algorithm 2 ({self.form})"))
-        S = site.net.neighbour_sum(f)
+        phi, law = self._law(k, curvature, node)
+        f = node.ask(PerturbedObjective(linear, curvature + phi, f, law, f"000, Algorithm 2 ({self.form})"))
+        S = node.net.neighbour_sum(f)
         return State(f, S, dual(eta, V, f, S, lam))  # eq. (16)
 
-    def _law(self, k: int, curvature: Array, site: Site) -> tuple[Array, SphericalLaw | GaussianLaw | None]:
+    def _law(self, k: int, curvature: Array, node: Node) -> tuple[Array, SphericalLaw | GaussianLaw | None]:
         phi = np.asarray(self.phi)
         if self.noise is None:
             return phi, None
-        alpha, facts = self.noise(k), site.facts
+        alpha, facts = self.noise(k), node.facts
         if self.form == "corrected":
             return phi, law_of(self.law, alpha, curvature + phi, facts)
-        return self.printed(alpha, curvature, site)
+        return self.printed(alpha, curvature, node)
 
     @staticmethod
-    def printed(alpha: Array, curvature: Array, site: Site) -> tuple[Array, SphericalLaw]:
+    def printed(alpha: Array, curvature: Array, node: Node) -> tuple[Array, SphericalLaw]:
         """The listing's curvature and noise for a claim of `alpha`."""
-        facts = site.facts
+        facts = node.facts
         # As listed: alpha_hat = alpha - ln(1 + c1 / ((n/C)(rho + 2 eta V)))^2; Phi = 0 if that is > 0.
         c1 = facts.loss.bend_bound
         alpha_hat = alpha - 2 * np.log1p(c1 / facts.K(curvature))

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 from ..queries import NoisyEpoch, NoisyGradient
 from ..trust import CURATOR, Trust
 from ..typing import Array
-from .base import Algorithm, Site
+from .base import Algorithm, Node
 from .knobs import knob
 from .prox import tail
 
@@ -40,16 +40,16 @@ class DGD(Algorithm[State]):
     least_penalty: ClassVar[float] = 0.02
     gradient_steps: ClassVar[bool] = True
 
-    def init(self, site: Site) -> State:
-        zero = site.zeros()
+    def init(self, node: Node) -> State:
+        zero = node.zeros()
         return State(zero, zero, zero)
 
-    def round(self, k: int, state: State, site: Site) -> State:
+    def round(self, k: int, state: State, node: Node) -> State:
         f, S, mean = state
         alpha = None if self.noise is None else self.noise(k)
-        g = site.ask(NoisyGradient(f, alpha, "noisy gradient"))
-        f = f + site.facts.mixing * (S - site.net.degree * f) - (g + site.facts.mu * f) / self.penalty(k)
-        return State(f, site.net.neighbour_sum(f), tail(mean, f, k))
+        g = node.ask(NoisyGradient(f, alpha, "noisy gradient"))
+        f = f + node.facts.mixing * (S - node.net.degree * f) - (g + node.facts.mu * f) / self.penalty(k)
+        return State(f, node.net.neighbour_sum(f), tail(mean, f, k))
 
     def model(self, state: State) -> Array:
         return state.mean
@@ -99,8 +99,8 @@ class CentralSGD(DGD):
     trust: ClassVar[Trust] = CURATOR
     least_penalty: ClassVar[float] = 0.08
 
-    def round(self, k: int, state: State, site: Site) -> State:
+    def round(self, k: int, state: State, node: Node) -> State:
         f, _, mean = state
         alpha = None if self.noise is None else self.noise(k)
-        f = site.ask(NoisyEpoch(f, alpha, "noisy pass", None, self.batches, 1.0 / self.penalty(k)))
-        return State(f, site.net.neighbour_sum(f), tail(mean, f, k))
+        f = node.ask(NoisyEpoch(f, alpha, "noisy pass", None, self.batches, 1.0 / self.penalty(k)))
+        return State(f, node.net.neighbour_sum(f), tail(mean, f, k))

@@ -11,7 +11,7 @@ from ..errors import InvalidInput
 from ..queries import GatedMinimiser, Query, RedrawnGate
 from ..typing import Array
 from .admm import State
-from .base import Augmented, Site, augment, dual
+from .base import Augmented, Node, augment, dual
 from .knobs import knob
 from .pp_admm import PPADMM
 
@@ -59,27 +59,27 @@ class IPPADMM(PPADMM):
     least_penalty: ClassVar[float] = 0.0005
     objective_noise: ClassVar[bool] = False
 
-    def check(self, site: Site) -> None:
-        super().check(site)
+    def check(self, node: Node) -> None:
+        super().check(node)
         if self.form == "printed" and not self.penalty.non_decreasing:
             rule = "must not decrease: a printed release is charged with the first rounds, which have to be the dearest"
             raise InvalidInput("eta", self.penalty.words, rule, "use a growth >= 1, or the corrected form")
 
-    def round(self, k: int, state: State, site: Site) -> State:
+    def round(self, k: int, state: State, node: Node) -> State:
         f, S, lam = state
-        eta, V = self.penalty(k), site.net.degree
-        answer = site.ask(self._query(k, augment(eta, V, f, S, lam), f, site))
+        eta, V = self.penalty(k), node.net.degree
+        answer = node.ask(self._query(k, augment(eta, V, f, S, lam), f, node))
         f = np.where(answer[..., -1:] > 0, answer[..., :-1], f)
-        S = site.net.neighbour_sum(f)
+        S = node.net.neighbour_sum(f)
         return State(f, S, dual(eta, V, f, S, lam))
 
-    def _query(self, k: int, terms: Augmented, f: Array, site: Site) -> Query:
+    def _query(self, k: int, terms: Augmented, f: Array, node: Node) -> Query:
         alpha = None if self.noise is None else self.noise(1)
         whole = self.test_share * (0.0 if alpha is None else alpha) * np.sqrt(self.positives)
         ratio = (2.0 * self.positives) ** (2.0 / 3.0)  # Lyu, Su and Li 2017
         e1, e2 = whole / (1 + ratio), whole * ratio / (1 + ratio)
         if self.form == "printed" and alpha is not None:
-            law = self.printed(alpha, terms.curvature, site)
+            law = self.printed(alpha, terms.curvature, node)
             return RedrawnGate(
                 *terms, f, law, "004, Algorithm 2 (printed)", self.tolerance, self.clip, self.threshold, e1, e2,
                 self.positives, k,

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..queries import PerturbedObjective, SphericalLaw
 from .admm import ADMM, State
-from .base import Site, augment, dual
+from .base import Node, augment, dual
 
 
 @dataclass(frozen=True)
@@ -37,20 +37,20 @@ class MADMM(ADMM):
     noise_weight: ClassVar[float] = 2.5
     forms: ClassVar[tuple[str, ...]] = ("corrected", "printed")
 
-    def round(self, k: int, state: State, site: Site) -> State:
+    def round(self, k: int, state: State, node: Node) -> State:
         f, S, lam = state
-        eta, V = self.penalty(k), site.net.degree
+        eta, V = self.penalty(k), node.net.degree
         linear, curvature = augment(eta, V, f, S, lam)
-        law = self._law(k, site)
-        f = site.ask(PerturbedObjective(linear, curvature, f, law, f"M-ADMM ({self.form})"))
-        S = site.net.neighbour_sum(f)
+        law = self._law(k, node)
+        f = node.ask(PerturbedObjective(linear, curvature, f, law, f"M-ADMM ({self.form})"))
+        S = node.net.neighbour_sum(f)
         return State(f, S, dual(self.penalty(1), V, f, S, lam))
 
-    def _law(self, k: int, site: Site) -> SphericalLaw | None:
+    def _law(self, k: int, node: Node) -> SphericalLaw | None:
         if self.noise is None:
             return None
-        facts, alpha = site.facts, self.noise(k)
-        scale = facts.C / (self.penalty(k) * np.maximum(site.net.degree, 1.0) * facts.n)
+        facts, alpha = node.facts, self.noise(k)
+        scale = facts.C / (self.penalty(k) * np.maximum(node.net.degree, 1.0) * facts.n)
         if self.form == "corrected":
             return SphericalLaw(scale * alpha / 2)
         return SphericalLaw(scale * alpha / 2, polish=False, claimed=scale * (1.4 * facts.loss.bend_bound + alpha))

@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import InvalidInput
 from ..queries import GaussianLaw, PerturbedObjective, SphericalLaw, check_law
 from ..typing import Array
-from .base import Algorithm, Site, augment, dual
+from .base import Algorithm, Node, augment, dual
 from .knobs import knob, law
 
 
@@ -65,38 +65,38 @@ class MRADMM(Algorithm[State]):
     objective_noise: ClassVar[bool] = True
     noise_weight: ClassVar[float] = 2.5
 
-    def check(self, site: Site) -> None:
+    def check(self, node: Node) -> None:
         if not self.penalty.non_decreasing:
             raise InvalidInput("eta", self.penalty.words, "must not decrease (002, Theorem 1)", "use a growth >= 1")
         if self.form == "printed" and self.noise is not None:
-            facts = site.facts  # 002, Algorithm 3: 2 c1 < min_i (B_i / C)(rho / N + 2 eta_i(1) V_i)
-            left, right = 2 * facts.loss.bend_bound, float(np.min(facts.K(2 * self.penalty(1) * site.net.degree)))
+            facts = node.facts  # 002, Algorithm 3: 2 c1 < min_i (B_i / C)(rho / N + 2 eta_i(1) V_i)
+            left, right = 2 * facts.loss.bend_bound, float(np.min(facts.K(2 * self.penalty(1) * node.net.degree)))
             if not left < right:
                 rule = f"002, Algorithm 3 needs 2 c1 = {left:g} < min (B/C)(rho/N + 2 eta V) = {right:g}"
                 raise InvalidInput("eta", self.penalty.words, rule, "raise eta or rho, or use form='corrected'")
 
-    def init(self, site: Site) -> State:
-        zero = site.zeros()
+    def init(self, node: Node) -> State:
+        zero = node.zeros()
         return State(f=zero, S=zero, lam=zero, g=zero)
 
-    def round(self, k: int, state: State, site: Site) -> State:
+    def round(self, k: int, state: State, node: Node) -> State:
         f, S, lam, g = state
-        odd, V = (k + 1) // 2, site.net.degree
+        odd, V = (k + 1) // 2, node.net.degree
         eta = self.penalty(odd)
         if k % 2 == 1:
             linear, curvature = augment(eta, V, f, S, lam)
-            law = self._law(odd, curvature, site)
-            new = site.ask(PerturbedObjective(linear, curvature, f, law, f"002, eq. (18) ({self.form})"))
+            law = self._law(odd, curvature, node)
+            new = node.ask(PerturbedObjective(linear, curvature, f, law, f"002, eq. (18) ({self.form})"))
             g = -linear - curvature * new  # KKT of (18): public quantities only
-            S = site.net.neighbour_sum(new)
+            S = node.net.neighbour_sum(new)
             return State(new, S, dual(eta, V, new, S, lam), g)  # (15)
         f = f - (2 * lam + g + eta * (V * f - S)) / (2 * eta * V + self.gamma)  # (19)
-        return State(f, site.net.neighbour_sum(f), lam, g)  # (17)
+        return State(f, node.net.neighbour_sum(f), lam, g)  # (17)
 
-    def _law(self, odd: int, curvature: Array, site: Site) -> SphericalLaw | GaussianLaw | None:
+    def _law(self, odd: int, curvature: Array, node: Node) -> SphericalLaw | GaussianLaw | None:
         if self.noise is None:
             return None
-        facts, alpha = site.facts, self.noise(odd)
+        facts, alpha = node.facts, self.noise(odd)
         beta = alpha * facts.C / facts.n  # exp(-alpha |e|) with e = (C/n) b
         if self.form == "corrected":
             check_law(self.law, facts)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..queries import GaussianLaw, NoisyMinimiser, PerturbedObjective, Query, SphericalLaw, law_of
 from ..typing import Array
-from .base import Algorithm, Site
+from .base import Algorithm, Node
 from .knobs import law
 
 
@@ -45,17 +45,17 @@ class Output(Algorithm[State]):
     noise_weight: ClassVar[float] = 1.0
     single: ClassVar[bool] = True
 
-    def init(self, site: Site) -> State:
-        return State(site.zeros(), site.zeros())
+    def init(self, node: Node) -> State:
+        return State(node.zeros(), node.zeros())
 
-    def round(self, k: int, state: State, site: Site) -> State:
+    def round(self, k: int, state: State, node: Node) -> State:
         f, S = state
-        f = site.ask(self.query(site)) if k == 1 else f + site.facts.mixing * (S - site.net.degree * f)
-        return State(f, site.net.neighbour_sum(f))
+        f = node.ask(self.query(node)) if k == 1 else f + node.facts.mixing * (S - node.net.degree * f)
+        return State(f, node.net.neighbour_sum(f))
 
-    def query(self, site: Site) -> Query:
+    def query(self, node: Node) -> Query:
         """The one release."""
-        alpha, zero = None if self.noise is None else self.noise(1), site.zeros()
+        alpha, zero = None if self.noise is None else self.noise(1), node.zeros()
         claimed = alpha if self.form == "printed" else None  # holds as printed: rate n Lambda epsilon / 2
         return NoisyMinimiser(zero, alpha, f"003, Algorithm 1 ({self.form})", claimed, 0.0, self.penalty(1))
 
@@ -80,20 +80,20 @@ class Objective(Output):
     objective_noise: ClassVar[bool] = True
     noise_weight: ClassVar[float] = 0.3
 
-    def query(self, site: Site) -> Query:
-        zero, q = site.zeros(), self.penalty(1)
+    def query(self, node: Node) -> Query:
+        zero, q = node.zeros(), self.penalty(1)
         if self.noise is None:
             return PerturbedObjective(zero, q, zero, None, self.paper)
         alpha = self.noise(1)
         if self.form == "corrected":
-            law = law_of(self.law, alpha, q, site.facts)
+            law = law_of(self.law, alpha, q, node.facts)
             return PerturbedObjective(zero, q, zero, law, f"{self.paper} (corrected)")
-        q, printed = self._printed(alpha, q, site)
+        q, printed = self._printed(alpha, q, node)
         return PerturbedObjective(zero, q, zero, printed, f"{self.paper} (printed)")
 
-    def _printed(self, alpha: Array, q: Array, site: Site) -> tuple[Array, SphericalLaw | GaussianLaw]:
+    def _printed(self, alpha: Array, q: Array, node: Node) -> tuple[Array, SphericalLaw | GaussianLaw]:
         # epsilon' = epsilon - 2 ln(1 + c1 / (n Lambda)); if it is <= 0, a ridge makes it epsilon / 2
-        facts, c1 = site.facts, site.facts.loss.bend_bound
+        facts, c1 = node.facts, node.facts.loss.bend_bound
         rest = alpha - 2 * np.log1p(c1 / facts.K(q))
         needed = facts.C * c1 / (facts.n * np.expm1(alpha / 4)) - facts.mu
         q = np.where(rest > 0, q, needed)
@@ -117,7 +117,7 @@ class Generalised(Objective):
     noise_law: ClassVar[str] = "spherical or Gaussian, in the objective"
     good_for: ClassVar[str] = "003 as it is; corrected it is `objective`"
 
-    def _printed(self, alpha: Array, q: Array, site: Site) -> tuple[Array, SphericalLaw | GaussianLaw]:
-        facts, c1 = site.facts, site.facts.loss.bend_bound
+    def _printed(self, alpha: Array, q: Array, node: Node) -> tuple[Array, SphericalLaw | GaussianLaw]:
+        facts, c1 = node.facts, node.facts.loss.bend_bound
         q = np.maximum(q, 2 * c1 * facts.C / (alpha * facts.n) - facts.mu)  # Delta >= 2 lambda / epsilon
         return q, SphericalLaw(alpha / 2, polish=False, claimed=alpha)  # zeta = 1

@@ -10,7 +10,7 @@ import numpy as np
 from ..queries import GaussianLaw, PerturbedObjective, check_law, law_of
 from ..typing import Array
 from .admm import ADMM, State
-from .base import Site, augment, dual
+from .base import Node, augment, dual
 from .knobs import knob
 
 BELOW_ONE = "must be a number above 0 and below 1"
@@ -53,33 +53,33 @@ class PPADMM(ADMM):
     needs_delta: ClassVar[bool] = True
     forms: ClassVar[tuple[str, ...]] = ("corrected", "printed")
 
-    def check(self, site: Site) -> None:
+    def check(self, node: Node) -> None:
         if self.noise is not None:
-            check_law("gaussian", site.facts)
+            check_law("gaussian", node.facts)
 
-    def round(self, k: int, state: State, site: Site) -> State:
+    def round(self, k: int, state: State, node: Node) -> State:
         f, S, lam = state
-        eta, V = self.penalty(k), site.net.degree
+        eta, V = self.penalty(k), node.net.degree
         linear, curvature = augment(eta, V, f, S, lam)
-        law = self._law(k, curvature, site)
+        law = self._law(k, curvature, node)
         tol = self.tolerance if self.form == "printed" and law is not None else None
-        f = site.ask(PerturbedObjective(linear, curvature, f, law, f"004, Algorithm 1 ({self.form})", tol))
-        S = site.net.neighbour_sum(f)
+        f = node.ask(PerturbedObjective(linear, curvature, f, law, f"004, Algorithm 1 ({self.form})", tol))
+        S = node.net.neighbour_sum(f)
         return State(f, S, dual(eta, V, f, S, lam))
 
-    def _law(self, k: int, curvature: Array, site: Site) -> GaussianLaw | None:
+    def _law(self, k: int, curvature: Array, node: Node) -> GaussianLaw | None:
         if self.noise is None:
             return None
-        alpha, facts = self.noise(k), site.facts
+        alpha, facts = self.noise(k), node.facts
         if self.form == "corrected":
             law = law_of("gaussian", alpha, curvature, facts)
             assert isinstance(law, GaussianLaw)
             return law
-        return self.printed(alpha, curvature, site)
+        return self.printed(alpha, curvature, node)
 
-    def printed(self, alpha: Array, curvature: Array, site: Site) -> GaussianLaw:
+    def printed(self, alpha: Array, curvature: Array, node: Node) -> GaussianLaw:
         """The listing's noise for a release that claims ``alpha^2 / 2`` in zCDP."""
-        facts = site.facts
+        facts = node.facts
         rho = 0.5 * alpha**2  # rho_1 + rho_2
         e1 = np.sqrt(4 * rho * (1 - self.split) * np.log(1 / self.delta1))
         sigma = 2 * np.sqrt(2 * np.log(1.25 / self.delta1)) / (0.99 * e1)  # sum scale; e3 = 0.99 e1

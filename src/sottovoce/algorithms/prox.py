@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 
 from ..queries import NoisyMinimiser
 from ..typing import Array
-from .base import Algorithm, Site, augment, dual
+from .base import Algorithm, Node, augment, dual
 
 
 def tail(average: Array, w: Array, k: int) -> Array:
@@ -45,17 +45,17 @@ class ProxADMM(Algorithm[DualState]):
     least_penalty: ClassVar[float] = 0.0005
     noise_weight: ClassVar[float] = 1.2
 
-    def init(self, site: Site) -> DualState:
-        zero = site.zeros()
+    def init(self, node: Node) -> DualState:
+        zero = node.zeros()
         return DualState(zero, zero, zero, zero)
 
-    def round(self, k: int, state: DualState, site: Site) -> DualState:
+    def round(self, k: int, state: DualState, node: Node) -> DualState:
         f, S, lam, mean = state
-        eta, V = self.penalty(k), site.net.degree
+        eta, V = self.penalty(k), node.net.degree
         linear, curvature = augment(eta, V, f, S, lam)  # 000, eq. (9)
         alpha = None if self.noise is None else self.noise(k)
-        f = site.ask(NoisyMinimiser(f, alpha, "U7", None, linear, curvature))
-        S = site.net.neighbour_sum(f)
+        f = node.ask(NoisyMinimiser(f, alpha, "U7", None, linear, curvature))
+        S = node.net.neighbour_sum(f)
         return DualState(f, S, dual(eta, V, f, S, lam), tail(mean, f, k))  # 000, eq. (11)
 
     def model(self, state: DualState) -> Array:
@@ -91,15 +91,15 @@ class ProxAverage(Algorithm[MeanState]):
     least_penalty: ClassVar[float] = 0.002
     noise_weight: ClassVar[float] = 1.2
 
-    def init(self, site: Site) -> MeanState:
-        return MeanState(site.zeros(), site.zeros())
+    def init(self, node: Node) -> MeanState:
+        return MeanState(node.zeros(), node.zeros())
 
-    def round(self, k: int, state: MeanState, site: Site) -> MeanState:
+    def round(self, k: int, state: MeanState, node: Node) -> MeanState:
         f, mean = state
-        gamma, V = self.penalty(k), site.net.degree
+        gamma, V = self.penalty(k), node.net.degree
         alpha = None if self.noise is None else self.noise(k)
-        v = site.ask(NoisyMinimiser(f, alpha, "U7", None, -gamma * f, gamma))
-        f = v + site.facts.mixing * (site.net.neighbour_sum(v) - V * v)
+        v = node.ask(NoisyMinimiser(f, alpha, "U7", None, -gamma * f, gamma))
+        f = v + node.facts.mixing * (node.net.neighbour_sum(v) - V * v)
         return MeanState(f, tail(mean, f, k))
 
     def model(self, state: MeanState) -> Array:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ..queries import NoisyMinimiser, Query, SecretMinimiser, SecretStartObjective
 from ..typing import Array
-from .base import Site, augment, dual
+from .base import Node, augment, dual
 from .dvp import DVP
 from .prox import DualState, ProxADMM
 
@@ -41,18 +41,18 @@ class PVP(ProxADMM):
     good_for: ClassVar[str] = "001 as it is; prox_admm averages its tail too"
     forms: ClassVar[tuple[str, ...]] = ("corrected", "printed", "listed")
 
-    def round(self, k: int, state: DualState, site: Site) -> DualState:
+    def round(self, k: int, state: DualState, node: Node) -> DualState:
         if self.form == "corrected" or self.noise is None:
-            return super().round(k, state, site)._replace(mean=state.mean)
+            return super().round(k, state, node)._replace(mean=state.mean)
         f, S, lam, mean = state
-        eta, V = self.penalty(k), site.net.degree
+        eta, V = self.penalty(k), node.net.degree
         linear, curvature = augment(eta, V, f, S, lam)
         path = tuple(2 * self.penalty(s) * V for s in range(1, k + 1))
-        f = site.ask(self._query(k, f, linear, curvature, path, site))
-        S = site.net.neighbour_sum(f)
+        f = node.ask(self._query(k, f, linear, curvature, path, node))
+        S = node.net.neighbour_sum(f)
         return DualState(f, S, dual(eta, V, f, S, lam), mean)
 
-    def _query(self, k: int, f: Array, linear: Array, curvature: Array, path: tuple[Array, ...], site: Site) -> Query:
+    def _query(self, k: int, f: Array, linear: Array, curvature: Array, path: tuple[Array, ...], node: Node) -> Query:
         assert self.noise is not None
         alpha, source = self.noise(k), f"001, Algorithm 3 ({self.form})"
         if self.form == "listed":
@@ -62,7 +62,7 @@ class PVP(ProxADMM):
         minimiser = SecretMinimiser(f, alpha, source, None, linear + 2 * pull * f, curvature, -2 * pull, path)
         if k != self.rounds:
             return minimiser
-        phi, law = DVP.printed(alpha, curvature, site)  # (21), (22): as DVP, whose own part is the exact f, once
+        phi, law = DVP.printed(alpha, curvature, node)  # (21), (22): as DVP, whose own part is the exact f, once
         before = replace(minimiser, path=path[:-1])
         source = f"{source}, last step"
         return SecretStartObjective(linear + pull * f, curvature + phi, f, law, source, None, -pull, before)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..errors import InvalidInput
-from .base import Site
+from .base import Node
 from .mr_admm import MRADMM
 
 
@@ -30,7 +30,7 @@ class RADMM(MRADMM):
     noise_law: ClassVar[str] = "spherical or Gaussian, in the objective"
     good_for: ClassVar[str] = "002 with one penalty"
 
-    def check(self, site: Site) -> None:
+    def check(self, node: Node) -> None:
         if not self.penalty.constant:
             raise InvalidInput("eta", self.penalty.words, "R-ADMM has one constant penalty", "use method='mr_admm'")
-        super().check(site)
+        super().check(node)
