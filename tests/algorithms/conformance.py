@@ -34,6 +34,7 @@ from sottovoce.privacy.noise import KeyedNoise, Noise
 from sottovoce.queries import Query
 from sottovoce.runs.engine import Place, run
 from sottovoce.runs.planner import plan
+from sottovoce.runs.prepare import build
 from sottovoce.runs.simulate import RunConfig, prepare, simulate
 from sottovoce.solvers import Solver
 from sottovoce.typing import Array
@@ -324,7 +325,7 @@ class AlgorithmContract:
     def test_hyperparameters_are_plain_data(self) -> None:
         config = self.make()
         facts = Facts(make_loss("logistic"), np.full((5, 1), 50.0), 4, 1.0, 0.1, 5)
-        algorithm = config.algorithm(facts, graphs.make("ring", 5))
+        algorithm = build(config, facts, graphs.make("ring", 5))
         plain = algorithm.to_dict()
         assert plain["name"] == self.method
         assert algorithm.with_noise(None).noise is None

@@ -33,7 +33,7 @@ UNREADABLE = (SottovoceError, ValueError, KeyError, TypeError, AttributeError, I
 
 @dataclass(frozen=True)
 class Place:
-    """The :class:`sottovoce.algorithms.Node` of a run: all of a simulation's (lead ``(R, N)``), one site's, or a plan's."""
+    """The :class:`sottovoce.algorithms.Node` of a run: all of a simulation (lead ``(R, N)``), one site, or a plan."""
 
     facts: Facts
     net: Net
