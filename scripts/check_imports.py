@@ -24,7 +24,7 @@ PACKAGE = "sottovoce"
 # in several layers is listed file by file, its `__init__` with its lowest file, because it runs before each.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "typing", "plain", "files", "pages"),
-    ("losses", "graphs", "schedules", "facts", "data", "privacy.__init__", "privacy.events"),
+    ("losses", "graphs", "schedules", "facts", "task", "data", "privacy.__init__", "privacy.events"),
     (
         "privacy.bounds",
         "privacy.exact",
