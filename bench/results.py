@@ -43,7 +43,7 @@ def score(method: str, data: str, partition: str, epsilon: float) -> dict[str, o
         "method": run.method, "asked": method, "data": data, "partition": partition, "epsilon": epsilon, "spent": spent,
         "accuracy": 100 * (1 - float(errors.mean())), "sd": 100 * float(errors.std(ddof=1)),
         "nonprivate": 100 * (1 - float(report.nonprivate_test_error or 0)),
-        "majority": 100 * (1 - float(report.majority_test_error or 0)), "replicates": REPLICATES,
+        "majority": 100 * (1 - float(report.baseline_test_errors["majority"] or 0)), "replicates": REPLICATES,
     }  # fmt: skip
 
 

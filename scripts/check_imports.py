@@ -38,9 +38,9 @@ LAYERS = (
         ("errors", "typing", "plain", "files", "pages"),
     ),
     Layer(
-        "losses with their bounds, networks, parameters over rounds, what is public, whom people trust, rows and "
-        "schemas, what can happen",
-        ("losses", "graphs", "schedules", "facts", "trust", "data", "privacy.__init__", "privacy.events"),
+        "losses with their bounds, networks, parameters over rounds, what is public, whom people trust, what "
+        "labels are and how models of them are scored, rows and schemas, what can happen",
+        ("losses", "graphs", "schedules", "facts", "trust", "task", "data", "privacy.__init__", "privacy.events"),
     ),
     Layer(
         "what an event costs and why, what a guarantee says, where spending is written, where noise comes from; "

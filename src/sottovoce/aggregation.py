@@ -33,7 +33,6 @@ from .queries import Query
 from .queries.average import NoisyAverage
 from .queries.objective import GaussianLaw, PerturbedObjective, SphericalLaw
 from .runs.calibration import scale_for
-from .runs.training import error_rates
 from .trust import NOBODY, Trust
 from .typing import Any, Array
 
@@ -343,7 +342,8 @@ def compare(config: CompareConfig) -> list[dict[str, Any]]:
             fits["feature, two levels"] = multilevel(tree, terms)
     table = []
     for name, fit in fits.items():
-        errors = error_rates(dataset.X_test, dataset.y_test, fit.models).reshape(config.replicates, -1).mean(axis=1)
+        errors = dataset.task.model_errors(dataset.X_test, dataset.y_test, fit.models)
+        errors = errors.reshape(config.replicates, -1).mean(axis=1)
         row = {"method": name, "test_error": float(errors.mean()), "replicates": errors.size}
         row["test_error_sd"] = float(errors.std(ddof=1)) if errors.size > 1 else 0.0
         for who, said in (("sites", fit.sites), ("aggregator", fit.aggregator)):

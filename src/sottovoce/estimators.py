@@ -33,6 +33,7 @@ from .ledger.memory import Ledger
 from .runs.choosing import KNOBS, Choice, choose
 from .runs.simulate import Result, RunConfig, simulate
 from .schedules import Schedule
+from .task import TwoClasses, of_classes
 from .typing import Any, Array, ArrayLike, IntArray
 
 E = TypeVar("E")
@@ -304,7 +305,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         ledger = self.accountant if isinstance(self.accountant, Ledger | DurableLedger) else None
         if ledger is not None:
             knobs["accountant"] = None
-            if len(classes) > 2 and self.loss != "softmax":
+            if len(of_classes(len(classes)).contrasts) > 1 and self.loss != "softmax":
                 rule = "a shared ledger cannot reserve the runs of more than two classes at once"
                 raise InvalidInput("accountant", type(ledger).__name__, rule, "give a name, or use loss='softmax'")
         knobs.setdefault("rounds", 1)
@@ -348,13 +349,12 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         simulated: Callable[..., Result],
     ) -> None:  # fmt: skip
         """One against the rest: a run for each class, or one for two."""
-        positives = [1] if K == 2 else range(K)
+        contrasts = of_classes(K).contrasts
         results = []
         self.choice_: Choice | None = None
-        for c in positives:
-            signed = [(X, np.where(label == c, 1.0, np.where(label < 0, 0.0, -1.0))) for X, label in parts]
-            rows = Rows.build(signed)
-            run = RunConfig(seed=self._of_class(seed, c), copies=len(positives), **knobs)
+        for c in contrasts:
+            rows = Rows.build([(X, TwoClasses().encode(label, c)) for X, label in parts])
+            run = RunConfig(seed=self._of_class(seed, c), copies=len(contrasts), **knobs)
             results.append(simulated(self._chosen(run, rows, differ), rows, f"class {c} of {K}"))
         self.coef_, self.intercept_ = self._decode(np.concatenate([result.consensus for result in results]))
         self.site_coef_, self.site_intercept_ = self._decode(results[0].models[0])
@@ -373,13 +373,13 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         self.choice_ = None
         run = self._chosen(RunConfig(seed=seed, **(knobs | {"loss": f"softmax:{K}"})), rows, differ)
         result = simulated(run, rows, f"{K} classes")
+        task = of_classes(K)
         blocks = np.concatenate([result.consensus, result.models[0]]).reshape(-1, K, rows.base.d)
-        if K == 2:
-            blocks = blocks[:, 1:] - blocks[:, :1]
+        blocks = task.from_softmax(blocks)
         coef, intercept = self._decode(blocks.reshape(-1, rows.base.d))
         coef, intercept = coef.reshape(*blocks.shape[:2], -1), intercept.reshape(blocks.shape[:2])
         self.coef_, self.intercept_ = coef[0], intercept[0]
-        self.site_coef_, self.site_intercept_ = (x[1:, 0] if K == 2 else x[1:] for x in (coef, intercept))
+        self.site_coef_, self.site_intercept_ = (x[1:, 0] if task.outputs == 1 else x[1:] for x in (coef, intercept))
         self.privacy_spent_, self.n_iter_, self.stopped_ = result.privacy, result.rounds, result.stopped
 
     def _chosen(self, run: RunConfig, rows: Rows, differ: bool) -> RunConfig:
@@ -460,7 +460,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
     def predict(self, X: ArrayLike) -> Any:
         """The class of every row, shape (n_samples,)."""
         margins = self.decision_function(X)
-        return self.classes_[(margins > 0).astype(int) if margins.ndim == 1 else margins.argmax(axis=1)]
+        return self.classes_[of_classes(len(self.classes_)).decode(margins.T)]
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: ArrayLike) -> Array:

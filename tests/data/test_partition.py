@@ -7,6 +7,7 @@ import pytest
 
 from sottovoce.data import partition
 from sottovoce.errors import InvalidInput
+from sottovoce.task import BoundedNumber, ManyClasses
 
 N = 40_000
 Y = np.where(np.random.default_rng(0).permutation(N) < 9_574, 1.0, -1.0)  # Adult's share of positives
@@ -131,3 +132,28 @@ def test_impossible_demands(how, nodes, options, field, text):
     with pytest.raises(InvalidInput, match=text) as caught:
         partition(how, np.where(np.arange(10) < 5, 1.0, -1.0), nodes, 0, **options)
     assert caught.value.field == field
+
+
+def test_dirichlet_of_many_classes_deals_each_of_them_by_shares_of_its_own():
+    y = np.random.default_rng(3).integers(-1, 4, size=6000)
+    task = ManyClasses(("a", "b", "c", "d"))
+    parts = partition("dirichlet:0.3", y, 5, 0, task=task)
+    assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(6000))
+    share = np.array([[np.mean(y[part] == k) for k in range(1, 4)] for part in parts])  # 0 goes with -1
+    assert np.all(np.ptp(share, axis=0) > 0.2)
+    even = partition("dirichlet:1e5", y, 5, 0, task=task)
+    assert np.all(np.ptp([[np.mean(y[part] == k) for k in range(1, 4)] for part in even], axis=0) < 0.01)
+
+
+def test_a_number_is_dealt_by_the_middle_of_its_bounds():
+    days = BoundedNumber(0, 60)
+    t = np.random.default_rng(4).uniform(0, 60, size=5000)
+    above = np.where(t > 30, 1.0, -1.0)
+    for how in ("label", "dirichlet:0.5"):
+        parts = partition(how, days.encode(t), 5, 2, task=days)
+        assert all(np.array_equal(a, b) for a, b in zip(parts, partition(how, above, 5, 2), strict=True))
+
+
+def test_a_spread_of_one_share_is_for_two_kinds_of_labels():
+    with pytest.raises(InvalidInput, match="one class of two, and there are 3"):
+        partition("label", np.arange(9) % 3, 3, task=ManyClasses(("a", "b", "c")))

@@ -24,7 +24,7 @@ from sottovoce.privacy.accountants import PureAccountant
 from sottovoce.privacy.events import SphericalObjectivePerturbation
 from sottovoce.queries.objective import POLISH
 from sottovoce.runs.simulate import Result, RunConfig, prepare, simulate
-from sottovoce.runs.training import TrainConfig, error_rates, train
+from sottovoce.runs.training import TrainConfig, deal, train
 from sottovoce.schedules import Schedule
 
 METHODS = list(REGISTRY)
@@ -54,17 +54,6 @@ def test_a_schedule_of_penalties_survives_the_configuration() -> None:
     assert RunConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
 
 
-def test_error_rates_are_exact_and_a_margin_of_zero_is_wrong() -> None:
-    X = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
-    y = np.array([1.0, 1.0, -1.0, 1.0])
-    right, none, zero = [1.0, 0.0], [-1.0, -1.0], [0.0, 0.0]
-    # [1, 0]: margins 1, 0, 1, 0; [-1, -1]: -1, -1, -1, 1; [0, 0]: all 0; [1, 1]: 1, 1, 1, -1.
-    W = np.array([[right, none], [zero, [1.0, 1.0]], [none, right]])
-    assert np.array_equal(error_rates(X, y, W), [[0.5, 0.75], [1.0, 0.25], [0.75, 0.5]])
-    one = error_rates(X, y, np.array([1.0, 1.0]))
-    assert one.shape == () and one == 0.25
-
-
 def test_report_scores_the_average_and_every_site() -> None:
     config = TrainConfig(config_of("mr_admm", replicates=3, rounds=4), "synthetic:n=400,d=4,seed=2", nodes=3)
     report = train(config)
@@ -79,7 +68,9 @@ def test_report_scores_the_average_and_every_site() -> None:
     assert plain["test_error_sd"] == pytest.approx(np.std(report.test_errors, ddof=1))
     classes, counts = np.unique(report.dataset.y_train, return_counts=True)
     assert plain["majority_test_error"] == np.mean(y != classes[counts.argmax()])
-    assert np.all((report.positives > 0) & (report.positives < 1))
+    assert report.baseline_test_errors == {"majority": plain["majority_test_error"]}
+    parts = deal(config, report.dataset)
+    assert np.array_equal(report.site_labels, [np.mean(report.dataset.y_train[part] > 0) for part in parts])
 
 
 def test_adult_by_the_default_method() -> None:

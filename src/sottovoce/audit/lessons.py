@@ -18,6 +18,7 @@ from .. import data
 from ..data.rows import Rows
 from ..queries import NoisyMinimiser, PerturbedObjective, Query, SphericalLaw
 from ..runs.config import RunConfig
+from ..task import of_margins
 from ..typing import Any, Array, IntArray
 from .confidence import least_probability
 from .game import Case, Transcripts, watch
@@ -152,7 +153,7 @@ def _play(config: RunConfig, stage: _Stage, replicates: int, key: int) -> _Seen:
                 true if v == stage.truth[column][t] else _likelihood(seen[1], stage.holding(row))
                 for v, row in enumerate(guesses[t])
             ]
-            named = np.argmax(np.stack(fits) + np.log(stage.prior[column])[:, None], axis=0)
+            named = of_margins(len(fits)).decode(np.stack(fits) + np.log(stage.prior[column])[:, None])
             right[column].append((named == stage.truth[column][t]).astype(float))
     found = {column: np.stack(each) for column, each in right.items()}
     return _Seen(claimed, proved, np.stack(inside), np.stack(outside), found)
@@ -242,7 +243,7 @@ def lessons(seed: int = 0, quick: bool = False) -> dict[str, Any]:
     attributes = []
     for column, values in ATTRIBUTES.items():
         prior, truth = stage.prior[column], stage.truth[column]
-        common = int(np.argmax(prior))
+        common = int(of_margins(len(prior)).decode(prior[:, None])[0])
         attributes.append({
             "attribute": column, "values": list(values), "prior": prior.tolist(), "commoner": list(values)[common],
             "base_rate": float(np.mean(truth == common)), "rows": told[column],

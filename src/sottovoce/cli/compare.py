@@ -11,9 +11,11 @@ from rich.table import Table
 from ..aggregation import SETTINGS, CompareConfig
 from ..aggregation import compare as compare_methods
 from ..privacy.statement import ceil_text
+from ..task import TwoClasses
 from .options import as_json, say, takes
 from .screen import Console, escape
 
+_TASK = TwoClasses()  # the only one that 003's methods know
 _DEFAULT = CompareConfig()
 _OPTIONS = [
     say("--data", "A name of `sottovoce data`, or a CSV or Parquet file.", default=_DEFAULT.data),
@@ -72,13 +74,14 @@ def _render(config: CompareConfig, rows: list[dict[str, Any]], console: Console)
         f"{config.replicates} replicates of the noise on one split"
     )
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    for header in ("method", "accuracy", "sites: epsilon", "aggregator: epsilon"):
+    quality = _TASK.wording.quality
+    for header in ("method", quality, "sites: epsilon", "aggregator: epsilon"):
         table.add_column(header, justify="left" if header == "method" else "right")
     for row in rows:
-        accuracy = f"{1.0 - row['test_error']:.3f} ± {row['test_error_sd']:.3f}"
-        table.add_row(row["method"], accuracy, _total(row["sites"]), _total(row["aggregator"]))
+        scored = f"{_TASK.quality(row['test_error']):.3f} ± {row['test_error_sd']:.3f}"
+        table.add_row(row["method"], scored, _total(row["sites"]), _total(row["aggregator"]))
     console.print(table)
-    console.print(f"\n[bold]What that means[/] ({config.relation}; accuracy ± its standard deviation over the noise)")
+    console.print(f"\n[bold]What that means[/] ({config.relation}; {quality} ± its standard deviation over the noise)")
     for row in rows:
         for who in ("sites", "aggregator"):
             said = row[who]

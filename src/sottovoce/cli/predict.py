@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import expit
 
 from .. import data, files
-from ..errors import InvalidInput, printable
+from ..errors import InvalidInput
 from ..runs.simulate import Result
 
 
@@ -51,10 +51,7 @@ def predict(run: Path, rows: Path, replicate: int, site: int | None, out: Path |
     table = data.read_parquet(rows) if rows.suffix.lower() == ".parquet" else data.read_csv(rows)
     w = result.consensus[replicate] if site is None else result.models[replicate, site]
     margin = schema.encode(table, labels=False).X @ w
-    label = schema.label
-    named = ("1", "-1") if label is None else (label.positive, label.negative or f"not {label.positive}")
-    positive, negative = map(printable, named)
-    answers: list[dict[str, str | float]] = [{"prediction": positive if m > 0 else negative} for m in margin]
+    answers: list[dict[str, str | float]] = [{"prediction": answer} for answer in schema.task.answers(margin)]
     if result.config.loss == "logistic":
         for answer, p in zip(answers, np.round(expit(margin), 6), strict=True):
             answer["probability"] = float(p)

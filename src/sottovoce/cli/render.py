@@ -30,7 +30,7 @@ def marked_words(words: Words) -> str:
 
 def render(report: Report, console: Console, saved: Path | None) -> None:
     """Print a report."""
-    config, result, facts = report.config.run, report.result, report.result.facts
+    config, result, facts, said = report.config.run, report.result, report.result.facts, report.task.wording
     sizes = facts.n[:, 0].astype(int)
     size = f"{sizes.min():,}" if sizes.min() == sizes.max() else f"{sizes.min():,} to {sizes.max():,}"
     console.print(
@@ -48,7 +48,7 @@ def render(report: Report, console: Console, saved: Path | None) -> None:
         words += f"\nLedger: run {escape(book.run)}; {ceil_text(book.spent)} spent of {min(book.budget):g} for life."
     console.print(Panel(words, title="Privacy", title_align="left"))
     if report.test_errors.size:
-        console.print(_accuracy(report, max(8, min(40, console.width - 34))))
+        console.print(_quality(report, max(8, min(40, console.width - 34))))
     console.print(_sites(report))
     for note in report.notes:
         console.print(f"[yellow]note[/] {escape(note)}")
@@ -56,36 +56,39 @@ def render(report: Report, console: Console, saved: Path | None) -> None:
         console.print(f"saved to {escape(str(saved))}", highlight=False)
     console.print(
         f"[dim]{result.seconds:.1f} s of training; {len(report.dataset.y_test):,} test rows, taken as public\n"
-        "accuracies and 'positive %' read rows without noise: for the data's holder only[/]"
+        f"{said.qualities} and '{escape(said.labels)}' read rows without noise: for the data's holder only[/]"
     )
 
 
-def _accuracy(report: Report, bar: int) -> Table:
+def _quality(report: Report, bar: int) -> Table:
+    """Qualities of models, with bars that are longest for a model that is always right."""
+    task, errors = report.task, report.test_errors
+    said = task.wording
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    for name, justify in (("test accuracy", "left"), ("%", "right"), ("", "left")):
+    for name, justify in ((f"test {said.quality}", "left"), (escape(said.unit), "right"), ("", "left")):
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
-    errors = report.test_errors
-    spread = f" ± {100 * errors.std(ddof=1):.2f}" if errors.size > 1 else ""
+    spread = f" ± {said.quality_text(errors.std(ddof=1))}" if errors.size > 1 else ""
     lines = [("this run", float(errors.mean()), spread, "green")]
-    for name, error in (("without privacy", report.nonprivate_test_error), ("majority", report.majority_test_error)):
+    for name, error in (("without privacy", report.nonprivate_test_error), *report.baseline_test_errors.items()):
         if error is not None:
             lines.append((name, error, "", "blue"))
     for name, error, extra, colour in lines:
-        accuracy = 1 - error
-        table.add_row(name, f"{100 * accuracy:.2f}{extra}", f"[{colour}]{'█' * round(bar * accuracy)}[/]")
+        right = 1 - error / task.worst
+        table.add_row(name, said.quality_text(task.quality(error)) + extra, f"[{colour}]{'█' * round(bar * right)}[/]")
     return table
 
 
 def _sites(report: Report) -> Table:
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    headers = ["site", "rows", "positive %", "epsilon spent"]
+    task, said = report.task, report.task.wording
+    headers = ["site", "rows", said.labels, "epsilon spent"]
     scored = report.site_test_errors.size > 0
-    for header in headers + (["own test accuracy %"] if scored else []):
-        table.add_column(header, justify="right")
+    for header in headers + ([f"own test {said.quality} {said.unit}".rstrip()] if scored else []):
+        table.add_column(escape(header), justify="right")
     sizes, most = report.result.facts.n[:, 0].astype(int), 10
     for i, spent in enumerate(report.result.statement.per_node[:most]):
-        own = [f"{100 * (1 - report.site_test_errors[:, i].mean()):.2f}"] if scored else []
-        table.add_row(str(i), f"{sizes[i]:,}", f"{100 * report.positives[i]:.1f}", ceil_text(spent), *own)
+        own = [said.quality_text(task.quality(report.site_test_errors[:, i].mean()))] if scored else []
+        table.add_row(str(i), f"{sizes[i]:,}", said.label_text(report.site_labels[i]), ceil_text(spent), *own)
     if len(sizes) > most:
         table.add_row("…", f"and {len(sizes) - most} more", "", "", *([""] if scored else []))
     return table

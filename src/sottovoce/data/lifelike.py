@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import softmax
 
+from ..task import of_margins
 from ..typing import Array, IntArray
 from .partition import LABEL_SPREAD
 
@@ -33,13 +34,8 @@ class World:
 
     def error(self, W: Array) -> Array:
         """Expected misclassified share of classifiers (..., d), or (..., K d) with one block a class."""
-        d, K = self.test.shape[1], self.chances.shape[1]
-        if W.shape[-1] == d:
-            guess = (W @ self.test.T > 0).astype(np.intp)
-        else:
-            guess = np.asarray((W.reshape(*W.shape[:-1], K, d) @ self.test.T).argmax(axis=-2))
-        right = np.take_along_axis(self.chances.T, guess.reshape(-1, len(self.test)).clip(0, K - 1), axis=0)
-        return np.asarray(1.0 - right.mean(axis=-1)).reshape(W.shape[:-1])
+        task = of_margins(W.shape[-1] // self.test.shape[1])
+        return task.expected_error(task.vectors(W) @ self.test.T, self.chances)
 
 
 def make(kind: str, sizes: Sequence[int], d: int, seed: int, *, classes: int = 2, tilt: float = 0.0) -> World:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InvalidInput
+from ..task import Task, TwoClasses
 from ..typing import Array, IntArray
 from . import synthetic
 from .papers import adult_002
@@ -55,8 +56,8 @@ class Dataset:
     X_train, X_test : ndarray of shape (n, d)
         Rows in the unit ball.
     y_train, y_test : ndarray of shape (n,)
-        Labels -1.0 and 1.0; 0.0 for a training row whose label is none of the declared, see `Encoded`.  Such test rows
-        are left out.
+        Labels as `task` encodes them.  A training row whose label is none of the declared is a row of zeros, see
+        `Encoded`; such test rows are left out.
     schema : Schema or None
         How rows are encoded; ``None`` for synthetic rows.
     clipped : dict of str to int
@@ -84,6 +85,11 @@ class Dataset:
     def n_features(self) -> int:
         """Number of features d."""
         return int(self.X_train.shape[1])
+
+    @property
+    def task(self) -> Task:
+        """What the label is: as the schema declares; two classes of synthetic rows."""
+        return TwoClasses() if self.schema is None else self.schema.task
 
     @property
     def caveat(self) -> str | None:
@@ -221,7 +227,7 @@ def _schema(given: str | Path | Mapping[str, Any] | Schema) -> Schema:
 def _encode(name: str, table: Table, schema: Schema, train: IntArray, test: IntArray, about: str) -> Dataset:
     rows = schema.encode(table)
     assert rows.y is not None
-    test = test[rows.y[test] != 0]  # there is nothing to compare an answer with
+    test = test[schema.task.known(rows.y[test])]  # there is nothing to compare an answer with
     kept = {column: values[train] for column, values in table.columns.items()}
     notes = () if schema.caveat is None else (f"{schema.caveat[0].upper()}{schema.caveat[1:]}.",)
     return Dataset(

@@ -13,6 +13,7 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 from ..errors import InvalidInput
+from ..task import Task, TwoClasses
 from ..typing import Array, IntArray
 from .table import Column, as_numbers, as_text
 
@@ -32,6 +33,7 @@ def partition(
     *,
     strength: float = 1.0,
     sizes: Sequence[float] | None = None,
+    task: Task | None = None,
 ) -> list[IntArray]:
     """Split row indices over nodes.
 
@@ -40,13 +42,15 @@ def partition(
     how : str
         ``iid``: at random, equal sizes up to one row, or in proportion to `sizes`.
         ``label``: equal sizes up to one row; the share of positive labels rises from node to node, its
-        log-odds in equal steps (`strength` 0 gives every node the same share).
-        ``dirichlet:ALPHA``: for each class, the shares of the nodes are drawn from a symmetric Dirichlet
-        distribution; small ALPHA is uneven in labels and in sizes; redrawn until every node has a row.
+        log-odds in equal steps (`strength` 0 gives every node the same share).  Of a number: the share of
+        labels above the middle of its bounds.  Not for more than two classes.
+        ``dirichlet:ALPHA``: for each class (of a number: above the middle or not), the shares of the nodes are
+        drawn from a symmetric Dirichlet distribution; small ALPHA is uneven in labels and in sizes; redrawn
+        until every node has a row.
         ``column:NAME``: rows sorted by a raw column and cut into equal contiguous parts.
         ``site:NAME``: each value of a raw column is a node, in sorted order.
     y : ndarray of shape (n,)
-        Labels -1 and 1.
+        Labels, as `task` encodes them.
     nodes : int or None
         Number of nodes; ``None`` is allowed for ``site:NAME`` only.
     seed : int
@@ -57,6 +61,8 @@ def partition(
         For ``label`` only.
     sizes : sequence of float, optional
         Relative sizes of the nodes, for ``iid`` only.
+    task : Task, optional
+        What the label is; None for two classes, -1 and 1.
 
     Returns
     -------
@@ -78,9 +84,9 @@ def partition(
     if kind == "iid":
         return _cut(rng.permutation(len(y)), _counts(len(y), nodes, sizes))
     if kind == "label":
-        return _by_label(y, nodes, strength, rng)
+        return _by_label((task or TwoClasses()).strata(y), nodes, strength, rng)
     if kind == "dirichlet":
-        return _dirichlet(y, nodes, argument, rng)
+        return _dirichlet((task or TwoClasses()).strata(y), nodes, argument, rng)
     return _by_column(_raw(argument, columns, len(y)), argument, nodes)
 
 
@@ -111,14 +117,18 @@ def _cut(order: IntArray, counts: IntArray) -> list[IntArray]:
     return [np.sort(part).astype(np.int64) for part in np.split(order, np.cumsum(counts)[:-1])]
 
 
-def _by_label(y: Array, nodes: int, strength: float, rng: np.random.Generator) -> list[IntArray]:
+def _by_label(strata: Sequence[IntArray], nodes: int, strength: float, rng: np.random.Generator) -> list[IntArray]:
     if not 0 <= strength < 10:
         raise InvalidInput("strength", strength, "must be at least 0 and below 10", "1 is the default")
-    counts = _counts(len(y), nodes)
-    positive, negative = rng.permutation(np.flatnonzero(y > 0)), rng.permutation(np.flatnonzero(y <= 0))
+    if len(strata) != 2:
+        rule = f"spreads the share of one class of two, and there are {len(strata)}"
+        raise InvalidInput("partition", "label", rule, "use dirichlet:0.5")
+    n = sum(map(len, strata))
+    counts = _counts(n, nodes)
+    positive, negative = (rng.permutation(rows) for rows in strata)
     tilt = strength * LABEL_SPREAD * (np.linspace(-1, 1, nodes) if nodes > 1 else np.zeros(1))
     wanted = np.zeros(nodes) if len(positive) == 0 else counts.astype(np.float64)
-    if 0 < len(positive) < len(y):
+    if 0 < len(positive) < n:
         reach = float(np.abs(tilt).max()) + 40.0
         middle = brentq(lambda a: counts @ expit(a + tilt) - len(positive), -reach, reach, xtol=1e-12)
         wanted = counts * expit(middle + tilt)
@@ -127,20 +137,19 @@ def _by_label(y: Array, nodes: int, strength: float, rng: np.random.Generator) -
     return [np.sort(np.concatenate(part)).astype(np.int64) for part in parts]
 
 
-def _dirichlet(y: Array, nodes: int, argument: str, rng: np.random.Generator) -> list[IntArray]:
+def _dirichlet(strata: Sequence[IntArray], nodes: int, argument: str, rng: np.random.Generator) -> list[IntArray]:
     try:
         alpha = float(argument)
     except ValueError:
         alpha = 0.0
     if not 1e-3 <= alpha <= 1e6:
         raise InvalidInput("partition", f"dirichlet:{argument}", "ALPHA must be from 0.001 to 1e6", "try 0.5")
-    classes = (np.flatnonzero(y > 0), np.flatnonzero(y <= 0))
     for _ in range(DIRICHLET_TRIES):
-        counts = [_round_to(rng.dirichlet(np.full(nodes, alpha)) * len(rows), len(rows)) for rows in classes]
-        if np.min(counts[0] + counts[1]) > 0:
+        counts = [_round_to(rng.dirichlet(np.full(nodes, alpha)) * len(rows), len(rows)) for rows in strata]
+        if np.min(np.sum(counts, axis=0)) > 0:
             cuts = [np.cumsum(count)[:-1] for count in counts]
-            ups, downs = (np.split(rng.permutation(r), c) for r, c in zip(classes, cuts, strict=True))
-            return [np.sort(np.concatenate(part)) for part in zip(ups, downs, strict=True)]
+            dealt = [np.split(rng.permutation(rows), cut) for rows, cut in zip(strata, cuts, strict=True)]
+            return [np.sort(np.concatenate(part)) for part in zip(*dealt, strict=True)]
     rule = f"left a node without rows in {DIRICHLET_TRIES} draws"
     raise InvalidInput("partition", f"dirichlet:{argument}", rule, "raise ALPHA or use fewer nodes")
 

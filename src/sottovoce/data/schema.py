@@ -20,6 +20,7 @@ import numpy as np
 
 from ..errors import InvalidInput, SchemaError
 from ..files import from_toml, read_text
+from ..task import Task, TwoClasses
 from ..typing import Array
 from .blocks import Block, block_from_dict, block_to_dict, check_features, plain_text, row_norms
 from .table import MISSING, Column, Table, as_table, as_text, fits
@@ -46,6 +47,20 @@ class Label:
     positive: str
     negative: str | None = None
 
+    @property
+    def task(self) -> Task:
+        """What this label is."""
+        return TwoClasses((self.negative or f"not {self.positive}", self.positive))
+
+    def encode(self, column: Column, na: tuple[str, ...]) -> Array:
+        """Labels as `task` encodes them; `na` are texts that mean "missing" besides the usual ones."""
+        text = as_text(column)
+        if self.negative is None:
+            negative = ~np.isin(text, [*MISSING, *na, "nan"])
+        else:
+            negative = text == self.negative
+        return self.task.encode(np.where(text == self.positive, 1, np.where(negative, 0, -1)))
+
 
 @dataclass(frozen=True)
 class Encoded:
@@ -56,8 +71,8 @@ class Encoded:
     X : ndarray of shape (n, d)
         Rows of Euclidean norm at most 1.
     y : ndarray of shape (n,), optional
-        Labels -1.0 and 1.0, and 0.0 for a row whose label is none of the declared: its X is zero, the constant too.
-        ``None`` if they were not asked for.
+        Labels as the schema's task encodes them: -1.0 and 1.0 for two classes, and 0.0 for a row whose label is none of
+        the declared.  The X of such a row is zero, the constant too.  ``None`` if they were not asked for.
     clipped : dict of str to int
         For each block that had some, the number of rows that did not fit the declaration; under ``"(label)"`` those
         whose label did not.  These counts are
@@ -140,6 +155,11 @@ class Schema:
                     raise SchemaError(source, None, rule, "remove it from one of the two")
 
     @property
+    def task(self) -> Task:
+        """What the label is; two classes called -1 and 1 if none is declared."""
+        return TwoClasses() if self.label is None else self.label.task
+
+    @property
     def caveat(self) -> str | None:
         """What every privacy statement about rows encoded by it must say, or nothing."""
         return FROM_ROWS if self.data_dependent else None
@@ -211,9 +231,10 @@ class Schema:
         if not labels:
             return Encoded(X, None, clipped)
         y = self._labels(table.columns)
-        X[y == 0.0] = 0.0
-        if not np.all(y):
-            clipped[LABEL] = int(np.sum(y == 0.0))
+        strange = ~self.task.known(y)
+        X[strange] = 0.0
+        if strange.any():
+            clipped[LABEL] = int(strange.sum())
         return Encoded(X, y, clipped)
 
     def _check_columns(self, columns: Mapping[str, Column], labels: bool) -> None:
@@ -240,12 +261,7 @@ class Schema:
             raise SchemaError("label", None, f"the schema {self.name!r} declares no label", remedy)
         if columns[self.label.column].ndim != 1:
             raise InvalidInput(self.label.column, None, "must be one value a row", "give a 1-D label column")
-        text = as_text(columns[self.label.column])
-        if self.label.negative is None:
-            negative = ~np.isin(text, [*MISSING, *self.na, "nan"])
-        else:
-            negative = text == self.label.negative
-        return np.where(text == self.label.positive, 1.0, np.where(negative, -1.0, 0.0))
+        return self.label.encode(columns[self.label.column], self.na)
 
     def with_scale(self, scale: float) -> Schema:
         """The same schema with another divisor."""

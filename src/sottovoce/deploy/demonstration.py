@@ -237,4 +237,4 @@ def compare(stage: Stage, transport: str, wall: float) -> dict[str, Any]:
 
 
 def _error(dataset: Dataset, w: Array) -> float:
-    return float(np.mean((dataset.X_test @ w) * dataset.y_test <= 0))
+    return float(dataset.task.error(dataset.X_test @ w, dataset.y_test))

@@ -21,6 +21,7 @@ from ..net import DenseNet
 from ..privacy.noise import KeyedNoise
 from ..queries import Query, Vault
 from ..solvers import Solution, Solver
+from ..task import TwoClasses
 from ..typing import Array, ArrayLike
 from . import engine
 from .engine import Place
@@ -57,7 +58,7 @@ class Rehearsal:
         parts = [part for world in self.worlds for part in world.parts]
         if self.outputs > 1:
             return ClassRows.of(parts, self.outputs)
-        return Rows.build([(X, np.where(y == 1, 1.0, -1.0)) for X, y in parts])
+        return Rows.build([(X, TwoClasses().encode(y)) for X, y in parts])
 
     def errors(self, prepared: Prepared) -> Array:
         """Expected misclassified shares of the average classifier, shape (worlds, replicates)."""

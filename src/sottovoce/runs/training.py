@@ -21,14 +21,12 @@ from ..graphs import make as make_graph
 from ..ledger.durable import DurableLedger
 from ..losses import make as make_loss
 from ..plain import jsonable
+from ..task import Task
 from ..typing import Any, Array, IntArray
 from .choosing import Choice, choose, declared
 from .config import check_types
 from .engine import Observer
 from .simulate import Result, RunConfig, pooled_minimiser, simulate
-
-_MARGINS = 2**24
-"""In memory at a time when classifiers are scored."""
 
 
 @dataclass(frozen=True)
@@ -74,13 +72,16 @@ class Report:
     Attributes
     ----------
     test_errors : array (R,)
-        Misclassified share of the average classifier, per replicate (empty without test rows).
+        Error of the average model, per replicate (empty without test rows): see :meth:`sottovoce.task.Task.error`.
     site_test_errors : array (R, N)
-        The same for every node's own classifier.
-    nonprivate_test_error, majority_test_error : float or None
-        Pooled logistic regression without noise; always predicting the commoner class.
-    positives : array (N,)
-        Share of positive training labels per node.  For the holder of the data only.
+        The same for every node's own model.
+    nonprivate_test_error : float or None
+        The pooled minimiser of the loss without noise.
+    baseline_test_errors : dict of str to float or None
+        Models that see no columns, by name: see :meth:`sottovoce.task.Task.baselines`.
+    site_labels : array (N,)
+        What :meth:`sottovoce.task.Task.summary` says of the training labels of every node.  For the holder of the data
+        only.
     choice : Choice or None
         What ``method="auto"`` picked; `config` names it.
     """
@@ -91,10 +92,15 @@ class Report:
     test_errors: Array
     site_test_errors: Array
     nonprivate_test_error: float | None
-    majority_test_error: float | None
-    positives: Array
+    baseline_test_errors: dict[str, float | None]
+    site_labels: Array
     notes: tuple[str, ...]
     choice: Choice | None = None
+
+    @property
+    def task(self) -> Task:
+        """What the label is."""
+        return self.dataset.task
 
     def to_dict(self) -> dict[str, Any]:
         """One JSON object; an infinite epsilon is the text ``inf``."""
@@ -108,7 +114,8 @@ class Report:
             "test_error": float(errors.mean()) if errors.size else None,
             "test_error_sd": spread if errors.size else None,
             "site_test_error": self.site_test_errors.mean(axis=0).tolist() if errors.size else None,
-            "nonprivate_test_error": self.nonprivate_test_error, "majority_test_error": self.majority_test_error,
+            "nonprivate_test_error": self.nonprivate_test_error,
+            **{f"{name}_test_error": error for name, error in self.baseline_test_errors.items()},
             "n_train": result.facts.n[:, 0].astype(int).tolist(), "n_test": len(self.dataset.y_test),
             "features": result.facts.d, "privacy": result.privacy, "seconds": result.seconds,
             "notes": list(self.notes), "config": run.to_dict(), "algorithm": result.algorithm,
@@ -118,14 +125,6 @@ class Report:
         return {key: jsonable(value) for key, value in report.items()}
 
 
-def error_rates(X: Array, y: Array, W: Array) -> Array:
-    """Share of rows whose sign is wrong, for classifiers of shape (..., d); a margin of zero is wrong."""
-    flat = W.reshape(-1, W.shape[-1])
-    some = max(1, _MARGINS // max(1, len(X)))
-    parts = [((X @ flat[k : k + some].T) * y[:, None] <= 0).mean(axis=0) for k in range(0, len(flat), some)]
-    return np.concatenate(parts).reshape(W.shape[:-1])
-
-
 def deal(config: TrainConfig, dataset: data.Dataset) -> list[IntArray]:
     """Which training rows each node holds."""
     nodes = config.nodes
@@ -133,7 +132,7 @@ def deal(config: TrainConfig, dataset: data.Dataset) -> list[IntArray]:
         nodes = len(config.sizes) if config.sizes is not None else 5
     return data.partition(
         config.partition, dataset.y_train, nodes, config.run.seed or 0, dataset.train_columns,
-        strength=config.strength, sizes=config.sizes,
+        strength=config.strength, sizes=config.sizes, task=dataset.task,
     )  # fmt: skip
 
 
@@ -203,18 +202,20 @@ def train(
         notes.append(f"{strange} rows have another label than the declared: rows of zeros (for the data's holder only)")
     if clipped := sum(dataset.clipped.values()) - strange:
         notes.append(f"{clipped} values or rows outside the declared bounds were clipped (for the data's holder only)")
-    X, y = dataset.X_test, dataset.y_test
+    X, y, task = dataset.X_test, dataset.y_test, dataset.task
     scored = len(y) > 0
-    majority = 1.0 if dataset.y_train.mean() >= 0 else -1.0
+    baselines = task.baselines(dataset.y_train)
     return Report(
         config=config,
         dataset=dataset,
         result=result,
-        test_errors=error_rates(X, y, result.consensus) if scored else np.empty(0),
-        site_test_errors=error_rates(X, y, result.models) if scored else np.empty((0, result.facts.n_nodes)),
-        nonprivate_test_error=float(error_rates(X, y, pooled_minimiser(rows, config.run))) if scored else None,
-        majority_test_error=float(np.mean(y != majority)) if scored else None,
-        positives=np.array([np.mean(dataset.y_train[part] > 0) for part in parts]),
+        test_errors=task.model_errors(X, y, result.consensus) if scored else np.empty(0),
+        site_test_errors=task.model_errors(X, y, result.models) if scored else np.empty((0, result.facts.n_nodes)),
+        nonprivate_test_error=float(task.model_errors(X, y, pooled_minimiser(rows, config.run))) if scored else None,
+        baseline_test_errors={
+            name: float(task.error(margins, y)) if scored else None for name, margins in baselines.items()
+        },
+        site_labels=np.array([task.summary(dataset.y_train[part]) for part in parts]),
         notes=tuple(notes),
         choice=choice,
     )

@@ -17,6 +17,7 @@ from ..data.table import as_numbers
 from ..errors import InvalidInput
 from ..runs.config import RunConfig
 from ..runs.simulate import pooled_minimiser
+from ..task import Task, TwoClasses
 from ..typing import Any, Array
 
 COVERTYPE = "covertype"
@@ -39,6 +40,8 @@ class Dealt:
         What the page must say of the data, or nothing.
     caveat : str or None
         What privacy statements must say of the data.
+    task : Task
+        What the label is.
     """
 
     rows: Rows
@@ -47,7 +50,12 @@ class Dealt:
     y_test: Array
     note: str = ""
     caveat: str | None = None
+    task: Task = field(default_factory=TwoClasses)
     optima: dict[tuple[str, float], Array] = field(default_factory=dict)
+
+    def errors(self, models: Array) -> Array:
+        """Of models, shape (..., d), on the test rows."""
+        return self.task.model_errors(self.X_test, self.y_test, models)
 
     def optimum(self, loss: str, l2: float) -> Array:
         """The minimiser over all rows without noise, kept: see :func:`sottovoce.runs.simulate.pooled_minimiser`."""
@@ -68,16 +76,16 @@ def deal(p: Mapping[str, Any]) -> Dealt:
 def _deal(
     name: str, file: str | None, digest: str | None, limit: int | None, how: str, strength: float, nodes: int, seed: int
 ) -> Dealt:
-    X, y, X_test, y_test, columns, note, caveat = _load(name, file, limit if name == COVERTYPE else None)
+    X, y, X_test, y_test, columns, note, caveat, task = _load(name, file, limit if name == COVERTYPE else None)
     if limit is not None and limit < len(y):
         some = np.sort(np.random.default_rng(seed).permutation(len(y))[:limit])
         X, y, columns = X[some], y[some], {key: values[some] for key, values in columns.items()}
-    parts = data.partition(how, y, nodes, seed, columns, strength=strength)
+    parts = data.partition(how, y, nodes, seed, columns, strength=strength, task=task)
     held = tuple((X[part], y[part]) for part in parts)
-    return Dealt(Rows.build(held), held, X_test, y_test, note, caveat)
+    return Dealt(Rows.build(held), held, X_test, y_test, note, caveat, task)
 
 
-_Loaded = tuple[Array, Array, Array, Array, Mapping[str, Any], str, str | None]
+_Loaded = tuple[Array, Array, Array, Array, Mapping[str, Any], str, str | None, Task]
 
 
 @lru_cache(maxsize=2)
@@ -88,15 +96,18 @@ def _load(name: str, file: str | None, limit: int | None) -> _Loaded:
         if table is None:
             found = data.load(STAND_IN.format(n=STAND_IN_ROWS if limit is None else min(limit, STAND_IN_ROWS)))
         else:
-            return *_split(table, data.builtin_schema(COVERTYPE)), {}, note, None
+            schema = data.builtin_schema(COVERTYPE)
+            return *_split(table, schema), {}, note, None, schema.task
     elif name in INCOME:
         if file is None:
             raise InvalidInput("data", name, "is your own IPUMS extract", "give its CSV file with --data FILE")
-        return *_split(census(file, name), data.builtin_schema(name)), {}, f"Rows of {Path(file).name}.", None
+        schema = data.builtin_schema(name)
+        return *_split(census(file, name), schema), {}, f"Rows of {Path(file).name}.", None, schema.task
     else:
         found = data.load(name)
         note = " ".join(found.notes)
-    return found.X_train, found.y_train, found.X_test, found.y_test, found.train_columns, note, found.caveat
+    rows = found.X_train, found.y_train, found.X_test, found.y_test
+    return *rows, found.train_columns, note, found.caveat, found.task
 
 
 def _split(table: data.Table, schema: data.Schema) -> tuple[Array, Array, Array, Array]:

@@ -24,7 +24,6 @@ from ...privacy.noise import KeyedNoise
 from ...queries.moments import NoisyMoments, SquaredMargin, square
 from ...queries.objective import GaussianLaw, PerturbedObjective
 from ...runs.calibration import closeness, largest_scale
-from ...runs.training import error_rates
 from ...typing import Any, Array
 from . import Row
 from .thesis_data import derived, load, splits
@@ -73,7 +72,7 @@ def components(p: Mapping[str, Any]) -> list[Row]:
             models = Curator(projected, facts, noise, ledger).ask(_model(sigma, facts, R)).mean(axis=1)
             row = _row(pca, ledger, terms, kept) | {"_note": held.note}
             row["_privacy"] = held.told(row["_privacy"])
-            errors = error_rates(seen.X_test, seen.y_test, models)
+            errors = seen.errors(models)
             out += [row | {"replicate": first + k + j, "error": float(error)} for j, error in enumerate(errors)]
     return out
 

@@ -17,7 +17,7 @@ projected rows *given the components*; what the components cost depends on where
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
 
@@ -25,6 +25,7 @@ import numpy as np
 
 from ...data.schema import FROM_ROWS
 from ...errors import InvalidInput
+from ...task import Task, TwoClasses
 from ...typing import Any, Array
 from ..tables import deal
 
@@ -36,7 +37,7 @@ _INSIDE = 1.0 - 1e-12  # on projected rows: their rounding cannot carry them out
 class Held:
     """Training rows, and the held-out rows: a public half to learn components from, and a half to score on.
 
-    `caveat` is what statements must say of the encoding, components included.
+    `caveat` is what statements must say of the encoding, components included; `task` is what the label is.
     """
 
     X: Array
@@ -46,6 +47,11 @@ class Held:
     y_test: Array
     note: str = ""
     caveat: str | None = None
+    task: Task = field(default_factory=TwoClasses)
+
+    def errors(self, models: Array) -> Array:
+        """Of models, shape (..., d), on the rows to score on."""
+        return self.task.model_errors(self.X_test, self.y_test, models)
 
     def told(self, promise: str) -> str:
         """A promise in words, and what it does not cover."""
@@ -85,7 +91,8 @@ def load(name: str, pca: str = "none") -> Held:
         return replace(held.onto(leading(held.X)), caveat=FROM_ROWS)
     given = deal({"data": name, "nodes": 1})
     (X, y), half = given.parts[0], len(given.y_test) // 2
-    return Held(X, y, given.X_test[:half], given.X_test[half:], given.y_test[half:], given.note, given.caveat)
+    test = given.X_test[:half], given.X_test[half:], given.y_test[half:]
+    return Held(X, y, *test, given.note, given.caveat, given.task)
 
 
 def leading(X: Array, share: float = SHARE) -> Array:

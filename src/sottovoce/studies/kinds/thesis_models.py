@@ -17,7 +17,6 @@ from ...privacy import accountants
 from ...privacy.statement import EXACT, Statement
 from ...queries.objective import GaussianLaw, PerturbedObjective
 from ...runs.simulate import RunConfig, simulate
-from ...runs.training import error_rates
 from ...trust import Trust
 from ...typing import Any, Array
 from . import Row
@@ -79,7 +78,7 @@ def one_site(p: Mapping[str, Any]) -> list[Row]:
                 models, said = kifer(rows, terms)
             row: Row = {"method": name, "target": terms.epsilon, "epsilon": said.epsilon, "delta": said.delta}
             row |= {"claimed": said.printed_claim, "_note": held.note, "_privacy": held.told(_words(name, said))}
-            errors = error_rates(held.X_test, held.y_test, models[:, 0])
+            errors = held.errors(models[:, 0])
             out += [row | {"replicate": first + k, "error": float(error)} for k, error in enumerate(errors)]
     return out
 
@@ -186,7 +185,7 @@ def _split(p: Mapping[str, Any], held: Held, seed: int, replicates: int) -> Iter
         if "first_epsilon" in p:
             row["epsilon_first"] = first.sites.epsilon
         row |= {"_note": held.note, "_privacy": held.told(_promises(row["method"], says))}
-        yield row, error_rates(held.X_test, held.y_test, fit.models)
+        yield row, held.errors(fit.models)
 
 
 def _first(alone: Fit, own: Fit) -> Fit:

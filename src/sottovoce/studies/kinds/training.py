@@ -17,7 +17,6 @@ from ...runs.config import RunConfig
 from ...runs.planner import plan
 from ...runs.prepare import Prepared, prepare
 from ...runs.simulate import simulate
-from ...runs.training import error_rates
 from ...typing import Any, Array
 from ..tables import Dealt, deal
 from . import Row
@@ -104,11 +103,12 @@ class _Scores:
         centre = models.mean(axis=1)
         apart = np.sqrt(((models - centre[:, None]) ** 2).sum(axis=-1).mean(axis=-1))
         far = np.linalg.norm(centre - self.optimum, axis=-1) / np.linalg.norm(self.optimum)
-        wrong = error_rates(self.dealt.X_test, self.dealt.y_test, centre)
-        alone = error_rates(self.dealt.X_test, self.dealt.y_test, models).mean(axis=-1)
+        wrong = self.dealt.errors(centre)
+        alone = self.dealt.errors(models).mean(axis=-1)
+        task = self.dealt.task
         columns = {
-            "loss": own.mean(axis=0), "test_error": wrong, "accuracy": 1.0 - wrong, "site_test_error": alone,
-            "residual": apart, "relative_error": far,
+            "loss": own.mean(axis=0), "test_error": wrong, task.wording.quality: task.quality(wrong),
+            "site_test_error": alone, "residual": apart, "relative_error": far,
         }  # fmt: skip
         return [
             {"replicate": r} | {name: float(values[r]) for name, values in columns.items()} for r in range(len(centre))
@@ -133,10 +133,10 @@ def _prices(ready: Prepared, wanted: frozenset[int]) -> dict[int, tuple[float, f
 def run(p: Mapping[str, Any]) -> list[Row]:
     """One configuration: scores per replicate after the last round, or after `every` so many rounds and the first.
 
-    Columns: `round`, `loss` (mean loss of sites' own models on their own rows, nats), `test_error` and `accuracy` of
-    the average model, `site_test_error` (mean over sites' models), `residual` (root mean square distance of sites'
-    models from their average), `relative_error` (distance to the pooled minimiser of the same objective over its
-    norm), `epsilon_claimed` and `epsilon_proved`, in total up to that round.
+    Columns: `round`, `loss` (mean loss of sites' own models on their own rows, nats), `test_error` and `accuracy` (or
+    whatever the task calls its quality) of the average model, `site_test_error` (mean over sites' models), `residual`
+    (root mean square distance of sites' models from their average), `relative_error` (distance to the pooled minimiser
+    of the same objective over its norm), `epsilon_claimed` and `epsilon_proved`, in total up to that round.
     """
     if p["method"] == "local":
         return _local(p)
@@ -172,14 +172,15 @@ def _local(p: Mapping[str, Any]) -> list[Row]:
         rows = Rows.build([(X, y)])
         config = _config({**p, "method": "central", "rounds": 1}, rows)
         result = simulate(config, rows, caveat=dealt.caveat)
-        wrong.append(error_rates(dealt.X_test, dealt.y_test, result.consensus))
+        wrong.append(dealt.errors(result.consensus))
         spent = max(spent, result.privacy["epsilon"])
         said = f"local, every site alone: {result.privacy['says']}"
-    errors = np.mean(wrong, axis=0)
+    errors, task = np.mean(wrong, axis=0), dealt.task
     return [
         {
             "replicate": r, "round": 1, "epsilon_claimed": spent, "epsilon_proved": spent, "test_error": float(e),
-            "accuracy": 1.0 - float(e), "site_test_error": float(e), "_privacy": said, "_note": dealt.note,
+            task.wording.quality: task.quality(float(e)), "site_test_error": float(e), "_privacy": said,
+            "_note": dealt.note,
         }
         for r, e in enumerate(errors)
     ]  # fmt: skip

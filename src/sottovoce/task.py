@@ -1,0 +1,463 @@
+"""What the label is: two classes, K classes, or a bounded number.
+
+Everything that depends on the answer is a method here: how labels are encoded, how margins become an answer, how far a
+model is off, what a model is compared with, and the words for all that.  Nobody else asks which of the three it is.
+
+Margins are ``w.x`` without a label in them, of any number of models at once: shape (..., n) for one margin a row, and
+(..., K, n) for K, classes before rows as in :class:`sottovoce.losses.Softmax`.
+
+Errors read labels without noise.  They are for public rows, and for whoever holds the data.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from .errors import InvalidInput, printable
+from .typing import Any, Array, ArrayLike, BoolArray, IntArray
+
+_MARGINS = 2**24
+"""In memory at a time when models are scored."""
+_LIMIT = 1e100  # bounds beyond it would overflow when squared
+
+Error = TypeVar("Error", float, Array)
+
+
+@dataclass(frozen=True)
+class Wording:
+    """How people are told about errors and labels.
+
+    Parameters
+    ----------
+    quality, qualities : str
+        What :meth:`Task.quality` is, one and several.
+    unit : str
+        Of qualities and labels as they are printed; may be empty.
+    labels : str
+        What :meth:`Task.summary` is, with its unit.
+    scale : float
+        What both are multiplied by for that unit.
+    quality_form, label_form : str
+        Formats of both.
+    """
+
+    quality: str
+    qualities: str
+    unit: str
+    labels: str
+    scale: float = 1.0
+    quality_form: str = ".4g"
+    label_form: str = ".4g"
+
+    def quality_text(self, value: float) -> str:
+        """A quality, or a difference of qualities, in the unit."""
+        return f"{self.scale * value:{self.quality_form}}"
+
+    def label_text(self, value: float) -> str:
+        """A summary of labels, in the unit."""
+        return f"{self.scale * value:{self.label_form}}"
+
+
+class Task(ABC):
+    """What the label is, and all that follows from it.
+
+    `y` is an encoded label: what :meth:`encode` returns, and what data sets hold.
+    """
+
+    names: tuple[str, ...] = ()
+    """Of the classes, in order of their numbers 0, 1, ...; empty for a number."""
+
+    @property
+    def outputs(self) -> int:
+        """Margins a row."""
+        return 1
+
+    @property
+    @abstractmethod
+    def wording(self) -> Wording:
+        """Words for reports."""
+
+    @property
+    def worst(self) -> float:
+        """The largest error that there can be."""
+        return 1.0
+
+    @abstractmethod
+    def known(self, y: Array) -> BoolArray:
+        """Whether a row has one of the declared labels; rows without are rows of zeros."""
+
+    @abstractmethod
+    def encode(self, answers: ArrayLike) -> Array:
+        """`y`, from numbers of classes (negative for no known label) or from numbers in the label's unit."""
+
+    @abstractmethod
+    def decode(self, margins: Array) -> Array | IntArray:
+        """The answer to every row, in the terms that :meth:`encode` takes: shape (..., n)."""
+
+    @abstractmethod
+    def answers(self, margins: Array) -> list[str] | list[float]:
+        """The answer to every row of one model, as a table or a terminal shows it."""
+
+    @abstractmethod
+    def error(self, margins: Array, y: Array) -> Array:
+        """How far models are off, shape (...), from 0 to :attr:`worst`.
+
+        Parameters
+        ----------
+        margins : array (..., n) or (..., K, n)
+            Margins of one row stand for all rows alike.
+        y : array (n,)
+            Of public rows, or for the holder's eyes.
+        """
+
+    @abstractmethod
+    def errors(self, margins: Array, y: Array) -> dict[str, Array]:
+        """Every measure of how far models are off, by name; the first is :meth:`error`."""
+
+    @abstractmethod
+    def baselines(self, y: Array) -> dict[str, Array]:
+        """What a model must beat: the margins of models that see no columns, fitted to the labels `y`.
+
+        Returns
+        -------
+        dict of str to array of shape (1,) or (K, 1)
+            The one with the least error on `y` first.
+        """
+
+    @abstractmethod
+    def quality(self, error: Error) -> Error:
+        """An error as people are told it: accuracy for classes, the error itself for a number."""
+
+    @abstractmethod
+    def summary(self, y: Array) -> float:
+        """One number about a site's labels, for the holder's eyes: ``wording.labels`` says which."""
+
+    @abstractmethod
+    def strata(self, y: Array) -> tuple[IntArray, ...]:
+        """Row indices of every kind of label, the highest first; a row without a known label is in the last."""
+
+    def vectors(self, W: Array) -> Array:
+        """Models of shape (..., outputs d) as one vector a margin: shape (..., d) or (..., K, d)."""
+        return W
+
+    def model_errors(self, X: Array, y: Array, W: Array) -> Array:
+        """:meth:`error` of models on rows, a bounded number of margins at a time.
+
+        Parameters
+        ----------
+        X : array (n, d)
+        y : array (n,)
+        W : array (..., outputs d)
+
+        Returns
+        -------
+        array (...)
+        """
+        flat = W.reshape(-1, W.shape[-1])
+        some = max(1, _MARGINS // max(1, len(X) * self.outputs))
+        parts = []
+        for k in range(0, len(flat), some):
+            vectors = self.vectors(flat[k : k + some])
+            margins = X @ vectors.reshape(-1, vectors.shape[-1]).T
+            parts.append(self.error(margins.T.reshape(*vectors.shape[:-1], len(X)), y))
+        return np.concatenate(parts).reshape(W.shape[:-1])
+
+
+class Classification(Task):
+    """Two classes or more, numbered 0, 1, ...; the error is the misclassified share."""
+
+    @property
+    def wording(self) -> Wording:
+        return Wording("accuracy", "accuracies", "%", "commonest %", 100.0, ".2f", ".1f")
+
+    @property
+    @abstractmethod
+    def contrasts(self) -> tuple[int, ...]:
+        """The classes that are told from the rest by a run of their own, where every run has one margin a row."""
+
+    @abstractmethod
+    def decode(self, margins: Array) -> IntArray: ...
+
+    @abstractmethod
+    def from_softmax(self, vectors: Array) -> Array:
+        """Models with a vector for every class, shape (..., K, d), as models of this task, (..., outputs, d)."""
+
+    def answers(self, margins: Array) -> list[str]:
+        shown = [printable(name) for name in self.names]
+        return [shown[k] for k in self.decode(margins).tolist()]
+
+    def errors(self, margins: Array, y: Array) -> dict[str, Array]:
+        return {"misclassified": self.error(margins, y)}
+
+    def expected_error(self, margins: Array, chances: Array) -> Array:
+        """The misclassified share, shape (...), where the classes of row k are drawn with `chances` (n, K)."""
+        answer = self.decode(margins)
+        right = np.take_along_axis(chances.T, answer.reshape(-1, len(chances)), axis=0)
+        return np.asarray(1.0 - right.mean(axis=-1)).reshape(answer.shape[:-1])
+
+    def quality(self, error: Error) -> Error:
+        return 1.0 - error
+
+    def _check_names(self, most: float) -> None:
+        names = self.names
+        texts = isinstance(names, tuple) and all(isinstance(name, str) for name in names)
+        if not (texts and 2 <= len(set(names)) == len(names) <= most):
+            many = "two" if most == 2 else "two or more"
+            raise InvalidInput("names", None, f"must be {many} different texts", "name every class once")
+
+
+@dataclass(frozen=True)
+class TwoClasses(Classification):
+    """One margin a row: its sign is the answer, `y` is -1 or 1, and 0 for a row without a known label.
+
+    A margin of zero answers neither, so it counts as an error, whatever the label; asked for an answer all the same,
+    :meth:`decode` gives class 0.  The baseline "majority" always answers the commoner class, and class 1 in a tie.
+
+    Parameters
+    ----------
+    names : tuple of two str
+        Of the negative class, number 0, and the positive one, number 1.
+
+    Raises
+    ------
+    InvalidInput
+        If the names are not two different texts.
+    """
+
+    names: tuple[str, ...] = ("-1", "1")
+
+    def __post_init__(self) -> None:
+        self._check_names(2)
+
+    @property
+    def wording(self) -> Wording:
+        return Wording("accuracy", "accuracies", "%", "positive %", 100.0, ".2f", ".1f")
+
+    @property
+    def contrasts(self) -> tuple[int, ...]:
+        return (1,)
+
+    def known(self, y: Array) -> BoolArray:
+        return y != 0.0
+
+    def encode(self, answers: ArrayLike, positive: int = 1) -> Array:
+        """-1 and 1, and 0 for a negative number; with `positive` that class of many against all others."""
+        number = np.asarray(answers)
+        return np.where(number == positive, 1.0, np.where(number < 0, 0.0, -1.0))
+
+    def decode(self, margins: Array) -> IntArray:
+        return (margins > 0).astype(np.intp)
+
+    def error(self, margins: Array, y: Array) -> Array:
+        return np.asarray((margins * y <= 0).mean(axis=-1))
+
+    def baselines(self, y: Array) -> dict[str, Array]:
+        return {"majority": np.array([1.0 if y.mean() >= 0 else -1.0])}
+
+    def summary(self, y: Array) -> float:
+        """Share of positive labels."""
+        return float(np.mean(y > 0))
+
+    def strata(self, y: Array) -> tuple[IntArray, ...]:
+        return np.flatnonzero(y > 0), np.flatnonzero(y <= 0)
+
+    def from_softmax(self, vectors: Array) -> Array:
+        return vectors[..., 1:, :] - vectors[..., :1, :]
+
+
+@dataclass(frozen=True)
+class ManyClasses(Classification):
+    """A margin for every class: the largest is the answer, and the first of several that are largest.
+
+    `y` is the number of the class, and -1 for a row without a known label, which every answer gets wrong.  The baseline
+    "majority" always answers the commonest class, the first of several in a tie.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Of two classes or more.
+
+    Raises
+    ------
+    InvalidInput
+        If the names are not texts, or not all different.
+    """
+
+    names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        self._check_names(np.inf)
+
+    @property
+    def outputs(self) -> int:
+        return len(self.names)
+
+    @property
+    def contrasts(self) -> tuple[int, ...]:
+        return tuple(range(len(self.names)))
+
+    def known(self, y: Array) -> BoolArray:
+        return y >= 0
+
+    def encode(self, answers: ArrayLike) -> Array:
+        return np.maximum(np.asarray(answers), -1)
+
+    def decode(self, margins: Array) -> IntArray:
+        return np.asarray(margins.argmax(axis=-2))
+
+    def error(self, margins: Array, y: Array) -> Array:
+        return np.asarray((self.decode(margins) != y).mean(axis=-1))
+
+    def _counts(self, y: Array) -> IntArray:
+        return np.bincount(y[self.known(y)].astype(np.intp), minlength=len(self.names))
+
+    def baselines(self, y: Array) -> dict[str, Array]:
+        commonest = np.zeros((len(self.names), 1))
+        commonest[self._counts(y).argmax()] = 1.0
+        return {"majority": commonest}
+
+    def summary(self, y: Array) -> float:
+        """Share of the commonest label."""
+        return float(self._counts(y).max() / len(y))
+
+    def strata(self, y: Array) -> tuple[IntArray, ...]:
+        number = np.maximum(y, 0)
+        return tuple(np.flatnonzero(number == k) for k in reversed(range(len(self.names))))
+
+    def vectors(self, W: Array) -> Array:
+        return W.reshape(*W.shape[:-1], len(self.names), -1)
+
+    def from_softmax(self, vectors: Array) -> Array:
+        return vectors
+
+
+@dataclass(frozen=True)
+class BoundedNumber(Task):
+    """A number between bounds that are declared: one margin a row predicts it.
+
+    `y` is the label scaled from [low, high] to [-1, 1], and NaN for a row without a label.  Labels and predictions
+    beyond the bounds are clipped to them.  The error is the root mean squared one, in the label's unit; NaN if any
+    label is not known.  Baselines are "mean", that of the labels, and "middle", that of the bounds, which needs no
+    label.
+
+    Parameters
+    ----------
+    low, high : float
+        Public bounds of the label, never read off rows.
+    unit : str
+        Of the label, such as "days".
+
+    Raises
+    ------
+    InvalidInput
+        If the bounds are not finite numbers within 1e100 of 0 with ``low < high`` and a number between them, or the
+        unit is not one short line.
+    """
+
+    low: float
+    high: float
+    unit: str = ""
+
+    def __post_init__(self) -> None:
+        given = self.low, self.high
+        object.__setattr__(self, "low", _bound(self.low))
+        object.__setattr__(self, "high", _bound(self.high))
+        if not self.low < self._middle < self.high:  # NaN too
+            rule = f"must be finite numbers, low below high with numbers between them, within {_LIMIT:g}"
+            raise InvalidInput("low, high", given, rule, "declare bounds such as low=0, high=60")
+        if not isinstance(self.unit, str) or self.unit != printable(self.unit, 40):
+            rule = "must be one line of at most 40 characters"
+            raise InvalidInput("unit", self.unit, rule, "use a word such as 'days'")
+
+    @property
+    def _half(self) -> float:
+        return 0.5 * (self.high - self.low)
+
+    @property
+    def _middle(self) -> float:
+        return self.low + self._half
+
+    @property
+    def wording(self) -> Wording:
+        what = "root mean squared error"
+        return Wording(what, f"{what}s", self.unit, f"mean label {self.unit}".rstrip())
+
+    @property
+    def worst(self) -> float:
+        return 2.0 * self._half
+
+    def known(self, y: Array) -> BoolArray:
+        return ~np.isnan(y)
+
+    def encode(self, answers: ArrayLike) -> Array:
+        inside = np.clip(np.asarray(answers, dtype=np.float64), self.low, self.high)
+        return np.clip((inside - self._middle) / self._half, -1.0, 1.0)
+
+    def outside(self, answers: ArrayLike) -> BoolArray:
+        """Which labels :meth:`encode` clips: for the holder of the rows only."""
+        number = np.asarray(answers, dtype=np.float64)
+        return (number < self.low) | (number > self.high)
+
+    def decode(self, margins: Array) -> Array:
+        inside = self._middle + self._half * np.clip(margins, -1.0, 1.0)
+        return np.clip(inside, self.low, self.high)  # rounding may leave the bounds
+
+    def answers(self, margins: Array) -> list[float]:
+        return list(self.decode(margins).tolist())
+
+    def error(self, margins: Array, y: Array) -> Array:
+        return np.asarray(self._half * np.sqrt(np.mean((np.clip(margins, -1.0, 1.0) - y) ** 2, axis=-1)))
+
+    def errors(self, margins: Array, y: Array) -> dict[str, Array]:
+        absolute = self._half * np.mean(np.abs(np.clip(margins, -1.0, 1.0) - y), axis=-1)
+        return {"root_mean_squared": self.error(margins, y), "mean_absolute": np.asarray(absolute)}
+
+    def baselines(self, y: Array) -> dict[str, Array]:
+        return {"mean": np.array([self._mean(y, 0.0)]), "middle": np.zeros(1)}
+
+    def quality(self, error: Error) -> Error:
+        return error
+
+    def summary(self, y: Array) -> float:
+        """Mean of the labels in their unit, NaN if none is known."""
+        return float(self.decode(np.array(self._mean(y, np.nan))))
+
+    def _mean(self, y: Array, none: float) -> float:
+        known = y[self.known(y)]
+        return float(known.mean()) if known.size else none
+
+    def strata(self, y: Array) -> tuple[IntArray, ...]:
+        """Rows above the middle of the bounds, and all others."""
+        return np.flatnonzero(y > 0), np.flatnonzero(~(y > 0))
+
+
+def _bound(given: Any) -> float:
+    """As a float; NaN for what is no number, or too large a one."""
+    plain = given.item() if isinstance(given, np.generic) else given
+    fine = isinstance(plain, int | float) and not isinstance(plain, bool) and abs(plain) <= _LIMIT
+    return float(plain) if fine else math.nan
+
+
+def of_classes(classes: int) -> Classification:
+    """So many classes, named by their numbers; one margin a row for two, else one for every class.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    return of_margins(1 if classes == 2 else classes)
+
+
+def of_margins(outputs: int) -> Classification:
+    """The classes that a loss with so many margins a row tells apart: two by one margin, else one for every margin.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    return TwoClasses(("0", "1")) if outputs == 1 else ManyClasses(tuple(map(str, range(outputs))))
