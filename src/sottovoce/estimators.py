@@ -161,8 +161,9 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
 
     Guarantee
     ---------
-    The fitted attributes are differentially private for one row of one site, against whoever sees every message of
-    every round, with the epsilon and delta in ``privacy_spent_``.  Every fit is a release of its own: fits add up.
+    The fitted attributes are differentially private for one row of one site, with the epsilon and delta in
+    ``privacy_spent_``, against whoever sees every message of every round; with the methods of a trusted curator, all
+    that the curator releases.  Every fit is a release of its own: fits add up.
     Row counts, declared labels, names of columns and sites' names are not protected, and neither is the fact that
     :meth:`fit` refused X (NaN, text).  With declared classes no label can make it refuse.
 
