@@ -23,7 +23,7 @@ PACKAGE = "sottovoce"
 # Lowest first; an entry stands for a file, or for a folder and all that is in it.  A folder whose files lie
 # in several layers is listed file by file, its `__init__` with its lowest file, because it runs before each.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "typing", "plain", "files", "pages"),
+    ("errors", "typing", "later", "plain", "files", "pages"),
     ("losses", "graphs", "schedules", "facts", "data", "privacy.__init__", "privacy.events"),
     (
         "privacy.bounds",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from ..typing import Any, Array
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 
 class Design(ABC):

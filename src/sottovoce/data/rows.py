@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from scipy.sparse import csr_array, issparse, vstack
 
 from ..errors import InvalidInput
+from ..later import Later
 from ..typing import Any, Array, IntArray
 from .design import Dense, Design, Sparse
 from .device import OnDevice, backend, spec_of
 from .sweep import Group, Sweep, group_sizes
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+sparse = Later("scipy.sparse")
 
 
 @dataclass(frozen=True)
@@ -125,8 +131,8 @@ class Rows:
         """
         if not parts:
             raise InvalidInput("sites", 0, "at least one site is needed", "give one (X, y) a site")
-        if any(issparse(X) for X, _ in parts):
-            return SparseRows.of([(csr_array(X, dtype=float), y) for X, y in parts])
+        if "scipy.sparse" in sys.modules and any(sparse.issparse(X) for X, _ in parts):  # else nobody has made one
+            return SparseRows.of([(sparse.csr_array(X, dtype=float), y) for X, y in parts])
         spec = spec_of(parts[0][0])
         if spec != "numpy":
             home = backend(spec)
@@ -183,7 +189,7 @@ class SparseRows(Rows):
         d = parts[0][0].shape[1]
         squares = [np.asarray(X.power(2).sum(axis=1)).ravel() for X, _ in parts]
         one_class = cls._checked(parts, d, squares)
-        blocks = tuple(csr_array(X.multiply(y[:, None])) for X, y in parts)
+        blocks = tuple(sparse.csr_array(X.multiply(y[:, None])) for X, y in parts)
         return cls._stacked(blocks, one_class)
 
     @classmethod
@@ -203,4 +209,4 @@ class SparseRows(Rows):
 
     def pooled(self) -> SparseRows:
         alone = len(self.blocks) == len(self.one_class) == 1
-        return self._stacked((csr_array(vstack(self.blocks)),), (0,) if alone else ())
+        return self._stacked((sparse.csr_array(sparse.vstack(self.blocks)),), (0,) if alone else ())
