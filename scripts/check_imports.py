@@ -33,9 +33,9 @@ class Layer(NamedTuple):
 # docs/architecture.md shows this list.
 LAYERS = (
     Layer(
-        "the exception tree; letters of array shapes; the one text of a value; files read within bounds and written "
-        "whole; the frame of HTML pages",
-        ("errors", "typing", "plain", "files", "pages"),
+        "the exception tree; letters of array shapes; libraries loaded at first use; the one text of a value; files "
+        "read within bounds and written whole; the frame of HTML pages",
+        ("errors", "typing", "later", "plain", "files", "pages"),
     ),
     Layer(
         "losses with their bounds, networks, parameters over rounds, what is public, whom people trust, what "

@@ -1,15 +1,18 @@
 """Train one linear classifier across sites that may not share their rows, with a privacy guarantee that is proved."""
 
-from importlib.metadata import version as _version
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING
 
-from .errors import SottovoceError
-from .estimators import ConsensusClassifier, PrivateClassifier
-from .ledger.durable import DurableLedger
-from .ledger.memory import Ledger
-from .runs.simulate import Result, RunConfig
-from .runs.training import Report, TrainConfig, train
+if TYPE_CHECKING:
+    from .errors import SottovoceError
+    from .estimators import ConsensusClassifier, PrivateClassifier
+    from .ledger.durable import DurableLedger
+    from .ledger.memory import Ledger
+    from .runs.config import RunConfig
+    from .runs.simulate import Result
+    from .runs.training import Report, TrainConfig, train
 
-__version__ = _version("sottovoce")
+    __version__: str
 
 __all__ = [
     "ConsensusClassifier",
@@ -24,3 +27,33 @@ __all__ = [
     "__version__",
     "train",
 ]
+
+# A name is imported when it is first asked for: a command of the command line loads what it uses, and no more.
+_HOMES = {
+    "ConsensusClassifier": "estimators",
+    "DurableLedger": "ledger.durable",
+    "Ledger": "ledger.memory",
+    "PrivateClassifier": "estimators",
+    "Report": "runs.training",
+    "Result": "runs.simulate",
+    "RunConfig": "runs.config",
+    "SottovoceError": "errors",
+    "TrainConfig": "runs.training",
+    "train": "runs.training",
+}
+
+if not TYPE_CHECKING:  # for a type checker every name would exist
+
+    def __getattr__(name: str) -> object:
+        if name == "__version__":
+            found = _import_module("importlib.metadata").version(__name__)
+        elif name in _HOMES:
+            found = getattr(_import_module(f".{_HOMES[name]}", __name__), name)
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = found
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

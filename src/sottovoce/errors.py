@@ -226,6 +226,9 @@ EXITS = {
 }
 """What a command tells the shell."""
 
+EXIT_CODES = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXITS.items()) + "."
+"""The same as the end of a help text."""
+
 
 def exit_code(error: SottovoceError) -> int:
     """Of a command that ends with `error`, as in :data:`EXITS`."""

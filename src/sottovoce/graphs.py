@@ -11,18 +11,21 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, pairwise
 from operator import index
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-import networkx as nx
 import numpy as np
-from scipy import sparse
-from scipy.sparse.csgraph import connected_components, dijkstra
 
 from .errors import GraphError, InvalidInput
 from .files import read_text
+from .later import Later
 from .typing import Any, Array, IntArray
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+nx, sparse, csgraph = Later("networkx"), Later("scipy.sparse"), Later("scipy.sparse.csgraph")
 
 Edges: TypeAlias = Iterable[tuple[int, int]]
 Builder: TypeAlias = Callable[[int, str, int, str], Edges]
@@ -66,10 +69,10 @@ class Graph:
             raise GraphError("edges", type(self.edges), "must be a list of pairs", "give pairs of integers")
         _check_size(self.name, self.n_nodes, len(self.edges))
         object.__setattr__(self, "edges", self._sorted())
-        n, label = connected_components(self._csr, directed=False)
-        if n > 1:
+        label = _components(self.n_nodes, self._ends)
+        if np.any(label):
             order = np.argsort(label, kind="stable")
-            parts = sorted(part.tolist() for part in np.split(order, np.cumsum(np.bincount(label))[:-1]))
+            parts = [part.tolist() for part in np.split(order, np.flatnonzero(np.diff(label[order])) + 1)]
             rule = f"must be connected, but has {len(parts)} components: {_shorten(parts)}"
             raise GraphError("graph", self.name, rule, "add edges or leave out the isolated sites")
 
@@ -104,38 +107,42 @@ class Graph:
         return np.array(self.edges, dtype=np.int64).reshape(-1, 2)
 
     @cached_property
-    def _csr(self) -> sparse.csr_array:
-        i, j = self._ends.T.astype(np.int32)  # older SciPy's graph routines take no other
-        both = (np.concatenate([i, j]), np.concatenate([j, i]))
-        found = sparse.csr_array((np.ones(2 * len(i)), both), shape=(self.n_nodes, self.n_nodes))
-        found.sort_indices()
-        return found
+    def _lists(self) -> tuple[IntArray, IntArray]:
+        """All neighbours, node after node and in rising order, and where those of each node begin and end."""
+        i, j = self._ends.T
+        of, to = np.concatenate([i, j]), np.concatenate([j, i])
+        ends = np.cumsum(np.bincount(of, minlength=self.n_nodes))
+        return to[np.lexsort((to, of))], np.concatenate([[0], ends])
 
     @cached_property
     def adjacency(self) -> Array:
         """A of shape (N, N) with entries 0 and 1; read-only."""
-        return _frozen(np.asarray(self._csr.toarray(), dtype=float))
+        found = np.zeros((self.n_nodes, self.n_nodes))
+        i, j = self._ends.T
+        found[i, j] = found[j, i] = 1.0
+        return _frozen(found)
 
-    def sparse(self) -> sparse.csr_array:
+    def sparse(self) -> csr_array:
         """The same matrix, for graphs that are large and thin."""
-        return self._csr.copy()
+        to, starts = (each.astype(np.int32) for each in self._lists)  # older SciPy's graph routines take no other
+        return sparse.csr_array((np.ones(len(to)), to, starts), shape=(self.n_nodes, self.n_nodes))
 
     @cached_property
     def degree(self) -> Array:
         """V_i, the number of neighbours, of shape (N, 1); read-only."""
-        return _frozen(np.diff(self._csr.indptr).astype(float)[:, None])
+        return _frozen(np.diff(self._lists[1]).astype(float)[:, None])
 
     def neighbours(self, i: int) -> tuple[int, ...]:
         """Neighbours of node `i` in rising order, without `i`."""
         if not 0 <= i < self.n_nodes:
             raise InvalidInput("node", i, f"must be one of 0 .. {self.n_nodes - 1}", "count nodes from 0")
-        first, last = self._csr.indptr[i : i + 2]
-        return tuple(self._csr.indices[first:last].tolist())
+        to, starts = self._lists
+        return tuple(to[starts[i] : starts[i + 1]].tolist())
 
     @property
     def bipartite(self) -> bool:
         """Whether two colours suffice: exactly then is the signless Laplacian D + A singular."""
-        away = dijkstra(self._csr, unweighted=True, indices=0)
+        away = csgraph.dijkstra(self.sparse(), unweighted=True, indices=0)
         return bool(np.all(np.diff(away[self._ends], axis=1) % 2 == 1))
 
     def to_dict(self) -> dict[str, Any]:
@@ -193,10 +200,27 @@ def names() -> dict[str, str]:
     return {form: line for form, line, _ in _KINDS.values()}
 
 
-def _fixed(build: Callable[[int], Any]) -> Builder:
+def _components(n: int, ends: IntArray) -> IntArray:
+    """The smallest node that each node can reach, by the edges `ends` of shape (E, 2).
+
+    Nodes name one, at first themselves.  Who is named by an end of an edge takes the smaller of the two names, and all
+    follow names to their end, until no edge joins two names.
+    """
+    label = np.arange(n)
+    i, j = ends.T
+    while not np.array_equal(label[i], label[j]):
+        low = np.minimum(label[i], label[j])
+        for side in (i, j):
+            np.minimum.at(label, label[side], low)
+        while not np.array_equal(label, label[label]):
+            label = label[label]
+    return label
+
+
+def _fixed(build: Callable[[int], Edges]) -> Builder:
     def edges(n: int, text: str, seed: int, spec: str) -> Edges:
         _plain(text, spec)
-        return list(build(n).edges)
+        return build(n)
 
     return edges
 
@@ -217,7 +241,7 @@ def _grid(n: int, text: str, seed: int, spec: str) -> Edges:
         if rows * columns != n:
             rule = f"has {rows * columns} nodes, but there are {n}"
             raise GraphError("graph", spec, rule, "use graph='grid' or a product that fits")
-    return [(a * columns + b, c * columns + d) for (a, b), (c, d) in nx.grid_2d_graph(rows, columns).edges]
+    return [(k, k + 1) for k in range(n) if (k + 1) % columns] + [(k, k + columns) for k in range(n - columns)]
 
 
 def _erdos_renyi(n: int, text: str, seed: int, spec: str) -> Edges:
@@ -278,18 +302,22 @@ def _complete(n: int, text: str, seed: int, spec: str) -> Edges:
     return combinations(range(n), 2)
 
 
-def _ring(n: int) -> Any:
-    return nx.cycle_graph(n) if n > 1 else nx.empty_graph(n)  # cycle_graph(1) is a loop
+def _path(n: int) -> Edges:
+    return list(pairwise(range(n)))
 
 
-def _star(n: int) -> Any:
-    return nx.star_graph(n - 1)  # it counts the leaves
+def _ring(n: int) -> Edges:
+    return [*_path(n), *([(0, n - 1)] if n > 2 else [])]
+
+
+def _star(n: int) -> Edges:
+    return [(0, leaf) for leaf in range(1, n)]
 
 
 # kind -> (how to write it, one line on it, builder)
 _KINDS: dict[str, tuple[str, str, Builder]] = {
     "ring": ("ring", "a circle: two neighbours each", _fixed(_ring)),
-    "path": ("path", "a line: two ends with one neighbour", _fixed(nx.path_graph)),
+    "path": ("path", "a line: two ends with one neighbour", _fixed(_path)),
     "star": ("star", "node 0 talks to all, the others to node 0 only", _fixed(_star)),
     "complete": ("complete", "everyone talks to everyone", _complete),
     "grid": ("grid[:RxC]", "R rows and C columns, as square as possible if not given", _grid),

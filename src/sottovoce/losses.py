@@ -22,15 +22,17 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from array_api_compat import array_namespace
 
 from .errors import InvalidInput
+from .later import Later
 from .typing import Any, Array
+
+compat = Later("array_api_compat")
 
 
 def _namespace(z: Any) -> Any:
     """The library of an array, see :mod:`sottovoce.data.device`; NumPy without asking, for that is the common case."""
-    return np if isinstance(z, np.ndarray | np.generic | float) else array_namespace(z)
+    return np if isinstance(z, np.ndarray | np.generic | float) else compat.array_namespace(z)
 
 
 class Loss(ABC):

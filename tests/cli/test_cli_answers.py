@@ -31,11 +31,26 @@ from command_line import (
 
 from sottovoce import data
 from sottovoce.algorithms import REGISTRY
+from sottovoce.cli import COMMANDS
 from sottovoce.cli import cli as commands
 from sottovoce.runs.simulate import Result, RunConfig
 from sottovoce.runs.training import TrainConfig
 
 # Lists and help
+
+
+def command(name: str) -> click.Command:
+    found = commands.get_command(click.Context(commands), name)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_of_commands_says_of_each_what_it_says_of_itself(name: str) -> None:
+    help_text = command(name).help
+    assert help_text is not None
+    assert COMMANDS[name].line == help_text.splitlines()[0]
+    assert command(name).name == name
 
 
 def test_methods(ok: Call) -> None:
@@ -94,7 +109,7 @@ def test_help_has_examples(ok: Call) -> None:
     examples = [line.split() for line in shown.splitlines() if line.strip().startswith("sottovoce ")]
     known = {"train", "plan", "predict", "ledger", "claims", "compare", "audit", "study", "demo", "site"}
     assert {words[1] for words in examples} == known
-    options = {o for name in ("train", "study") for p in commands.commands[name].params for o in p.opts}
+    options = {o for name in ("train", "study") for p in command(name).params for o in p.opts}
     options.add("--help")
     for words in examples:  # options that examples use exist
         assert {w for w in words if w.startswith("--")} <= options
@@ -108,11 +123,11 @@ def test_help_has_examples(ok: Call) -> None:
 
 @pytest.mark.parametrize("name", sorted(commands.commands))
 def test_help_explains_every_option_and_says_its_default(ok: Call, name: str) -> None:
-    command = commands.commands[name]
+    asked = command(name)
     shown = " ".join(ok(name, "--help").out.split())
-    assert command.help is not None and " ".join(command.help.split("\n")[0].split()) in shown
+    assert asked.help is not None and " ".join(asked.help.split("\n")[0].split()) in shown
     configs = (RunConfig(), TrainConfig()) if name == "train" else ()
-    for option in (p for p in command.params if isinstance(p, click.Option)):
+    for option in (p for p in asked.params if isinstance(p, click.Option)):
         assert option.help, option.name
         text = f"{shown} --".partition(f" {option.opts[0]} ")[2].partition(" --")[0]
         for default in (getattr(config, str(option.name)) for config in configs if hasattr(config, str(option.name))):

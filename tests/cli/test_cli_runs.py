@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,7 @@ def test_an_interruption_is_told_apart_and_can_be_gone_on_from(
 
     arguments = ("train", *SMALL, "--epsilon", 5, "--json", "--save", "run.npz", "--checkpoint", "half.npz")
     with monkeypatch.context() as patch:
-        patch.setattr(sys.modules["sottovoce.cli.train"], "train_on", interrupted)
+        patch.setattr(import_module("sottovoce.cli.train"), "train_on", interrupted)
         ran = run(*arguments)
     assert (ran.code, ran.out) == (130, "") and ran.err.strip() == "interrupted"
     assert [path.name for path in tmp_path.iterdir()] == ["half.npz"]

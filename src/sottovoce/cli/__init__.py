@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from importlib import import_module
+from typing import Any, NamedTuple
 
 import click
-from rich.table import Table
 
-from .. import data as datasets
-from .. import graphs
-from ..algorithms import REGISTRY
-from ..errors import SottovoceError, exit_code, printable
-from .audit import audit
-from .claims import claims
-from .compare import compare
-from .demo import demo
-from .hub import hub
-from .ledger import ledger
-from .options import EXITS
-from .plan import plan
-from .predict import predict
-from .screen import Console, escape
-from .site import site
-from .study import study
-from .train import train
+from ..errors import EXIT_CODES, SottovoceError, exit_code, printable
 
 _EXAMPLES = """
 Train one linear classifier across sites that may not share their rows, with a proved privacy guarantee.
@@ -49,80 +32,69 @@ Train one linear classifier across sites that may not share their rows, with a p
 """
 
 
-@click.group(help=_EXAMPLES, epilog=EXITS, context_settings={"help_option_names": ["-h", "--help"]})
+class Entry(NamedTuple):
+    """Where a command is, and its line in ``sottovoce --help``: the first of its own help."""
+
+    place: str
+    line: str
+
+
+COMMANDS = {
+    "audit": Entry(
+        "audit.audit", "Attack METHOD (or `all`): play the worst distinguishing game known against the real code."
+    ),
+    "claims": Entry(
+        "claims.claims", "Compare every printed privacy claim of the papers with what can be proved, at one setting."
+    ),
+    "compare": Entry(
+        "compare.compare", "Compare ways to aggregate the models of sites: accuracy, and what each promises to whom."
+    ),
+    "data": Entry("lists.data", "List the data sets that come with the package."),
+    "demo": Entry(
+        "demo.demo", "Start a hub and sites as real processes with generated certificates, train on Adult, and compare."
+    ),
+    "graphs": Entry("lists.list_graphs", "List the networks that --graph understands."),
+    "hub": Entry("hub.hub", "Carry the messages of a run between sites."),
+    "ledger": Entry(
+        "ledger.ledger", "Keep a data set's lifetime budget: one file beside the rows, which outlives runs and crashes."
+    ),
+    "methods": Entry(
+        "lists.methods",
+        "List the private methods: whom each trusts with rows, how often it releases what, and when to pick it.",
+    ),
+    "plan": Entry(
+        "plan.plan",
+        "Price a run from sizes alone: a budget gives the noise, --noise gives the price.  No data are read.",
+    ),
+    "predict": Entry("predict.predict", "Classify ROWS (CSV or Parquet) with the model in RUN."),
+    "site": Entry("site.site", "Take part in a run across organisations: rows, ledger and keys stay here."),
+    "study": Entry("study.study", "Run the study NAME, `all`, or one of your own from a TOML file."),
+    "train": Entry("train.train", "Train across sites, print the privacy statement and the accuracy."),
+}
+"""By name.  A command's module is imported when the command is called, so that none waits for what others need."""
+
+
+class Commands(click.Group):
+    """A group that knows the names and lines of :data:`COMMANDS`, and imports a command when it is called."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options, commands={name: click.Command(name, help=e.line) for name, e in COMMANDS.items()})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        module, _, name = COMMANDS[cmd_name].place.partition(".")
+        command: click.Command = getattr(import_module(f".{module}", __package__), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        click.Group(commands=self.commands).format_commands(ctx, formatter)  # the lines alone
+
+
+@click.group(cls=Commands, help=_EXAMPLES, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="sottovoce")
 def cli() -> None:
     """Entry of all commands."""
-
-
-cli.add_command(train)
-cli.add_command(plan)
-cli.add_command(claims)
-cli.add_command(audit)
-cli.add_command(compare)
-cli.add_command(predict)
-cli.add_command(ledger)
-cli.add_command(study)
-cli.add_command(site)
-cli.add_command(hub)
-cli.add_command(demo)
-
-
-@cli.command(name="methods")
-@click.option("--all", "everything", is_flag=True, help="Also those that cannot meet a budget (no noise).")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list instead of a table.")
-def methods(everything: bool, as_json: bool) -> None:
-    """List the private methods: whom each trusts with rows, how often it releases what, and when to pick it."""
-    rows: list[dict[str, Any]] = [
-        {
-            "name": cls.name, "private": cls.private, "trusts": cls.trust.kind, "releases": cls.releases,
-            "noise": cls.noise_law, "relations": list(cls.relations) if cls.private else [], "good for": cls.good_for,
-            "paper": cls.paper, "summary": cls.summary, "forms": list(cls.forms),
-        }
-        for cls in REGISTRY.values()
-        if cls.private or everything
-    ]  # fmt: skip
-    if as_json:
-        _list("Methods", rows, as_json)
-        return
-    shown = [
-        {key: row[key] for key in ("name", "private", "trusts", "releases", "noise", "good for")}
-        | {"from": f"{row['paper']} ({', '.join(row['forms'])})"}
-        for row in rows
-    ]
-    _list("Methods", shown, as_json)
-    relations = " or ".join(dict.fromkeys(name for row in rows for name in row["relations"]))
-    click.echo(f"Every private method: {relations} (--relation).  `--method auto` picks one from public facts.")
-
-
-@cli.command(name="data")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list instead of a table.")
-def data(as_json: bool) -> None:
-    """List the data sets that come with the package."""
-    _list("Data sets", datasets.describe(), as_json)
-
-
-@cli.command(name="graphs")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list instead of a table.")
-def list_graphs(as_json: bool) -> None:
-    """List the networks that --graph understands."""
-    _list("Networks", [{"spec": spec, "about": about} for spec, about in graphs.names().items()], as_json)
-
-
-def _list(title: str, rows: Sequence[dict[str, object]], as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps(rows, indent=2))
-        return
-    table = Table(title=title, title_justify="left", header_style="bold", box=None, padding=(0, 2, 0, 0))
-    for i, key in enumerate(rows[0]):
-        table.add_column(key, overflow="fold", no_wrap=i == 0)
-    for row in rows:
-        table.add_row(*(escape(", ".join(v) if isinstance(v, list) else _word(v)) for v in row.values()))
-    Console().print(table)
-
-
-def _word(value: object) -> str:
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

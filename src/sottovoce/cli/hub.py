@@ -23,10 +23,10 @@ from ..deploy.lock import only_one
 from ..deploy.plan import Plan
 from ..deploy.relay import Credentials, serve
 from ..deploy.report import last_words, other_run, write_hub
-from ..errors import InvalidInput
+from ..errors import EXIT_CODES, InvalidInput
 from ..files import read
 from .files import check_folder
-from .options import EXITS, as_json, say, takes
+from .options import as_json, say, takes
 from .screen import Console, escape
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -34,7 +34,7 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 _EVERY = 0.2
 
 
-@click.group(epilog=EXITS)
+@click.group(epilog=EXIT_CODES)
 def hub() -> None:
     """Carry the messages of a run between sites.
 

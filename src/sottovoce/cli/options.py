@@ -13,11 +13,9 @@ from click.core import ParameterSource
 
 from .. import graphs
 from ..algorithms import KNOBS, REGISTRY
-from ..errors import EXITS as _EXITS
 from ..runs import choosing
 from ..runs.config import RunConfig
 
-EXITS = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in _EXITS.items()) + "."
 _RUN = RunConfig()
 _TYPES = {"float": float, "int": int, "str": str}
 

@@ -20,12 +20,12 @@ from ..deploy.names import check_name
 from ..deploy.relay import RelayTransport, sizes, target
 from ..deploy.session import Finished, check_end
 from ..deploy.settings import SiteSettings, load_rows, write_settings
-from ..errors import InvalidInput
+from ..errors import EXIT_CODES, InvalidInput
 from ..ledger.durable import DurableLedger, rows_digest
 from ..plain import jsonable
 from ..privacy.statement import Statement, ceil_text
 from .files import check_folder
-from .options import EXITS, as_json, say, takes
+from .options import as_json, say, takes
 from .render import marked_words
 from .screen import Console, escape
 
@@ -33,7 +33,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
-@click.group(epilog=EXITS)
+@click.group(epilog=EXIT_CODES)
 def site() -> None:
     """Take part in a run across organisations: rows, ledger and keys stay here.
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ..errors import SchemaError
 from ..typing import Array
-from .table import MISSING, Column, as_numbers, as_text, text_of
+from .table import MISSING, Column, as_numbers, distinct, text_of
 
 Mask = NDArray[np.bool_]
 LIMIT = 1e100  # bounds beyond it would overflow when squared
@@ -187,17 +187,16 @@ class Category:
         return (self.column or self.name,)
 
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
-        text = as_text(_one(self.column or self.name, columns))
+        levels, which = distinct(_one(self.column or self.name, columns))
         if self.missing is not None:
-            text = np.where(np.isin(text, sorted(na | MISSING)), self.missing, text)
+            levels = np.where(np.isin(levels, sorted(na | MISSING)), self.missing, levels)
         codes = {value: k for k, (_, group) in enumerate(self.values) for value in group}
-        levels, inverse = np.unique(text, return_inverse=True)
         rest = len(self.values)
-        group = np.array([codes.get(level, rest) for level in levels.tolist()], dtype=np.int64)[inverse]
+        group = np.array([codes.get(level, rest) for level in levels.tolist()], dtype=np.int64)[which]
         names = [name for name, _ in self.values] + ["other"]
         features = _one_hot(group, rest + 1, None if self.base is None else names.index(self.base))
         if self.other:
-            return features, np.zeros(len(text), dtype=bool)
+            return features, np.zeros(len(which), dtype=bool)
         return features[:, :-1], group == rest
 
 

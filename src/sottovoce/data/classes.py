@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
-from array_api_compat import array_namespace
 
 from ..errors import InvalidInput
+from ..later import Later
 from ..typing import Any, Array, IntArray
 from .design import Design
 from .rows import Rows
+
+compat = Later("array_api_compat")
 
 
 @dataclass(frozen=True)
@@ -37,17 +39,17 @@ class Classes(Design):
 
     def _split(self, x: Any) -> Any:
         """(..., K m) -> (..., K, m)."""
-        return array_namespace(x).reshape(x, (*x.shape[:-1], self.classes, -1))
+        return compat.array_namespace(x).reshape(x, (*x.shape[:-1], self.classes, -1))
 
     def margins(self, w: Array) -> Any:
         flat = self.base.margins(self._blocks(w))
-        xp = array_namespace(flat)
+        xp = compat.array_namespace(flat)
         scores = xp.reshape(flat, (*w.shape[:2], self.classes, -1))
         own = xp.sum(scores * xp.astype(self._hit(), scores.dtype), axis=2, keepdims=True)
         return xp.reshape(scores - own, (*w.shape[:2], -1))
 
     def combine(self, slopes: Any) -> Array:
-        xp, split = array_namespace(slopes), self._split(slopes)
+        xp, split = compat.array_namespace(slopes), self._split(slopes)
         whole = split - xp.astype(self._hit(), split.dtype) * xp.sum(split, axis=2, keepdims=True)
         flat = xp.reshape(whole, (whole.shape[0], whole.shape[1] * self.classes, -1))
         return self.base.combine(flat).reshape(*slopes.shape[:2], -1)

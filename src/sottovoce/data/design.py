@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from array_api_compat import array_namespace
-from scipy.sparse import csr_array
 
+from ..later import Later
 from ..typing import Any, Array
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+compat = Later("array_api_compat")
 
 
 class Design(ABC):
@@ -165,7 +169,7 @@ class Shifted(Design):
         plain = self.base.margins(w)
         if isinstance(plain, np.ndarray):
             return plain - self.offset[:, None, :].astype(plain.dtype, copy=False)
-        return plain - array_namespace(plain).astype(self.offset[:, None, :], plain.dtype)
+        return plain - compat.array_namespace(plain).astype(self.offset[:, None, :], plain.dtype)
 
     def moves(self, along: Array) -> Any:
         return self.base.moves(along)

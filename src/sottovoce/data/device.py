@@ -11,12 +11,14 @@ from functools import cache
 from importlib import import_module
 
 import numpy as np
-from array_api_compat import array_namespace, to_device
 from numpy.typing import NDArray
 
 from ..errors import InvalidInput
+from ..later import Later
 from ..typing import Any, Array
 from .design import Design
+
+compat = Later("array_api_compat")
 
 LIBRARIES = {
     "torch": "array_api_compat.torch",
@@ -47,7 +49,7 @@ class Backend:
 
     def get(self, x: Any) -> Array:
         """Back as NumPy's."""
-        near = x if self.device is None else to_device(x, "cpu")
+        near = x if self.device is None else compat.to_device(x, "cpu")
         return np.asarray(np.from_dlpack(near), dtype=float)
 
 
@@ -140,8 +142,10 @@ class OnDevice(Design):
 
 def spec_of(x: Any) -> str:
     """The backend that an array came from; ``"numpy"`` for NumPy's and whatever NumPy takes."""
+    if isinstance(x, np.ndarray):  # without asking, for that is the common case
+        return "numpy"
     try:
-        name = array_namespace(x).__name__
+        name = compat.array_namespace(x).__name__
     except TypeError:
         return "numpy"
     library = next((known for known in LIBRARIES if known in name), "numpy")

@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import softmax
 
+from ..later import Later
 from ..task import of_margins
 from ..typing import Array, IntArray
 from .partition import LABEL_SPREAD
+
+special = Later("scipy.special")
 
 KINDS = ("one-hot", "dense")
 SHARPNESS = 2.0  # standard deviation of a class's score: about 85% of labels of two classes can be guessed
@@ -60,7 +62,7 @@ def make(kind: str, sizes: Sequence[int], d: int, seed: int, *, classes: int = 2
     scores = X @ rng.normal(size=(d, classes))
     scores -= scores.mean(axis=0)
     scores /= max(float(scores.std()), 1e-12)
-    chances = softmax(SHARPNESS * scores - UNEVEN * np.linspace(0.0, 1.0, classes), axis=1)
+    chances = special.softmax(SHARPNESS * scores - UNEVEN * np.linspace(0.0, 1.0, classes), axis=1)
     chances = (1.0 - WRONG) * chances + WRONG / classes
     labels = (rng.uniform(size=(len(X), 1)) > np.cumsum(chances, axis=1)).sum(axis=1).clip(0, classes - 1)
     train = labels[:total]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import lzma
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import resources
@@ -19,7 +18,7 @@ from ..typing import Array, IntArray
 from . import synthetic
 from .papers import adult_002
 from .schema import EXAMPLE, Schema
-from .table import Column, Table, parse_csv, read_csv, read_parquet
+from .table import Column, Table, read_csv, read_parquet
 
 __all__ = [
     "Dataset",
@@ -142,11 +141,11 @@ def builtin_schema(name: str) -> Schema:
 
 def builtin_table(name: str) -> Table:
     """The shipped raw table of ``adult`` or ``mnist37``."""
-    if name == "adult":
-        with (_folder("tables") / "adult.csv.xz").open("rb") as packed, lzma.open(packed) as file:
-            return parse_csv(file, "adult")
-    with (_folder("tables") / "mnist37.npz").open("rb") as file, np.load(file) as arrays:
-        return Table("mnist37", dict(arrays))
+    with (_folder("tables") / f"{name}.npz").open("rb") as file, np.load(file) as arrays:
+        if name == "mnist37":
+            return Table(name, dict(arrays))
+        columns = [column for column in arrays if f"{column} values" in arrays]
+        return Table(name, {column: arrays[f"{column} values"].astype(object)[arrays[column]] for column in columns})
 
 
 def _folder(name: str) -> Any:

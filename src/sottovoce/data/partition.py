@@ -9,13 +9,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import expit
 
 from ..errors import InvalidInput
+from ..later import Later
 from ..task import Task, TwoClasses
 from ..typing import Array, IntArray
 from .table import Column, as_numbers, as_text
+
+optimize, special = Later("scipy.optimize"), Later("scipy.special")
 
 HOW = "iid, label, dirichlet:ALPHA, column:NAME, site:NAME"
 # At strength 1 the log-odds of the positive share run over [-LABEL_SPREAD, LABEL_SPREAD] around their middle.
@@ -130,8 +131,8 @@ def _by_label(strata: Sequence[IntArray], nodes: int, strength: float, rng: np.r
     wanted = np.zeros(nodes) if len(positive) == 0 else counts.astype(np.float64)
     if 0 < len(positive) < n:
         reach = float(np.abs(tilt).max()) + 40.0
-        middle = brentq(lambda a: counts @ expit(a + tilt) - len(positive), -reach, reach, xtol=1e-12)
-        wanted = counts * expit(middle + tilt)
+        middle = optimize.brentq(lambda a: counts @ special.expit(a + tilt) - len(positive), -reach, reach, xtol=1e-12)
+        wanted = counts * special.expit(middle + tilt)
     ups = np.minimum(_round_to(wanted, len(positive)), counts)
     parts = zip(np.split(positive, np.cumsum(ups)[:-1]), np.split(negative, np.cumsum(counts - ups)[:-1]), strict=True)
     return [np.sort(np.concatenate(part)).astype(np.int64) for part in parts]

@@ -6,19 +6,25 @@ see ``a.w - t`` (:class:`OffsetRows`).
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from scipy.sparse import csr_array, issparse, vstack
 
 from ..errors import InvalidInput
+from ..later import Later
 from ..losses import MOST_OFFSET, Loss
 from ..typing import Any, Array, IntArray
 from .design import Dense, Design, Shifted, Sparse
 from .device import OnDevice, backend, spec_of
 from .sweep import Group, Sweep, group_sizes
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+sparse = Later("scipy.sparse")
 
 
 @dataclass(frozen=True)
@@ -162,8 +168,8 @@ class Rows:
             raise InvalidInput("sites", 0, "at least one site is needed", "give one (X, y) a site")
         if offsets is not None:
             return cls.build(parts).with_offset(_known(parts, offsets))
-        if any(issparse(X) for X, _ in parts):
-            return SparseRows.of([(csr_array(X, dtype=float), y) for X, y in parts])
+        if "scipy.sparse" in sys.modules and any(sparse.issparse(X) for X, _ in parts):  # else nobody has made one
+            return SparseRows.of([(sparse.csr_array(X, dtype=float), y) for X, y in parts])
         spec = spec_of(parts[0][0])
         if spec != "numpy":
             home = backend(spec)
@@ -220,7 +226,7 @@ class SparseRows(Rows):
         d = parts[0][0].shape[1]
         squares = [np.asarray(X.power(2).sum(axis=1)).ravel() for X, _ in parts]
         one_class = cls._checked(parts, d, squares)
-        blocks = tuple(csr_array(X.multiply(y[:, None])) for X, y in parts)
+        blocks = tuple(sparse.csr_array(X.multiply(y[:, None])) for X, y in parts)
         return cls._stacked(blocks, one_class)
 
     @classmethod
@@ -240,7 +246,7 @@ class SparseRows(Rows):
 
     def pooled(self) -> SparseRows:
         alone = len(self.blocks) == len(self.one_class) == 1
-        return self._stacked((csr_array(vstack(self.blocks)),), (0,) if alone else ())
+        return self._stacked((sparse.csr_array(sparse.vstack(self.blocks)),), (0,) if alone else ())
 
 
 def _host(x: Any) -> Array:

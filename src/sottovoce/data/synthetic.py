@@ -10,12 +10,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import expit
 
 from ..errors import InvalidInput
+from ..later import Later
 from ..typing import Array, IntArray
 from .blocks import MOST_FEATURES
 from .table import fits
+
+special = Later("scipy.special")
 
 
 class Synthetic(NamedTuple):
@@ -79,7 +81,7 @@ def make(
     X = _directions(rng, n, d) * (np.sqrt(rng.uniform(size=(n, 1))) / (1 + 1e-12))
     site = np.arange(n, dtype=np.int64) % sites
     X = (1 - shift) * X + (shift / (1 + 1e-12)) * _directions(rng, sites, d)[site]
-    positive = rng.uniform(size=n) < expit(margin * np.sqrt(d) * (X @ w))
+    positive = rng.uniform(size=n) < special.expit(margin * np.sqrt(d) * (X @ w))
     turned = rng.uniform(size=n) < flip
     return Synthetic(X, np.where(positive ^ turned, 1.0, -1.0), w, site)
 

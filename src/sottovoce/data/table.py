@@ -34,6 +34,7 @@ UNPACKED = 100
 REPEATED = 1000
 """The same of a Parquet file, counted as eight bytes a value; 256 MiB are always allowed."""
 _ALWAYS = {"csv": 64 * 2**20, "parquet": 256 * 2**20}
+_WORDS = {str, bytes, type(None)}
 _VALUE = 64.0  # bytes that a value of a CSV file takes in memory, about
 _ROWS = 8192  # read at a time
 
@@ -84,7 +85,26 @@ def as_text(values: Column) -> Column:
         return np.char.strip(values)
     if values.dtype.kind in "iu":
         return values.astype(np.str_)
-    return np.array([text_of(value) for value in values.tolist()], dtype=np.str_)
+    levels, which = distinct(values)
+    return levels[which]
+
+
+def distinct(values: Column) -> tuple[Column, IntArray]:
+    """The texts of a column and which of them each value is, so that what repeats itself is read once.
+
+    Every text is that of some value.  Two of them may be alike: ``"a"`` and ``"a "``, or numbers, which are not sought.
+    """
+    if values.dtype.kind in "Uiu":
+        return as_text(values), np.arange(len(values))
+    given = values.tolist()
+    if values.dtype.kind != "O" or not set(map(type, given)) <= _WORDS:  # 1 and True are one key, and two texts
+        return _texts(given), np.arange(len(given))
+    numbers = {value: k for k, value in enumerate(dict.fromkeys(given))}
+    return _texts(numbers), np.fromiter(map(numbers.__getitem__, given), dtype=np.int64, count=len(given))
+
+
+def _texts(values: Iterable[object]) -> Column:
+    return np.array([text_of(value) for value in values], dtype=np.str_)
 
 
 def text_of(value: object) -> str:
@@ -109,13 +129,13 @@ def as_numbers(values: Column, na: frozenset[str] = MISSING) -> tuple[Array, NDA
     if values.dtype.kind in "biuf":
         numbers, missing = values.astype(np.float64), np.zeros(values.shape, dtype=bool)
     else:
-        text = as_text(values.ravel())
-        missing = np.isin(text, sorted(na | MISSING))
+        levels, which = distinct(values.ravel())
+        absent = np.isin(levels, sorted(na | MISSING))
         try:
-            numbers = np.where(missing, "0", text).astype(np.float64).reshape(values.shape)
+            numbers = np.where(absent, "0", levels).astype(np.float64)[which].reshape(values.shape)
         except ValueError:
             raise ValueError("not a number") from None
-        missing = missing.reshape(values.shape)
+        missing = absent[which].reshape(values.shape)
     if not np.all(np.isfinite(numbers)):
         raise ValueError("not finite")
     return numbers, missing
@@ -167,7 +187,7 @@ def parse_csv(file: IO[bytes], name: str) -> Table:
     """Read the CSV text of an open binary file, and close it; see `read_csv`."""
     try:
         with io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
-            rows = (row for row in csv.reader(text, strict=True) if row)
+            rows = filter(None, csv.reader(text, strict=True))
             header = [field.strip() for field in next(rows, [])]
             first = list(islice(rows, 1))
             if not first:
@@ -179,14 +199,15 @@ def parse_csv(file: IO[bytes], name: str) -> Table:
             columns = _columns(len(header), first, rows, name)
     except (UnicodeDecodeError, csv.Error):
         raise InvalidInput(name, None, "must be CSV text in UTF-8", "convert the file") from None
-    return Table(name, {field: np.array(values, dtype=object) for field, values in zip(header, columns, strict=True)})
+    filled = (np.fromiter(values, dtype=object, count=len(values)) for values in columns)
+    return Table(name, dict(zip(header, filled, strict=True)))
 
 
 def _columns(width: int, first: list[list[str]], rest: Iterable[list[str]], name: str) -> list[list[str]]:
     columns: list[list[str]] = [[] for _ in range(width)]
     rows, part = iter(rest), first
     while part:
-        if any(len(row) != width for row in part):
+        if set(map(len, part)) != {width}:
             raise InvalidInput(name, None, "every row must have as many fields as the header", "repair the file")
         for column, values in zip(columns, zip(*part, strict=True), strict=True):
             column.extend(values)

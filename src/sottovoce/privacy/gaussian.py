@@ -9,10 +9,12 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import log_ndtr
 
+from ..later import Later
 from ..typing import Array, ArrayLike
 from .spherical import Within, objective_surplus
+
+special = Later("scipy.special")
 
 # --- the Gaussian mechanism -----------------------------------------------------------------------------------------
 
@@ -28,7 +30,7 @@ def gaussian_delta(epsilon: ArrayLike, mu: ArrayLike) -> Array:
     """
     eps, mu = np.broadcast_arrays(np.asarray(epsilon, dtype=float), np.asarray(mu, dtype=float))
     safe = np.where(mu > 0, mu, 1.0)
-    high, low = log_ndtr(safe / 2 - eps / safe), log_ndtr(-safe / 2 - eps / safe)
+    high, low = special.log_ndtr(safe / 2 - eps / safe), special.log_ndtr(-safe / 2 - eps / safe)
     gap = np.minimum(eps + low - high, 0.0)
     value = np.exp(high) * (-np.expm1(gap) + 1e-15)  # upwards: the gap of tiny mu has few digits
     return np.where(mu > 0, np.minimum(value, 1.0), np.maximum(0.0, -np.expm1(np.minimum(eps, 0.0))))
@@ -212,7 +214,8 @@ def objective_rdp(orders: ArrayLike, sigma: float, kappa: float, *, relation: st
     gauss = a / (2.0 * sigma**2)
     log_det = float(np.log1p(kappa)) if relation == "add" else 0.0
     ends = np.logaddexp(
-        log_ndtr(-0.5 / sigma), a * (a - 1.0) / (2.0 * sigma**2) + log_ndtr((2.0 * a - 1.0) / (2.0 * sigma))
+        special.log_ndtr(-0.5 / sigma),
+        a * (a - 1.0) / (2.0 * sigma**2) + special.log_ndtr((2.0 * a - 1.0) / (2.0 * sigma)),
     ) / (a - 1.0)
     if kappa <= 0.0:
         return gauss
@@ -229,7 +232,7 @@ def objective_rdp(orders: ArrayLike, sigma: float, kappa: float, *, relation: st
     at = (least - tilt) / sigma
     tail = np.logaddexp(
         -0.5 * at**2 - 0.5 * np.log(2.0 * np.pi) - np.log(sigma),
-        np.where(tilt > 0, np.log(np.maximum(tilt, 1e-300)) - 2.0 * np.log(sigma) + log_ndtr(-at), -np.inf),
+        np.where(tilt > 0, np.log(np.maximum(tilt, 1e-300)) - 2.0 * np.log(sigma) + special.log_ndtr(-at), -np.inf),
     ) + tilt**2 / (2.0 * sigma**2)
     bound = np.logaddexp((a - 1.0) * gauss, size + tail) / (a - 1.0)
     if relation == "add":
@@ -247,7 +250,7 @@ def objective_rdp_any_slope(orders: ArrayLike, sigma: float, kappa: float) -> Ar
     ``E e^{(alpha-1)|X|} = 2 e^{(alpha-1)^2 / (2 sigma^2)} Phi((alpha-1)/sigma)``.
     """
     a = np.asarray(orders, dtype=float)
-    moment = np.log(2.0) + (a - 1.0) ** 2 / (2.0 * sigma**2) + log_ndtr((a - 1.0) / sigma)
+    moment = np.log(2.0) + (a - 1.0) ** 2 / (2.0 * sigma**2) + special.log_ndtr((a - 1.0) / sigma)
     return float(np.log1p(kappa)) + 0.5 / sigma**2 + moment / (a - 1.0)
 
 

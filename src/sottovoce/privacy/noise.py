@@ -13,11 +13,12 @@ from importlib.util import find_spec
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import erfinv, ndtri
 
 from ..errors import InvalidInput
+from ..later import Later
 from ..typing import Array
 
+special = Later("scipy.special")
 _EXACT = {"opendp": "opendp", "flint": "python-flint"}
 _WIDEST = 2.0**56  # 64 bits end 128 standard deviations out, where nothing is drawn but for e^-8000
 
@@ -131,6 +132,7 @@ class SystemNoise(Noise):
         if missing:
             rule = f"noise for a release is drawn exactly, by packages that are not installed: {', '.join(missing)}"
             raise InvalidInput("seed", None, rule, "pip install 'sottovoce[release]', or give a seed for a simulation")
+        special.load()  # a draw comes after its charge
         self._lead = lead
 
     @staticmethod
@@ -155,7 +157,7 @@ class SystemNoise(Noise):
     def _normal(self, shape: tuple[int, ...]) -> Array:
         """Half of them from below the median of ``|x|``, half from above: fine near zero, and fine far out."""
         word, share = self._words(shape), 0.5 * self._uniform(shape)
-        size = np.where(word & np.uint64(2), np.sqrt(2.0) * erfinv(share), -ndtri(0.5 * share))
+        size = np.where(word & np.uint64(2), np.sqrt(2.0) * special.erfinv(share), -special.ndtri(0.5 * share))
         return np.asarray(np.where(word & np.uint64(1), -size, size))
 
     def spherical(self, d: int, release: int, use: int = 0) -> Array:

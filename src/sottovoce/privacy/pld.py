@@ -14,11 +14,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import fft
-from scipy.special import expit, log_ndtr, ndtr
 
+from ..later import Later
 from ..typing import Array
 from . import spherical
+
+fft, special = Later("scipy.fft"), Later("scipy.special")
 
 _MARGIN = 1e-12
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
@@ -117,18 +118,22 @@ def gaussian(mu: float, step: float) -> LossDistribution:
 
     def cells(mean: float) -> Array:  # differences on the side where they keep their digits
         x = (edges - mean) / mu
-        return np.asarray(np.where(x[:-1] > 0, ndtr(-x[:-1]) - ndtr(-x[1:]), ndtr(x[1:]) - ndtr(x[:-1])))
+        return np.asarray(
+            np.where(
+                x[:-1] > 0, special.ndtr(-x[:-1]) - special.ndtr(-x[1:]), special.ndtr(x[1:]) - special.ndtr(x[:-1])
+            )
+        )
 
     P, Q = cells(centre), cells(-centre)
     up = (P - np.exp(edges[:-1]) * Q) / -np.expm1(-step) + _MARGIN * P
-    return _on_grid(step, first, P, up, float(2.0 * np.exp(log_ndtr(-_CUT))) + abs(1.0 - float(P.sum())))
+    return _on_grid(step, first, P, up, float(2.0 * np.exp(special.log_ndtr(-_CUT))) + abs(1.0 - float(P.sum())))
 
 
 def pure(epsilon: float, step: float) -> LossDistribution:
     """The pair that dominates everything of pure `epsilon`: loss `epsilon` or ``-epsilon`` (randomised response)."""
     losses = np.array([-epsilon, epsilon])
     cells = np.floor(losses / step).astype(int)
-    first, weights = int(cells[0]), expit(losses)
+    first, weights = int(cells[0]), special.expit(losses)
     mass = np.zeros(int(cells[1]) - first + 1)
     up = np.zeros_like(mass)
     mass[[0, -1]] = weights

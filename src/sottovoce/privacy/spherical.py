@@ -15,9 +15,11 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
 
+from ..later import Later
 from ..typing import Array, ArrayLike
+
+special = Later("scipy.special")
 
 ORDERS: Array = np.concatenate([1 + np.geomspace(0.05, 1.0, 12), np.geomspace(2.1, 8192.0, 110)])
 """Orders at which Renyi curves are kept; a curve stored on a grid loses little, and never validity."""

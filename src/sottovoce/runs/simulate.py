@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from joblib import Parallel, delayed
 
 from .. import files
 from ..algorithms import REGISTRY
@@ -19,6 +18,7 @@ from ..curator import Curator
 from ..data.rows import Rows
 from ..errors import BudgetExceeded, CheckpointError, InvalidInput, shown
 from ..facts import Facts
+from ..later import Later
 from ..ledger.durable import DurableLedger, Run, rows_digest
 from ..ledger.memory import Joint, Ledger
 from ..losses import make as make_loss
@@ -33,6 +33,8 @@ from .config import RunConfig
 from .engine import Observer, Outcome, Place
 from .planner import plan
 from .prepare import Prepared, held, prepare, privacy_statement
+
+joblib = Later("joblib")
 
 __all__ = [
     "Prepared",
@@ -259,7 +261,9 @@ def simulate_many(
         In the order of `configs`, equal to one :func:`simulate` each.
     """
     said = caveat_text(caveat)
-    return list(Parallel(n_jobs=n_jobs)(delayed(simulate)(config, rows, caveat=said) for config in configs))
+    return list(
+        joblib.Parallel(n_jobs=n_jobs)(joblib.delayed(simulate)(config, rows, caveat=said) for config in configs)
+    )
 
 
 def _affordable(prepared: Prepared) -> tuple[Event, ...]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ...errors import EXITS, SottovoceError, exit_code
+from ...errors import EXIT_CODES, SottovoceError, exit_code
 from ..plan import Plan
 from . import provision as kits
 from .supervisor import Supervisor
@@ -16,7 +16,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
-@click.group(epilog="Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXITS.items()) + ".")
+@click.group(epilog=EXIT_CODES)
 def main() -> None:
     """Carry a run over NVFlare."""
 
