@@ -419,6 +419,11 @@ PARTS: dict[str, Callable[[Sizes], dict[str, Any]]] = {
 APART = ("cvxpy", "thousand")
 
 
+def here(part: str) -> bool:
+    """Whether what a part measures is installed."""
+    return part != "cvxpy" or find_spec("cvxpy") is not None
+
+
 def apart(part: str, arguments: list[str]) -> dict[str, Any]:
     """A part in a process of its own."""
     command = [sys.executable, __file__, "--json", "--part", part, *arguments]
@@ -501,7 +506,7 @@ def main() -> None:
         answer = {}
         for name, part in PARTS.items():
             quick = ["--quick"] if arguments.quick else []
-            answer |= apart(name, quick) if name in APART else part(sizes)
+            answer |= apart(name, quick) if name in APART and here(name) else part(sizes)
             if "seconds_cvxpy_one_solve" in answer:
                 answer["seconds_cvxpy"] = answer["seconds_cvxpy_one_solve"] * answer["local_solves"]
                 answer["ratio_cvxpy_extrapolated"] = answer["seconds_cvxpy"] / answer["seconds_share"]

@@ -197,9 +197,10 @@ class AlgorithmContract:
     def test_batched_equals_message_passing(self, rows: Rows, graph: str) -> None:
         config = self.make(graph=graph, tol=1e-12, replicates=2, seed=4)
         together = simulate(config, rows)
+        algorithm = prepare(config, rows.n, rows.d).algorithm
         for replicate in (0, 1):
             for i, (outcome, ledger) in enumerate(run_sites(config, rows, replicate)):
-                model = prepare(config, rows.n, rows.d).algorithm.model(outcome.state)
+                model = algorithm.model(outcome.state)
                 np.testing.assert_allclose(model, together.models[replicate, i], atol=1e-9)
                 spent = float(np.max(ledger.per_node()))
                 assert spent == pytest.approx(together.privacy["per_node"][i], rel=1e-12)

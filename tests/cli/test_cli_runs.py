@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 from command_line import METHODS, SMALL, Call, Clinic, Ran, numbers, write_csv
 
 from sottovoce.algorithms import REGISTRY
-from sottovoce.runs.simulate import RunConfig
+from sottovoce.runs.simulate import Result, RunConfig
 from sottovoce.runs.training import TrainConfig
 from sottovoce.runs.training import train as train_on
 
@@ -30,6 +31,11 @@ def training(method: str, seed: int = 0) -> TrainConfig:
     return TrainConfig(run, "synthetic:n=300,d=4,seed=1", nodes=4)
 
 
+@lru_cache
+def undisturbed(method: str) -> Result:
+    return train_on(training(method)).result
+
+
 @pytest.mark.parametrize("at", range(1, 7))
 @pytest.mark.parametrize("method", METHODS)
 def test_an_interrupted_run_goes_on_bit_by_bit(method: str, at: int, tmp_path: Path) -> None:
@@ -41,7 +47,7 @@ def test_an_interrupted_run_goes_on_bit_by_bit(method: str, at: int, tmp_path: P
             raise KeyboardInterrupt
 
     path = tmp_path / "half.npz"
-    whole = train_on(training(method)).result
+    whole = undisturbed(method)
     with pytest.raises(KeyboardInterrupt):
         train_on(training(method), observers=[interrupt], checkpoint=path)
     assert path.exists() == (at > 1)  # a round is written after its observers

@@ -238,11 +238,12 @@ def test_sites_and_simulation_agree(method: str, graph: str, rows: Rows) -> None
     assert len(set(rows.n[:, 0])) > 1
     batched = simulate(config, rows)
     assert np.max(np.abs(batched.models[0] - batched.models[1])) > 1e-3 or method == "admm"  # noise is on
+    algorithm = prepare(config, rows.n, rows.d).algorithm
     for replicate in range(2):
         for i, (outcome, ledger) in enumerate(run_sites(config, rows, replicate)):
             assert (outcome.rounds, outcome.stopped) == (6, "finished")
             assert outcome.state.f.shape == (rows.d,)
-            model = prepare(config, rows.n, rows.d).algorithm.model(outcome.state)
+            model = algorithm.model(outcome.state)
             assert np.max(np.abs(model - batched.models[replicate, i])) <= 1e-9
             assert ledger.total() == pytest.approx(batched.privacy["per_node"][i], rel=1e-12)
             assert len(ledger.rows) == len(batched.ledger)

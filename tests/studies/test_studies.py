@@ -200,7 +200,7 @@ def test_a_digest_knows_parameters_kind_and_code(monkeypatch):
 
 def test_killed_half_way_it_goes_on_where_it_stood(tmp_path):
     """SIGKILL after some cells: they are not run again, and the table is that of an undisturbed run."""
-    text = SMALL.replace("[1.0, 50.0]", str([1.0 + k for k in range(12)])).replace("n=300", "n=6000")
+    text = SMALL.replace("[1.0, 50.0]", str([1.0 + k for k in range(12)])).replace("n=300", "n=1500")
     text = text.replace("rounds = 3", "rounds = 12").replace('\n[[cells]]\nmethod = "admm"\nwithout = ["epsilon"]', "")
     (tmp_path / "mine.toml").write_text(text)
     out, undisturbed = tmp_path / "out", tmp_path / "undisturbed"
