@@ -11,7 +11,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import minimize
 
 from sottovoce.data.rows import Rows
-from sottovoce.graphs import make as make_graph
+from sottovoce.graphs import make_graph
 from sottovoce.losses import Logistic
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.runs.simulate import Result

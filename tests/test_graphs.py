@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from sottovoce.errors import GraphError, InvalidInput
-from sottovoce.graphs import Graph, from_edges, make, names
+from sottovoce.graphs import Graph, from_edges, make_graph, names
 from sottovoce.net import DenseNet
 
 FIXED = ["ring", "path", "star", "complete", "grid"]
@@ -20,7 +20,7 @@ RANDOM = ["erdos-renyi", "erdos-renyi:p=0.6", "watts-strogatz", "watts-strogatz:
 
 @pytest.mark.parametrize("spec", FIXED + RANDOM)
 def test_every_kind_is_simple_connected_and_symmetric(spec: str) -> None:
-    graph = make(spec, 12, seed=3)
+    graph = make_graph(spec, 12, seed=3)
     A = graph.adjacency
     assert graph.name == spec
     assert A.dtype == float
@@ -43,42 +43,42 @@ def test_every_kind_is_simple_connected_and_symmetric(spec: str) -> None:
 @pytest.mark.parametrize("n", [3, 4, 7])
 def test_ring_spectrum(n: int) -> None:
     expected = np.sort(2 * np.cos(2 * np.pi * np.arange(n) / n))
-    np.testing.assert_allclose(np.linalg.eigvalsh(make("ring", n).adjacency), expected, atol=1e-12)
+    np.testing.assert_allclose(np.linalg.eigvalsh(make_graph("ring", n).adjacency), expected, atol=1e-12)
 
 
 def test_closed_forms() -> None:
-    assert make("star", 5).degree[:, 0].tolist() == [4, 1, 1, 1, 1]
-    assert make("path", 4).edges == ((0, 1), (1, 2), (2, 3))
-    assert make("ring", 4).edges == ((0, 1), (0, 3), (1, 2), (2, 3))
-    np.testing.assert_allclose(np.linalg.eigvalsh(make("complete", 5).adjacency), [-1, -1, -1, -1, 4], atol=1e-12)
-    assert make("grid", 6).edges == ((0, 1), (0, 3), (1, 2), (1, 4), (2, 5), (3, 4), (4, 5))  # two rows of three
-    assert make("grid:3x2", 6).edges == ((0, 1), (0, 2), (1, 3), (2, 3), (2, 4), (3, 5), (4, 5))
-    assert make("grid", 7).edges == make("path", 7).edges
-    assert [make(spec, 6).bipartite for spec in FIXED] == [True, True, True, False, True]
-    assert not make("ring", 5).bipartite
+    assert make_graph("star", 5).degree[:, 0].tolist() == [4, 1, 1, 1, 1]
+    assert make_graph("path", 4).edges == ((0, 1), (1, 2), (2, 3))
+    assert make_graph("ring", 4).edges == ((0, 1), (0, 3), (1, 2), (2, 3))
+    np.testing.assert_allclose(np.linalg.eigvalsh(make_graph("complete", 5).adjacency), [-1, -1, -1, -1, 4], atol=1e-12)
+    assert make_graph("grid", 6).edges == ((0, 1), (0, 3), (1, 2), (1, 4), (2, 5), (3, 4), (4, 5))  # two rows of three
+    assert make_graph("grid:3x2", 6).edges == ((0, 1), (0, 2), (1, 3), (2, 3), (2, 4), (3, 5), (4, 5))
+    assert make_graph("grid", 7).edges == make_graph("path", 7).edges
+    assert [make_graph(spec, 6).bipartite for spec in FIXED] == [True, True, True, False, True]
+    assert not make_graph("ring", 5).bipartite
 
 
 @pytest.mark.parametrize("spec", FIXED)
 def test_one_and_two_nodes(spec: str) -> None:
-    one = make(spec, 1)
+    one = make_graph(spec, 1)
     assert one.edges == ()
     assert one.degree.tolist() == [[0.0]]
     assert one.adjacency.tolist() == [[0.0]]
     assert one.neighbours(0) == ()
     assert one.bipartite
-    assert make(spec, 2).edges == ((0, 1),)
+    assert make_graph(spec, 2).edges == ((0, 1),)
 
 
 def test_random_kinds_depend_on_the_seed_and_stay_connected() -> None:
-    assert make("erdos-renyi", 10, seed=1) == make("erdos_renyi", 10, seed=1)
-    assert make("erdos-renyi", 10, seed=1) != make("erdos-renyi", 10, seed=2)
+    assert make_graph("erdos-renyi", 10, seed=1) == make_graph("erdos_renyi", 10, seed=1)
+    assert make_graph("erdos-renyi", 10, seed=1) != make_graph("erdos-renyi", 10, seed=2)
     # Seed 0 alone gives a disconnected draw here, so that a later seed must have been used.
     first = nx.gnp_random_graph(10, 0.15, seed=0)
     assert not nx.is_connected(first)
-    assert set(make("erdos-renyi:p=0.15", 10, seed=0).edges) != set(first.edges)
-    assert make("watts-strogatz:k=4,p=0", 9).degree[:, 0].tolist() == [4.0] * 9
+    assert set(make_graph("erdos-renyi:p=0.15", 10, seed=0).edges) != set(first.edges)
+    assert make_graph("watts-strogatz:k=4,p=0", 9).degree[:, 0].tolist() == [4.0] * 9
     with pytest.raises(GraphError, match=r"none of 1000 draws with 30 nodes was connected; use p >= log"):
-        make("erdos-renyi:p=0.001", 30)
+        make_graph("erdos-renyi:p=0.001", 30)
 
 
 def test_edges_merge_and_survive_json_and_pickle() -> None:
@@ -95,12 +95,12 @@ def test_edges_merge_and_survive_json_and_pickle() -> None:
 def test_edge_list_file(tmp_path: Path) -> None:
     file = tmp_path / "net.txt"
     file.write_text("# sites\n0 1\n\n2\t1  # by cable\n", encoding="utf-8")
-    assert make(f"edges:{file}", 3).edges == ((0, 1), (1, 2))
+    assert make_graph(f"edges:{file}", 3).edges == ((0, 1), (1, 2))
     file.write_text("0 1\n1 two\n", encoding="utf-8")
     with pytest.raises(InvalidInput, match=r"line 2 must hold two node numbers from 0 \.\. 2; separate"):
-        make(f"edges:{file}", 3)
+        make_graph(f"edges:{file}", 3)
     with pytest.raises(InvalidInput, match="cannot be read: No such file or directory; check the path"):
-        make(f"edges:{tmp_path / 'absent'}", 3)
+        make_graph(f"edges:{tmp_path / 'absent'}", 3)
 
 
 @pytest.mark.parametrize(
@@ -143,14 +143,14 @@ def test_bad_edges(edges: list[tuple[int, ...]], n: int, text: str) -> None:
 )
 def test_bad_specifications(spec: str, n: int, text: str) -> None:
     with pytest.raises(InvalidInput) as caught:
-        make(spec, n)
+        make_graph(spec, n)
     assert text in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_bad_node() -> None:
     with pytest.raises(InvalidInput, match=r"node=3: must be one of 0 \.\. 2"):
-        make("ring", 3).neighbours(3)
+        make_graph("ring", 3).neighbours(3)
 
 
 def test_names_are_specifications() -> None:
@@ -158,12 +158,12 @@ def test_names_are_specifications() -> None:
     assert all(kinds)
     for kind in kinds:
         if not kind.startswith("edges"):
-            assert make(kind, 6).n_nodes == 6
+            assert make_graph(kind, 6).n_nodes == 6
     assert all("\n" not in line for line in names().values())
 
 
 def test_a_large_net_sums_without_the_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
-    graph = make("erdos-renyi:p=0.4", 12, 3)
+    graph = make_graph("erdos-renyi:p=0.4", 12, 3)
     x = np.random.default_rng(0).standard_normal((3, 12, 4))
     small = DenseNet(graph).neighbour_sum(x)
     monkeypatch.setattr("sottovoce.net.LARGE", 5)

@@ -7,7 +7,7 @@ import pytest
 from scipy import integrate
 
 from sottovoce.errors import InvalidInput
-from sottovoce.losses import HuberResidual, HuberSVM, LogCosh, Logistic, Loss, make
+from sottovoce.losses import HuberResidual, HuberSVM, LogCosh, Logistic, Loss, make_loss
 
 RESIDUAL = [HuberResidual(0.25), HuberResidual(0.05), HuberResidual(3.0), LogCosh(0.25), LogCosh(0.1), LogCosh(3.0)]
 LOSSES = [Logistic(), HuberSVM(0.5), HuberSVM(0.05), HuberSVM(3.0), *RESIDUAL]
@@ -50,7 +50,7 @@ class TestLoss:
         np.testing.assert_allclose(loss.slope(far), [-1.0, 0.0 if loss.monotone else 1.0], atol=1e-12)
 
     def test_spec_rebuilds_the_loss(self, loss: Loss) -> None:
-        assert make(loss.spec) == loss
+        assert make_loss(loss.spec) == loss
 
 
 def test_logistic_identity() -> None:
@@ -77,8 +77,8 @@ def test_log_cosh_identity() -> None:
 
 def test_specs_keep_every_digit() -> None:
     h = 0.1 + 0.2
-    assert make(HuberResidual(h).spec) == HuberResidual(h) and make(LogCosh(np.float64(h)).spec) == LogCosh(h)
-    assert make("huber-residual") == HuberResidual(0.25) and make("log-cosh") == LogCosh(0.25)
+    assert make_loss(HuberResidual(h).spec) == HuberResidual(h) and make_loss(LogCosh(np.float64(h)).spec) == LogCosh(h)
+    assert make_loss("huber-residual") == HuberResidual(0.25) and make_loss("log-cosh") == LogCosh(0.25)
 
 
 UNKNOWN = ["hinge", "huber:0", "huber:-1", "huber:x", "logistic:2", "huber:nan"]
@@ -87,4 +87,4 @@ UNKNOWN = ["hinge", "huber:0", "huber:-1", "huber:x", "logistic:2", "huber:nan"]
 @pytest.mark.parametrize("spec", [*UNKNOWN, "log-cosh:0", "log-cosh:nan", "huber-residual:inf", "huber-residual:x"])
 def test_unknown_losses_are_refused(spec: str) -> None:
     with pytest.raises(InvalidInput):
-        make(spec)
+        make_loss(spec)

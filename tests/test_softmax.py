@@ -10,8 +10,8 @@ from sottovoce.data.classes import ClassRows
 from sottovoce.deploy.local import run_sites
 from sottovoce.errors import InvalidInput
 from sottovoce.ledger.memory import Ledger
-from sottovoce.losses import Softmax, make
-from sottovoce.privacy.accountants import make as make_accountant
+from sottovoce.losses import Softmax, make_loss
+from sottovoce.privacy.accountants import make_accountant
 from sottovoce.runs.planner import plan
 from sottovoce.runs.simulate import RunConfig, prepare, simulate
 from sottovoce.solvers import Solver
@@ -154,7 +154,7 @@ def test_losses_and_rows_must_fit():
     with pytest.raises(InvalidInput, match="margins a row"):
         simulate(RunConfig(loss="logistic"), ClassRows.of(sites(), K))
     with pytest.raises(InvalidInput, match="at least 2 classes"):
-        make("softmax:1")
+        make_loss("softmax:1")
     with pytest.raises(InvalidInput, match="whole numbers from 0 to 1"):
         ClassRows.of(sites(), 2)
 

@@ -24,7 +24,7 @@ from .data.rows import Rows
 from .errors import InvalidInput
 from .facts import Facts
 from .ledger.memory import Ledger, validate_target
-from .losses import make as make_loss
+from .losses import make_loss
 from .plain import jsonable
 from .privacy import accountants
 from .privacy.noise import KeyedNoise
@@ -111,7 +111,7 @@ def rate_for(build: Callable[[Array, Facts], Query], facts: Facts, terms: Terms)
     """
     sizes, where = np.unique(facts.n, return_inverse=True)
     few, target = replace(facts, n=sizes[:, None]), np.full(sizes.size, terms.epsilon)
-    accountant = accountants.make(terms.accountant)
+    accountant = accountants.make_accountant(terms.accountant)
     found = scale_for(lambda rate: [build(rate[:, None], few).event(few)], target, accountant, terms.delta or 0.0)
     if not found.met.all():
         rule = "the curvature of the loss alone costs more, whatever the noise"
@@ -135,7 +135,7 @@ def _objective(start: Array, terms: Terms, polish: bool = True) -> Callable[[Arr
 
 def _ask(query: Query, rows: Rows, terms: Terms, noise: KeyedNoise, budget: float) -> tuple[Array, Ledger]:
     """The answer, and the ledger that was charged before it."""
-    ledger = Ledger(accountants.make(terms.accountant), budget, terms.delta or 0.0)
+    ledger = Ledger(accountants.make_accountant(terms.accountant), budget, terms.delta or 0.0)
     return Curator(rows, terms.facts(rows.n, rows.d), noise, ledger).ask(query), ledger
 
 

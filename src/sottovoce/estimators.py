@@ -105,7 +105,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
     delta : float or None, default=None
         The addend of the guarantee ``P(S) <= e^epsilon Q(S) + delta`` of the whole fit; None for pure epsilon.
     graph : str, default="ring"
-        The network, see :func:`sottovoce.graphs.make`.
+        The network, see :func:`sottovoce.graphs.make_graph`.
     n_sites : int, default=5
         Sites to which :meth:`fit` deals rows at random, in parts of equal size up to one row, if it is given no
         groups.

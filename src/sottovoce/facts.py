@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from .errors import InvalidInput
-from .losses import Loss, make
+from .losses import Loss, make_loss
 from .privacy.events import RELATIONS
 from .typing import Any, Array, ArrayLike
 
@@ -114,7 +114,7 @@ class Facts:
     def from_dict(cls, plain: dict[str, Any]) -> Facts:
         """Inverse of :meth:`to_dict` for the view from all nodes."""
         n = np.asarray(plain["n"], dtype=float)[:, None]
-        return cls(**(plain | {"loss": make(plain["loss"]), "n": n}))
+        return cls(**(plain | {"loss": make_loss(plain["loss"]), "n": n}))
 
     def node(self, i: int) -> Facts:
         """The same facts as node `i` sees them."""

@@ -160,7 +160,7 @@ def from_edges(edges: Iterable[Sequence[int]], n_nodes: int, name: str = "edges"
     return Graph(name, n_nodes, tuple((*edge,) for edge in edges))  # type: ignore[misc]  # Graph checks the pairs
 
 
-def make(spec: str, n_nodes: int, seed: int = 0) -> Graph:
+def make_graph(spec: str, n_nodes: int, seed: int = 0) -> Graph:
     """Build a graph from its specification; :func:`names` lists them, and ``_`` is read as ``-``.
 
     Parameters

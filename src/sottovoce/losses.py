@@ -364,7 +364,7 @@ class LogCosh(Residual):
         return (1.0 - s) * (1.0 + s) / self.h
 
 
-def make(spec: str) -> Loss:
+def make_loss(spec: str) -> Loss:
     """Build a loss from its text.
 
     Of classes ``"logistic"``, ``"huber"``, ``"huber:H"`` and ``"softmax:K"``; of residuals ``"huber-residual"``,

@@ -19,7 +19,7 @@ from sottovoce.data.rows import Rows
 from sottovoce.deploy import run_sites
 from sottovoce.facts import Facts
 from sottovoce.ledger.memory import Ledger
-from sottovoce.losses import make as make_loss
+from sottovoce.losses import make_loss
 from sottovoce.net import DenseNet
 from sottovoce.privacy.accountants import PureAccountant
 from sottovoce.privacy.events import (
@@ -158,7 +158,7 @@ class AlgorithmContract:
             def ask(self, query: Query) -> Array:
                 return next(self._answers)
 
-        again = SpyNet(graphs.make(config.graph if len(rows.n) > 1 else "complete", len(rows.n)))
+        again = SpyNet(graphs.make_graph(config.graph if len(rows.n) > 1 else "complete", len(rows.n)))
         run(algorithm, Place(recorder.facts, again, Replay(), (2, len(rows.n)), rows.d), config.rounds)
         for one, two in zip(net.sent, again.sent, strict=True):
             assert np.array_equal(one, two)
@@ -326,7 +326,7 @@ class AlgorithmContract:
     def test_hyperparameters_are_plain_data(self) -> None:
         config = self.make()
         facts = Facts(make_loss("logistic"), np.full((5, 1), 50.0), 4, 1.0, 0.1, 5)
-        algorithm = build(config, facts, graphs.make("ring", 5))
+        algorithm = build(config, facts, graphs.make_graph("ring", 5))
         plain = algorithm.to_dict()
         assert plain["name"] == self.method
         assert algorithm.with_noise(None).noise is None

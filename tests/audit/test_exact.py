@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sottovoce.algorithms import REGISTRY
-from sottovoce.audit import Case, densities, make
+from sottovoce.audit import Case, densities, make_case
 from sottovoce.audit.exact import Exact
 from sottovoce.audit.game import watch
 from sottovoce.data.rows import Rows
@@ -31,7 +31,7 @@ def test_two_gaussians_are_measured_right() -> None:
 @pytest.mark.parametrize("delta", [None, 1e-5])
 @pytest.mark.parametrize("method", PRICED)
 def test_the_worst_pair_comes_near_the_price_and_never_above(method: str, delta: float | None) -> None:
-    case = make(method, rounds=1, delta=delta)
+    case = make_case(method, rounds=1, delta=delta)
     exact, proved = densities(case).epsilon_at(case.config.delta or 0.0), watch(case, 0, 2, 0).proved
     assert exact <= proved * (1 + 1e-6)
     assert exact >= proved * (0.98 if delta is None else 0.9)  # 1% is the solver's; the spherical law is not Gaussian
@@ -82,7 +82,7 @@ def test_no_random_pair_needs_more_than_the_price(d: int, trials: int, loss: str
     [("dvp", 2.0), ("generalised", 1 + math.log1p(0.5)), ("pvp", 2.0)],
 )
 def test_false_claims_are_refuted_without_sampling(method: str, needs: float) -> None:
-    case = make(method, "printed", rounds=1)
+    case = make_case(method, "printed", rounds=1)
     seen = watch(case, 0, 2, 0)
     exact = densities(case).epsilon
     assert exact == pytest.approx(needs, rel=1e-3) and exact > seen.claimed * 1.3
@@ -90,21 +90,21 @@ def test_false_claims_are_refuted_without_sampling(method: str, needs: float) ->
 
 
 def test_plausible_admm_is_refuted_without_sampling() -> None:
-    case = make("pp_admm", "printed")
+    case = make_case("pp_admm", "printed")
     seen = watch(case, 0, 2, 0)
     assert seen.claimed * 1.3 < densities(case).epsilon_at(0.01) <= seen.proved
 
 
 def test_more_than_two_features_and_unknown_densities_are_refused() -> None:
-    case = make("central_sgd", rounds=1)
+    case = make_case("central_sgd", rounds=1)
     with pytest.raises(InvalidInput, match="not known in closed form"):
         densities(case)
     wide = Rows.build([(np.eye(3)[:2] * 0.9, np.ones(2)), (np.eye(3)[:2] * 0.9, np.ones(2))])
     with pytest.raises(InvalidInput, match=r"^features=3"):
-        densities(replace(make("output"), worlds=(wide, wide)))
+        densities(replace(make_case("output"), worlds=(wide, wide)))
 
 
 def test_two_noises_are_not_added_up_where_the_loss_bends() -> None:
-    case = make("pp_admm", "printed")
+    case = make_case("pp_admm", "printed")
     with pytest.raises(InvalidInput, match="blurs"):
         densities(replace(case, config=replace(case.config, eta=0.1, rho=0.02)))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sottovoce.algorithms import REGISTRY
-from sottovoce.audit import ADVERSARIES, attack, make, play, targets
+from sottovoce.audit import ADVERSARIES, attack, make_case, play, targets
 from sottovoce.audit.game import Case
 from sottovoce.audit.worlds import Contrary
 from sottovoce.data.rows import Rows
@@ -128,35 +128,35 @@ def changed(case: Case, **config: Any) -> Case:
 
 @pytest.mark.parametrize("method", [n for n in CORRECTED if n in REGISTRY and n not in DELTA_ONLY])
 def test_noise_at_two_thirds_of_its_scale_is_caught(method: str) -> None:
-    assert play(replace(make(method), noise=Weak), 6000).refuted
+    assert play(replace(make_case(method), noise=Weak), 6000).refuted
 
 
 @pytest.mark.parametrize("method", ["dvp", "prox_admm", "dgd"])
 def test_a_forgotten_ledger_row_is_caught(method: str) -> None:
-    verdict = play(replace(make(method), book=Forgetful), FAST)
+    verdict = play(replace(make_case(method), book=Forgetful), FAST)
     assert verdict.refuted and verdict.claimed_epsilon == pytest.approx(0.5, rel=1e-3)
 
 
 @pytest.mark.parametrize("method", ["mr_admm", "prox_admm", "output", "dgd"])
 def test_a_ledger_priced_for_rows_added_or_removed_is_caught(method: str) -> None:
-    assert play(changed(make(method), relation="zero-out"), FAST).refuted
+    assert play(changed(make_case(method), relation="zero-out"), FAST).refuted
 
 
 @pytest.mark.parametrize("method", ["output", "prox_admm", "objective"])
 def test_a_solver_that_stops_early_is_caught(method: str) -> None:
-    assert play(replace(make(method), solver=early), FAST).refuted
+    assert play(replace(make_case(method), solver=early), FAST).refuted
 
 
 def test_noise_that_is_used_twice_is_caught() -> None:
     """Twice with two scales: the two answers together give the row away."""
-    case = changed(make("prox_admm"), noise_growth=1.5)
+    case = changed(make_case("prox_admm"), noise_growth=1.5)
     assert not play(case, FAST).refuted
     assert play(replace(case, noise=Stuck), FAST).refuted
 
 
 @pytest.mark.parametrize("method", ["output", "prox_admm", "mr_admm"])
 def test_noise_from_256_seeds_is_caught(method: str) -> None:
-    verdict = play(replace(make(method), noise=FewSeeds), FAST)
+    verdict = play(replace(make_case(method), noise=FewSeeds), FAST)
     assert verdict.refuted and verdict.attack == "nearest transcript"
 
 

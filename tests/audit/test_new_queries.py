@@ -13,7 +13,7 @@ from sottovoce.audit.exact import densities
 from sottovoce.audit.game import Case, Transcripts, candidates, watch
 from sottovoce.audit.likelihood import score
 from sottovoce.audit.one_run import plant, scores
-from sottovoce.audit.worlds import make
+from sottovoce.audit.worlds import make_case
 from sottovoce.errors import InvalidInput
 from sottovoce.facts import Facts
 from sottovoce.privacy.events import Event, GaussianMechanism
@@ -81,7 +81,7 @@ def asking(query: Any) -> Any:
 
 
 def case_of(query: Any, rounds: int) -> Case:
-    return replace(make("dgd", delta=1e-5, rounds=rounds), algorithm=asking(query))
+    return replace(make_case("dgd", delta=1e-5, rounds=rounds), algorithm=asking(query))
 
 
 def played(query: Any, rounds: int = 2) -> Array:

@@ -18,7 +18,7 @@ import pytest
 from command_line import Call, Clinic, write_csv
 
 from sottovoce.data import table as tables
-from sottovoce.graphs import MOST_EDGES, MOST_NODES, make
+from sottovoce.graphs import MOST_EDGES, MOST_NODES, make_graph
 
 CSV = "a,y\n" + "".join(f"{k % 10},{k % 2}\n" for k in range(100))
 LABEL = 'label = { column = "y", positive = "1" }\n'
@@ -228,7 +228,7 @@ def test_edge_lists_that_were_made_to_break_something(refused: Callable[..., str
 
 
 def test_the_largest_graphs_that_are_allowed() -> None:
-    ring, whole = make("ring", MOST_NODES), make("complete", 1414)
+    ring, whole = make_graph("ring", MOST_NODES), make_graph("complete", 1414)
     assert len(ring.edges) == MOST_NODES and ring.degree.min() == ring.degree.max() == 2 and ring.bipartite
     assert len(whole.edges) == 1414 * 1413 // 2 < MOST_EDGES < 1415 * 1414 // 2
     assert whole.neighbours(7) == tuple(k for k in range(1414) if k != 7) and not whole.bipartite

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from sottovoce.data import builtin_table, describe, load, make, read_csv, read_parquet
+from sottovoce.data import builtin_table, describe, load, make_synthetic, read_csv, read_parquet
 from sottovoce.data.loaders import SYNTHETIC
 from sottovoce.data.table import as_text, distinct, text_of
 from sottovoce.errors import InvalidInput, SchemaError
@@ -229,24 +229,24 @@ def test_a_broken_archive_is_reported(tmp_path):
 
 def test_synthetic_by_name_is_make():
     data = load("synthetic:n=300,d=7,seed=2,sites=3,shift=0.5", test_share=0.25)
-    rows = make(400, 7, 2, sites=3, shift=0.5)
+    rows = make_synthetic(400, 7, 2, sites=3, shift=0.5)
     assert data.X_train.shape == (300, 7)
     assert np.array_equal(np.vstack([data.X_train, data.X_test]), rows.X)
     assert np.array_equal(data.train_columns["site"], np.arange(300) % 3)
-    assert list(SYNTHETIC) == list(inspect.signature(make).parameters)
+    assert list(SYNTHETIC) == list(inspect.signature(make_synthetic).parameters)
 
 
 def test_synthetic_follows_its_model():
     n = 40_000
     for shift, sites in ((0.0, 1), (0.9, 4)):
-        assert np.linalg.norm(make(n, 5, 0, sites=sites, shift=shift).X, axis=1).max() <= 1.0
-    sure = make(n, 5, 0, margin=1e6)
+        assert np.linalg.norm(make_synthetic(n, 5, 0, sites=sites, shift=shift).X, axis=1).max() <= 1.0
+    sure = make_synthetic(n, 5, 0, margin=1e6)
     assert np.mean((sure.X @ sure.w > 0) == (sure.y > 0)) > 0.999
-    noisy = make(n, 5, 0, margin=1e6, flip=0.3)
+    noisy = make_synthetic(n, 5, 0, margin=1e6, flip=0.3)
     assert np.mean((noisy.X @ noisy.w > 0) == (noisy.y > 0)) == pytest.approx(0.7, abs=0.01)  # 4 sigma
-    coin = make(n, 5, 0, margin=0)
+    coin = make_synthetic(n, 5, 0, margin=0)
     assert np.mean(coin.y) == pytest.approx(0, abs=0.02)
-    shifted = make(n, 5, 0, sites=2, shift=0.8)
+    shifted = make_synthetic(n, 5, 0, sites=2, shift=0.8)
     means = [shifted.X[shifted.site == k].mean(axis=0) for k in (0, 1)]
     np.testing.assert_allclose(np.linalg.norm(means, axis=1), 0.8, atol=0.02)
 

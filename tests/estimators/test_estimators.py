@@ -26,9 +26,8 @@ from sottovoce.errors import BudgetExceeded, InvalidInput
 from sottovoce.facts import Facts
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.memory import Ledger
-from sottovoce.losses import make
-from sottovoce.privacy.accountants import for_life
-from sottovoce.privacy.accountants import make as make_accountant
+from sottovoce.losses import make_loss
+from sottovoce.privacy.accountants import for_life, make_accountant
 from sottovoce.runs.simulate import RunConfig
 
 NOISE_FREE = {"epsilon": math.inf, "method": "admm", "n_sites": 2, "rounds": 60, "eta": 0.01, "rho": 1e-4}
@@ -125,7 +124,7 @@ def test_without_noise_it_is_logistic_regression_at_the_mapped_weights(intercept
         fit_intercept=intercept, classes=LABELS,
     ).fit(X, y, groups=site)  # fmt: skip
     n = np.bincount(site)[:, None].astype(float)
-    weights = Facts(make("logistic"), n, 3 + intercept, C=1.0, rho=0.1, n_nodes=4).sklearn_weights()[site, 0]
+    weights = Facts(make_loss("logistic"), n, 3 + intercept, C=1.0, rho=0.1, n_nodes=4).sklearn_weights()[site, 0]
     reference = LogisticRegression(C=1.0, fit_intercept=False, tol=1e-10, solver="newton-cholesky")
     reference.fit(model._encode(X), y, sample_weight=weights)
     w = np.append(model.coef_[0] * 30.0, model.intercept_[0]) * math.sqrt(2.0) if intercept else model.coef_[0] * 30.0

@@ -20,7 +20,7 @@ from sottovoce.data.given import declared, index_of
 from sottovoce.data.rows import Rows
 from sottovoce.deploy.settings import load_rows
 from sottovoce.errors import HolderNote, InvalidInput
-from sottovoce.losses import Softmax, make
+from sottovoce.losses import Softmax, make_loss
 from sottovoce.solvers import Solver
 
 SMALL: dict[str, Any] = {"n_sites": 2, "rounds": 3, "data_norm": 3.0}
@@ -182,7 +182,7 @@ def test_rows_of_zeros_add_nothing() -> None:
     w = np.array([[0.3, -0.2, 0.9]])
     for rows in (X, csr_array(X)):
         part = [Rows.build([(rows, np.where(kept, signs, 0.0))]), Rows.build([(rows[kept], signs[kept])])]
-        gradients = [Solver(one, make("logistic"), 1.0).gradient(w) for one in part]
+        gradients = [Solver(one, make_loss("logistic"), 1.0).gradient(w) for one in part]
         np.testing.assert_allclose(gradients[0], gradients[1] * 30 / 40)
     V = np.random.default_rng(0).normal(size=(1, 9))
     label = np.arange(40) % 3

@@ -23,7 +23,7 @@ import sottovoce
 from sottovoce import ConsensusClassifier, Ledger, RunConfig
 from sottovoce.errors import BudgetExceeded, InvalidInput, LedgerError, LedgerMismatch
 from sottovoce.ledger.memory import Joint
-from sottovoce.privacy.accountants import Accountant, RDPAccountant, ZCDPAccountant, make
+from sottovoce.privacy.accountants import Accountant, RDPAccountant, ZCDPAccountant, make_accountant
 from sottovoce.privacy.events import GaussianMechanism, LaplaceMechanism
 from sottovoce.runs.simulate import simulate
 
@@ -111,7 +111,7 @@ def test_deals_of_other_numbers_of_nodes_share_a_ledger_and_the_least_budget() -
 
 @pytest.mark.parametrize("name", ["pld", "best"])
 def test_what_keeps_no_sums_takes_one_deal(name: str) -> None:
-    ledger = Ledger(make(name), np.inf, 1e-5)
+    ledger = Ledger(make_accountant(name), np.inf, 1e-5)
     ledger.charge(gauss(0.1, 0.2), deal=b"1")
     with pytest.raises(InvalidInput, match=rf"^accountant='{name}': it keeps no sums"):
         ledger.charge(gauss(0.1, 0.2), deal=b"2")

@@ -71,9 +71,9 @@ def test_deltas_that_are_none(delta: float) -> None:
 
 
 def test_accountants_by_name() -> None:
-    assert accountants.make("pure").name == "pure"
+    assert accountants.make_accountant("pure").name == "pure"
     with pytest.raises(InvalidInput, match="accountant='nope'"):
-        accountants.make("nope")
+        accountants.make_accountant("nope")
 
 
 def test_an_event_with_other_fields_is_not_guessed_at() -> None:

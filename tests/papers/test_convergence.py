@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sottovoce.errors import InvalidInput
-from sottovoce.graphs import Graph, make
+from sottovoce.graphs import Graph, make_graph
 from sottovoce.papers.convergence import check_convergence, obstacle, smoothness, sufficient_gamma
 from sottovoce.typing import Array
 
@@ -51,7 +51,7 @@ def test_smoothness() -> None:
 @pytest.mark.parametrize(("spec", "n"), [("ring", 5), ("ring", 7), ("complete", 4), ("watts-strogatz:p=0", 8)])
 @pytest.mark.parametrize(("eta", "M"), [(1.0, 0.25), (0.7, 1.0), (1.0, 10.0)])
 def test_reduced_form_in_closed_form(spec: str, n: int, eta: float, M: float) -> None:
-    graph = make(spec, n)
+    graph = make_graph(spec, n)
     V = graph.degree[0, 0]
     q = np.linalg.eigvalsh(np.diagflat(graph.degree) + graph.adjacency)
     rest = q[:-1]  # the last is 2V, with the constant vector, where the pseudo-inverse vanishes
@@ -64,7 +64,7 @@ def test_reduced_form_in_closed_form(spec: str, n: int, eta: float, M: float) ->
 
 @pytest.mark.parametrize(("n", "M"), [(5, 1.0), (5, 10.0), (7, 2.0)])
 def test_search_on_odd_rings_against_scalars(n: int, M: float) -> None:
-    graph = make("ring", n)
+    graph = make_graph("ring", n)
     q = np.linalg.eigvalsh(np.diagflat(graph.degree) + graph.adjacency)
     L = np.geomspace(1e-3, 1e2, 1000)[:, None, None]
     mu = 1 + np.geomspace(1e-2, 1e2, 1000)[None, :, None]
@@ -77,7 +77,7 @@ def test_search_on_odd_rings_against_scalars(n: int, M: float) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_search_against_a_grid_of_constants(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    graph = make("erdos-renyi:p=0.9", 5, seed)
+    graph = make_graph("erdos-renyi:p=0.9", 5, seed)
     assert not graph.bipartite
     eta = np.cumsum(rng.uniform(0.5, 1.0, (2, 1)) * rng.uniform(0.8, 1.2, (2, 5)), axis=0)
     M = rng.uniform(1.0, 3.0, 5)
@@ -96,7 +96,7 @@ def test_search_against_a_grid_of_constants(seed: int) -> None:
 @pytest.mark.parametrize("growth", [1.0, 1.02])
 def test_accepted_gamma_converges_to_the_optimum(growth: float) -> None:
     rng = np.random.default_rng(0)
-    graph, a, b = make("ring", 5), rng.uniform(0.5, 2.0, 5), rng.normal(size=5)
+    graph, a, b = make_graph("ring", 5), rng.uniform(0.5, 2.0, 5), rng.normal(size=5)
     eta = np.repeat(growth ** np.arange(30)[:, None], 5, axis=1)
     gamma = sufficient_gamma(graph, eta, a)
     assert 0 < gamma < math.inf
@@ -112,15 +112,15 @@ def test_accepted_gamma_converges_to_the_optimum(growth: float) -> None:
 
 
 def test_large_penalties_need_no_gamma() -> None:
-    assert sufficient_gamma(make("complete", 4), 1.0, 0.25) == 0.0
-    assert check_convergence(make("complete", 4), 1.0, 0.0, 0.25).holds
+    assert sufficient_gamma(make_graph("complete", 4), 1.0, 0.25) == 0.0
+    assert check_convergence(make_graph("complete", 4), 1.0, 0.0, 0.25).holds
 
 
 @pytest.mark.parametrize(("spec", "n"), BIPARTITE)
 @pytest.mark.parametrize("alike", [True, False])
 def test_bipartite_graphs_never_satisfy_ii(spec: str, n: int, alike: bool) -> None:
     rng = np.random.default_rng(1)
-    graph, a, b = make(spec, n), rng.uniform(0.5, 2.0, n), rng.normal(size=n)
+    graph, a, b = make_graph(spec, n), rng.uniform(0.5, 2.0, n), rng.normal(size=n)
     eta = np.ones((2, n)) if alike else np.cumsum(rng.uniform(0.5, 1.5, (2, n)), axis=0)
     assert sufficient_gamma(graph, eta, a) == math.inf
     assert obstacle(graph) == "no gamma satisfies (ii) on a bipartite graph: D + A is singular"
@@ -141,16 +141,16 @@ def test_bipartite_graphs_never_satisfy_ii(spec: str, n: int, alike: bool) -> No
 
 
 def test_one_node() -> None:
-    assert sufficient_gamma(make("path", 1), 1.0, 1.0) == math.inf
-    assert not check_convergence(make("path", 1), 1.0, 1.0, 1.0).holds
+    assert sufficient_gamma(make_graph("path", 1), 1.0, 1.0) == math.inf
+    assert not check_convergence(make_graph("path", 1), 1.0, 1.0, 1.0).holds
     with pytest.raises(InvalidInput, match="D~ = gamma for a single node"):
-        check_convergence(make("path", 1), 1.0, 0.0, 1.0)
+        check_convergence(make_graph("path", 1), 1.0, 0.0, 1.0)
 
 
 def test_penalties_that_differ_move_the_limit() -> None:
     """The conditions hold and the nodes agree, but on the minimiser of sum O_i / eta_i: Theorem 1 fails there."""
     rng = np.random.default_rng(2)
-    graph, a, b = make("complete", 4), rng.uniform(0.5, 2.0, 4), rng.normal(size=4)
+    graph, a, b = make_graph("complete", 4), rng.uniform(0.5, 2.0, 4), rng.normal(size=4)
     eta = np.array([1.0, 1.3, 0.8, 1.1])
     gamma = sufficient_gamma(graph, eta, a)
     report = check_convergence(graph, eta, gamma, a)
@@ -173,7 +173,7 @@ def test_penalties_that_differ_much() -> None:
     assert gamma > 1
     assert [check_convergence(graph, eta, x * gamma, 0.187).holds for x in (0.99, 1, 10, 1e4)] == [False] + [True] * 3
     # And here no c does.
-    graph = make("complete", 3)
+    graph = make_graph("complete", 3)
     assert obstacle(graph, [1.0, 1.1, 1.0]) == ""
     why = "no large gamma satisfies (ii): the penalties differ too much between nodes"
     assert obstacle(graph, [0.01, 1.0, 100.0]) == why
@@ -181,7 +181,7 @@ def test_penalties_that_differ_much() -> None:
 
 
 def test_step_of_failure() -> None:
-    graph, M = make("complete", 3), np.full(3, 0.1)
+    graph, M = make_graph("complete", 3), np.full(3, 0.1)
     eta = np.array([[1.0, 1.0, 1.0], [1.0, 1.0, 1.0], [1.0, 1.0, 1.0], [1.0, 100.0, 1e4]])
     report = check_convergence(graph, eta, 1.0, M)
     rows = gaps(graph, eta, 1.0, M, report.L, report.mu)
@@ -192,7 +192,7 @@ def test_step_of_failure() -> None:
 
 
 def test_shapes_of_penalties_and_the_reduced_form() -> None:
-    graph = make("ring", 5)
+    graph = make_graph("ring", 5)
     same = [
         check_convergence(graph, eta, 3.0, M)
         for eta, M in ((1.0, 1.0), (np.ones(5), np.ones(5)), (np.ones((7, 1)), 1.0), (np.ones((7, 5)), [1.0]))
@@ -216,11 +216,11 @@ def test_shapes_of_penalties_and_the_reduced_form() -> None:
 )
 def test_bad_values(eta: float, gamma: float, M: float, text: str) -> None:
     with pytest.raises(InvalidInput) as caught:
-        check_convergence(make("ring", 5), eta, gamma, M)
+        check_convergence(make_graph("ring", 5), eta, gamma, M)
     assert text in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_reduced_form_needs_one_penalty() -> None:
     with pytest.raises(InvalidInput, match="R-ADMM has one constant penalty"):
-        check_convergence(make("ring", 3), [[1.0], [2.0]], 1.0, 1.0, reduced=True)
+        check_convergence(make_graph("ring", 3), [[1.0], [2.0]], 1.0, 1.0, reduced=True)

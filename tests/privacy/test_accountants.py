@@ -165,7 +165,7 @@ def test_best_is_the_least_of_what_is_proved(event: Event) -> None:
     known = []
     for name, value in report.items():
         try:
-            alone = float(np.max(accountants.make(name).total([event] * 4, 1e-5)))
+            alone = float(np.max(accountants.make_accountant(name).total([event] * 4, 1e-5)))
         except UnknownEvent:
             assert math.isinf(value)
             continue
@@ -307,12 +307,15 @@ def test_a_person_with_rows_at_several_sites_pays_for_the_worst_of_them_together
 
 
 def test_names() -> None:
-    assert accountants.make("rdp:20.5").label == "rdp:20.5"
-    assert accountants.make("rdp").label == "rdp"
-    assert accountants.make("zcdp:7.5").label == "zcdp:7.5" and accountants.make("zcdp").label == "zcdp"
+    assert accountants.make_accountant("rdp:20.5").label == "rdp:20.5"
+    assert accountants.make_accountant("rdp").label == "rdp"
+    assert (
+        accountants.make_accountant("zcdp:7.5").label == "zcdp:7.5"
+        and accountants.make_accountant("zcdp").label == "zcdp"
+    )
     for wrong in ("renyi", "rdp:x", "rdp:0.5", "rdp:1.000001", "zcdp:x", "zcdp:0.5", "pure:2"):
         with pytest.raises(InvalidInput, match="accountant"):
-            accountants.make(wrong)
+            accountants.make_accountant(wrong)
 
 
 @pytest.mark.parametrize("name", ["pld", "best"])

@@ -52,7 +52,7 @@ def test_what_0_1_printed_for_a_release_was_ten_times_too_small_in_delta() -> No
     printed = epsilon_from_rdp(ORDERS, spherical.rdp(ORDERS, D, 1.0), DELTA)
     assert laplace_delta(printed, shifts) > 5 * DELTA
     for name in ("zcdp", "rdp", "pld", "best"):
-        now = float(accountants.make(name).total([_one(SphericalMechanism, 1.0)], DELTA)[0])
+        now = float(accountants.make_accountant(name).total([_one(SphericalMechanism, 1.0)], DELTA)[0])
         assert now >= printed * (1 - 1e-9)
         for some in (1, 2, 5, 10):
             spread = np.full(some, 1.0 / np.sqrt(some * D))
@@ -66,7 +66,7 @@ def test_old_rows_cost_at_least_what_either_law_costs(name: str, relation: str, 
     """Upward only: never below the price of the spherical law, and pure prices as they were."""
     delta = 0.0 if name == "pure" else DELTA
     price = {
-        kind: accountants.make(name).total([_one(kind, s, relation)] * 3, delta)
+        kind: accountants.make_accountant(name).total([_one(kind, s, relation)] * 3, delta)
         for kind in (SphericalMechanism, ExactSphericalMechanism)
     }
     assert np.all(price[SphericalMechanism] >= price[ExactSphericalMechanism] * (1 - 1e-9))
@@ -95,7 +95,7 @@ def test_a_release_and_a_simulation_write_the_same_row_and_draw_the_same_law() -
     y = np.where(X[:, 0] > 0, 1, -1)
     rows = []
     for state in (None, 0):
-        ledger = Ledger(accountants.make("rdp:8.0"), 5.0, DELTA)
+        ledger = Ledger(accountants.make_accountant("rdp:8.0"), 5.0, DELTA)
         PrivateClassifier("output", epsilon=1.0, accountant=ledger, random_state=state, classes=[-1, 1]).fit(X, y)
         rows.append(ledger.to_list())
     assert rows[0] == rows[1]

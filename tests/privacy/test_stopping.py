@@ -57,7 +57,7 @@ def quoted(accountant: Accountant, event: Event, releases: int) -> np.ndarray:
 @pytest.mark.parametrize(("epsilon", "releases"), [(1.0, 100), (3.0, 400)])
 @pytest.mark.parametrize("name", ["zcdp", "rdp"])
 def test_an_analyst_who_chooses_when_to_stop_gets_no_more_than_delta(name: str, epsilon: float, releases: int) -> None:
-    free = accountants.make(name)
+    free = accountants.make_accountant(name)
     low, high = 1e-6, 1.0  # the shift with which so many releases fill the budget
     for _ in range(60):
         mu = np.sqrt(low * high)

@@ -16,7 +16,7 @@ from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.memory import Ledger
 from sottovoce.losses import Logistic
 from sottovoce.net import DenseNet
-from sottovoce.privacy.accountants import make as make_accountant
+from sottovoce.privacy.accountants import make_accountant
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.runs.engine import Place
 from sottovoce.runs.prepare import prepare

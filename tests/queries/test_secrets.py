@@ -16,7 +16,7 @@ from sottovoce.data.rows import Rows
 from sottovoce.errors import CheckpointError
 from sottovoce.facts import Facts
 from sottovoce.ledger.memory import Ledger
-from sottovoce.losses import make as make_loss
+from sottovoce.losses import make_loss
 from sottovoce.privacy.noise import KeyedNoise, SystemNoise
 from sottovoce.queries import NoisyMinimiser, Secret, Vault
 from sottovoce.queries.gated import Allowance, Gate

@@ -69,7 +69,7 @@ def test_noise_that_would_have_to_be_infinite_counts_as_cheap_and_the_unseen_as_
 
 
 def test_one_spherical_release_has_a_closed_form() -> None:
-    target, pure = np.array([0.1, 1.0, 2.0, 8.0]), accountants.make("pure")
+    target, pure = np.array([0.1, 1.0, 2.0, 8.0]), accountants.make_accountant("pure")
     found = scale_for(
         lambda rate: [ExactSphericalMechanism("test", "replace-one", rate, SENSITIVITY, 5)], target, pure, 0.0
     )
@@ -80,7 +80,7 @@ def test_one_spherical_release_has_a_closed_form() -> None:
 
 @pytest.mark.parametrize("name", ["pld", "best"])
 def test_several_gaussian_releases_have_a_closed_form(name: str) -> None:
-    accountant, target = accountants.make(name), np.array([0.2, 0.5, 1.0, 4.0])
+    accountant, target = accountants.make_accountant(name), np.array([0.2, 0.5, 1.0, 4.0])
 
     def events(scale: Array) -> list[GaussianMechanism]:
         return [GaussianMechanism("test", "replace-one", 1.0 / scale, SENSITIVITY, 5) for _ in range(3)]
@@ -98,7 +98,7 @@ def test_aggregators_and_the_thesis_use_it() -> None:
     n = np.array([[60.0], [45.0], [60.0]])
     facts, build = terms.facts(n, 4), aggregation._objective(np.zeros((1, 3, 4)), terms)
     rate = aggregation.rate_for(build, facts, terms)
-    accountant = accountants.make(terms.accountant)
+    accountant = accountants.make_accountant(terms.accountant)
     spent = accountant.total([build(rate, facts).event(facts)], 1e-5)
     assert rate.shape == (3, 1) and rate[0, 0] == rate[2, 0] != rate[1, 0]
     assert np.all(spent <= 1.0) and np.all(spent >= 1.0 - CLOSE_CONVOLVED)

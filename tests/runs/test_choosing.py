@@ -209,7 +209,7 @@ def test_declared_heterogeneity() -> None:
 @pytest.mark.parametrize("method", ["prox_admm", "mr_admm", "objective"])
 def test_a_rehearsal_computes_what_a_run_computes(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = (60, 50, 40)
-    worlds = tuple(lifelike.make(kind, sizes, 5, seed=3) for kind in lifelike.KINDS)
+    worlds = tuple(lifelike.make_world(kind, sizes, 5, seed=3) for kind in lifelike.KINDS)
     config = RunConfig(method=method, epsilon=1.0, rounds=6, replicates=2)
     prepared = prepare(config, np.array(sizes, dtype=float)[:, None], 5)
     noise = np.random.default_rng(5).normal(size=(40, 4, 3, 5))  # of (release, worlds x replicates, node)
@@ -242,7 +242,7 @@ def test_fewer_made_up_rows_leave_the_noise_as_it_is(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(("d", "classes"), [(1, 2), (2, 2), (30, 2), (30, 4)])
 def test_made_up_rows_are_valid(kind: str, d: int, classes: int) -> None:
     sizes = (1, 700, 300)
-    world = lifelike.make(kind, sizes, d, 0, classes=classes, tilt=1.0)
+    world = lifelike.make_world(kind, sizes, d, 0, classes=classes, tilt=1.0)
     assert [len(y) for _, y in world.parts] == list(sizes)
     labels = np.concatenate([y for _, y in world.parts])
     assert set(np.unique(labels)) <= set(range(classes))

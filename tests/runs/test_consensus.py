@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sottovoce import data
 from sottovoce.data.rows import Rows
 from sottovoce.facts import Facts
-from sottovoce.losses import make as make_loss
+from sottovoce.losses import make_loss
 from sottovoce.runs.simulate import RunConfig, pooled_minimiser, simulate
 from sottovoce.typing import Array
 

@@ -18,7 +18,7 @@ from sottovoce.errors import InvalidInput
 from sottovoce.facts import Facts
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.memory import Ledger
-from sottovoce.losses import Loss, make
+from sottovoce.losses import Loss, make_loss
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.queries import (
     GatedMinimiser,
@@ -74,7 +74,7 @@ CONSENSUS = ["admm", "dvp", "pvp", "m_admm", "r_admm", "mr_admm", "pp_admm", "ip
 def test_every_node_ends_at_the_pooled_minimiser(method: str, spec: str) -> None:
     parts = make_targets([200, 150, 260], D)
     run = RunConfig(method=method, epsilon=math.inf, rounds=200, rho=RHO, loss=spec, tol=1e-10, eta=0.15)
-    expected = minimiser(parts, make(spec), [1 / len(t) for _, t in parts])
+    expected = minimiser(parts, make_loss(spec), [1 / len(t) for _, t in parts])
     assert np.abs(simulate(run, build(parts)).models - expected).max() < 1e-6
     assert np.abs(expected).max() > 0.2
 
@@ -87,7 +87,7 @@ def test_a_curator_ends_at_the_minimiser_of_all_rows(method: str, spec: str) -> 
         method=method, epsilon=math.inf, rounds=200, rho=RHO, loss=spec, tol=1e-10,
         eta=1e-9 if method == "central" else None,
     )  # fmt: skip
-    expected = minimiser(parts, make(spec), [3 / 610] * 3)
+    expected = minimiser(parts, make_loss(spec), [3 / 610] * 3)
     assert np.abs(simulate(run, build(parts)).models - expected).max() < 2e-5
     np.testing.assert_allclose(pooled_minimiser(build(parts), run, l2=RHO / 3), expected, atol=1e-7)
 
@@ -101,7 +101,7 @@ def test_methods_that_average_end_there_where_sites_are_alike(method: str, spec:
     run = RunConfig(
         method=method, epsilon=math.inf, rounds=300, rho=RHO, loss=spec, tol=1e-10, **knobs.get(method, {})
     )  # fmt: skip
-    expected = minimiser(parts, make(spec), [1 / 120] * 3)
+    expected = minimiser(parts, make_loss(spec), [1 / 120] * 3)
     assert np.abs(simulate(run, build(parts)).models - expected).max() < 2e-5
 
 
@@ -152,7 +152,7 @@ N, Q = 6, 0.7
 
 
 def facts_of(spec: str, relation: str = "replace-one") -> Facts:
-    return Facts(make(spec), np.array([float(N)]), 2, 1.0, 0.1, 1, relation, pure=False)
+    return Facts(make_loss(spec), np.array([float(N)]), 2, 1.0, 0.1, 1, relation, pure=False)
 
 
 def statistics() -> dict[str, NoisyValue]:

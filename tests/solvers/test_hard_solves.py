@@ -14,7 +14,7 @@ from sottovoce.data.cluster import ClusterRows
 from sottovoce.data.rows import Rows
 from sottovoce.facts import Facts
 from sottovoce.ledger.memory import Ledger
-from sottovoce.losses import HuberResidual, HuberSVM, LogCosh, Logistic, Loss, Softmax, make
+from sottovoce.losses import HuberResidual, HuberSVM, LogCosh, Logistic, Loss, Softmax, make_loss
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.queries import NoisyMinimiser
 
@@ -41,7 +41,7 @@ def test_ill_conditioned_problems_that_are_charged_are_answered(
     spec: str, widest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(solvers, "WIDEST", widest)
-    loss = make(spec)
+    loss = make_loss(spec)
     for seed in range(20):
         rng = np.random.default_rng(seed)
         rows, d = table(rng, loss)

@@ -12,9 +12,9 @@ from . import aggregators, labels, refusals, stopping, worlds
 from .confidence import epsilon_bound
 from .exact import densities
 from .game import Case, Verdict, play
-from .worlds import make
+from .worlds import make_case
 
-__all__ = ["ADVERSARIES", "Case", "Verdict", "attack", "densities", "epsilon_bound", "make", "play", "targets"]
+__all__ = ["ADVERSARIES", "Case", "Verdict", "attack", "densities", "epsilon_bound", "make_case", "play", "targets"]
 
 
 class Adversary(NamedTuple):
@@ -103,7 +103,7 @@ def attack(
             method, form, epsilon=1.0 if epsilon is None else epsilon, delta=delta, replicates=replicates, seed=seed,
             confidence=confidence,
         )  # fmt: skip
-    case = worlds.make(method, form, epsilon, delta, rounds)
+    case = worlds.make_case(method, form, epsilon, delta, rounds)
     verdict = play(case, replicates, seed=seed, confidence=confidence)
     try:
         exact = densities(case).epsilon_at(verdict.delta) if verdict.releases == 1 else None

@@ -50,7 +50,7 @@ from ..algorithms import REGISTRY
 from ..data.rows import Rows
 from ..errors import InvalidInput
 from ..facts import Facts
-from ..losses import make as make_loss
+from ..losses import make_loss
 from ..queries import Query
 from ..runs.config import RunConfig
 from ..typing import Array, BoolArray, IntArray

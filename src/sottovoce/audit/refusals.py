@@ -103,7 +103,7 @@ class Victim:
     def claimed(self) -> float:
         """What the ledger says of a whole run."""
         book = self._run(0, 1.0, _Silent())[1]
-        ledger = Ledger(accountants.make(self.config.notion), math.inf, self.config.delta or 0.0)
+        ledger = Ledger(accountants.make_accountant(self.config.notion), math.inf, self.config.delta or 0.0)
         for event in book.rows:
             ledger.charge(event)
         return ledger.total()

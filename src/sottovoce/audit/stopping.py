@@ -34,7 +34,7 @@ from ..errors import InvalidInput
 from ..facts import Facts
 from ..ledger.durable import DurableLedger
 from ..ledger.memory import Ledger
-from ..losses import make as make_loss
+from ..losses import make_loss
 from ..privacy.accountants import Accountant
 from ..privacy.events import Event, GaussianMechanism
 from ..privacy.noise import KeyedNoise

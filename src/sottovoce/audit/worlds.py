@@ -140,7 +140,7 @@ ONCE = {("pp_admm", "printed"), ("central_sgd", "corrected")}
 """Where one round shows most."""
 
 
-def make(
+def make_case(
     method: str,
     form: str = "corrected",
     epsilon: float | None = None,

@@ -4,7 +4,7 @@ from .loaders import Dataset, builtin_schema, builtin_table, describe, load
 from .papers import complete_cases, schema_from_rows
 from .partition import partition
 from .schema import Encoded, Label, Schema
-from .synthetic import Synthetic, make
+from .synthetic import Synthetic, make_synthetic
 from .table import Table, read_csv, read_parquet
 
 __all__ = [
@@ -19,7 +19,7 @@ __all__ = [
     "complete_cases",
     "describe",
     "load",
-    "make",
+    "make_synthetic",
     "partition",
     "read_csv",
     "read_parquet",

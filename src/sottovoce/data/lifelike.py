@@ -40,7 +40,7 @@ class World:
         return task.expected_error(task.vectors(W) @ self.test.T, self.chances)
 
 
-def make(kind: str, sizes: Sequence[int], d: int, seed: int, *, classes: int = 2, tilt: float = 0.0) -> World:
+def make_world(kind: str, sizes: Sequence[int], d: int, seed: int, *, classes: int = 2, tilt: float = 0.0) -> World:
     """Draw a world.
 
     Parameters

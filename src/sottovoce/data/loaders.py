@@ -287,7 +287,7 @@ def _synthetic(name: str, test_share: float | None) -> Dataset:
             raise InvalidInput("synthetic", part, rule, "for example synthetic:n=40000,d=50,seed=0") from None
     n = given["n"]
     n_test = 0 if test_share is None else round(n * test_share / (1 - test_share))
-    rows = synthetic.make(**(given | {"n": n + n_test}))
+    rows = synthetic.make_synthetic(**(given | {"n": n + n_test}))
     return Dataset(
         name,
         rows.X[:n],

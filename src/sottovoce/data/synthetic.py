@@ -29,7 +29,7 @@ class Synthetic(NamedTuple):
     site: IntArray
 
 
-def make(
+def make_synthetic(
     n: int,
     d: int,
     seed: int = 0,

@@ -15,7 +15,7 @@ from ..data.rows import Rows
 from ..data.sweep import one_thread_a_product
 from ..ledger.memory import Ledger
 from ..net import QueueNet
-from ..privacy.accountants import make as make_accountant
+from ..privacy.accountants import make_accountant
 from ..privacy.noise import KeyedNoise, Noise, SystemNoise
 from ..runs import engine
 from ..runs.config import RunConfig

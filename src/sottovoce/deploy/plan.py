@@ -21,10 +21,9 @@ from .. import files
 from ..algorithms import REGISTRY
 from ..data.schema import Schema
 from ..errors import InvalidInput, SottovoceError, UnknownEvent
-from ..graphs import Graph
-from ..graphs import make as make_graph
+from ..graphs import Graph, make_graph
 from ..plain import canonical, keyed_hash
-from ..privacy.accountants import make as make_accountant
+from ..privacy.accountants import make_accountant
 from ..privacy.events import Event
 from ..privacy.statement import Statement
 from ..runs.config import RunConfig

@@ -135,7 +135,7 @@ class History:
 
     def __init__(self, secret: bytes) -> None:
         self._key = keyed_hash(secret).hex()
-        self.accountant: Accountant[Any] = accountants.make("pure")
+        self.accountant: Accountant[Any] = accountants.make_accountant("pure")
         self.epsilon: Array = np.zeros(0)
         self.delta, self.since = 0.0, ""
         self.demonstration = False

@@ -404,7 +404,7 @@ _ENDLESS = float(ORDERS[np.searchsorted(ORDERS, 32.0)])  # where no budget says 
 _ORDERED: dict[str, type[ZCDPAccountant | RDPAccountant]] = {"zcdp": ZCDPAccountant, "rdp": RDPAccountant}
 
 
-def make(name: str) -> Accountant[Any]:
+def make_accountant(name: str) -> Accountant[Any]:
     """An accountant by name; ``"zcdp:ORDER"`` and ``"rdp:ORDER"`` keep one Renyi order only.
 
     Raises
@@ -467,7 +467,7 @@ def for_life(name: str, epsilon: Array, delta: float) -> Accountant[Any]:
     InvalidInput
         If the named accountant's totals are not valid for such choices, or it needs a delta and has none.
     """
-    chosen = make(name)
+    chosen = make_accountant(name)
     if chosen.name != PureAccountant.name and not delta > 0.0:
         raise InvalidInput("delta", delta, f"the {chosen.name} accountant needs one inside (0, 1)", "use delta=1e-5")
     chosen = at_one_order(chosen, epsilon, delta)

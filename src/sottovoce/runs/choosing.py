@@ -16,7 +16,7 @@ import numpy as np
 from ..algorithms import REGISTRY
 from ..data import lifelike
 from ..errors import InvalidInput, SottovoceError
-from ..losses import make as make_loss
+from ..losses import make_loss
 from ..schedules import Schedule
 from ..typing import Any, Array
 from .config import RunConfig
@@ -195,7 +195,7 @@ class _Search:
         most = max(_FEWEST, int(_CELLS / (len(self.n) * self.d)))
         sizes, seed = [min(rows, most) for rows in self.n], _SEED + 100 * turn
         worlds = [
-            lifelike.make(kind, sizes, self.d // outputs, seed + k, classes=max(2, outputs), tilt=self.tilt)
+            lifelike.make_world(kind, sizes, self.d // outputs, seed + k, classes=max(2, outputs), tilt=self.tilt)
             for kind in lifelike.KINDS
             for k in range(_WORLDS)
         ]

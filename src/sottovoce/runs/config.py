@@ -91,7 +91,7 @@ class RunConfig:
     rounds : int
         Exchanges with the neighbours.
     graph : str
-        A specification of :func:`sottovoce.graphs.make`.
+        A specification of :func:`sottovoce.graphs.make_graph`.
     form : {"corrected", "printed", "listed"}
     loss : str
     C, rho : float
@@ -202,7 +202,7 @@ class RunConfig:
         if isinstance(self.epsilon, tuple) and not np.all(np.isfinite(self.epsilon)):
             rule = "every node needs a finite budget, or none has one"
             raise InvalidInput("epsilon", self.epsilon, rule, "give finite numbers, or epsilon=inf")
-        if accountants.make(self.notion).name != "pure" and self.delta is None:
+        if accountants.make_accountant(self.notion).name != "pure" and self.delta is None:
             rule = f"the {self.notion} accountant needs one inside (0, 1)"
             raise InvalidInput("delta", None, rule, "use delta=1e-5, or accountant='pure'")
         if self.budgeted and cls.needs_delta and self.delta is None:

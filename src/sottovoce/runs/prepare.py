@@ -13,10 +13,9 @@ from ..data.rows import Rows
 from ..data.table import fits
 from ..errors import InvalidInput
 from ..facts import Facts
-from ..graphs import MOST_NODES, Graph
-from ..graphs import make as make_graph
+from ..graphs import MOST_NODES, Graph, make_graph
 from ..ledger.memory import Ledger
-from ..losses import make as make_loss
+from ..losses import make_loss
 from ..privacy import accountants
 from ..privacy.events import Event
 from ..privacy.gaussian import gaussian_mu
@@ -114,7 +113,7 @@ def prepare(config: RunConfig, n: Array, d: int, *, graph: Graph | None = None) 
         On any parameter that breaks a rule, a target that cannot be met, or a budget below the price of one round.
     """
     check_size(config, n, d)
-    accountant = accountants.make(config.notion)
+    accountant = accountants.make_accountant(config.notion)
     rho = config.rho
     if REGISTRY[config.method].trust.pools_rows:  # of the same problem: sum_i f_i over N is mean loss + rho/(2N)
         n, rho = n.sum(axis=0, keepdims=True), rho / len(n)

@@ -15,8 +15,7 @@ from ..data.classes import ClassRows
 from ..data.lifelike import World
 from ..data.rows import Rows
 from ..facts import Facts
-from ..losses import Loss
-from ..losses import make as make_loss
+from ..losses import Loss, make_loss
 from ..net import DenseNet
 from ..privacy.noise import KeyedNoise
 from ..queries import Query, Vault

@@ -21,7 +21,7 @@ from ..facts import Facts
 from ..later import Later
 from ..ledger.durable import DurableLedger, Run, rows_digest
 from ..ledger.memory import Joint, Ledger
-from ..losses import make as make_loss
+from ..losses import make_loss
 from ..net import DenseNet
 from ..privacy.events import Event
 from ..privacy.noise import KeyedNoise, Noise, SystemNoise

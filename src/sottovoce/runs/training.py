@@ -17,9 +17,9 @@ from ..algorithms import REGISTRY
 from ..data.rows import Rows
 from ..data.schema import LABEL
 from ..errors import InvalidInput
-from ..graphs import make as make_graph
+from ..graphs import make_graph
 from ..ledger.durable import DurableLedger
-from ..losses import make as make_loss
+from ..losses import make_loss
 from ..plain import jsonable
 from ..task import Task
 from ..typing import Any, Array, IntArray

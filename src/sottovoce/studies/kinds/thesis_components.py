@@ -60,7 +60,7 @@ def components(p: Mapping[str, Any]) -> list[Row]:
         batches = [1] * some if moments is not None else [some]  # with moments of its own each, rows differ too
         for k, R in enumerate(batches):
             own = derived(seed, k)
-            seen, ledger = held, Ledger(accountants.make(terms.accountant), math.inf, DELTA)
+            seen, ledger = held, Ledger(accountants.make_accountant(terms.accountant), math.inf, DELTA)
             if moments is not None:
                 curator = Curator(rows, about, KeyedNoise(own, range(1), range(N), (N,)), ledger)
                 basis = np.linalg.eigh(square(curator.ask(moments).mean(axis=0), width))[1][:, ::-1][:, :kept]
@@ -100,7 +100,7 @@ def _least_noise(events: Callable[[float], Sequence[Event]], terms: Terms) -> fl
     ------
     InvalidInput
     """
-    accountant = accountants.make(terms.accountant)
+    accountant = accountants.make_accountant(terms.accountant)
 
     def worst(scale: Array) -> Array:
         return np.max(accountant.total(events(1.0 / float(scale[0])), DELTA), keepdims=True)

@@ -109,7 +109,7 @@ def kifer(rows: Rows, terms: Terms) -> tuple[Array, Statement]:
     sigma = np.full(rows.n.shape, math.sqrt(8.0 * math.log(2.0 / DELTA) + 4.0 * epsilon) / epsilon)
     ridge = np.maximum(0.0, 2.0 * facts.loss.bend_bound / (epsilon * facts.n) - facts.mu)
     law = GaussianLaw(sigma, polish=False, claimed=np.full(rows.n.shape, epsilon))
-    ledger = Ledger(accountants.make("best"), math.inf, DELTA)
+    ledger = Ledger(accountants.make_accountant("best"), math.inf, DELTA)
     curator = Curator(rows, facts, terms.noise(range(len(rows.n))), ledger)
     models = curator.ask(PerturbedObjective(start, ridge, start, law, "003, Algorithm 3 (printed)"))
     said = Statement.prove(

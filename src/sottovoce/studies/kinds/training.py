@@ -11,7 +11,7 @@ import numpy as np
 from ...data.rows import Rows
 from ...errors import InvalidInput
 from ...ledger.memory import Ledger
-from ...losses import make as make_loss
+from ...losses import make_loss
 from ...papers.tradeoff import PrivacyUtility, fit_accuracy, optimal_alpha
 from ...runs.config import RunConfig
 from ...runs.planner import plan
