@@ -276,9 +276,12 @@ def test_words_for_reports() -> None:
     ]
     assert said[0].qualities == "accuracies" and BoundedNumber(0, 1).wording.labels == "mean label"
     assert [w.quality_text(t.quality(0.1234567)) for w, t in zip(said, TASKS, strict=True)] == [
-        "87.65", "87.65", "0.1235",
+        "87.65", "87.65", "0.12",
     ]  # fmt: skip
-    assert [w.label_text(0.1234567) for w in said] == ["12.3", "12.3", "0.1235"]
+    assert [w.label_text(0.1234567) for w in said] == ["12.3", "12.3", "0.12"]
+    wide = {1e-40: "1.5e-40", 0.01: "0.01500", 1.0: "1.500", 2e4: "30000", 1e40: "1.5e+40"}  # by the bounds' distance
+    for width, text in wide.items():
+        assert BoundedNumber(0.0, width).wording.quality_text(1.5 * width) == text
     assert TASKS[0].names == ("lived", "died") and DAYS.names == ()
 
 

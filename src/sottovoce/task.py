@@ -50,9 +50,9 @@ class Wording:
     qualities: str
     unit: str
     labels: str
-    scale: float = 1.0
-    quality_form: str = ".4g"
-    label_form: str = ".4g"
+    scale: float
+    quality_form: str
+    label_form: str
 
     def quality_text(self, value: float) -> str:
         """A quality, or a difference of qualities, in the unit."""
@@ -384,8 +384,9 @@ class BoundedNumber(Task):
 
     @property
     def wording(self) -> Wording:
-        what = "root mean squared error"
-        return Wording(what, f"{what}s", self.unit, f"mean label {self.unit}".rstrip())
+        what, size = "root mean squared error", math.floor(math.log10(self.worst))
+        form = f".{max(0, 3 - size)}f" if abs(size) < 10 else ".4g"  # to a thousandth of the bounds' distance, about
+        return Wording(what, f"{what}s", self.unit, f"mean label {self.unit}".rstrip(), 1.0, form, form)
 
     @property
     def worst(self) -> float:
