@@ -1,12 +1,12 @@
-"""How likely a site's releases are on given rows: the strongest score there is against noise whose law is public.
+"""How likely a site's releases are on given rows: the most powerful score against noise whose law is public.
 
 An adversary who sees every message knows the public inputs of every query that a site was asked, so for each of two
 candidate tables the density of every answer is known, and the sum over rounds of log ratios is the most powerful test
-(Neyman and Pearson).  Here the law is evaluated at the *stated* noise; a fault in the noise that was drawn does not
-change the score, only what it reveals.
+(Neyman and Pearson).  Here the law is evaluated at the *stated* noise.  If the noise that was drawn has a fault, the
+score stays the same; only what it reveals changes.
 
-Only queries whose density needs more than the answers (a pass over minibatches, a redrawn gate) get the best linear
-score instead: the answer along the line that joins the two noise-free answers.
+Some queries have a density that cannot be computed from the answers alone (a pass over minibatches, a redrawn gate).
+They get the best linear score instead: the position of the answer along the line between the two noise-free answers.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class Candidate:
         return self._spherical(b, law.rate) + determinant
 
     def _gated(self, query: GatedMinimiser, answer: Array) -> Array:
-        """A gate's bits share one noisy bar: densities are summed over its quantiles, then differenced by round."""
+        """A gate's bits share one noisy bar: sum over its quantiles, and divide by the sum before this round."""
         facts, passed = self._own, answer[..., -1] > 0  # (R, 1)
         linear = np.asarray(query.linear, dtype=float)
         rest = linear + (facts.mu + np.asarray(query.curvature, dtype=float)) * query.start
