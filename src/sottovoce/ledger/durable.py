@@ -10,13 +10,13 @@ the last of a budget, one gets it.  A later charge is one of the reserved events
 handed out, in this order.  What a crash leaves:
 
 - no row: nothing was drawn.  So closing a run may return the event's price even while its process lives: that process
-is refused at its next charge, before it draws;
+  is refused at its next charge, before it draws;
 - a row and no payload: what was drawn, if anything, was in the memory of a process that had not handed it out.  Nobody
   has seen it, and a new draw under the same row is the first that anybody sees;
 - a row and a payload: these bytes are the release, for everybody who asks and every time.  If two processes drew for
   one row, the first commit wins and the other's draw is dropped unseen;
 - a row whose draw raised an error, or whose caller did not promise to store the bytes before handing them out:
-something may have been seen.  The row stays spent and is never drawn again.
+  something may have been seen.  The row stays spent and is never drawn again.
 
 A crash can over-count, never under-count.  ``docs/ledger.md`` says what this assumes, and what no file can detect.
 """

@@ -9,9 +9,9 @@ what was written since.  Therefore
 - a commit is in the file before the call returns (``journal_mode=DELETE``, ``synchronous=EXTRA``), and between calls
   nothing lies beside it;
 - if a journal lies there all the same, a process died during a commit (nobody had been told of that commit), or
-somebody put it there.  The file is first read without it.  If the file is whole, the journal is not needed and is
-deleted.  If not, SQLite may roll the file back, provided that the journal belongs to the file's last change (SQLite
-counts changes on the first page, which every journal holds); any other journal is refused.
+  somebody put it there.  The file is first read without it.  If the file is whole, the journal is not needed and is
+  deleted.  If not, SQLite may roll the file back, provided that the journal belongs to the file's last change (SQLite
+  counts changes on the first page, which every journal holds); any other journal is refused.
 
 Versions with schema 3 kept a write-ahead log beside the file.  Such a ledger is converted when it is opened, including
 the commits that only that log holds, provided that the log takes the file forward; a log of another time is refused.
