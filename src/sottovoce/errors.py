@@ -1,4 +1,4 @@
-"""Every exception of the library, and the one way in which a message is built.
+"""Every exception of the library, and the one way in which error messages are built.
 
 ::
 
@@ -22,11 +22,11 @@
     └── NetClosed                        a neighbour left before the round was over
         └── TransportClosed              the run ended at the hub
 
-:func:`exit_code` says what a command that ends with one of them tells the shell.
+:func:`exit_code` gives the exit code of a command that ends with one of them.
 
-A message never holds a data value: fields, declared parameters, counts of sites and rules only.  It is one line of a
-bounded length, in which no character can steer a terminal, whatever the names in it are.  What only the holder of the
-rows should know is no error: it is a warning, :class:`HolderNote`, and changes nothing of what is released.
+A message never holds a data value, only fields, declared parameters, counts of sites and rules.  It is one line of
+bounded length, without any character that could control a terminal, whatever names it contains.  What only the holder
+of the rows should know is not an error but a warning, :class:`HolderNote`, which does not change what is released.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ENTRIES = 8  # of a tuple or list of numbers
 
 
 def printable(text: str, longest: int | None = None) -> str:
-    """The text in one line that a terminal shows and does not obey: what cannot be printed stands as an escape.
+    """The text as one line that cannot control a terminal: what cannot be printed is written as an escape.
 
     Parameters
     ----------
@@ -58,9 +58,9 @@ def printable(text: str, longest: int | None = None) -> str:
 
 
 def shown(value: object) -> str:
-    """A declared value as a message shows it: a short number or text as it is, of all else its type.
+    """A declared value as a message shows it: a short number or text as it is, of everything else the type.
 
-    Arrays, tables and long texts can hold rows, so they are never shown, wherever they were given by mistake.
+    Arrays, tables and long texts can hold rows, so they are never shown, even if they were given by mistake.
     """
     value = _scalar(value)
     return f"<{value.__name__}>" if isinstance(value, type) else _plain(value)
@@ -156,11 +156,11 @@ class LedgerError(SottovoceError):
 
 
 class LedgerCorrupt(LedgerError):
-    """A ledger's file is damaged, was edited, or is older than something that was made from it."""
+    """A ledger's file is damaged, was edited, or is older than a head or checkpoint that was made from it."""
 
 
 class LedgerMismatch(LedgerError):
-    """A ledger is used with another data set, or a run with another plan, than the one that was written down."""
+    """A ledger is used with another data set, or a run with another plan, than the one that was recorded."""
 
 
 class LedgerVersion(LedgerError):
@@ -184,7 +184,7 @@ class TransportClosed(NetClosed):
     site : str, optional
         Who left; None if the hub ended the run.
     farewell : bytes
-        What that site signed.  Nobody has verified it yet.
+        The statement that this site signed.  It has not been verified yet.
     """
 
     def __init__(self, why: str, site: str | None = None, farewell: bytes = b"") -> None:
@@ -197,15 +197,15 @@ class EndedEarly(SottovoceError):
 
 
 class NotWritten(SottovoceError, OSError):
-    """A file could not be written: the disk is full, say.  What stood there before still does."""
+    """A file could not be written, for example because the disk is full.  An earlier file in its place is unchanged."""
 
 
 class Refused(SottovoceError):
-    """A message, a plan or a site is not what was agreed on.  What it asked for was not done."""
+    """A message, a plan or a site does not fit the agreement.  What it asked for was not done."""
 
 
 class Unreachable(SottovoceError):
-    """The hub did not answer within the time allowed, or what answered could not show that it is the hub."""
+    """The hub did not answer within the time allowed, or the answer did not come from the hub."""
 
 
 class Busy(SottovoceError):
@@ -213,7 +213,8 @@ class Busy(SottovoceError):
 
 
 class HolderNote(UserWarning):
-    """What is worth knowing about private rows, for whoever holds them: it is computed from them and has no noise."""
+    """A note about private rows for whoever holds them: it is computed from the rows without noise, so keep it
+    private."""
 
 
 EXITS = {
@@ -224,14 +225,14 @@ EXITS = {
     4: "a run across sites ended early, by another's decision",
     130: "interrupted",
 }
-"""What a command tells the shell."""
+"""Exit codes of the commands."""
 
 EXIT_CODES = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXITS.items()) + "."
 """The same as the end of a help text."""
 
 
 def exit_code(error: SottovoceError) -> int:
-    """Of a command that ends with `error`, as in :data:`EXITS`."""
+    """The exit code of a command that ends with `error`, as in :data:`EXITS`."""
     if isinstance(error, InvalidInput | CheckpointError | BudgetExceeded | LedgerError | UnknownEvent | NotWritten):
         return 2
     return 3 if isinstance(error, Refused) else 4 if isinstance(error, EndedEarly) else 1

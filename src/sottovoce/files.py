@@ -1,11 +1,12 @@
 """Files of this machine: read within bounds, and written whole or not at all.
 
-What is read here may have been made by anybody.  So a file is read only if it is a regular one (a pipe would never
-end), and only up to a size; JSON and TOML are refused beyond a depth and a number of digits that no file of this
-library has; and arrays are taken from ``.npz`` files as :func:`numpy.savez` writes them, without pickles and without
+Anybody may have made the files that are read here.  So a file is read only if it is a regular one (a pipe might never
+end), and only up to a size.  JSON and TOML are refused beyond a depth and a number of digits that no file of this
+library has.  Arrays are read from ``.npz`` files as :func:`numpy.savez` writes them, without pickles and without
 compression, so that they take no more memory than the file has bytes.
 
-What is written goes beside its place and is renamed when it is on the disk: a full disk leaves what stood there before.
+A new file is written under another name in the same folder, and renamed when it is on the disk: if the disk is full,
+the old file is unchanged.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from .errors import InvalidInput, NotWritten, shown
 from .typing import Any
 
 LARGEST = 16 * 2**20
-"""Bytes of a schema, a study, an edge list or another text file at most."""
+"""The most bytes of a schema, a study, an edge list or another text file."""
 PROBE = 2**18
-"""Bytes that are written on trial before a run, about as many as a saved run of a few sites has."""
+"""Bytes that are written on trial before a run: about the size of a saved run of a few sites."""
 _DEPTH, _DIGITS, _PARTS = 64, 100, 64  # of JSON and TOML: levels, digits of an integer, parts of a dotted key
 _NESTS = 4_000_000  # lists and objects of a JSON text; each takes some sixty bytes, however short it is written
 _QUOTED = re.compile(r""""(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?""")
@@ -39,7 +40,7 @@ _DOTTED = re.compile(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{_PARTS}}}")
 
 
 def memory() -> float:
-    """Bytes of this machine's memory; infinity where the system does not tell."""
+    """Bytes of this machine's memory; infinity if the system does not say."""
     try:
         return float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
@@ -70,7 +71,7 @@ def regular(field: str, path: str | Path) -> Path:
 
 
 def read(field: str, path: str | Path, largest: int = LARGEST) -> bytes:
-    """All of a file of at most `largest` bytes.
+    """The content of a file of at most `largest` bytes.
 
     Raises
     ------
@@ -88,7 +89,7 @@ def read(field: str, path: str | Path, largest: int = LARGEST) -> bytes:
 
 
 def read_text(field: str, path: str | Path, largest: int = LARGEST) -> str:
-    """The same of a text in UTF-8."""
+    """As :func:`read`, for a text in UTF-8."""
     try:
         return read(field, path, largest).decode("utf-8")
     except UnicodeDecodeError:
@@ -97,7 +98,7 @@ def read_text(field: str, path: str | Path, largest: int = LARGEST) -> str:
 
 
 def from_json(text: str, *, infinite: bool = False) -> Any:
-    """What a JSON text says.
+    """The value of a JSON text.
 
     Parameters
     ----------
@@ -107,7 +108,7 @@ def from_json(text: str, *, infinite: bool = False) -> Any:
     Raises
     ------
     ValueError
-        If it is none, or beyond the bounds of this module; the message holds nothing of the text.
+        If it is not JSON, or beyond the bounds of this module; the message holds nothing of the text.
     """
 
     def constant(name: str) -> float:
@@ -125,12 +126,12 @@ def from_json(text: str, *, infinite: bool = False) -> Any:
 
 
 def from_toml(text: str) -> dict[str, Any]:
-    """What a TOML text says.
+    """The value of a TOML text.
 
     Raises
     ------
     ValueError
-        As of :func:`from_json`.
+        As for :func:`from_json`.
     """
     if any(_DOTTED.search(_QUOTED.sub("k", line)) for line in text.splitlines()):
         raise ValueError("is nested too deeply")  # such keys take the parser quadratic time
@@ -181,7 +182,7 @@ def read_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
     InvalidInput
         If there is no such file.
     ValueError
-        If it is no such file, or would take more memory than it has bytes.
+        If it is not such a file, or would take more memory than it has bytes.
     """
     place = regular("path", path)
     try:
@@ -201,7 +202,7 @@ def read_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
 
 
 def pack(**arrays: Any) -> memoryview:
-    """The bytes of an ``.npz`` file with these arrays, the same for the same arrays: no entry tells the time."""
+    """The bytes of an ``.npz`` file with these arrays: the same for the same arrays, because no entry holds a time."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as packed:
         for name, array in arrays.items():
@@ -211,9 +212,9 @@ def pack(**arrays: Any) -> memoryview:
 
 
 def check(field: str, path: str | Path, *, make: bool = False) -> None:
-    """Refuse a place at which no file can be written now, before anything is spent on what would go there.
+    """Refuse a path at which no file can be written now, before any budget is spent on its content.
 
-    `PROBE` bytes are written beside it and removed.  A disk that fills up later is found by :func:`write` only.
+    `PROBE` bytes are written beside it and removed.  Only :func:`write` notices a disk that fills up later.
 
     Parameters
     ----------
@@ -246,12 +247,12 @@ def check(field: str, path: str | Path, *, make: bool = False) -> None:
 def write(
     field: str, path: str | Path, content: bytes | memoryview | str, *, mode: int = 0o666, make: bool = False
 ) -> None:
-    """Write a file in one step: a reader finds the old one or all of the new one, and so does who comes after a crash.
+    """Write a file in one step: a reader finds either the old file or the whole new one, even after a crash.
 
     Parameters
     ----------
     field : str
-        What the path was asked for as.
+        The name of the parameter that holds the path, for errors.
     path : path
         A link is followed.
     content : bytes or str
@@ -264,7 +265,7 @@ def write(
     Raises
     ------
     NotWritten
-        What stood there before still does.
+        If the file cannot be written; an old file is unchanged.
     """
     beside = None
     try:
@@ -284,12 +285,12 @@ def write(
         raise NotWritten(f"{field}={shown(Path(path))}: cannot be written: {reason}; {remedy}") from None
     finally:
         if beside is not None:
-            with suppress(OSError):  # what is left is no harm, and the error is what counts
+            with suppress(OSError):  # a file that is left does no harm, and the error matters more
                 beside.unlink()
 
 
 def keep(name: str, content: bytes | memoryview) -> Path | None:
-    """Write to the first of the folders for temporary files and of the user that takes it; None if none does."""
+    """Write to the folder for temporary files, else to the user's own; returns the path, or None if neither works."""
     for folder in (tempfile.gettempdir, Path.home):
         try:
             place = Path(tempfile.mkdtemp(prefix="sottovoce-", dir=folder())) / name

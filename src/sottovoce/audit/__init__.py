@@ -18,7 +18,7 @@ __all__ = ["ADVERSARIES", "Case", "Verdict", "attack", "densities", "epsilon_bou
 
 
 class Adversary(NamedTuple):
-    """A game, and its runs by default and in a hurry."""
+    """A game, and its number of runs by default and with ``quick``."""
 
     play: Callable[..., Verdict]
     runs: int
@@ -30,11 +30,11 @@ ADVERSARIES: dict[str, Adversary] = {
     "refusals": Adversary(refusals.play, refusals.RUNS, refusals.QUICK_RUNS),
     "labels": Adversary(labels.play, labels.RUNS, labels.QUICK_RUNS),
 }
-"""Attacks on what stands around the methods: a ledger's quotes, a site's refusals, an estimator's attributes."""
+"""Attacks on the code around the methods: a ledger's quotes, a site's refusals, an estimator's attributes."""
 
 _REPLICATES, _QUICK = 20_000, 4_000
 _MORE = {("pp_admm", "printed"): 100_000, ("pp_admm", "corrected"): 60_000, ("ipp_admm", "corrected"): 60_000}
-"""Where delta hides what fewer replicates would show."""
+"""Where delta is so small that fewer replicates would show nothing."""
 
 
 def targets(form: str | None = None) -> list[tuple[str, str]]:
@@ -66,7 +66,7 @@ def attack(
     epsilon, delta : float, optional
         The claim; by default epsilon 1, and pure wherever the method has a pure price.
     rounds : int, optional
-        By default 2, and 1 where one shows most.
+        By default 2, and 1 where one round gives the largest bound.
     replicates : int, optional
         Of each world; by default enough to show a factor of two.  Of :data:`ADVERSARIES`, never more than the default.
     seed : int

@@ -2,7 +2,7 @@
 
 With one or two features the density of an answer under either table is known in closed form up to a factor (the same
 noise density that the curator draws from, mapped through the optimality condition), so the privacy loss of a pair and
-its hockey-stick divergence follow by quadrature.  No epsilon that is proved may be below them.
+its hockey-stick divergence follow by quadrature.  No proved epsilon may be below what they show.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Exact:
 
     @property
     def epsilon(self) -> float:
-        """The largest loss, either way, where either table puts more than e^-60 of its peak."""
+        """The largest loss, in either direction, where either table's density is above e^-60 of its peak."""
         p, q = self.logs
         where = np.maximum(p - p.max(), q - q.max()) > -60.0
         return float(np.abs(p - q)[where].max())
 
     def delta(self, epsilon: float) -> float:
-        """Hockey-stick divergence, the larger of both ways."""
+        """Hockey-stick divergence, the larger of the two directions."""
         p, q = self.logs
 
         def one(a: Array, b: Array) -> float:

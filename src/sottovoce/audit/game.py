@@ -3,8 +3,8 @@
 Both worlds are run with the real curator, queries, noise and engine, thousands of replicates at once.  The adversary
 sees every message of every round and all of the configuration, and scores each transcript in three ways: by the
 likelihood of the releases on either table, by a linear discriminant of the messages, and by the nearest transcript seen
-before (which finds noise that repeats).  Which score, and which threshold, is decided on one half of the replicates;
-the bound comes from the other half.
+before (which finds noise that repeats).  One half of the replicates decides which score and which threshold are used;
+the other half gives the bound.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Case:
     victim : int
         The site whose row differs.
     why : str
-        What makes this pair a bad one, in words.
+        Why this pair is a worst case, in words.
     algorithm : callable, optional
         Sets hyperparameters that a configuration does not have.
     solver : callable ``(rows, facts, world)``, optional
@@ -89,7 +89,7 @@ class _Recorder:
 
 
 class Notes:
-    """A curator's book that keeps what is charged, refuses nothing and prices nothing."""
+    """A curator's book that records what is charged; it refuses nothing and prices nothing."""
 
     def __init__(self) -> None:
         self.rows: tuple[Event, ...] = ()
@@ -126,7 +126,7 @@ class _OpenNet(DenseNet):
 
 @dataclass(frozen=True)
 class Transcripts:
-    """What was seen of one world: queries with answers, messages (R, everything), and what the ledger says."""
+    """What was seen of one world: queries with answers, all messages (one row a replicate), and the ledger's totals."""
 
     asked: list[tuple[Query, Array]]
     messages: Array
@@ -160,24 +160,25 @@ def watch(case: Case, world: int, replicates: int, seed: int) -> Transcripts:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the game says of a claim.
+    """The result of a game against a claim.
 
     Attributes
     ----------
     claimed_epsilon : float
         What the form claims: the ledger's total, or, for printed forms, the paper's.
     proved_epsilon : float
-        What the accountants prove for what was done.
+        What the accountants prove for the events that were charged.
     lower_bound : float
         On epsilon at `delta`, true with probability `confidence`.
     attack : str
         The score that gave it.
     why : str
-        What makes the pair of tables a bad one.
+        Why the pair of tables is a worst case.
     releases : int
         Answers of the victim that were seen.
     exact_epsilon : float or None
-        What this pair needs at `delta`, by quadrature, where one release is all there is: no sampling, no confidence.
+        The smallest epsilon that is true for this pair at `delta`, by quadrature, if the run makes one release: no
+        sampling, no confidence.
     """
 
     method: str

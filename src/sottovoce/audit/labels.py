@@ -1,11 +1,12 @@
-"""A row with a label that nobody else has: what does a released model say of it, beside its noisy coefficients?
+"""A row with a label that no other row has: does anything but the noisy coefficients of a release reveal it?
 
 Two tables differ in one row, which carries a rare label in one of them and a common one in the other.  A fit without
-a seed is a release.  The adversary looks at all that it leaves behind but the values of the coefficients, on which the
-other games bet: names and shapes of attributes, the classes, the statement, warnings, errors and their words, what a
-ledger was charged.  One of these that differs between the tables is an answer without noise.
+a seed is a release.  The adversary looks at everything that a fit leaves behind except the values of the coefficients,
+which the other games attack: names and shapes of attributes, the classes, the statement, warnings, errors and their
+words, what a ledger was charged.  If one of these differs between the tables, it is an answer without noise.
 
-Estimators that take ``classes`` are tried without it, with the rare label declared, and with it left out.
+Estimators that take ``classes`` are tried without that declaration, with the rare label declared, and with the rare
+label left out of the declaration.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ class Stand:
 
 
 def outputs(model: Any) -> dict[str, str]:
-    """All that a fitted estimator holds, as text; of coefficients the shape."""
+    """Everything that a fitted estimator holds, as text; of coefficients only the shape."""
     parameters = set(inspect.signature(type(model).__init__).parameters)
     found = {}
     for name, value in vars(model).items():
@@ -156,14 +157,14 @@ def _stands(rounds: int | None, delta: float | None) -> dict[str, Stand]:
 
 @dataclass(frozen=True)
 class LabelVerdict(Verdict):
-    """What a rare label shows.
+    """The result of the game of a rare label.
 
     Attributes
     ----------
     told : tuple of dict
         What was seen of each table, and how often.
     differ : tuple of str
-        Estimators and declarations with which a first look saw nothing that both tables have in common.
+        Estimators and declarations for which a first look saw no output that occurs on both tables.
     """
 
     told: tuple[dict[str, int], ...] = ()

@@ -1,10 +1,10 @@
-"""What a curious neighbour learns about real rows: membership and one attribute, with no noise, printed forms, ours.
+"""What a curious neighbour learns about real rows: membership and one attribute, without noise and by either form.
 
-The tables of :mod:`sottovoce.audit.worlds` are as bad as can be.  Here a small site holds rows of Adult, and the
-neighbour knows all of them but one.  In the first lesson the site holds a target row or another, both known
-to the neighbour, who says which; in the second the neighbour knows the target row but for one attribute, and names the
+The tables of :mod:`sottovoce.audit.worlds` are worst cases.  Here a small site holds rows of Adult, and the neighbour
+knows all of them but one.  In the first experiment the site holds a target row or another row, both known to the
+neighbour, who says which; in the second the neighbour knows all of the target row except one attribute, and names its
 likeliest value.  The neighbour scores by the likelihood of every message of every round, the most powerful test there
-is.  Real rows seldom are as bad as the worst case: what is measured here does not bound what an attack can do.
+is.  Real rows are seldom worst cases, so what is measured here does not bound what an attack can do.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _likelihood(seen: Transcripts, rows: Rows) -> Array:
 
 @dataclass(frozen=True)
 class _Seen:
-    """Of one setting.
+    """What the neighbour scored in one setting.
 
     Attributes
     ----------
@@ -175,7 +175,7 @@ def curve(inside: Array, outside: Array, weights: Array) -> tuple[Array, Array]:
 
 
 def area(fpr: Array, tpr: Array) -> Array:
-    """Below each curve."""
+    """The area below each curve."""
     return np.asarray(np.sum(np.diff(fpr, axis=1) * 0.5 * (tpr[:, 1:] + tpr[:, :-1]), axis=1))
 
 

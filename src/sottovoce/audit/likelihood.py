@@ -1,12 +1,12 @@
-"""How likely a site's releases are on given rows: the strongest score there is against noise whose law is public.
+"""How likely a site's releases are on given rows: the most powerful score against noise whose law is public.
 
 An adversary who sees every message knows the public inputs of every query that a site was asked, so for each of two
 candidate tables the density of every answer is known, and the sum over rounds of log ratios is the most powerful test
-(Neyman and Pearson).  Every query says its own density, :meth:`sottovoce.queries.Query.log_density`, at the *stated*
-noise; a fault in the noise that was drawn does not change the score, only what it reveals.
+(Neyman and Pearson).  Every query computes its own density, :meth:`sottovoce.queries.Query.log_density`, at the
+*stated* noise.  If the noise that was drawn has a fault, the score stays the same; only what it reveals changes.
 
-Queries that know no density (a pass over minibatches, a redrawn gate) get the best linear score instead: the answer
-along the line that joins the two noise-free answers.
+Some queries have a density that cannot be computed from the answers alone (a pass over minibatches, a redrawn gate).
+They get the best linear score instead: the position of the answer along the line between the two noise-free answers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Audits of one single run, by many canary rows (Steinke, Nasr and Jagielski 2023).
 
-A coin decides each of m canary rows of a real table, one run is made, and the auditor guesses coins from everything
-that was sent, or abstains.  Under an (epsilon, delta) claim guesses are hardly better than randomised response would
-allow, so that many right ones refute it.
+A coin decides the value of each of m canary rows of a real table, one run is made, and for each coin the auditor
+guesses from everything that was sent, or abstains.  If an (epsilon, delta) claim is true, guesses are hardly better
+than randomised response at that epsilon would allow, so many right guesses refute it.
 
 The theorem
 -----------
@@ -14,11 +14,12 @@ auditor guess r of them from M's answer.  With ``W ~ Binomial(r, e^epsilon / (1 
 
 Why, at delta 0: given the answer and the coins before it, a coin's odds are at most e^epsilon, since only one input of
 M differs between its sides; so right guesses are dominated by independent ones of that probability.  The delta term is
-theirs: an unlikely failure may reveal i coins, but then with probability of at most about ``2 m delta / i``.
+from the paper: an unlikely failure may reveal i coins, but only with a probability of at most about ``2 m delta / i``.
 
-Which epsilon?  That of the relation whose neighbours a coin's two sides are.  Under replace-one the coin picks between
-two values of one row, a row and the same with its label flipped, and the row count is fixed: the bound is on the
-replace-one epsilon.  Under zero-out it picks between a row and a row of zeros.
+Which epsilon?  The two values of a coin are neighbours under some relation, and the bound is on that relation's
+epsilon.  Under replace-one the coin picks between two values of one row, a row and the same with its label flipped, and
+the row count is fixed: the bound is on the replace-one epsilon.  Under zero-out it picks between a row and a row of
+zeros.
 
 Five numbers of guesses are tried, fixed fractions of m, each at a fifth of the error that the confidence leaves, so the
 best of them may be reported.  (To pick r after a look at the scores would be sound at delta 0 only: the delta term is
@@ -26,13 +27,14 @@ an average over answers, and r is then not independent of them.)
 
 The score
 ---------
-The auditor knows all other rows, both values of each canary, and the public inputs of each query.  With signs s = +-1
-for the coins, what a release must have had as noise if no canary leaned either way is, to first order, ``R s + noise``:
-the columns of R are half the differences of the canaries' gradients, passed through the solve where noise sits on its
-answer (:meth:`sottovoce.queries.Query.leaning`).  Rounds add up in ``t = sum R' Cov^-1 residual`` and
-``M = sum R' Cov^-1 R``; canary i's log odds, all others taken as Gaussian, are
-``2 [(M + I)^-1 t]_i / [(M + I)^-1]_ii``.  The score uses the *stated* noise; if it is wrong, guesses are worse, never
-the guarantee.
+The auditor knows all other rows, both values of each canary, and the public inputs of each query.  Let s = +-1 be the
+signs of the coins.  From a release the auditor computes the noise that it would have held if every canary were halfway
+between its two values.  To first order this residual is ``R s + noise``: the columns of R are half the differences of
+the canaries' gradients, passed through the solve where noise sits on its answer
+(:meth:`sottovoce.queries.Query.leaning`).  Rounds add up in
+``t = sum R' Cov^-1 residual`` and ``M = sum R' Cov^-1 R``; canary i's log odds, all others taken as Gaussian, are
+``2 [(M + I)^-1 t]_i / [(M + I)^-1]_ii``.  The score uses the *stated* noise; if it is wrong, guesses are worse, and the
+bound stays true.
 """
 
 from __future__ import annotations
@@ -58,9 +60,9 @@ from .game import BookOf, Case, NoiseOf, Transcripts, Verdict, watch
 from .likelihood import of_node
 
 FRACTIONS = (1, 2, 4, 8, 16)
-"""A guess for every canary, for every second, ...: those of the largest scores."""
+"""Guess every canary, every second, and so on: those with the largest scores."""
 LOSS = "huber:0.5"
-"""The loss of :func:`attack_once`: near zero a row and its opposite both pull with full strength."""
+"""The loss of :func:`attack_once`: near zero a row and its opposite both have the largest slope."""
 _LEAST = 16
 _FLOOR = 1e-6  # standard deviation, sum scale, of a release without noise
 
@@ -246,7 +248,7 @@ class _Reader:
         return np.asarray(2.0 * (inverse @ self._t) / np.diag(inverse))
 
     def gradients(self, w: Array, part: int = 0, parts: int = 1) -> tuple[Array, Array]:
-        """At w, in sum scale: the rows' gradient if no canary leaned, and (d, m) half-differences of canaries."""
+        """At w, in sum scale: the gradient with canaries halfway, and (d, m) half-differences of the canaries."""
         slope, own = self.facts.loss.slope, self.others[part::parts]
         false, true = (slope(v @ w)[:, None] * v for v in self.values)
         here = (self.where % parts == part)[:, None]
@@ -254,7 +256,7 @@ class _Reader:
         return middle, (0.5 * (true - false) * here).T
 
     def hessian(self, w: Array, part: int = 0, parts: int = 1) -> Array:
-        """At w, in sum scale: that of the rows, canaries by half."""
+        """The Hessian at w, in sum scale, with both values of a canary counted by half."""
         bend, own = self.facts.loss.bend, self.others[part::parts]
         total = own.T @ (bend(own @ w)[:, None] * own)
         for v in self.values:
@@ -296,7 +298,7 @@ def scores(planted: Planted, seen: Transcripts) -> Array:
 
 @dataclass(frozen=True)
 class OneRunVerdict(Verdict):
-    """What one run says of a claim: as :class:`Verdict`, and how many coins there were, were guessed and were right."""
+    """The result of one run: as :class:`Verdict`, with the numbers of coins, of guesses and of right guesses."""
 
     canaries: int = 0
     guesses: int = 0

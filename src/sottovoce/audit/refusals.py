@@ -1,16 +1,17 @@
 """A neighbour who sends extreme vectors and watches whether the site answers.
 
-Whatever a neighbour sends enters a site's next query: a vector so long that the solver cannot certify its answer, that
-an answer does not fit its grid, or that a margin overflows.  If it depends on rows whether, when and how the site
-refuses, then the refusal is an answer without noise.
+Whatever a neighbour sends enters a site's next query.  The vector may be so long that the solver cannot certify its
+answer, that an answer does not fit its grid, or that a margin overflows.  If whether, when and how the site refuses
+depends on its rows, then the refusal is an answer without noise.
 
 The adversary knows both tables.  Beforehand she runs each method on both, without noise, against vectors of growing
-length up to the largest doubles; wherever a site's behaviour changes, she bisects the length, and looks for one at
-which the two tables part, or goes as near to the change as she can, on both sides of it.  Then she plays: real runs of
-one site beside her, of which she sees every message and how it ended (the error's words, how much was charged).  She
-bets on one way to end, or on the last message of those runs that went on: a refusal that noise decides may come equally
-often on both tables, and yet leave answers that only one of them gives.  The bet is chosen on one half of the runs, and
-bounded on the other.
+length up to the largest doubles.  Wherever a site's behaviour changes, she bisects the length.  She looks for a length
+at which the site behaves differently on the two tables, or else takes the nearest lengths on both sides of the change.
+Then she watches real runs of one site, and sees every message and how the run ended (the words of the error, how much
+was charged).  She bets on one way in which a run ends, or on the last message of the runs that did not refuse.  The
+second bet matters where noise decides whether the site refuses: refusals may be equally frequent on both tables, and
+yet the remaining answers may be possible on only one of them.  The bet is chosen on one half of the runs, and the other
+half gives the bound.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from .worlds import signed_site
 
 RUNS, QUICK_RUNS = 400, 160
 DELTA = 1e-5
-"""Of methods that need one, if none is given."""
+"""Delta of methods that need one, if none is given."""
 
 _FEWEST = 80
 _LOOK = 32  # runs of each table at every length that looks promising
@@ -65,8 +66,9 @@ class Victim:
     config : RunConfig
         Its total is the claim.
     features : int
-        1: a row, and its opposite or a row of zeros, by the relation.  More: a row of equal entries, and one of entries
-        that alternate, whose products with a long vector overflow in different ways.
+        1: the tables differ in a row and its opposite, or a row and zeros, by the relation.  More: they differ in a row
+        of equal entries and one whose entries alternate in sign; products of the two with a long vector overflow in
+        different ways.
     curator : callable, optional
         Planted faults, for tests: makes the curator.
     """
@@ -181,7 +183,7 @@ class RefusalVerdict(Verdict):
 
 def _stands(epsilon: float, delta: float | None, rounds: int | None) -> dict[str, Victim]:
     """Methods by where their noise sits, with refusals of every kind that a length can provoke."""
-    # Nearly all of the budget in the release that follows her vector: little noise, and all of it in the objective.
+    # Nearly all of the budget goes to the release after her vector: it has little noise, all of it in the objective.
     inside = {"method": "m_admm", "relation": "zero-out", "noise_growth": 20.0}
     gated = {"method": "ipp_admm", "positives": 2, "threshold": -1e6}
     known: dict[str, tuple[dict[str, Any], int]] = {"m_admm, zero-out": (inside, 1)}
@@ -202,7 +204,7 @@ def _stands(epsilon: float, delta: float | None, rounds: int | None) -> dict[str
 
 
 def lengths(stand: Victim) -> list[float]:
-    """Lengths that look promising, found without noise: where the tables part, or on both sides of a common change."""
+    """Lengths to try, found without noise: where behaviour differs between tables, or both sides of a common change."""
     silent, found = _Silent(), []
     seen = [tuple(stand.watch(world, length, silent).told for world in (0, 1)) for length in _LENGTHS]
     found += [length for length, (first, second) in zip(_LENGTHS, seen, strict=True) if first != second][:1]
@@ -213,7 +215,7 @@ def lengths(stand: Victim) -> list[float]:
 
 
 def _edge(stand: Victim, low: float, high: float, told: str) -> tuple[float, ...]:
-    """A length at which the tables part, or else two next to each other between which both change their behaviour."""
+    """A length at which the tables behave differently, or else two neighbouring lengths between which both change."""
     silent = _Silent()
     for _ in range(_STEPS):
         middle = math.sqrt(low) * math.sqrt(high) if high > 2.0 * low else low + 0.5 * (high - low)
@@ -238,7 +240,7 @@ def _played(stand: Victim, length: float, runs: int, noise: NoiseAt) -> Played:
 
 
 def _scores(played: Played, bets: Sequence[str]) -> list[tuple[Array, Array]]:
-    """One score a behaviour to bet on; then the last message, with runs that did not finish above or below all."""
+    """One score for each behaviour to bet on, then the last message; unfinished runs count as above, or below, all."""
     found = [tuple(np.array([float(one.told == told) for one in side]) for side in played) for told in bets]
     for end in (math.inf, -math.inf):
         whole = engine.FINISHED
@@ -266,7 +268,7 @@ class Bet:
         return cls(bets, which, tests[which])
 
     def bound(self, played: Played, delta: float, confidence: float) -> float:
-        """What it shows of epsilon in other runs."""
+        """The lower bound on epsilon that the bet gives on other runs."""
         return self.test.verdict(_scores(played, self.bets)[self.which], delta, confidence)
 
     @property
@@ -283,7 +285,7 @@ def halves(played: Played) -> tuple[Played, Played]:
 
 @dataclass(frozen=True)
 class _Look:
-    """What few runs at one length show; `mixed` where noise decides how a run ends."""
+    """What a few runs at one length show; `mixed` if noise decides how a run ends."""
 
     bound: float
     claimed: float
@@ -305,7 +307,7 @@ def play(
     stands: Mapping[str, Victim] | None = None,
     released: bool = True,
 ) -> RefusalVerdict:
-    """Search every method for a length that tells two tables apart, and play the best that was found.
+    """Search every method for a length that tells the two tables apart, and play the best one.
 
     Parameters
     ----------
@@ -344,7 +346,7 @@ def play(
     by_noise = max(noisy, key=lambda one: looks[one].over, default=certain)
     games = [(one, "simulated noise", keyed(_LOOK), replicates) for one in dict.fromkeys([certain, by_noise])]
     if released and find_spec("opendp") is not None:
-        few = max(_FEWEST, replicates // 4)  # they are dear, and what is bet on is hardly ever a matter of noise
+        few = max(_FEWEST, replicates // 4)  # slow, and what she bets on seldom depends on the noise
         games.append((certain, "noise of the operating system", lambda world, run: SystemNoise(), few))
     each = 1.0 - (1.0 - confidence) / len(games)
     verdicts = []

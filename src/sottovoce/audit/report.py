@@ -1,4 +1,4 @@
-"""One page, complete in itself: claimed against audited epsilon, and what a neighbour learns about real rows."""
+"""A self-contained page: claimed against audited epsilon, and what a neighbour learns about real rows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ td.why{min-width:44rem}.refuted{color:var(--red);font-weight:600}
 
 
 def counts(verdicts: Iterable[Verdict]) -> dict[str, int]:
-    """What the headline says: claims and refuted ones, by form, and those that quadrature alone refutes."""
+    """Numbers for the headline: claims and refuted claims by form, and those that quadrature alone refutes."""
     all_ = list(verdicts)
     ours = [one for one in all_ if one.form == "corrected"]
     theirs = [one for one in all_ if one.form != "corrected"]
@@ -91,7 +91,7 @@ def _lines(places: Iterable[str], height: str = "100%") -> str:
 
 
 def _claims(verdicts: Sequence[Verdict], title: str) -> str:
-    """A row a claim: its lower bound, what it claims, and what quadrature says."""
+    """One row for each claim: its lower bound, its epsilon, and the epsilon by quadrature."""
     rows = []
     for one in verdicts:
         css, x = "red" if one.refuted or one.refuted_exactly else "blue", _at(one.lower_bound)

@@ -1,17 +1,18 @@
-"""An analyst who chooses when to stop: does what a ledger quotes hold at the moment at which she looks?
+"""An analyst who chooses when to stop: is the epsilon that a ledger quotes true at the moment when she stops?
 
-Releases of one site are charged to one ledger, and after each the ledger quotes an epsilon at its delta.  The
-analyst follows the privacy loss of what she has seen, the logarithm of how much likelier it is on one table than on the
-other, and stops when it has run ahead of the quote.  A quote that holds whenever she stops leaves
+Releases of one site are charged to one ledger, and after each the ledger quotes an epsilon at its delta.  The analyst
+follows the privacy loss of what she has seen (the logarithm of how much likelier it is on one table than on the other)
+and stops when the loss exceeds the quote.  If the quotes hold whenever she stops, then
 
     E[(1 - e^(quote - loss))_+]  <=  delta,        at the release where she stopped, on the table that she favours,
 
 which is the (epsilon, delta) claim with the epsilon that was quoted there.  Gaussian losses grow by independent normal
-steps, so that her best rule and the largest left side follow without sampling, by backward induction over a grid of
-losses.  The game then plays that rule against real releases: a coin that falls on its head with the probability on the
-left is tossed in every run, and heads are counted (Clopper and Pearson).
+steps, so her best rule and the largest left side follow without sampling, by backward induction over a grid of losses.
+The game then plays that rule against real releases: in every run it tosses a coin whose probability of heads is the
+expression inside the expectation, and counts heads (Clopper and Pearson).
 
-The ledger's own code quotes, in memory and on disk; nothing here knows how it turns its sums into epsilon.
+The quotes come from the code of the ledgers, in memory and on disk; this module does not repeat how they turn sums into
+epsilon.
 """
 
 from __future__ import annotations
@@ -46,10 +47,10 @@ from .likelihood import Candidate
 from .worlds import tables
 
 DELTA = 1e-3
-"""Of the claim by default: the smaller, the more a wrong quote lets through, and the more runs it takes to see it."""
+"""Delta of the claim by default.  A smaller delta makes a wrong quote err more, and takes more runs to show it."""
 RELEASES, RUNS, QUICK_RUNS = 40, 10_000, 4_000
 NOTIONS = ("zcdp", "rdp")
-"""Accountants whose totals may be quoted to an analyst who goes on as she likes; pure epsilon has no delta to pass."""
+"""Accountants whose totals may be quoted during a series of releases; pure epsilon has no delta to exceed."""
 
 _SPAN = 1e3  # of the spending that she sees, from the first release to the last
 _POINTS, _WIDTH = 12, 8.0  # of the grid: points a deviation of the smallest step, and deviations that it spans
@@ -105,17 +106,18 @@ LEDGERS: dict[str, Opened] = {
 
 @dataclass(frozen=True)
 class StoppingVerdict(Verdict):
-    """What an analyst who stops by what she sees makes of a ledger's quotes.
+    """The result of the game of an analyst who stops depending on what she sees.
 
-    ``claimed_epsilon`` and ``proved_epsilon`` are the last quote.  ``lower_bound`` and ``exact_epsilon`` are that plus
-    what every quote lacks, or less what it has to spare, to hold whenever she stops.
+    ``claimed_epsilon`` and ``proved_epsilon`` are the last quote.  ``lower_bound`` and ``exact_epsilon`` are the last
+    quote plus the amount by which every quote would have to be raised to hold whenever she stops (negative if the
+    quotes have room to spare).
 
     Attributes
     ----------
     realised_delta : float
-        Of her best rule, by backward induction; the claim is that it is at most ``delta``.
+        What her best rule reaches, by backward induction; the claim is that it is at most ``delta``.
     realised_delta_bound : float
-        From below, from the runs, at the confidence.
+        A lower bound on it from the runs, at the confidence.
     ledgers : dict of str to float
         ``realised_delta`` for each ledger that was tried; the worst is what was played.
     """
@@ -127,7 +129,7 @@ class StoppingVerdict(Verdict):
 
 @dataclass(frozen=True)
 class Rule:
-    """Stop at the first release whose loss reaches its bar; ``delta`` is what the best such rule lets through."""
+    """Stop at the first release whose loss reaches its bar; ``delta`` is the delta that the best such rule reaches."""
 
     delta: float
     bars: Array
@@ -171,7 +173,7 @@ def best_rule(quotes: Array, shifts: Array, points: int = _POINTS) -> Rule:
 
 
 def needed(quotes: Array, shifts: Array, delta: float) -> float:
-    """What to add to every quote so that her best rule lets `delta` through; negative where they have to spare."""
+    """What to add to every quote so that her best rule reaches exactly `delta`; negative if the quotes have room."""
 
     def over(more: float) -> float:
         return best_rule(quotes + more, shifts).delta - delta
@@ -279,9 +281,9 @@ def losses(game: Game, opened: Opened, epsilon: float, delta: float, runs: int, 
 
 
 def ahead(game: Game, followed: Array, quotes: Array, coins: Array) -> Array:
-    """By how much all quotes could have been raised with the coin still on its head, for every run.
+    """By how much all quotes could have been raised with the coin still showing heads, for every run.
 
-    The coin falls on its head with probability ``(1 - e^(quote - loss))_+`` where she stopped.
+    The coin shows heads with probability ``(1 - e^(quote - loss))_+`` where she stopped.
     """
     stopped = followed >= game.rule.bars[:, None]
     stopped[-1] = True
@@ -299,7 +301,7 @@ def play(
     confidence: float = 0.95,
     ledgers: Mapping[str, Opened] | None = None,
 ) -> StoppingVerdict:
-    """Find the ledger that suffers most from an analyst who stops by what she sees, and play against it.
+    """Find the ledger that an analyst who stops by what she sees harms most, and play against it.
 
     Parameters
     ----------

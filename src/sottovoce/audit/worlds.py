@@ -1,9 +1,9 @@
-"""Bad pairs of tables, one recipe a method: where the proof is tight, or where a printed claim breaks.
+"""Worst-case pairs of tables, one recipe for each method: where the proof is tight, or where a printed claim fails.
 
 Most recipes share one idea.  With one feature, the Huber loss, and a penalty so strong that every minimiser stays near
 zero, all rows lie on the loss's linear piece: slopes are -1 whatever the noise.  A row and its opposite then change the
-sum of gradients by exactly 2, the most there is, in every round.  (In one dimension the logistic loss hides faults from
-opposite rows: their slopes add up to one.)
+sum of gradients by exactly 2, the largest possible change, in every round. (In one dimension the logistic loss would
+hide faults, because the slopes of opposite rows add up to one.)
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def gated(method: str, form: str, epsilon: float, delta: float | None, rounds: i
 
 
 def passes(method: str, form: str, epsilon: float, delta: float | None, rounds: int) -> Case:
-    """A pass of two parts, whose last step forgets where it started: its noise stands alone against the row."""
+    """A pass of two parts, whose last step does not depend on where it started: only its own noise hides the row."""
     case = linear(method, form, epsilon, delta, rounds, batches=2, eta=100.0, rho=200.0)  # step times mu is 1
     return replace(
         case, why=f"{LINEAR}; the row is in the last part, and the regulariser wipes out the noise before it"
@@ -68,7 +68,7 @@ def passes(method: str, form: str, epsilon: float, delta: float | None, rounds: 
 
 
 def kifer(method: str, form: str, epsilon: float, delta: float | None, rounds: int) -> Case:
-    """Where 003's Algorithm 3 breaks: the curvature of the other row counts just where the slopes still differ by 2."""
+    """Where 003's Algorithm 3 fails: the other row has curvature exactly where the slopes still differ by 2."""
     K = 2.0 / epsilon  # c1 = 1 at h = 1/2
     # The minimiser sits at the edge w = 1/2 of the linear piece when the noise is 0: 1 - K / 2 = slopes of the others.
     rest = 1.0 - 0.5 * K
@@ -82,7 +82,8 @@ def kifer(method: str, form: str, epsilon: float, delta: float | None, rounds: i
 
 
 class Contrary(Solver):
-    """Errs by its whole tolerance at site 0, to the side that tells the worlds apart; its certificate stays true."""
+    """Errs by its whole tolerance at site 0, in the direction that tells the worlds apart; its certificate stays
+    true."""
 
     side: Array
 
@@ -131,13 +132,13 @@ RECIPES: dict[tuple[str, str], Recipe] = {
     ("pp_admm", "printed"): plausible,
     ("pvp", "printed"): last_step,
 }
-"""Where the common recipe is not the worst known."""
+"""Where a worse pair than the common recipe's is known."""
 
 DELTAS = {("pp_admm", "printed"): 0.01}
 EPSILONS = {("pp_admm", "printed"): 2.65}
-"""Where a claim breaks at some delta or epsilon first."""
+"""The delta and the epsilon at which a claim breaks first."""
 ONCE = {("pp_admm", "printed"), ("central_sgd", "corrected")}
-"""Where one round shows most."""
+"""Where one round gives the largest bound."""
 
 
 def make_case(
@@ -160,7 +161,7 @@ def make_case(
     Raises
     ------
     InvalidInput
-        For a method without noise, or one that is none.
+        For a method without noise, or an unknown one.
     """
     if method not in REGISTRY or not REGISTRY[method].private:
         rule = f"must be one of {[name for name, cls in REGISTRY.items() if cls.private]}"

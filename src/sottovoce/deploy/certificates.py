@@ -1,7 +1,7 @@
-"""Certificates for a hub and its sites: one authority a run or a consortium, made with the package cryptography.
+"""Certificates for a hub and its sites, from one authority for each run or consortium (package cryptography).
 
-A site's key never leaves it: it makes a request, the hub's authority signs it.  A site's certificate is good for a
-client only and the hub's for a server only, so that no site can stand in for the hub.
+A site's key never leaves the site: the site makes a request, and the hub's authority signs it.  A site's certificate is
+valid for a client only and the hub's for a server only, so no site can pose as the hub.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Authority:
         Raises
         ------
         InvalidInput
-            If it is no sound request, or names what cannot be a site.
+            If it is not a valid request, or its name is not allowed for a site.
         """
         from cryptography import x509
         from cryptography.exceptions import UnsupportedAlgorithm
@@ -126,7 +126,7 @@ class Authority:
 
 
 def check_host(text: str) -> None:
-    """Refuse what is neither an address nor a host's name.
+    """Refuse a text that is neither an address nor a host name.
 
     Raises
     ------
@@ -160,7 +160,7 @@ def _write(folder: Path, stem: str, key: bytes, ending: str, public: bytes) -> N
 
 
 def fingerprint(pem: bytes) -> str:
-    """Of the public key in a certificate or a request: 32 hexadecimal digits to read to each other.
+    """Fingerprint of the public key in a certificate or a request: 32 hexadecimal digits, to compare by telephone.
 
     Raises
     ------

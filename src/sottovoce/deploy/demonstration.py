@@ -1,8 +1,8 @@
-"""A hub and its sites as processes of this machine, on rows that are public anyway: a demonstration, not a release.
+"""A hub and its sites as processes on this machine, on rows that are public anyway: a demonstration, not a release.
 
-Everything is real but the secrets: the commands, certificates, keys, ledgers and transports are those of a deployment.
-The noise comes from a seed that stands in the plan, so that the same run can be made in one process and compared; plan
-and ledgers are marked for good, and no command but the one for this makes such ledgers.
+Commands, certificates, keys, ledgers and transports are those of a deployment.  Only the noise is not secret: it comes
+from a seed in the plan, so that the same run can be made in one process and compared.  Plan and ledgers are permanently
+marked, and only the command for demonstrations makes such ledgers.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 @dataclass(frozen=True)
 class Stage:
-    """What a demonstration stands on.
+    """The files and data of a demonstration.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Stage:
     plan : Plan
     dataset : Dataset
     rows : Rows
-        Of all sites, for the twin in one process.
+        Of all sites, for the same run in one process.
     port : int
         Of the hub.
     """
@@ -204,7 +204,7 @@ def relay(stage: Stage, tick: Callable[[], None]) -> None:
 
 
 def progress(stage: Stage) -> list[dict[str, Any]]:
-    """Every site's round and spending, as it stands on the disk."""
+    """Every site's round and spending, as recorded on the disk."""
     shown: list[dict[str, Any]] = []
     for name in stage.plan.names:
         with DurableLedger.open(stage.folder / name / f"{name}.ledger") as ledger:
@@ -216,7 +216,7 @@ def progress(stage: Stage) -> list[dict[str, Any]]:
 
 
 def compare(stage: Stage, transport: str, wall: float) -> dict[str, Any]:
-    """What came out, beside the same run in one process."""
+    """Compare the result with that of the same run in one process."""
     plan = stage.plan
     models = np.array([Result.load(stage.folder / n / f"{n}.npz").models[0, 0] for n in plan.names])
     ends = [json.loads((stage.folder / n / f"{n}.json").read_text()) for n in plan.names]

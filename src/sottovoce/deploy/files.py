@@ -1,4 +1,4 @@
-"""New files, which are there whole or not at all, and never in place of another."""
+"""New files, which are written whole or not at all, and never replace an existing file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEY = 2**16
 
 
 def write_new(path: Path, data: bytes | str, *, secret: bool = False) -> None:
-    """Write a new file, in one step; with `secret` this user alone can ever read it.
+    """Write a new file, in one step; with `secret` only this user can ever read it.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""What a hub does, whatever carries the bytes: check, keep once, hand on.
+"""What a hub does with any transport: check a message, store it once, and pass it on.
 
-A hub sees messages only, which are public.  It cannot make one, because it holds no site's key, and it cannot change
-the plan, whose digest is in every message.
+A hub sees only messages, which are public.  It cannot make a message, because it has no site's key, and it cannot
+change the plan, because the plan's digest is in every message.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ class Hub:
         self._left: dict[str, Farewell] = {}
 
     def exchange(self, site: str, round: int, message: bytes, seconds: float) -> dict[str, bytes] | None:
-        """Keep the message of `site`, whose identity the caller has established, and wait for its neighbours'.
+        """Store the message of `site`, whose identity the caller has established, and wait for its neighbours'
+        messages.
 
         Returns
         -------
@@ -54,12 +55,12 @@ class Hub:
         return [name for name in self.plan.neighbours(site) if self.log.last(run, name) < round]
 
     def leave(self, site: str, farewell: bytes) -> None:
-        """Note that `site`, whose identity the caller has established, has signed that it will send no more.
+        """Record that `site`, whose identity the caller has established, has signed that it will send no more.
 
         Raises
         ------
         Refused
-            If it did not sign that, or not at this point of this run.
+            If its statement is not signed, or is for another point or another run.
         """
         read_farewell(self.plan, farewell, self._known(site), self.log.last(self.plan.run, site) + 1)
         self.log.leave(self.plan.run, site, farewell)
@@ -84,7 +85,7 @@ class Hub:
         return len(self.gone()) == len(self.plan.sites)
 
     def check(self) -> None:
-        """Refuse a log that cannot be this run's.
+        """Refuse a log that cannot belong to this run.
 
         Raises
         ------
@@ -144,7 +145,7 @@ class Hub:
 
 
 class LocalTransport:
-    """A site's way to a hub in the same process."""
+    """A site's connection to a hub in the same process."""
 
     def __init__(self, hub: Hub, site: str, patience: float = 60.0) -> None:
         self._hub, self._site, self._patience = hub, site, patience

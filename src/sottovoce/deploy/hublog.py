@@ -1,7 +1,7 @@
-"""What a hub holds: every message of every run once, on the disk before anybody reads it.
+"""What a hub stores: every message of every run once, on the disk before anybody reads it.
 
-The messages are opaque here.  A hub needs nothing else to go on after a crash: sites repeat what they sent, and find
-that it is there.
+The log does not look into messages.  A hub needs nothing else to continue after a crash: sites repeat what they sent,
+and find that it is stored already.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LATER = (
     "PRIMARY KEY (run, site)) STRICT, WITHOUT ROWID",
     "CREATE TABLE ended (run TEXT NOT NULL PRIMARY KEY) STRICT, WITHOUT ROWID",
 )
-"""Not in a log of version 0.1, whose sites did not sign that they left; what it says of that is not believed."""
+"""Not in a log of version 0.1, whose sites did not sign that they left; what such a log says of that is ignored."""
 
 
 class HubLog:
@@ -43,7 +43,7 @@ class HubLog:
     Raises
     ------
     InvalidInput
-        If the file is no hub's log, or is damaged; it is not changed then.
+        If the file is not a hub's log, or is damaged; it is not changed then.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -68,7 +68,7 @@ class HubLog:
             raise
 
     def _identify(self) -> bool:
-        """Whether the file is a log of this version; False if it is to be made one."""
+        """Whether the file is a log of this version; False if it must be made one."""
         application, version = (
             self._db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
         )
@@ -114,12 +114,12 @@ class HubLog:
         self.close()
 
     def post(self, run: str, round: int, site: str, message: bytes) -> None:
-        """Keep a message; it is on the disk when this returns.
+        """Store a message; it is on the disk when this returns.
 
         Raises
         ------
         Refused
-            If another message stands there, or the round is neither known nor the next of this site.
+            If another message is stored for the round, or the round is neither known nor the next of this site.
         """
         with self._news, self._translated():
             found = self.message(run, round, site)
@@ -174,7 +174,7 @@ class HubLog:
                 self._news.wait(left)
 
     def leave(self, run: str, site: str, farewell: bytes) -> None:
-        """Note that a site will send no more; its first word stands."""
+        """Record that a site will send no more; its first statement is kept."""
         with self._news, self._translated():
             self._db.execute("INSERT OR IGNORE INTO farewell VALUES (?, ?, ?)", (run, site, farewell))
             self._news.notify_all()
@@ -185,7 +185,7 @@ class HubLog:
             return dict(self._db.execute("SELECT site, bytes FROM farewell WHERE run = ? ORDER BY site", (run,)))
 
     def end(self, run: str) -> None:
-        """Note that the hub's operator ends the run: no site gets another inbox."""
+        """Record that the hub's operator ends the run: no site gets another inbox."""
         with self._news, self._translated():
             self._db.execute("INSERT OR IGNORE INTO ended VALUES (?)", (run,))
             self._news.notify_all()

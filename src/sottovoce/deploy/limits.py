@@ -1,6 +1,6 @@
-"""How large a plan may be, and its messages: known from public facts, and compared before anything is spent.
+"""Limits on the size of a plan and its messages: known from public facts, and checked before anything is spent.
 
-Every limit is looked at when a plan is made or read, so that none is found by a message that was paid for.
+Every limit is checked when a plan is made or read, so no run fails on a message for which budget was spent.
 """
 
 from __future__ import annotations
@@ -10,34 +10,34 @@ import sqlite3
 from ..errors import InvalidInput
 
 SITES = 1_000
-"""Of a plan at most: NVFlare's server admits as many clients, and a relay has two threads for each."""
+"""The most sites of a plan: NVFlare's server admits as many clients, and a relay has two threads for each."""
 ROUNDS = 10_000
 COPIES = 1_000
 LARGEST = 2**28
-"""Bytes of a site's inbox of one round at most.  A hub holds those of all sites at once, some three times over."""
+"""The most bytes of a site's inbox of one round.  A hub holds the inboxes of all sites at once, about three times."""
 _SLOWEST = 2**18
-"""Bytes a second of the slowest line that is waited for."""
+"""Bytes a second of the slowest line for which a site waits."""
 _GRPC = 2**31 - 1
 _NVFLARE = 2**31 - 3 * 2**20 - 16  # its MAX_PAYLOAD_SIZE
 
 
 def message_bytes(d: int) -> int:
-    """Of a signed message with `d` numbers, at most: a double is 10.7 characters in base64."""
+    """The most bytes of a signed message with `d` numbers: a double is 10.7 characters in base64."""
     return 2048 + 12 * d
 
 
 def inbox_bytes(d: int, degree: int) -> int:
-    """Of the messages of `degree` neighbours in one JSON text, at most: names and escaped quotes come on top."""
+    """The most bytes of the messages of `degree` neighbours in one JSON text, names and escaped quotes included."""
     return 4096 + degree * (message_bytes(d) + 256)
 
 
 def seconds(size: int) -> float:
-    """That a message of `size` bytes may be under way."""
+    """Seconds that a message of `size` bytes may take."""
     return size / _SLOWEST
 
 
 def known() -> dict[str, int]:
-    """Bytes that each carrier and store takes at most, by name; the stores' are those of this machine's SQLite."""
+    """The most bytes that each transport and store accepts, by name; for stores, those of this machine's SQLite."""
     database = sqlite3.connect(":memory:")
     try:
         record = database.getlimit(sqlite3.SQLITE_LIMIT_LENGTH)
@@ -50,7 +50,7 @@ def known() -> dict[str, int]:
 
 
 def check_size(d: object, degree: int) -> None:
-    """Refuse a plan whose messages, or inboxes, some carrier or store would not take.
+    """Refuse a plan whose messages, or inboxes, some transport or store would not accept.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def check_size(d: object, degree: int) -> None:
 
 
 def check_number(field: str, value: object, most: int, remedy: str = "use fewer") -> None:
-    """Refuse what is no whole number from 1 to `most`.
+    """Refuse a value that is not a whole number from 1 to `most`.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The in-process twin of a deployment: one thread a site, messages through queues, nothing shared.
+"""A deployment within one process: one thread for each site, messages through queues, nothing shared.
 
 Each site holds its own rows, ledger, noise and solver; only released vectors cross between threads.  With keyed noise
 the result equals the batched simulation of the same replicate, which is how every transport is tested.

@@ -1,6 +1,6 @@
-"""One process at a time takes part for a site, or serves a hub: a lock of the operating system's, which goes with it.
+"""One process at a time takes part for a site, or serves a hub: a lock that the system frees when the process ends.
 
-Two at once are no loss of privacy, because the ledger lets one of them draw; but neither would get anywhere.
+Two processes at once would not harm privacy, because the ledger lets only one of them draw, but neither could finish.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ else:
     import fcntl
 
 AFTER_A_KILL = 1.0
-"""Seconds in which a process that was stopped lets go."""
+"""Seconds within which a process that was stopped releases its lock."""
 _LOOK = 0.1
 
 
 @contextmanager
 def only_one(path: Path, wait: float = AFTER_A_KILL) -> Iterator[None]:
-    """Hold the lock of a file, made if absent; it may stay when the process ends, and means nothing then.
+    """Hold the lock of a file, made if absent; the file may stay when the process ends, and means nothing then.
 
     Parameters
     ----------
     path : path
     wait : float
-        Seconds in which another process that was stopped may let go of it.
+        Seconds to wait for another process, which was stopped, to release it.
 
     Raises
     ------

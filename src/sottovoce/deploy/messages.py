@@ -1,11 +1,11 @@
-"""What one site says to another: plain data, signed, and checked before anything else looks at it.
+"""Messages between sites: plain data, signed, and checked before anything else uses them.
 
 A message is one JSON object with the keys ``v, run, plan, round, sender, kind, dtype, shape, payload, sig``.  The
 payload is little-endian doubles in base64; the signature is Ed25519 over the canonical JSON of all other keys.  Nothing
 in a message is ever executed or unpickled.
 
-A site's last word, a :class:`Farewell`, is another JSON object, signed in another domain, so that neither can stand for
-the other: ``v, run, plan, round, sender, reason, sig``.
+When a site leaves it sends a :class:`Farewell`: another JSON object, ``v, run, plan, round, sender, reason, sig``.  It
+is signed in another domain, so that a message cannot be taken for a farewell, nor a farewell for a message.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ Kind = Literal["hello", "release", "refuse", "stop"]
 """Agreement on the plan; a vector of a round; the last model of a site that cannot go on; of one that is done."""
 _KEYS = {"v", "run", "plan", "round", "sender", "kind", "dtype", "shape", "payload", "sig"}
 Reason = Literal["done", "its budget is spent", "a neighbour left", "the hub ended the run"]
-"""Why a site sends no more.  There are no others: a text of its own could tell something of its rows."""
+"""Why a site sends no more.  There are no other reasons: a free text could reveal something about its rows."""
 COMPLETE: tuple[Reason, ...] = ("done", "its budget is spent")
-"""Those after which the site has done all that the plan asks of it."""
+"""Reasons after which the site has done all that the plan asks of it."""
 _FAREWELL = {"v", "run", "plan", "round", "sender", "reason", "sig"}
 _OTHER_PLAN = "is of another plan; compare the digests with `sottovoce site check`"
 _DOMAIN = b"sottovoce message 1\n"
@@ -42,7 +42,7 @@ _LAST_DOMAIN = b"sottovoce farewell 1\n"
 
 @dataclass(frozen=True)
 class Message:
-    """A message that was checked, or is about to be sealed."""
+    """A message that was checked, or is about to be signed."""
 
     run: str
     plan: str
@@ -67,7 +67,7 @@ def _signed(body: dict[str, Any]) -> bytes:
 
 @dataclass(frozen=True)
 class Farewell:
-    """A site's word that it sends nothing from `round` on."""
+    """A site's statement that it sends nothing from `round` on."""
 
     run: str
     plan: str
@@ -86,7 +86,7 @@ class Farewell:
 
 
 def longest(plan: Plan) -> int:
-    """Bytes of a message of this plan at most."""
+    """The most bytes of a message of this plan."""
     return message_bytes(plan.d)
 
 
@@ -145,12 +145,12 @@ def read(plan: Plan, data: bytes, sender: str, round: int) -> Message:
 
 
 def read_farewell(plan: Plan, data: bytes, sender: str, round: int) -> Farewell:
-    """Check the last word of `sender`, who sends nothing from `round` on.
+    """Check the farewell of `sender`, who sends nothing from `round` on.
 
     Raises
     ------
     Refused
-        If it is of another run, plan, round or site, or not signed by this one.
+        If it is from another run, plan, round or site, or not signed by this site.
     """
     where = f"farewell of {printable(sender)!r} before round {round}"
     body = _open(plan, where, data, _FAREWELL, sender)
@@ -164,7 +164,7 @@ def read_farewell(plan: Plan, data: bytes, sender: str, round: int) -> Farewell:
 
 
 def _open(plan: Plan, where: str, data: bytes, keys: set[str], sender: str) -> dict[str, Any]:
-    """What stands in a message, if its form, plan and sender are right; its signature is not looked at."""
+    """The content of a message, if its form, plan and sender are right; the signature is not checked here."""
     if len(data) > longest(plan):
         raise Refused(f"{where}: has {len(data)} bytes, more than any of this plan")
     try:

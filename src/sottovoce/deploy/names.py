@@ -1,4 +1,4 @@
-"""Names of sites and runs.  They stand in certificates, logs and names of files, so that none may mean another file."""
+"""Names of sites and runs.  They are used in certificates, logs and file names, so none may stand for another file."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9_-])?")
 OURS = frozenset({
     "ca", "hub", "plan", "site", "rows", "errors", "renewal", "last_failure", "server", "localhost", "nvflare",
 })  # fmt: skip
-"""Beginnings of names of files and folders that are no site's: ``ca.crt``, ``hub.key``, ``plan.json`` and so on."""
+"""First parts of the names of this library's own files and folders: ``ca.crt``, ``hub.key``, ``plan.json``, ..."""
 DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{port}{k}" for port in ("com", "lpt") for k in range(10))})
-"""What Windows takes for a device, whatever comes behind a dot."""
+"""Names that Windows takes for a device, whatever follows after a dot."""
 
 
 def check_name(field: str, name: object) -> None:
-    """Refuse a site's name that cannot stand in certificates, files and logs, or that is a file's of another purpose.
+    """Refuse a site's name that cannot be used in certificates, files and logs, or that would name one of our own
+    files.
 
     Raises
     ------
@@ -26,7 +27,7 @@ def check_name(field: str, name: object) -> None:
 
 
 def check_run(field: str, name: object) -> None:
-    """Refuse a run's name likewise: results of an earlier run are kept as ``SITE.RUN.html`` and the like.
+    """Refuse a run's name for the same reasons: results of an earlier run are kept as ``SITE.RUN.html`` and so on.
 
     Raises
     ------
@@ -47,7 +48,7 @@ def _check(field: str, name: object, taken: frozenset[str], remedy: str) -> None
 
 
 def check_different(field: str, names: tuple[str, ...]) -> None:
-    """Refuse names that some file systems take for one.
+    """Refuse names that some file systems take for the same name.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""The plan that sites agree on before the first round: one file, one digest, and nothing in it that is not public.
+"""The plan that sites agree on before the first round: one file, one digest, and only public content.
 
-It fixes the run completely: method and hyperparameters as calibrated, graph, schedules, row counts, schema, and each
-site's name and public key.  Every message carries its digest, so that a site with any other plan is refused.
+It fixes the run completely: method and calibrated hyperparameters, graph, schedules, row counts, schema, and each
+site's name and public key.  Every message carries the plan's digest, so a site with any other plan is refused.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from .strict import NotStrict, parse
 
 VERSION = 1
 LARGEST = 32 * 2**20
-"""Bytes of a plan file at most."""
+"""The most bytes of a plan file."""
 ROWS = 10**12
 """Of a site at most."""
 _PUBLIC = 4096  # bytes of what a site tells about itself
 _ROOM = 100.0
 _DRAWN = ("erdos-renyi", "watts-strogatz", "edges")
-"""Graphs that are drawn, or read from a file: the plan has their edges, and nobody draws or reads them again."""
+"""Graphs that are drawn at random or read from a file: the plan lists their edges, so nobody draws or reads them."""
 _UNSOUND = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, MemoryError)
 
 
 @dataclass(frozen=True)
 class Member:
-    """A site as everybody knows it.
+    """The public facts of a site.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ class Plan:
         schema: dict[str, Any] | None = None,
         norm_cap: float | None = None,
     ) -> Self:
-        """Check and calibrate a run, and write down what came out.
+        """Check and calibrate a run, and return its plan.
 
         Parameters
         ----------
@@ -167,7 +167,7 @@ class Plan:
         schema : dict, optional
             Of :meth:`sottovoce.data.Schema.to_dict`.
         norm_cap : float, optional
-            None for a hundred times what minimisers and noise of these public parameters reach.
+            None for a hundred times the norm that minimisers and noise reach with these public parameters.
 
         Raises
         ------
@@ -206,7 +206,7 @@ class Plan:
 
     @property
     def demonstration(self) -> bool:
-        """Whether its noise can be repeated: such a run releases nothing that is protected."""
+        """Whether the noise can be repeated, so that the run does not protect what it sends."""
         return self.config.seed is not None
 
     @cached_property
@@ -225,7 +225,7 @@ class Plan:
 
     @property
     def caveat(self) -> str | None:
-        """What no statement of this plan's privacy may leave out; None if there is nothing."""
+        """A caveat that every privacy statement of this plan must include; None if there is none."""
         return None if self.schema is None else Schema.from_dict(self.schema).caveat
 
     @cached_property
@@ -239,7 +239,7 @@ class Plan:
 
     @cached_property
     def digest(self) -> str:
-        """Of everything in the plan; sites that name the same agree."""
+        """Digest of everything in the plan: sites with the same digest have the same plan."""
         return _digest(self.to_dict())
 
     @property
@@ -327,7 +327,7 @@ class Plan:
         Raises
         ------
         InvalidInput
-            If it is no plan of this version, or was changed since.
+            If it is not a plan of this version, or was changed since it was written.
         """
         changed = "does not have the digest that stands in it: it was changed"
         try:
@@ -372,13 +372,13 @@ def _listed(values: Any, most: int, field: str) -> list[Any]:
 
 
 def _wider(schema: dict[str, Any], d: int) -> bool:
-    """Whether a column alone declares more features than `d`: so many names are not made to find that out."""
+    """Whether one column declares more features than `d`, found out without making all their names."""
     sizes = [column.get("size", 0) for column in dict(schema.get("columns", {})).values()]
     return any(isinstance(size, int) and size > d for size in sizes)
 
 
 def _cap(prepared: Prepared, rounds: int) -> float:
-    """From public facts: a minimiser of one site alone is no longer than slope times C over mu; noise comes on top."""
+    """A norm cap from public facts: a site's own minimiser has norm at most slope times C over mu; noise adds to it."""
     facts = prepared.facts
     alone = facts.loss.slope_bound * facts.C / facts.mu
     accountant = make_accountant(prepared.config.notion)

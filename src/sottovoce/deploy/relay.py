@@ -1,7 +1,7 @@
 """The built-in transport: one gRPC server at the hub, mutual TLS, and outbound connections only from the sites.
 
-Three unary methods carry JSON.  ``exchange`` is a long poll: the hub answers when the round is complete, or with
-nothing after a while, and the site asks again.  Who speaks is the common name of its certificate, never a field of a
+Three unary methods carry JSON.  ``exchange`` is a long poll: the hub answers when the round is complete, or after a
+while with nothing, and then the site asks again.  The sender is the common name of its certificate, never a field of a
 message.
 """
 
@@ -89,7 +89,7 @@ class Credentials:
 
 
 def sizes(plan: Plan) -> tuple[int, int]:
-    """Bytes of what a site says to the hub of this plan at a time, and of what it hears, at most."""
+    """The most bytes of one request of a site to the hub of this plan, and of one answer."""
     return limits.inbox_bytes(plan.d, 1), limits.inbox_bytes(plan.d, int(plan.graph.degree.max()))
 
 
@@ -109,7 +109,7 @@ def serve(
     address : str
         ``HOST:PORT``; port 0 takes a free one.
     refused : callable
-        Called with a site and why, when it is told something new that it is refused for; from any thread.
+        Called with a site and a reason when a request of that site is refused for a new reason; from any thread.
 
     Returns
     -------
@@ -190,7 +190,7 @@ def serve(
 
 
 def target(address: str, field: str = "hub") -> str:
-    """An address as a gRPC client takes it; numeric ones in the form that asks no resolver.
+    """An address for a gRPC client; a numeric address in the form for which no name is looked up.
 
     Raises
     ------
@@ -279,7 +279,7 @@ class RelayTransport:
         return {str(name): str(text).encode("utf-8", "replace") for name, text in inbox.items()}
 
     def _ask(self, method: str, **asked: Any) -> dict[str, Any]:
-        """One question, repeated while nobody answers."""
+        """One request, repeated while nobody answers."""
         import grpc
 
         call = self._channel.unary_unary(f"/{SERVICE}/{method}")

@@ -71,7 +71,7 @@ ENDINGS = ("html", "npz", "json")
 
 
 def finished(stem: Path, plan: Plan) -> dict[str, Any] | None:
-    """The results of this very plan, if they stand under `stem` already."""
+    """The results of this very plan, if there are any under `stem` already."""
     found = _summary(stem)
     return found if found is not None and found.get("plan") == plan.digest else None
 
@@ -79,7 +79,7 @@ def finished(stem: Path, plan: Plan) -> dict[str, Any] | None:
 def put_aside(stem: Path, plan: Plan) -> None:
     """Keep the results of another run: ``north.npz`` of the run trial-1 becomes ``north.trial-1.npz``.
 
-    Nothing is written over: if there are such results already, a number is added to the run's name.
+    Nothing is overwritten: if there are such results already, a number is added to the run's name.
 
     Raises
     ------
@@ -97,7 +97,7 @@ def put_aside(stem: Path, plan: Plan) -> None:
 
 
 def other_run(stem: Path, plan: Plan) -> str | None:
-    """The name of another run whose results stand under `stem`; None if there are none.
+    """The name of another run whose results are under `stem`; None if there are none.
 
     Raises
     ------
@@ -123,7 +123,7 @@ def last_words(site: dict[str, Any], rounds: int) -> str:
 
 
 def write_summary(stem: Path, summary: dict[str, Any]) -> None:
-    """The last of the results: when it stands, all do."""
+    """Write the last of the results: once it exists, all exist."""
     files.write("results", _at(stem, "json"), json.dumps(jsonable(summary), indent=1, allow_nan=False) + "\n")
 
 
@@ -144,7 +144,7 @@ def _summary(stem: Path) -> dict[str, Any] | None:
 
 
 def write_hub(folder: Path, hub: Hub) -> bool:
-    """Write ``hub.html`` and the rest of a run that all sites have left; whether no last model is missing."""
+    """Write ``hub.html`` and the other results of a run that all sites have left; true if no last model is missing."""
     plan, models = hub.plan, hub.models()
     if models is None:
         return False
@@ -159,7 +159,7 @@ def write_hub(folder: Path, hub: Hub) -> bool:
 def result(plan: Plan, models: Any, statement: Statement, stopped: str) -> Result:
     """Classifiers of a run as a saved run, for ``sottovoce predict``; `models` has shape (sites, d).
 
-    How long it took is not in it: that is a function of rows.
+    It does not say how long the run took, because that depends on rows.
     """
     prepared = plan.prepared
     extra = {"data": plan.run, "schema": plan.schema, "plan": plan.digest}

@@ -1,10 +1,10 @@
 """One site's part in a run: rows, ledger and journal on one side, a transport on the other, the engine between.
 
-Nothing is stored but what the ledger's chain holds.  A site that was killed starts again at round 1: releases and
-inboxes are those of the chain, nothing is drawn or charged twice, and the algorithm arrives where it stood.  Whatever
-leaves the site is on its disk before, and what it answers is, too (:mod:`sottovoce.ledger.journal`).  Secrets of a
-query die with the process, on purpose: the gate of `ipp_admm` never opens again, and the printed `pvp` goes on from
-zero, so that from there on these two are other runs, at a price that still holds.
+Only the ledger's chain is stored.  A site that was killed starts again at round 1 with the releases and inboxes of the
+chain: nothing is drawn or charged twice, and the algorithm arrives at the state it had.  Whatever leaves the site is on
+its disk before, and so is the inbox that it depends on (:mod:`sottovoce.ledger.journal`).  Secrets of a query are lost
+with the process, on purpose: the gate of `ipp_admm` never opens again, and the printed `pvp` continues from zero.  From
+there on these two methods give other results than an undisturbed run, at a price that still holds.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _WORDS: dict[str, Reason] = {
 
 
 class WireNet(Net):
-    """The network as a site has it: every message and every inbox goes through the journal.
+    """The network as a site sees it: every message and every inbox goes through the journal.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class WireNet(Net):
         self.degree = np.array([float(len(self._neighbours))])
         self.round = -1
         self.waited = 0.0
-        """Seconds spent with messages, neighbours' time included."""
+        """Seconds spent on messages, neighbours' time included."""
         self.closed_by: str | None = None
         """The neighbour that left or stopped before this site did, or :data:`HUB`; verified."""
 
@@ -89,7 +89,7 @@ class WireNet(Net):
         return messages
 
     def _exchange(self, message: bytes) -> dict[str, bytes]:
-        """What the transport brings; that a neighbour has left is believed if it has signed it, for this round."""
+        """The neighbours' messages; a neighbour counts as gone only if it has signed that it left, for this round."""
         try:
             return self._transport.exchange(self.round, message)
         except TransportClosed as error:
@@ -134,8 +134,8 @@ class Finished:
     spent, budget : float
         Of the data set's lifetime budget, in all.
     seconds, waited : float
-        Of the rounds; and the part of it spent with messages.  A function of the rows that nobody counts: for the
-        site's own console, and written nowhere but in a demonstration.
+        Time of the rounds, and the part of it spent on messages.  It depends on the rows and no ledger counts it: it is
+        for the site's own console, and written to a file only in a demonstration.
     by : str, optional
         The neighbour that ended the run early, if one did.
     """
@@ -168,7 +168,7 @@ class Finished:
 
 
 def check_end(site: str, run: str, stopped: str, by: str | None) -> None:
-    """Say that a run has ended early for a site, if it has.
+    """Raise if a run has ended early for a site.
 
     Raises
     ------
@@ -206,7 +206,7 @@ class SiteSession:
     observers: Sequence[Observer] = ()
 
     def check(self, *, bind: bool = False) -> tuple[Noise, Rows]:
-        """Everything that can be known before the hub is asked.  Nothing is spent, reserved or sent.
+        """Check everything that can be known before the hub is asked.  Nothing is spent, reserved or sent.
 
         Parameters
         ----------
@@ -256,7 +256,7 @@ class SiteSession:
         Raises
         ------
         Refused
-            If the hub or a neighbour does what was not agreed on; nothing was answered to that.
+            If the hub or a neighbour breaks the agreement; this site sent nothing in reply.
         LedgerCorrupt
             If the journal is older than what the hub holds.
         BudgetExceeded
@@ -304,10 +304,10 @@ class SiteSession:
         )
 
     def _statement(self, noise: Noise, made: int) -> Statement:
-        """The price of everything that was planned for this site, also if others ended the run before that.
+        """The price of everything that was planned for this site, even if others ended the run early.
 
-        When a run stops by another's decision, that one has seen releases before it decided, and the price of what was
-        made until then is not proved: the accountants that are tightest price what was fixed beforehand.
+        Whoever ends a run early has seen releases before deciding.  The price of only the releases made until then is
+        not proved, because the tightest accountants price what was fixed beforehand.
         """
         plan, prepared = self.plan, self.plan.prepared
         facts, planned = prepared.facts.node(plan.index(self.name)), plan.events(self.name)

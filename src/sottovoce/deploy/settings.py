@@ -181,7 +181,7 @@ class SiteSettings:
         )  # fmt: skip
 
     def check_connection(self) -> None:
-        """Refuse a hub's address or TLS files with which no connection can come about.
+        """Refuse a hub's address or TLS files with which no connection is possible.
 
         Raises
         ------
@@ -211,10 +211,10 @@ class SiteSettings:
         return plan
 
     def session(self, ledger: DurableLedger, observers: Sequence[Observer] = ()) -> SiteSession:
-        """The site's part in its plan.
+        """The session of this site for its plan.
 
-        Noise is the operating system's, unless the ledger's file was made for a demonstration: no command makes such
-        a file but ``sottovoce demo``, which ties it to rows of its own.
+        Noise is the operating system's, unless the ledger's file was made for a demonstration.  Only ``sottovoce demo``
+        makes such a file, and ties it to the demonstration's rows.
         """
         plan = self.agreed
         schema = None if plan.schema is None else Schema.from_dict(plan.schema)
@@ -225,12 +225,12 @@ class SiteSettings:
         return SiteSession(plan, self.name, rows, ledger, SigningKey.read(self.signing), noise, observers)
 
     def take_part(self, transport: Transport, watch: Watch | None = None) -> Finished:
-        """Run the plan to its end over `transport`, and write what is left of it beside the settings.
+        """Run the plan to its end over `transport`, and write the results beside the settings.
 
-        One process at a time may, which is to hold :attr:`lock`.
+        Only one process at a time may do this: it must hold :attr:`lock`.
 
         ``NAME.html`` is the report, ``NAME.npz`` the classifier for ``sottovoce predict``, ``NAME.json`` the rest;
-        those of another run get its name, ``NAME.RUN.html``.
+        results of another run are renamed with that run's name, ``NAME.RUN.html``.
         """
         other_run(self.folder / self.name, self.agreed)
         with DurableLedger.open(self.ledger) as ledger:
@@ -246,18 +246,18 @@ class SiteSettings:
 
     @property
     def lock(self) -> Path:
-        """Beside the ledger: one process at a time takes part with it."""
+        """The lock file beside the ledger: one process at a time takes part with it."""
         return self.ledger.resolve().with_suffix(".lock")
 
     def results(self) -> dict[str, Any] | None:
-        """What stands in ``NAME.json``, if the run of the plan has ended for this site; the hub knows that it has."""
+        """The content of ``NAME.json``, if the plan's run has ended for this site and the hub has been told so."""
         found = finished(self.folder / self.name, self.agreed)
         if found is None or found.get("stopped") in (FINISHED, BUDGET):
             return found
         return found if "made" in dict(found.get("privacy") or {}) else None  # 0.1 stated too little of early ends
 
     def file(self, kind: str) -> Path:
-        """Where a result goes."""
+        """The path of a result."""
         return self.folder / f"{self.name}.{kind}"
 
 

@@ -1,4 +1,4 @@
-"""JSON from others: read strictly, in bounded memory, or not at all."""
+"""JSON from other parties: read strictly and in bounded memory, or refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST = 1_000_000
 
 
 class NotStrict(ValueError):
-    """Why a text was refused, as the end of a sentence; it shows nothing of what was read."""
+    """Why a text was refused, worded as the end of a sentence; it shows nothing of what was read."""
 
 
 def parse(data: bytes | str, longest: int) -> Any:

@@ -1,11 +1,11 @@
-"""The one interface between a site and what carries its messages.
+"""The interface between a site and whatever carries its messages.
 
 Rounds of a run are numbered: 0 is the greeting in which the plan is agreed on, 1 .. T are the algorithm's, and the one
-after the last carries the final model.  Transports carry opaque bytes; who may say what is decided by signatures and by
-the identity that the transport itself has established.
+after the last carries the final model.  Transports do not look into the bytes; signatures, and the identity that the
+transport itself has established, decide who may send what.
 
-A call may be repeated after a crash of either side.  What makes that exactly once: a site sends the same bytes again
-(its journal), and the other side keeps the first (:class:`sottovoce.deploy.hublog.HubLog`).
+A call may be repeated after a crash of either side.  It still takes effect exactly once: a site sends the same bytes
+again (from its journal), and the other side keeps the first (:class:`sottovoce.deploy.hublog.HubLog`).
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ class Transport(Protocol):
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
         """Post this site's message, wait for those of all neighbours, and return them by site.
 
-        A message is kept once: the same bytes again are fine.
+        A message is stored once; the same bytes again are accepted.
 
         Raises
         ------
         Refused
             If the hub holds another message of this round, or the round is not the next.
         TransportClosed
-            If the hub ended the run, or a neighbour left before it sent its message of this round; with what that one
-            signed, which the caller is to verify.
+            If the hub ended the run, or a neighbour left before it sent its message of this round; with the statement
+            that it signed, which the caller must verify.
         Unreachable
             If the hub cannot be reached for longer than the transport waits.
         """
@@ -52,10 +52,10 @@ class Transport(Protocol):
         Raises
         ------
         Refused
-            If it is not this site's word at this point of this run.
+            If it is not this site's statement for this point of this run.
         """
 
 
 def printable(text: str, longest: int = 400) -> str:
-    """Another side's words as they may stand on a terminal and in a log: no control characters, and not too many."""
+    """Another party's text, made safe for a terminal and a log: no control characters, and of limited length."""
     return "".join(letter if letter.isprintable() else "?" for letter in text[:longest])

@@ -1,9 +1,9 @@
-"""An append-only log in one SQLite file, in which every record vouches for all before it.
+"""An append-only log in one SQLite file, in which every record holds a hash of all records before it.
 
 Record i holds canonical JSON and ``h_i = BLAKE2b(h_{i-1}, i, JSON)``, where ``h_0`` is the hash of the file's random
-id; count and last hash are kept a second time.  State is a fold over the log, and whatever is read is verified on the
-way.  A change is one transaction that reads what others wrote, decides and appends; where it is kept, and that it is on
-the disk before the call returns, is the business of :mod:`sottovoce.ledger.file`.
+id; count and last hash are kept a second time.  State is a fold over the log, and every record is verified as it is
+read.  A change is one transaction that reads what others wrote, decides and appends.  :mod:`sottovoce.ledger.file`
+chooses where the log is kept, and makes sure that a change is on the disk before the call returns.
 
 ::
 
@@ -27,7 +27,7 @@ from ..typing import Any
 
 SCHEMA_VERSION = 4
 WITH_A_LOG_BESIDE = 3
-"""The schema before, which differs in SQLite's write-ahead log beside the file."""
+"""The previous schema, which kept SQLite's write-ahead log beside the file."""
 APPLICATION = 0x736F7474  # "sott": tells a ledger from any other SQLite file
 _DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR", "SQLITE_MISMATCH")  # ERROR: a table is missing
 TABLES = (
@@ -44,10 +44,10 @@ def link(head: bytes, number: int, body: str) -> bytes:
 
 
 class Fold(Protocol):
-    """What a log says."""
+    """The state that a log's records add up to."""
 
     def apply(self, number: int, record: dict[str, Any]) -> None:
-        """Take one record in.  ValueError, KeyError or TypeError if it cannot follow those before it."""
+        """Apply one record.  ValueError, KeyError or TypeError if it cannot follow those before it."""
 
     def payloads(self) -> dict[int, str]:
         """Records that own a payload, with the payload's digest."""
@@ -82,12 +82,12 @@ class Chain(Generic[F]):
         self._db, self.name, self._blank, self._head = db, name, blank, b""
 
     def identify(self) -> int:
-        """Read whose log it is, and return its schema's version.
+        """Read the file's identity and key, and return its schema's version.
 
         Raises
         ------
         LedgerCorrupt, LedgerVersion
-            If it is no log, or of a version that this one cannot read.
+            If the file is no log, or of a version that cannot be read.
         """
         names = ("application_id", "user_version")
         application, version = (self._db.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
@@ -105,7 +105,7 @@ class Chain(Generic[F]):
         return int(version)
 
     def append(self, record: dict[str, Any], payload: bytes | None = None) -> None:
-        """Add a record inside a transaction.  The state takes it in first: none is written that could not be read."""
+        """Add a record inside a transaction.  It is applied to the state first, so every record written can be read."""
         body, number = canonical(record), self.records + 1
         head = link(self._head, number, body)
         self.state.apply(number, json.loads(body))
@@ -129,7 +129,7 @@ class Chain(Generic[F]):
         return found[0]
 
     def sync(self) -> None:
-        """Fold what was appended since the last look, by whomever."""
+        """Apply the records that any process appended since the last read."""
         records, head = self.written()
         try:
             if self.records and not self.goes_through(self.records, self._head):

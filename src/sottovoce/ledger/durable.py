@@ -1,23 +1,24 @@
-"""The durable ledger: one file a data set, which outlives runs, processes and crashes.
+"""The durable ledger: one file for each data set, which outlives runs, processes and crashes.
 
 The file is a :class:`sottovoce.ledger.file.ChainFile`; this module says what its records mean.
 
-*Budget.*  A run reserves all its events before its first round, and is refused if rows, open reservations and the new
-events together would pass the lifetime budget.  Decision and record are one transaction, so of two processes that race
-for the last of a budget one wins.  A later charge is one of the reserved events: it can pass nothing.
+*Budget.* A run reserves all its events before its first round, and is refused if rows, open reservations and the new
+events together would exceed the lifetime budget.  Decision and record are one transaction, so if two processes race for
+the last of a budget, one gets it.  A later charge is one of the reserved events, so it cannot exceed the budget.
 
-*One draw a row.*  A release is charged (row committed), drawn, stored (payload committed), handed out, in this order:
+*One draw for each row.* A release is charged (its row is committed), drawn, stored (its payload is committed) and
+handed out, in this order.  What a crash leaves:
 
-- no row: nothing was drawn, so a closed run may give the event back even while its process lives: that process is
-  refused at its next charge, before it draws;
-- a row and no payload: what was drawn, if anything, was in the memory of a process that had not handed it out yet.
-  Nobody has seen it, and the new draw under the same row is the first that anybody sees;
-- a row and a payload: these bytes are the release, whoever asks and how often.  If two processes drew for one row, the
-  first commit wins and the other's draw is dropped unseen;
-- a row whose draw raised, or whose caller did not promise to store before handing out: something may have been seen.
-  It stays spent and is never drawn again.
+- no row: nothing was drawn.  So closing a run may return the event's price even while its process lives: that process
+  is refused at its next charge, before it draws;
+- a row and no payload: what was drawn, if anything, was in the memory of a process that had not handed it out.  Nobody
+  has seen it, and a new draw under the same row is the first that anybody sees;
+- a row and a payload: these bytes are the release, for everybody who asks and every time.  If two processes drew for
+  one row, the first commit wins and the other's draw is dropped unseen;
+- a row whose draw raised an error, or whose caller did not promise to store the bytes before handing them out:
+  something may have been seen.  The row stays spent and is never drawn again.
 
-A crash can over-count, never under-count.  What this rests on, and what no file can detect: ``docs/ledger.md``.
+A crash can over-count, never under-count.  ``docs/ledger.md`` says what this assumes, and what no file can detect.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ class DurableLedger(OnDisk):
     """A ledger on disk with a lifetime budget; a context manager, which closes the file.
 
     It reads like :class:`sottovoce.ledger.memory.Ledger`.  Safe from several processes and threads, forked ones too.
-    Copies are the ledger itself; what another process unpickles is a handle of its own on the same file, to which a
-    bound ledger's rows must be shown again.
+    A copy is the ledger itself.  Unpickled in another process, it is a new handle on the same file; if the ledger is
+    bound to rows, their fingerprint must be given again.
     """
 
     def __init__(self, file: ChainFile[History]) -> None:
@@ -99,7 +100,8 @@ class DurableLedger(OnDisk):
         fingerprint : bytes, optional
             See :meth:`bind`.
         demonstration : bool
-            Marks the file for good: its releases may have repeatable noise, and are none.
+            Marks the file permanently as a demonstration: its noise may be repeatable, so that it holds no true
+            releases.
 
         Raises
         ------
@@ -168,15 +170,15 @@ class DurableLedger(OnDisk):
         self.close()
 
     def bind(self, digest: bytes) -> None:
-        """Tie the ledger to the rows of this digest (:func:`rows_digest`), or check that it is tied to them.
+        """Tie the ledger to the rows with this digest (:func:`rows_digest`), or check that it is tied to them.
 
-        What is kept is a hash of it under a random key that never leaves the file, so an export says nothing about the
-        rows.  Whoever holds the file can test a guess of *all* rows: keep it where the rows are kept.
+        The file keeps a hash of the digest under a random key that never leaves the file, so an export says nothing
+        about the rows.  Whoever holds the file can test a guess of *all* rows: keep it where the rows are kept.
 
         Raises
         ------
         LedgerMismatch
-            If it belongs to another data set, or was used before it belonged to any.
+            If the ledger belongs to another data set, or was used before it was bound to one.
         """
         if len(digest) < 16:
             raise InvalidInput("fingerprint", None, "must be a digest of 16 bytes or more", "use rows_digest(...)")
@@ -198,12 +200,12 @@ class DurableLedger(OnDisk):
     # Spending
 
     def charge(self, event: Event) -> None:
-        """Write down a release outside any run, durably, or refuse it.  Such a row can have no payload.
+        """Record a release outside any run, durably, or refuse it.  Such a row can have no payload.
 
         Raises
         ------
         BudgetExceeded
-            If spent, held and this would pass a node's budget.  The ledger is unchanged.
+            If this, what is spent and what open runs hold would exceed a node's budget.  The ledger is unchanged.
         UnknownEvent
             If the accountant cannot price it.
         """
@@ -226,7 +228,7 @@ class DurableLedger(OnDisk):
         Raises
         ------
         BudgetExceeded
-            If spent, held and these would pass a node's budget.  Nothing is reserved then.
+            If these, what is spent and what open runs hold would exceed a node's budget.  Nothing is reserved then.
         LedgerMismatch
             If the run has another plan or other events, or is closed.
         """
@@ -245,12 +247,13 @@ class DurableLedger(OnDisk):
         return Run(self, run)
 
     def afford(self, events: Sequence[Event]) -> Array:
-        """What these would add to every node's total, (N,); refused as by :meth:`reserve`.  Nothing changes."""
+        """What these events would add to every node's total, (N,); refused as by :meth:`reserve`.  Nothing changes."""
         with self._file.transaction("DEFERRED"):
             return self._afford(events, f"a run of {len(events)} releases", "reserved")
 
     def resume(self, run: str, plan: str) -> Run:
-        """The run from its first row on: rows are replayed, never charged twice.  A closed run can only be replayed.
+        """Go through a run again from its first row: rows are replayed, never charged twice; a closed run is only
+        replayed.
 
         Raises
         ------
@@ -264,17 +267,17 @@ class DurableLedger(OnDisk):
         return Run(self, run)
 
     def charge_release(self, run: str, release: int, event: Event, *, kept: bool) -> None:
-        """Write down release number `release` of a run, durably, or find it written.
+        """Record release number `release` of a run, durably, or find it recorded.
 
         Parameters
         ----------
         kept : bool
-            The caller's promise to hand out nothing before it is stored.  Only such a row can be drawn again.
+            The caller's promise to store the bytes before handing them out.  Only such a row can be drawn again.
 
         Raises
         ------
         LedgerMismatch
-            If it is not the event that was reserved, or its row is not the next.
+            If it is not the reserved event, or not the next release.
         LedgerError
             If the run is closed, or the row was written without that promise.
         """
@@ -306,10 +309,10 @@ class DurableLedger(OnDisk):
                 )
 
     def close_run(self, run: str, *, reclaim: bool = False) -> None:
-        """Close a run for good; with `reclaim`, give back its reserved events that have no row.
+        """Close a run for good; with `reclaim`, return the price of reserved events that have no row.
 
-        A row precedes its draw, so what has no row was never drawn.  If the run's process still lives, it is refused
-        at its next charge.  A crashed run keeps its reservation until it is resumed or closed here.
+        A row is written before its draw, so an event without a row was never drawn.  If the run's process still lives,
+        it is refused at its next charge.  A crashed run keeps its reservation until it is resumed or closed here.
 
         Raises
         ------
@@ -332,13 +335,13 @@ class DurableLedger(OnDisk):
         Raises
         ------
         LedgerError
-            If the row's draw failed: there will never be any.
+            If the row's draw failed: such a row never gets a payload.
         """
         with self._file.transaction("DEFERRED"):
             return self._stored(run, release)
 
     def store(self, run: str, release: int, payload: bytes) -> None:
-        """Keep the bytes of a release with its row, durably.  Hand out nothing before this has returned.
+        """Store the bytes of a release with its row, durably.  Hand out nothing before this has returned.
 
         Raises
         ------
@@ -358,9 +361,9 @@ class DurableLedger(OnDisk):
         return payload if found is None else found
 
     def fail(self, run: str, release: int) -> bytes | None:
-        """Say that the draw of a row raised: it stays spent and is never drawn again.
+        """Record that the draw of a row raised an error: the row stays spent and is never drawn again.
 
-        Returns bytes if another process has stored some meanwhile: those are the release, and the failure is none.
+        Returns bytes if another process has stored some meanwhile: those are the release, and no failure is recorded.
         """
         with self._file.transaction():
             found = None if release in self._run(run).failed else self._stored(run, release)
@@ -428,8 +431,8 @@ class Run(Readings):
     """One run's view of a ledger, with the interface of :class:`sottovoce.ledger.memory.Ledger`.
 
     It walks through the run from its first release.  Rows that exist are replayed: the same events are expected, and
-    nothing is charged.  A context manager: left normally, it closes the run and gives back what has no row; left by an
-    exception, the run stays open, to be resumed or closed.
+    nothing is charged.  A context manager: left normally, it closes the run and returns the price of events without a
+    row; left by an exception, the run stays open, to be resumed or closed.
     """
 
     def __init__(self, ledger: DurableLedger, name: str) -> None:
@@ -468,7 +471,7 @@ class Run(Readings):
         return tuple(self._state().planned[: self._release])
 
     def charge(self, event: Event, *, kept: bool = False) -> None:
-        """Write down the next release, durably, or find it written; see :meth:`DurableLedger.charge_release`."""
+        """Record the next release, durably, or find it recorded; see :meth:`DurableLedger.charge_release`."""
         if self._release >= len(self._state().planned):
             what = f"all {self._release} reserved releases are made; nothing was drawn; reserve a new run"
             raise BudgetExceeded(f"run={self.name!r}: {what}")
@@ -476,7 +479,7 @@ class Run(Readings):
         self._release += 1
 
     def once(self, event: Event, draw: Callable[[], bytes]) -> bytes:
-        """The next release: charged, drawn and stored if it never was; else its stored bytes, without a draw.
+        """The next release: charged, drawn and stored if it is new; else its stored bytes, without a draw.
 
         Raises
         ------
@@ -507,17 +510,18 @@ class Run(Readings):
         self._ledger.store(self.name, self._release, payload)
 
     def per_node(self) -> Array:
-        """Epsilon of this run per node, of all its rows, replayed or not: never less than what was written."""
+        """Epsilon of this run per node, of all its rows in the file, whether they have been replayed yet or not."""
         state = self._state()
         return self.accountant.total(state.planned[: state.charged], self.delta)
 
     def restore(self, rows: list[dict[str, Any]]) -> None:
-        """Go on behind `rows`, which a checkpoint of this run holds.
+        """Continue after `rows`, which a checkpoint of this run holds.
 
         Raises
         ------
         LedgerCorrupt
-            If they are not the first rows of this run: the ledger is older than the checkpoint, or another's.
+            If they are not the first rows of this run: the ledger is older than the checkpoint, or belongs to another
+            run.
         """
         state = self._state()
         if len(rows) > state.charged or [canonical(row) for row in rows] != state.texts[: len(rows)]:
@@ -527,7 +531,7 @@ class Run(Readings):
         self._release = len(rows)
 
     def close(self) -> None:
-        """End the run; what has no row is given back."""
+        """End the run, and return the price of events without a row."""
         self._ledger.close_run(self.name, reclaim=True)
 
     def _state(self) -> RunHistory:

@@ -1,20 +1,20 @@
 """The file of a log: one path, one user at a time, and no commit beside it.
 
-SQLite finds its journal by the file's *path*, and believes whatever lies there.  So a file with two paths (a hard link,
-a file that is mounted) loses the journal of a process that was killed, and a journal of another time takes back what
-was written since.  Here
+SQLite finds its journal by the file's *path*, and trusts whatever journal lies there.  So a file with two paths (a hard
+link, a file that is mounted) can lose the journal of a process that was killed, and a journal of another time undoes
+what was written since.  Therefore
 
 - a file with several paths is refused, at every use;
-- every look and every change holds a lock on the file itself, whatever it is called;
+- every read and every change holds a lock on the file itself, whatever its name;
 - a commit is in the file before the call returns (``journal_mode=DELETE``, ``synchronous=EXTRA``), and between calls
   nothing lies beside it;
-- a journal that lies there all the same is of a process that died amid a commit, which nobody had been told of, or was
-  put there.  The file is looked at without it.  If it is whole, the journal is not needed and goes.  If not, SQLite may
-  roll the file back, provided that the journal is of the file's last change (SQLite counts changes on the first page,
-  which every journal holds); any other is refused.
+- if a journal lies there all the same, a process died during a commit (nobody had been told of that commit), or
+  somebody put it there.  The file is first read without it.  If the file is whole, the journal is not needed and is
+  deleted.  If not, SQLite may roll the file back, provided that the journal belongs to the file's last change (SQLite
+  counts changes on the first page, which every journal holds); any other journal is refused.
 
-Versions with schema 3 kept a write-ahead log beside the file.  Such a ledger is turned over when it is opened, with the
-commits that only that log holds, provided that the log brings the file forward; one of another time is refused.
+Versions with schema 3 kept a write-ahead log beside the file.  Such a ledger is converted when it is opened, including
+the commits that only that log holds, provided that the log takes the file forward; a log of another time is refused.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class ChainFile(Chain[F]):
 
     @contextmanager
     def transaction(self, mode: str = "IMMEDIATE") -> Iterator[None]:
-        """One look at the file, or one change of it by one record; on any error nothing is changed."""
+        """One read of the file, or one change of it by one record; on any error nothing is changed."""
         if os.getpid() != self._pid:  # SQLite's locks do not survive a fork
             raise LedgerError(f"{self.name}: was opened before a fork; open it again in this process")
         with self._lock, self._turn() as beside, self.translated():
@@ -199,7 +199,7 @@ class ChainFile(Chain[F]):
 
     @contextmanager
     def _turn(self) -> Iterator[bool]:
-        """Hold the file, with nothing beside it that could change what it says; whether it keeps a log there."""
+        """Lock the file, and deal with a journal beside it; yields whether a write-ahead log lies there."""
         with _held(self.real, self.name, self.timeout) as inode:
             if self._inode not in (None, inode):
                 raise LedgerError(f"{self.name}: is another file than the one that was opened; open it again")
@@ -226,7 +226,7 @@ class ChainFile(Chain[F]):
         )
 
     def _judge(self, journal: Path, changes: int) -> None:
-        """Remove a journal that mends nothing, leave one to SQLite that mends the last change, refuse any other."""
+        """Remove a journal that is not needed, leave the journal of the last change to SQLite, refuse any other."""
         before = _changes_before(journal)
         if before is not None:
             if before not in (changes, changes - 1):

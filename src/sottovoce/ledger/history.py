@@ -1,4 +1,4 @@
-"""What the records of a durable ledger say, and what its rows come to."""
+"""What the records of a durable ledger mean, and the totals of its rows."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def _down(units: int | float) -> float:
 
 
 class Tally:
-    """Spending in whole numbers, 2^64 to one of the currency: of epsilon, of rho, or of Renyi divergence.
+    """Spending in whole numbers, in units of 2^-64 (of epsilon, of rho, or of Renyi divergence).
 
-    An event's price is rounded up once, and after that nothing is rounded, however many events there are and in
-    whichever order they are added.  Events of one text are priced once, when somebody asks.
+    The price of an event is rounded up once.  After that nothing is rounded, so the total does not depend on the order
+    of the events.  Events with the same text are priced once, when a total is first asked for.
     """
 
     def __init__(self, accountant: Accountant[Any]) -> None:
@@ -56,7 +56,7 @@ class Tally:
         self._sum: Any = None
 
     def add(self, text: str) -> None:
-        """Take in one event more."""
+        """Add one event."""
         self._new[text] += 1
 
     def epsilon(self, delta: float, events: Mapping[str, Event], more: Counter[str]) -> Array:
@@ -89,7 +89,7 @@ class Tally:
 
 @dataclass
 class RunHistory:
-    """One run: what it reserved, and how far it came.  Releases are numbered from 1."""
+    """One run: what it reserved, and how far it has come.  Releases are numbered from 1."""
 
     plan: str
     planned: list[Event]
@@ -131,7 +131,7 @@ _FITS: dict[str, Callable[[Any], bool]] = {  # of an entry of a record: whether 
 
 
 class History:
-    """What the log says: budget, rows and runs.  Its :meth:`apply` refuses what the rules would not have allowed."""
+    """The state of a log: budget, rows and runs.  Its :meth:`apply` refuses records that the rules do not allow."""
 
     def __init__(self, secret: bytes) -> None:
         self._key = keyed_hash(secret).hex()
@@ -147,7 +147,7 @@ class History:
         self._tally = Tally(self.accountant)
 
     def apply(self, number: int, record: dict[str, Any]) -> None:
-        """Take one record in; see :class:`sottovoce.ledger.chain.Fold`."""
+        """Apply one record; see :class:`sottovoce.ledger.chain.Fold`."""
         if not isinstance(record, dict) or not all(_FITS.get(key, _any)(value) for key, value in record.items()):
             raise ValueError
         match record["kind"]:
@@ -226,11 +226,11 @@ class History:
         return Counter(text for run in self.runs.values() if run.open for text in run.texts[run.charged :])
 
     def cautions(self) -> list[str]:
-        """What must be said of the prices of these events."""
+        """Caveats that a statement of these events' prices must include."""
         return sorted({event.caution for event in self._events.values() if event.caution})
 
     def price(self, more: Mapping[str, int] | None = None, events: dict[str, Event] | None = None) -> Array:
-        """Epsilon per node of all rows and so many more of these texts; `events` are those that are not in the log."""
+        """Epsilon per node of all rows and of `more` events, counted by text; `events` has those not in the log."""
         return self._tally.epsilon(self.delta, ChainMap(events or {}, self._events), Counter(more or {}))
 
     def alone(self, text: str, event: Event) -> Array:

@@ -1,15 +1,15 @@
 """The messages of a run between sites, in the ledger of the site's data set.
 
-They are records of the same chain as rows and releases.  A round leaves, in this order and each on the disk before the
-next step: the rows charged in it and the bytes released under them, the message to be sent, and the inbox received for
-it.  An inbox is what the next round's releases answer, so
+They are records of the same chain as rows and releases.  A round writes, in this order and each on the disk before the
+next step: the rows charged in it and the bytes released under them, the message to be sent, and the inbox (the
+neighbours' messages) received for it.  The next round's releases depend on that inbox, so
 
-- every row stands behind the one inbox that it answers, and the chain vouches for the order;
+- every row comes after the one inbox that it depends on, and the chain proves the order;
 - the same round asked again gets the same bytes, of a release and of a message;
-- a round is never answered under another inbox: the first stands, whatever a hub says later.
+- a round is never computed from another inbox: the first one stays, whatever a hub says later.
 
-No state is stored.  It is a function of public facts, releases and inboxes, and a run that is walked through again from
-its first round arrives at it bit by bit.
+The algorithm's state is not stored.  It is a function of public facts, releases and inboxes, so a run that is repeated
+from its first round arrives at the same state bit by bit.
 """
 
 from __future__ import annotations

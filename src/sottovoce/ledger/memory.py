@@ -1,7 +1,6 @@
 """The ledger: a row for every release, written before the release is drawn.
 
-It belongs to the dataset, not to the run.  A crash after the row and before the noise over-counts; nothing can
-under-count.
+It belongs to the data set, not to the run.  A crash between the row and the noise over-counts; nothing can under-count.
 """
 
 from __future__ import annotations
@@ -51,13 +50,13 @@ _STAYS = (
 
 
 class Ledger:
-    """An in-memory ledger of one data set.  It is never copied: what clones an estimator shares its ledger.
+    """An in-memory ledger of one data set.  It is never copied: clones of an estimator share its ledger.
 
     Parameters
     ----------
     accountant : Accountant or str
-        A name stands for :func:`sottovoce.privacy.accountants.for_life`, which fits releases that are chosen as one
-        goes.  An accountant is taken as it is: for one run, whose releases are fixed beforehand.
+        A name is passed to :func:`sottovoce.privacy.accountants.for_life`: its totals hold for releases that are chosen
+        in view of earlier ones.  An accountant is used as it is, for one run whose releases are fixed beforehand.
     epsilon : float or array (N,)
         Budget of every node; infinity records without limiting.
     delta : float
@@ -67,14 +66,14 @@ class Ledger:
 
     Notes
     -----
-    *Deals.*  Charges under one `deal` (a digest, or None: the caller's word) concern the same rows at the same nodes,
-    and add up node by node.  Under several deals nobody knows which nodes a row was at, and what one row can have
-    spent is the sum over deals of the worst node: of the `sites_per_row` worst together.
+    *Deals.* Charges with the same `deal` (a digest, or None if the caller vouches for it) concern the same rows at the
+    same nodes, and add up node by node.  With several deals nobody knows at which nodes a row was.  Then the most that
+    one row can have spent is the sum over deals of the worst node (of the `sites_per_row` worst nodes together).
 
     *Proof.*  Spending is an array of sums (epsilons, rhos, or divergences at one order, of each direction apart), a
     release adds its price at the nodes that hold the row, and composition adds over releases of whatever nodes.  In
-    deal j a row is at no more than m nodes, whose sums come to no more than the m largest.  Add over j.  Where another
-    accountant keeps no such sums, a second deal is refused.
+    deal j a row is at no more than m nodes, whose sums come to no more than the m largest.  Add over j.  An accountant
+    that keeps no such sums refuses a second deal.
     """
 
     def __init__(
@@ -115,12 +114,13 @@ class Ledger:
         return tuple(event for event, _ in self._rows)
 
     def charge(self, event: Event, *, deal: bytes | None = None) -> None:
-        """Write `event` down, or refuse it.
+        """Record `event`, or refuse it.
 
         Parameters
         ----------
         deal : bytes, optional
-            Digest of which row is at which node; None is the caller's word that it is as in all charges without one.
+            Digest of which row is at which node.  With None the caller vouches that it is the same in all charges with
+            None.
 
         Raises
         ------
@@ -135,9 +135,9 @@ class Ledger:
             self._write(event, deal, self._afford([event], deal))
 
     def settle(self) -> None:
-        """Read epsilon off one order from now on, where the accountant keeps sums, because later runs will be chosen.
+        """Compute epsilon at one fixed order from now on, if the accountant keeps sums: later runs will be chosen.
 
-        See :func:`sottovoce.privacy.accountants.at_one_order`; what was spent stays what it is, and shows as no less.
+        See :func:`sottovoce.privacy.accountants.at_one_order`; what was spent stays spent, and is shown as no less.
         """
         with self._lock:
             chosen = at_one_order(self.accountant, np.asarray(self.epsilon, dtype=float), self.delta)
@@ -148,7 +148,7 @@ class Ledger:
                 self.accountant, self._spent = chosen, again  # an interrupt before this line changes nothing
 
     def trial(self) -> Ledger:
-        """Another ledger with the same rows and budget, to see what charges would do.  It takes no release."""
+        """A ledger with the same rows and budget, to try out charges.  It accepts no release."""
         with self._lock:
             twin = Ledger(self.accountant, self.epsilon, self.delta, self.sites_per_row)
             twin._rows, twin._held = list(self._rows), list(self._held)
@@ -220,7 +220,7 @@ class Ledger:
         return [event.to_dict() for event in self.rows]
 
     def restore(self, rows: list[dict[str, Any]]) -> None:
-        """Take over rows written by an earlier part of the same run (they were allowed then)."""
+        """Take over rows written by an earlier part of the same run (they were checked against the budget then)."""
         with self._lock:
             for row in rows:
                 event = _events.from_dict(row)
@@ -233,7 +233,7 @@ class Ledger:
     # Under the lock
 
     def _plus(self, deal: bytes | None, events: Iterable[Event]) -> Any:
-        """What is spent under a deal after these too."""
+        """What is spent under a deal, these events included."""
         spent = self._spent[deal] if deal in self._spent else self.accountant.nothing()
         for event in events:
             spent = self.accountant.add(spent, event)
@@ -307,9 +307,9 @@ class Ledger:
 
 
 class _Elsewhere(Ledger):
-    """What another process or a file gets of a ledger in memory: a model can be saved with it, and nothing charged.
+    """What stands for a ledger in memory in another process or a saved model: it refuses every charge.
 
-    To refuse while pickling would be no clearer: joblib says no more then than that a task cannot be pickled.
+    To refuse while pickling would be less clear: joblib would only say that a task cannot be pickled.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What a ledger's rows come to: of any ledger, and of one on disk."""
+"""Totals of a ledger's rows: for any ledger, and for one on disk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .memory import Ledger
 
 
 class Readings(ABC):
-    """What a ledger's rows come to."""
+    """Totals of a ledger's rows."""
 
     @property
     @abstractmethod
@@ -55,7 +55,7 @@ class Readings(ABC):
 
 
 class OnDisk(Readings):
-    """What a ledger on disk says of its rows, its runs and its file."""
+    """What a ledger on disk reports about its rows, its runs and its file."""
 
     _file: ChainFile[History]
 
@@ -76,12 +76,12 @@ class OnDisk(Readings):
 
     @property
     def demonstration(self) -> bool:
-        """Whether it was made for a demonstration, whose noise may be repeatable: it can hold no release."""
+        """Whether it was made for a demonstration, whose noise may be repeatable: it cannot hold a true release."""
         return self._file.state.demonstration
 
     @property
     def bound(self) -> bool:
-        """Whether it is tied to rows, which must be shown before it spends."""
+        """Whether it is tied to rows, whose fingerprint must be given before it spends."""
         return self._file.read().tag is not None
 
     @property
@@ -100,12 +100,12 @@ class OnDisk(Readings):
             return self._file.state.price()
 
     def committed(self) -> Array:
-        """Epsilon per node that is spent or held by open runs: what a new reservation comes on top of."""
+        """Epsilon per node that is spent or held by open runs; a new reservation is added to it."""
         with self._file.transaction("DEFERRED"):
             return self._file.state.price(self._file.state.held())
 
     def head(self) -> str:
-        """Count and hash of the last record, ``"12:9f..."``.  Kept elsewhere, it tells an older copy."""
+        """Count and hash of the last record, ``"12:9f..."``.  Noted elsewhere, it detects an older copy."""
         with self._file.transaction("DEFERRED"):
             return self._file.head()
 
@@ -115,12 +115,12 @@ class OnDisk(Readings):
         Parameters
         ----------
         expected_head : str, optional
-            A head of an earlier time, through which the log must go.
+            A head noted earlier, which the log must contain.
 
         Raises
         ------
         LedgerCorrupt
-            If anything was edited, removed, added or moved, or the log does not go through `expected_head`.
+            If anything was edited, removed, added or moved, or the log does not contain `expected_head`.
         """
         self._file.verify()
         if expected_head is not None:

@@ -1,4 +1,4 @@
-"""Figures of a study: one panel an image, PNG and SVG, for readers of any eyesight and on any screen.
+"""Figures of a study: one image for each panel, as PNG and SVG, readable with colour blindness and on any screen.
 
 Colours are Okabe and Ito's, and every series has a marker and a line of its own too.  The same table gives the same
 bytes of SVG.
@@ -43,7 +43,7 @@ class Panel:
 
 
 def require() -> None:
-    """Refuse to start what could not be drawn.
+    """Refuse to start a study whose figures could not be drawn.
 
     Raises
     ------
@@ -135,7 +135,7 @@ def _panel(
 
 
 def _few_ticks(axes: Any, figure: Figure, rows: list[Row]) -> None:
-    """On a logarithmic axis of few places, those places."""
+    """Put the ticks of a logarithmic axis with few values at those values."""
     xs = sorted({float(row[figure.x]) for row in rows if _number(row.get(figure.x))})
     if "x" in figure.log and 2 <= len(xs) <= 8 and min(b / a for a, b in pairwise(xs)) > 1.25:
         axes.set_xticks(xs, [f"{x:g}" for x in xs])
@@ -189,7 +189,7 @@ def _look(order: list[str], name: str) -> dict[str, Any]:
 
 
 def summary(values: Array, spread: str) -> tuple[float, float, float]:
-    """Mean, and how far the spread reaches below and above it."""
+    """The mean, and how far the spread reaches below and above it."""
     mean, n = float(values.mean()), values.size
     if n < 2 or spread == "none":
         return mean, 0.0, 0.0

@@ -53,7 +53,7 @@ def judged(done: StudyRun) -> list[Judged]:
 
 
 def page(done: StudyRun, drawn: Sequence[tuple[Figure, list[Panel]]], claims: Sequence[Judged], command: str) -> str:
-    """A study's page, complete in itself."""
+    """A study's self-contained page."""
     study = done.study
     paper = f'<p class="soft">After {escape(study.paper)}.</p>' if study.paper else ""
     body = [
@@ -135,13 +135,13 @@ def _made(done: StudyRun, command: str) -> str:
 
 
 def _last(rows: list[Row]) -> list[Row]:
-    """Of a curve its last round."""
+    """The rows of a curve's last round; other rows as they are."""
     rounds = [row["round"] for row in rows if "round" in row]
     return [row for row in rows if row.get("round") == max(rounds)] if rounds else rows
 
 
 def _summary(done: StudyRun) -> str:
-    """Means over replicates of what the figures show, a row a setting."""
+    """Means over replicates of what the figures show, one row for each setting."""
     study = done.study
     keys = list(study.table) or [key for key in study.varied() if key in done.columns]
     shown = [figure.y or figure.x for figure in study.figures]

@@ -1,7 +1,7 @@
-"""Run a study: cells through joblib, each kept when it is done, then the tidy table.
+"""Run a study: cells through joblib, each stored when it is done, then the tidy table.
 
 A cell's file is named by a digest of its parameters and of the code that it runs, and is written in one step.  So a
-study that was killed goes on where it stood, and nothing that is finished runs twice.
+study that was killed continues where it stopped, and no finished cell runs twice.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Progress = Callable[[int, int], None]
 """Called with the number of finished cells and of all."""
 
 _APART = ("cli/", "studies/", "pages.py")
-"""What no cell runs; the file of a kind and the tables of studies are counted by themselves."""
+"""Files that no cell runs; the file of a kind and ``studies/tables.py`` are added to the digest separately."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ class StudyRun:
         The tidy table.
     columns : list of str
     privacy, notes : list of str
-        What cells said of their guarantees, and else; each once.
+        What cells reported on their guarantees, and other notes; each once.
     seconds : float
-        Of all cells together, whenever they ran.
+        Of all cells together, including those that ran earlier.
     reused : int
         Cells that were there already.
     """
@@ -75,7 +75,7 @@ def run(
     file: str | Path | None = None,
     progress: Progress | None = None,
 ) -> StudyRun:
-    """Run what is not there yet, and write ``OUT/NAME/table.csv`` (and ``table.parquet``, with pyarrow).
+    """Run the cells that are missing, and write ``OUT/NAME/table.csv`` (and ``table.parquet``, with pyarrow).
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ def _user_file(study: Study, file: str | Path | None) -> dict[str, Any]:
 
 
 def digest(kind: str, p: Mapping[str, Any]) -> str:
-    """Of a cell: its parameters (of a user's file the content, not the path), its kind and the code."""
+    """Digest of a cell: its parameters (of a user's file the content, not the path), its kind and the code."""
     known = {key: value for key, value in p.items() if key != "file"}
     text = json.dumps([kind, known, code(kind)], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

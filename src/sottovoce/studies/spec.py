@@ -1,4 +1,4 @@
-"""What a study's TOML file says: cells, figures and claims, refused in one line if a key or a value is not known.
+"""A study's TOML file: cells, figures and claims.  An unknown key or value is refused in one line.
 
 ::
 
@@ -13,8 +13,8 @@
     rounds = 100
     [grid]                             # one cell a point of the product
     method = ["admm", "r_admm"]
-    [[cells]]                          # optional: the product is taken once for each of these tables,
-    alpha = 1.0                        # but for the axes that it names in `without`
+    [[cells]]                          # optional: the grid is repeated for each of these tables,
+    alpha = 1.0                        # without the axes that the table names in `without`
     [quick]                            # overrides under --quick: replicates, fixed, grid, cells
     replicates = 3
     fixed = { rounds = 20 }
@@ -66,7 +66,7 @@ SPREADS = ("ci", "sd", "range", "none")
 TESTS = ("least", "greatest", "falls", "rises", "less", "near", "never")
 _AXES = ("x", "y")
 MOST_CELLS = 100_000
-"""Of a study."""
+"""The most cells of a study."""
 _MOST_BINS = 1000
 _KINDS: dict[str, tuple[str, Any]] = {  # of a field's type, as it is written: in words, and whether a value is of it
     "str": ("text", lambda v: isinstance(v, str)),
@@ -164,7 +164,7 @@ class Sentence:
 
 @dataclass(frozen=True)
 class UserFile:
-    """A table that the user brings: how to get it, in one line, and the loader that reads it."""
+    """A table that the user provides: how to get it, in one line, and the loader that reads it."""
 
     loader: str
     how: str
@@ -190,10 +190,10 @@ class Study:
     differs: tuple[str, ...] = ()
     file: UserFile | None = None
     table: tuple[str, ...] = ()
-    """Columns whose values are rows of the page's table; the grid's by default."""
+    """Columns whose values label the rows of the page's table; those of the grid by default."""
     table_filter: Mapping[str, Any] = field(default_factory=dict)
     columns: Mapping[str, str] = field(default_factory=dict)
-    """What columns of the table are, in words and with units."""
+    """Meaning of the table's columns, in words and with units."""
 
     def __post_init__(self) -> None:
         for key, least in (("replicates", 1), ("seed", 0)):
@@ -248,7 +248,7 @@ class Study:
         return found
 
     def strangers(self, columns: Iterable[str]) -> list[str]:
-        """A line for every figure and claim that speaks of what is no column of the table."""
+        """A line for every figure and claim that names a column that the table does not have."""
         known = set(columns)
         spoken = [(f"figure {figure.name!r}", figure.columns()) for figure in self.figures]
         spoken += [(f"claim {claim.says!r}", claim.columns()) for claim in self.claims]
@@ -334,7 +334,7 @@ def _build(cls: Any, given: Mapping[str, Any], where: str) -> Any:
 
 
 def _all(values: object, kind: type) -> bool:
-    """Whether this is a list of that kind only."""
+    """Whether this is a list with values of that kind only."""
     return isinstance(values, list | tuple) and all(isinstance(value, kind) for value in values)
 
 
@@ -358,7 +358,7 @@ def select(rows: list[dict[str, Any]], wanted: Mapping[str, Any]) -> list[dict[s
 
 
 def matches(row: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether a row has the wanted values, each one or a list of which one is enough."""
+    """Whether a row has the wanted values; a wanted list is matched by any of its values."""
     return all(
         any(_same(row.get(key), one) for one in (value if isinstance(value, list | tuple) else [value]))
         for key, value in wanted.items()

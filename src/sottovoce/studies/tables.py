@@ -1,4 +1,4 @@
-"""Rows for studies, dealt to sites once a process: the package's data sets, Covertype, and a census extract."""
+"""Rows for studies, dealt to sites once in each process: the package's data sets, Covertype, and a census extract."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Dealt:
     parts : tuple of (X, y)
         A site's training rows.
     note : str
-        What the page must say of the data, or nothing.
+        What the page must say about the data; empty for nothing.
     caveat : str or None
-        What privacy statements must say of the data.
+        What privacy statements must say about the data.
     task : Task
         What the label is.
     """
@@ -58,7 +58,7 @@ class Dealt:
         return self.task.model_errors(self.X_test, self.y_test, models)
 
     def optimum(self, loss: str, l2: float) -> Array:
-        """The minimiser over all rows without noise, kept: see :func:`sottovoce.runs.simulate.pooled_minimiser`."""
+        """The minimiser over all rows without noise, cached: see :func:`sottovoce.runs.simulate.pooled_minimiser`."""
         if (loss, l2) not in self.optima:
             self.optima[loss, l2] = pooled_minimiser(self.rows, RunConfig(loss=loss), l2)
         return self.optima[loss, l2]
@@ -111,7 +111,7 @@ def _load(name: str, file: str | None, limit: int | None) -> _Loaded:
 
 
 def _split(table: data.Table, schema: data.Schema) -> tuple[Array, Array, Array, Array]:
-    """Encoded training and test rows: four fifths and one, by a fixed permutation."""
+    """Encoded training rows (four fifths) and test rows (one fifth), by a fixed permutation."""
     rows = schema.encode(table)
     assert rows.y is not None
     order = np.random.default_rng(0).permutation(table.n_rows)
@@ -163,7 +163,7 @@ def covertype() -> tuple[data.Table | None, str]:
 
 
 def digest(path: str | Path) -> str:
-    """Of a file's bytes, so that cells of another file are not taken for these."""
+    """Digest of a file's bytes, so that cells of another file are not reused."""
     try:
         with Path(path).open("rb") as file:
             return hashlib.file_digest(file, "blake2b").hexdigest()[:32]

@@ -21,7 +21,7 @@ SURE = 2.0
 
 @dataclass(frozen=True)
 class Judgement:
-    """A word and what it rests on, a text for each setting."""
+    """A verdict in a word, with a text for each setting that it is based on."""
 
     word: str
     details: tuple[str, ...]
@@ -41,7 +41,7 @@ def judge(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Judgeme
     """The verdict over the rows that `basis` selects.
 
     "reproduced": the test holds in every setting, by more than two standard errors of each difference;
-    "not reproduced": in some setting it fails by as much; else "within the noise".
+    "not reproduced": in some setting it fails by as much; otherwise "within the noise".
     """
     kept = [row for row in rows if matches(row, basis) and _number(row.get(claim.value))]
     if kept and claim.test != "never" and all(row.get("replicate") == 0 for row in kept):
