@@ -61,8 +61,9 @@ class Hub:
         Refused
             If it did not sign that, or not at this point of this run.
         """
-        read_farewell(self.plan, farewell, self._known(site), self.log.last(self.plan.run, site) + 1)
-        self.log.leave(self.plan.run, site, farewell)
+        due = self.log.last(self.plan.run, self._known(site)) + 1
+        read_farewell(self.plan, farewell, site, due)
+        self.log.leave(self.plan.run, site, due, farewell)
 
     def gone(self) -> dict[str, str]:
         """Sites that left, and why, from what they signed.
