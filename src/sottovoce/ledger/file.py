@@ -347,9 +347,7 @@ def _held(path: Path, name: str, timeout: float) -> Iterator[tuple[int, int]]:
             )
         yield found.st_dev, found.st_ino
     finally:
-        if (
-            sys.platform != "win32" and os.getpid() == owner
-        ):  # a process forked meanwhile has the handle and the lock, too
+        if sys.platform != "win32" and os.getpid() == owner:  # a process that was forked meanwhile holds it, too
             fcntl.flock(handle, fcntl.LOCK_UN)
         os.close(handle)
 
