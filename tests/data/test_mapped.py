@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -98,3 +99,32 @@ def test_what_files_cannot_do_is_refused_by_name(tmp_path: Path) -> None:
         simulate(RunConfig(method="output", epsilon=1.0, eta=0.1, backend="array_api_strict"), mapped)
     with pytest.raises(InvalidInput, match="trusted curator"):
         simulate(RunConfig(method="central", epsilon=1.0, eta=0.1), mapped)
+
+
+@pytest.mark.parametrize("kinds", [("float64", "float32"), ("float64",), ("float32",)])
+@pytest.mark.parametrize("factor", [100.0, np.nan, np.inf])
+def test_files_of_rows_that_no_guarantee_covers_are_refused(
+    tmp_path: Path, factor: float, kinds: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sottovoce.data.mapped._LOOKED", 40)
+    write_rows(tmp_path / "rows", pieces(make_rows([60, 45], 4), 16))
+    for kind in kinds:
+        path = tmp_path / "rows" / f"site-1.{kind}"
+        values = np.fromfile(path, dtype=kind)
+        values[-4:] *= factor
+        values.tofile(path)
+    with pytest.raises(InvalidInput, match=r"^site 1: (a row lies outside|its rows in single precision)"):
+        map_rows(tmp_path / "rows")
+
+
+@pytest.mark.parametrize(
+    "change", [{"sites": [0, 0]}, {"one_class": [-1]}, {"one_class": [2]}, {"one_class": [10**90]}]
+)
+def test_a_description_that_counts_rows_twice_or_names_no_site_is_refused(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
+    write_rows(tmp_path / "rows", pieces(make_rows([60, 60], 4), 16))
+    meta = tmp_path / "rows" / "rows.json"
+    meta.write_text(json.dumps(json.loads(meta.read_text()) | change))
+    with pytest.raises(InvalidInput, match="holds no rows of this version"):
+        map_rows(tmp_path / "rows")

@@ -467,7 +467,7 @@ def test_a_log_with_foreign_words_in_it_is_refused(tmp_path: Path, table: str) -
         if table == "message":
             log.post("trial", 0, "east", sites.sealed("north", 0))
         else:
-            log.leave("trial", "east", sites.farewell("north", 0))
+            log.leave("trial", "east", 0, sites.farewell("north", 0))
         with pytest.raises(InvalidInput, match="log: does not hold what the plan allows"):
             Hub(sites.plan, log).check()
 

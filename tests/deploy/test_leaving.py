@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from relay_in_tests import certify, relay, transport
@@ -139,6 +140,20 @@ def test_who_left_sends_no_more(sites: Consortium, hub: Hub) -> None:
     with pytest.raises(Refused, match="has left this run"):
         hub.exchange("east", 1, sites.sealed("east", 1), 0.0)
     assert hub.exchange("east", 0, sites.sealed("east", 0), 0.0) is None  # as it stands
+
+
+def test_who_leaves_and_speaks_at_once_does_not_spoil_the_log(sites: Consortium, hub: Hub) -> None:
+    note = hub.log.leave
+
+    def late(*said: Any) -> None:
+        hub.exchange("east", 0, sites.sealed("east", 0), 0.0)  # by another connection, after the farewell was read
+        note(*said)
+
+    hub.log.leave = late  # type: ignore[method-assign]
+    with pytest.raises(Refused, match="left before another round than its next"):
+        hub.leave("east", sites.farewell("east", 0))
+    hub.check()
+    assert hub.gone() == {} and hub.highest("east") == 0
 
 
 # What a run that ended early has cost

@@ -83,6 +83,26 @@ def test_a_ledger_that_moved_or_was_replaced_while_it_was_open_is_refused(path: 
         assert len(ledger.rows) == 2
 
 
+@pytest.mark.parametrize("whole_folder", [False, True])
+def test_a_ledger_that_moved_and_left_a_link_is_refused_until_it_is_back(
+    path: Path, tmp_path: Path, whole_folder: bool
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    old = home if whole_folder else home / path.name
+    new = tmp_path / "moved"
+    path.rename(home / path.name)
+    with again(home / path.name) as ledger:
+        old.rename(new)
+        old.symlink_to(new)  # the same file, and its journals would still go to the old place
+        with pytest.raises(LedgerError, match="was moved or replaced meanwhile"):
+            ledger.charge(release())
+        old.unlink()
+        new.rename(old)
+        ledger.charge(release())
+        assert len(ledger.rows) == 2
+
+
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="mounts")
 def test_a_file_that_is_mounted_is_refused(path: Path, tmp_path: Path) -> None:
     inside, folder = tmp_path / "in side", tmp_path / "folder"

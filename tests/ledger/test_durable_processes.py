@@ -121,6 +121,11 @@ class TestProcesses:
         DurableLedger.create(path, epsilon=1.0, n_nodes=2).close()
         assert "opened before a fork" in worker("fork", path=path)
 
+    def test_a_fork_amid_a_look_does_not_keep_the_lock(self, worker: Worker, tmp_path: Path) -> None:
+        path = tmp_path / "data.ledger"
+        DurableLedger.create(path, epsilon=1.0, n_nodes=2).close()
+        assert worker("amid", path=path) == 1
+
 
 # The worker's side
 
@@ -237,7 +242,21 @@ def _forked(path: str) -> str:
         return said.read()
 
 
+def _amid(path: str) -> int:
+    with DurableLedger.open(path, timeout=1.0) as ledger:
+        with ledger._file.transaction("DEFERRED"):  # as when another thread forks
+            pid = _fork(lambda: time.sleep(60.0))
+        try:
+            ledger.charge(release(0.1))
+        finally:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        return len(ledger.rows)
+
+
 if __name__ == "__main__":
     for line in sys.stdin:
         job, arguments = json.loads(line)
-        print(json.dumps({"race": _race, "train": _train, "fork": _forked}[job](**arguments)), flush=True)
+        print(
+            json.dumps({"race": _race, "train": _train, "fork": _forked, "amid": _amid}[job](**arguments)), flush=True
+        )

@@ -27,6 +27,7 @@ from .table import as_text, parquet_batches
 _VERSION = 1
 BATCH = 65_536
 """Rows of a Parquet file that are in memory at a time."""
+_LOOKED = 2**22  # numbers that are looked at at a time
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,27 @@ class MappedRows(Rows):
         shape = (1, int(self.n[i, 0]), self.d)
         name = self.folder / f"site-{self.sites[i]}.{np.dtype(kind).name}"
         return np.memmap(name, dtype=np.dtype(kind).newbyteorder("<"), mode="r", shape=shape)
+
+    def verify(self, i: int, name: str) -> None:
+        """Refuse rows of node `i` that no guarantee covers.
+
+        Raises
+        ------
+        InvalidInput
+        """
+        long, short = self._file(i, np.float64)[0], self._file(i, np.float32)[0]
+        most = 1.0 + self.d * 2.0**-51  # the norm was at most 1 as it was added up when they were written
+        step = max(1, _LOOKED // self.d)
+        for start in range(0, len(long), step):
+            block, single = long[start : start + step], short[start : start + step]
+            with np.errstate(all="ignore"):
+                norms = np.einsum("nd,nd->n", block, block)
+                if not norms.max() <= most:  # NaN is not either
+                    rule = "a row lies outside the unit ball, or is not finite"
+                    raise InvalidInput(name, None, rule, "write the rows again with write_rows")
+                if not np.array_equal(block.astype(np.float32), single):
+                    rule = "its rows in single precision are others than those in double precision"
+                    raise InvalidInput(name, None, rule, "write the rows again with write_rows")
 
     def design(self, nodes: IntArray) -> Design:
         if len(nodes) == 1:
@@ -138,7 +160,7 @@ def write_rows(folder: str | Path, blocks: Iterable[tuple[int, Array, Array]]) -
     alike = [k for k, site in enumerate(sites) if len(labels[site]) == 1]
     meta = {"version": _VERSION, "d": d, "sites": sites, "n": [n[site] for site in sites], "one_class": alike}
     files.write("folder", folder / "rows.json", json.dumps(meta))
-    return map_rows(folder)
+    return _opened(folder)
 
 
 @contextmanager
@@ -151,19 +173,28 @@ def _written(folder: Path) -> Iterator[None]:
 
 
 def map_rows(folder: str | Path) -> MappedRows:
-    """Open the rows that :func:`write_rows` stored.
+    """Open the rows that :func:`write_rows` stored, and look at all of them once: others may have written the files.
 
     Raises
     ------
     InvalidInput
-        If the folder holds none, or a file has another length than it should.
+        If the folder holds none, a file has another length than it should, or a row is none that :meth:`Rows.build`
+        takes.  Messages hold no data value.
     """
-    folder = Path(folder)
+    found = _opened(Path(folder))
+    for i, site in enumerate(found.sites):
+        found.verify(i, f"site {site}")
+    return found
+
+
+def _opened(folder: Path) -> MappedRows:
+    """The same without a look at the rows."""
     try:
         meta = files.from_json(files.read_text("folder", folder / "rows.json"))
         n, d, sites, alike = (meta[name] for name in ("n", "d", "sites", "one_class"))
         known = meta["version"] == _VERSION and len(n) == len(sites) > 0
         known = known and all(type(number) is int for number in [d, *n, *sites, *alike]) and min(d, *n) > 0
+        known = known and len(set(sites)) == len(sites) and set(alike) <= set(range(len(n)))
     except (ValueError, KeyError, TypeError, IndexError):
         known = False
     if not known:

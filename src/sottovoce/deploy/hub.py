@@ -62,8 +62,9 @@ class Hub:
         Refused
             If its statement is not signed, or is for another point or another run.
         """
-        read_farewell(self.plan, farewell, self._known(site), self.log.last(self.plan.run, site) + 1)
-        self.log.leave(self.plan.run, site, farewell)
+        due = self.log.last(self.plan.run, self._known(site)) + 1
+        read_farewell(self.plan, farewell, site, due)
+        self.log.leave(self.plan.run, site, due, farewell)
 
     def gone(self) -> dict[str, str]:
         """Sites that left, and why, from what they signed.

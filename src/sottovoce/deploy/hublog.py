@@ -173,9 +173,17 @@ class HubLog:
                     return found
                 self._news.wait(left)
 
-    def leave(self, run: str, site: str, farewell: bytes) -> None:
-        """Record that a site will send no more; its first statement is kept."""
+    def leave(self, run: str, site: str, round: int, farewell: bytes) -> None:
+        """Record that a site will send nothing from `round` on; its first statement is kept.
+
+        Raises
+        ------
+        Refused
+            If that is not the next round of this site: it may have sent a message since somebody looked.
+        """
         with self._news, self._translated():
+            if round != self.last(run, site) + 1:
+                raise Refused(f"round={round}: site {site!r} left before another round than its next")
             self._db.execute("INSERT OR IGNORE INTO farewell VALUES (?, ?, ?)", (run, site, farewell))
             self._news.notify_all()
 

@@ -201,6 +201,8 @@ class ChainFile(Chain[F]):
     def _turn(self) -> Iterator[bool]:
         """Lock the file, and deal with a journal beside it; yields whether a write-ahead log lies there."""
         with _held(self.real, self.name, self.timeout) as inode:
+            if os.path.realpath(self.real) != str(self.real):  # a link stands there now: SQLite's journals do not move
+                raise LedgerError(f"{self.name}: was moved or replaced meanwhile; open it where it is")
             if self._inode not in (None, inode):
                 raise LedgerError(f"{self.name}: is another file than the one that was opened; open it again")
             self._inode = inode
@@ -327,6 +329,7 @@ def _held(path: Path, name: str, timeout: float) -> Iterator[tuple[int, int]]:
         raise LedgerError(
             f"{name}: cannot be opened ({error.strerror}); if it is lost, count its budget as spent"
         ) from None
+    owner = os.getpid()
     try:
         until, pause = time.monotonic() + timeout, 0.0005
         while not _locked(handle):
@@ -344,7 +347,9 @@ def _held(path: Path, name: str, timeout: float) -> Iterator[tuple[int, int]]:
             )
         yield found.st_dev, found.st_ino
     finally:
-        os.close(handle)  # and with it goes the lock
+        if sys.platform != "win32" and os.getpid() == owner:  # a process that was forked meanwhile holds it, too
+            fcntl.flock(handle, fcntl.LOCK_UN)
+        os.close(handle)
 
 
 def _locked(handle: int) -> bool:
