@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from sottovoce.errors import GraphError, InvalidInput
-from sottovoce.graphs import Graph, from_edges, make_graph, names
+from sottovoce.graphs import Graph, _components, from_edges, make_graph, names
 from sottovoce.net import DenseNet
 
 FIXED = ["ring", "path", "star", "complete", "grid"]
@@ -44,6 +44,37 @@ def test_every_kind_is_simple_connected_and_symmetric(spec: str) -> None:
 def test_ring_spectrum(n: int) -> None:
     expected = np.sort(2 * np.cos(2 * np.pi * np.arange(n) / n))
     np.testing.assert_allclose(np.linalg.eigvalsh(make_graph("ring", n).adjacency), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("n", range(1, 25))
+def test_fixed_kinds_are_those_of_networkx(n: int) -> None:
+    same = {
+        "ring": nx.cycle_graph(n) if n > 1 else nx.empty_graph(1),
+        "path": nx.path_graph(n),
+        "star": nx.star_graph(n - 1),
+        "complete": nx.complete_graph(n),
+    }
+    for rows in (rows for rows in range(1, n + 1) if n % rows == 0):
+        grid = nx.grid_2d_graph(rows, n // rows)
+        same[f"grid:{rows}x{n // rows}"] = nx.relabel_nodes(grid, {node: k for k, node in enumerate(sorted(grid))})
+    for spec, graph in same.items():
+        assert make_graph(spec, n).edges == tuple(sorted((min(e), max(e)) for e in graph.edges)), spec
+
+
+def test_components_are_those_of_networkx() -> None:
+    rng = np.random.default_rng(0)
+    several = 0
+    for _ in range(400):
+        n = int(rng.integers(1, 30))
+        ends = rng.integers(0, n, (int(rng.integers(0, 30)), 2))
+        ends = ends[ends[:, 0] != ends[:, 1]]
+        graph = nx.empty_graph(n)
+        graph.add_edges_from(ends.tolist())
+        label = _components(n, ends)
+        parts = sorted(map(sorted, nx.connected_components(graph)))
+        assert [np.flatnonzero(label == first).tolist() for first in np.unique(label)] == parts
+        several += len(parts) > 1
+    assert 100 < several < 400
 
 
 def test_closed_forms() -> None:

@@ -43,6 +43,22 @@ def test_compare() -> None:
     assert largest <= 1e-5 * max(1.0, answer["largest_weight"])
 
 
+def test_startup() -> None:
+    """One process a command: seconds are told, and libraries with whoever wanted them."""
+    answer = run("startup.py")["commands"]
+    assert {"python -c pass", "sottovoce --help", "sottovoce --version", "sottovoce train"} <= set(answer)
+    for entry in answer.values():
+        assert 0 <= entry["least"] <= entry["median"] and entry["modules"] > 10
+        assert sum(library["modules"] for library in entry["libraries"]) == entry["modules"]
+    wanted = {
+        name: {library["library"]: library["because"] for library in entry["libraries"]}
+        for name, entry in answer.items()
+    }
+    assert wanted["sottovoce train"]["numpy"].startswith("sottovoce.")
+    assert wanted["sottovoce --help"]["click"].startswith("sottovoce.cli:")
+    assert "numpy" not in wanted["sottovoce --help"] and "numpy" in wanted["python -c 'import numpy'"]
+
+
 def test_fuzz() -> None:
     """300 inputs of one seed: no exception, no data value, nothing spent on a refusal."""
     pytest.importorskip("pyarrow")

@@ -1,0 +1,70 @@
+"""Commands load what they use: which libraries a process has when its command is done.  Seconds: bench/startup.py."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHILD = """
+import json, sys
+from sottovoce.cli import main
+try:
+    main(sys.argv[1:])
+except SystemExit as stop:
+    code = stop.code or 0
+else:
+    code = 0
+print(json.dumps([code, sorted(sys.modules)]), file=sys.stderr)
+"""
+OPTIONAL = {"cryptography", "dask", "flint", "grpc", "matplotlib", "nvflare", "opendp", "pandas", "pyarrow", "torch"}
+NUMERIC = {"array_api_compat", "joblib", "networkx", "scipy", "sklearn"}
+SCREEN_AND_FILES = {"numpy", "rich", "sqlite3", "threadpoolctl"}
+SMALL = ("--data", "synthetic:n=300,d=4,seed=1", "--nodes", "3", "--rounds", "2", "--epsilon", "5")
+
+
+def modules(folder: Path, *arguments: str, code: int = 0) -> set[str]:
+    """Names of all modules that the command has loaded when it is done."""
+    command = [sys.executable, "-c", CHILD, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
+    found, names = json.loads(done.stderr.splitlines()[-1])
+    assert found == code, done.stderr
+    return set(names)
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("-h",), ("--version",)])
+def test_help_and_version_load_no_command_and_no_library(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    names = modules(tmp_path, *arguments)
+    assert not names & (OPTIONAL | NUMERIC | SCREEN_AND_FILES)
+    ours = {name for name in names if name.startswith("sottovoce")}
+    assert ours == {"sottovoce", "sottovoce.cli", "sottovoce.errors"}
+
+
+def test_neither_does_a_command_that_there_is_not(tmp_path: Path) -> None:
+    assert not modules(tmp_path, "trian", code=2) & (OPTIONAL | NUMERIC | SCREEN_AND_FILES)
+
+
+def test_the_main_job_loads_neither_scikit_learn_nor_scipy_nor_networkx(tmp_path: Path) -> None:
+    names = modules(tmp_path, "train", "--rounds", "2")
+    assert not names & (OPTIONAL | NUMERIC)
+    assert {"numpy", "sottovoce.runs.training"} <= names  # so that the test sees what is there
+
+
+@pytest.mark.parametrize("arguments", [("plan",), ("methods",), ("data",), ("graphs",), ("plan", "--graph", "grid")])
+def test_nor_do_a_plan_and_the_lists(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    assert not modules(tmp_path, *arguments) & (OPTIONAL | NUMERIC)
+
+
+def test_a_delta_needs_special_functions_and_no_more(tmp_path: Path) -> None:
+    names = modules(tmp_path, "train", "--data", "adult", "--rounds", "2", "--delta", "1e-5")
+    assert "scipy.special" in names
+    assert not names & (OPTIONAL | NUMERIC - {"scipy"})
+    assert not names & {"scipy.stats", "scipy.optimize", "scipy.signal", "scipy.spatial"}
+
+
+def test_a_random_graph_needs_networkx(tmp_path: Path) -> None:
+    names = modules(tmp_path, "train", *SMALL, "--graph", "erdos-renyi")
+    assert "networkx" in names and "sklearn" not in names
