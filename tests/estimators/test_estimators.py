@@ -49,7 +49,7 @@ def problem(n: int = 400, d: int = 3, seed: int = 0) -> tuple[np.ndarray, np.nda
 @pytest.mark.parametrize(
     ("estimator", "expected"),
     [
-        (ConsensusClassifier(data_norm=10.0, random_state=0, **NOISE_FREE), {}),
+        (ConsensusClassifier(data_norm=10.0, random_state=0, **(NOISE_FREE | {"rounds": 20})), {}),
         (ConsensusClassifier(random_state=0), EXPECTED_FAILURES),
     ],
     ids=["noise-free", "default"],
