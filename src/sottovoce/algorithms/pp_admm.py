@@ -13,8 +13,6 @@ from .admm import ADMM, State
 from .base import Node, augment, dual
 from .knobs import knob
 
-BELOW_ONE = "must be a number above 0 and below 1"
-
 
 @dataclass(frozen=True)
 class PPADMM(ADMM):
@@ -34,10 +32,18 @@ class PPADMM(ADMM):
 
     form: str = "corrected"
     split: float = knob(
-        0.001, "Share of a release's rho for noise on the answer, rho_2.", BELOW_ONE, lambda v: 0 < v < 1, "printed"
+        0.001,
+        "Share of a release's rho for noise on the answer, rho_2.",
+        "must be a number above 0 and below 1",
+        lambda v: 0 < v < 1,
+        "printed",
     )
     tolerance: float = knob(
-        10.0**-3.5, "Gradient norm at which the listing's solver stops.", BELOW_ONE, lambda v: 0 < v < 1, "printed"
+        10.0**-3.5,
+        "Gradient norm at which the listing's solver stops, in units of C.",
+        "must be a number above 0 and below 1e+09",
+        lambda v: 0 < v < 1e9,
+        "printed",
     )
     delta1: float = 1e-5
 
