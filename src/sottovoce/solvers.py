@@ -342,6 +342,7 @@ class Solver:
         out_w, out_norm = w.copy(), np.full(w.shape[:2], np.inf)
         # The working set is a rectangle nodes x replicates that shrinks as solves finish.
         node, rep, goal = np.arange(w.shape[0]), np.arange(w.shape[1]), goals
+        at = np.ix_(node, rep)
         learnt: list[Step] = [] if exact else [_blank(w) for _ in range(MEMORY)]
 
         def gradient(x: Array) -> Array:
@@ -349,7 +350,6 @@ class Solver:
 
         def learn() -> None:
             """Keep the steps of those who leave, but for changes of the gradient that are mostly rounding."""
-            at = np.ix_(node, rep)
             for kept, (s, y, rho) in zip(reversed(learnt), reversed(steps), strict=False):
                 told = np.linalg.norm(y, axis=-1, keepdims=True) >= TOLD * self._C
                 kept[0][at], kept[1][at], kept[2][at] = s, y, np.where(told, rho, 0.0)
@@ -360,7 +360,7 @@ class Solver:
         best, patience = np.inf, 2
         for iteration in range(MAX_ITERATIONS):
             norm = np.sqrt(np.einsum("brd,brd->br", g, g))
-            out_w[np.ix_(node, rep)], out_norm[np.ix_(node, rep)] = w, norm
+            out_w[at], out_norm[at] = w, norm
             open_ = ~(norm <= goal)
             worst = float(norm.max())
             patience = 2 if worst <= 0.5 * best else patience - 1
@@ -373,6 +373,7 @@ class Solver:
                 learn()
                 cut = np.ix_(keep_node, keep_rep)
                 node, rep = node[keep_node], rep[keep_rep]
+                at = np.ix_(node, rep)
                 w, g, p, descent, t, fresh, goal = (x[cut] for x in (w, g, p, descent, t, fresh, goal))
                 steps = [(s[cut], y[cut], r[cut]) for s, y, r in steps]
                 problem = problem.keep(keep_node, keep_rep)
