@@ -103,6 +103,33 @@ def test_an_estimator_that_shows_nothing_stands() -> None:
     assert "coef_ of shape" in next(iter(verdict.told[0])) and verdict.told[0] == verdict.told[1]
 
 
+class Restless(Declared):
+    """Shows a number that its noise alone decides."""
+
+    def release(self, y: Any, classes: Any) -> None:
+        super().release(y, classes)
+        self.norm_ = float(np.linalg.norm(self.coef_))
+
+
+def test_a_difference_that_noise_makes_does_not_hide_one_that_a_label_makes() -> None:
+    noisy = {f"restless {k}": stand for k in range(4) for stand in stands(Restless).values()}
+    assert not play(stands=noisy).refuted
+    verdict = play(stands=noisy | stands(Counts))
+    assert verdict.refuted and verdict.attack == "all outputs of planted, the rare label not declared"
+
+
+def test_a_game_in_which_nothing_is_released_is_no_verdict() -> None:
+    class Refuses(Declared):
+        def release(self, y: Any, classes: Any) -> None:
+            raise InvalidInput("epsilon", None, "is too small", "use 1")
+
+    with pytest.raises(InvalidInput, match="no model is released by planted"):
+        play(stands=stands(Refuses))
+    both = {"whole": stands(Declared)["planted"], **stands(Refuses)}
+    with pytest.raises(InvalidInput, match="no model is released by planted"):
+        play(stands=both)
+
+
 def test_everything_but_the_values_of_coefficients_is_an_output() -> None:
     model = PrivateClassifier(random_state=0).fit(np.eye(2) * 0.5, ["a", "b"])
     found = labels.outputs(model)

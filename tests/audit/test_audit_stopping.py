@@ -138,6 +138,12 @@ def test_quotes_by_one_order_hold(delta: float) -> None:
     assert verdict.realised_delta_bound <= verdict.realised_delta <= delta
 
 
+@pytest.mark.parametrize("delta", [0.0, 1.0, -1e-3, float("nan"), 1e-17, 1e-300])
+def test_a_delta_that_rounding_would_decide_is_refused(delta: float) -> None:
+    with pytest.raises(InvalidInput, match="delta"):
+        play(ledgers={"proved": one_order}, delta=delta)
+
+
 def test_quotes_that_come_a_release_late_are_outrun() -> None:
     verdict = play(ledgers={"planted": late, "proved": one_order})
     assert verdict.refuted and verdict.refuted_exactly and "planted" in verdict.attack

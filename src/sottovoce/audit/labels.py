@@ -20,7 +20,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ..errors import HolderNote
+from ..errors import HolderNote, InvalidInput
 from ..estimators import ConsensusClassifier, PrivateClassifier
 from ..ledger.memory import Ledger
 from ..privacy.noise import SystemNoise
@@ -198,7 +198,7 @@ def play(
     Raises
     ------
     InvalidInput
-        If the package that draws noise for releases is not installed.
+        If the package that draws noise for releases is not installed, or some estimator releases nothing at all.
     """
     SystemNoise()
     epsilon = 1.0 if epsilon is None else epsilon
@@ -217,15 +217,28 @@ def play(
             apart.append(key)
         if any(COEFFICIENTS[0] in told for told in first | second):
             released.append(key)
-    key = (apart or released or list(tried))[0]
-    played = releases(key, replicates)
+    silent = sorted(stands.keys() - {name for name, _ in released})
+    if silent and not apart:
+        rule = f"at this budget no model is released by {silent[0]}, so there is nothing to look at"
+        raise InvalidInput("epsilon", epsilon, rule, "use epsilon=1")
+    games = apart or released[:1]  # what differs by its noise alone must not stand before what differs by the label
+    each = 1.0 - (1.0 - confidence) / len(games)
+    found = [_verdict(key, releases(key, replicates), delta or 0.0, confidence, each) for key in games]
+    best = max(found, key=lambda one: one.lower_bound)
+    return replace(
+        best, claimed_epsilon=epsilon, proved_epsilon=epsilon, rounds=rounds or 2,
+        differ=tuple(", ".join(key) for key in apart),
+    )  # fmt: skip
+
+
+def _verdict(key: tuple[str, str], played: Played, delta: float, confidence: float, each: float) -> LabelVerdict:
+    """Of one game of several, whose bounds hold together at `confidence` and alone at `each`; it has no claim yet."""
     known, fresh = halves(played)
-    bet = Bet.choose(known, delta or 0.0, confidence)
+    bet = Bet.choose(known, delta, confidence)
     return LabelVerdict(
-        method="labels", form="corrected", claimed_epsilon=epsilon, proved_epsilon=epsilon,
-        lower_bound=bet.bound(fresh, delta or 0.0, confidence), delta=delta or 0.0, confidence=confidence,
-        replicates=replicates, rounds=rounds or 2, attack=f"all outputs of {', '.join(key)}",
+        method="labels", form="corrected", claimed_epsilon=0.0, proved_epsilon=0.0,
+        lower_bound=bet.bound(fresh, delta, each), delta=delta, confidence=confidence,
+        replicates=len(played[0]), rounds=0, attack=f"all outputs of {', '.join(key)}",
         why="one row has a label that no other row has", releases=1,
         told=tuple(dict(Counter(one.told for one in side)) for side in played),
-        differ=tuple(", ".join(each) for each in apart),
     )  # fmt: skip

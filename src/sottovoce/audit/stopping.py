@@ -52,6 +52,7 @@ RELEASES, RUNS, QUICK_RUNS = 40, 10_000, 4_000
 NOTIONS = ("zcdp", "rdp")
 """Accountants whose totals may be quoted during a series of releases; pure epsilon has no delta to exceed."""
 
+_LEAST = 1e-12  # of the delta: far above the rounding of the backward induction, some 1e-16
 _SPAN = 1e3  # of the spending that she sees, from the first release to the last
 _POINTS, _WIDTH = 12, 8.0  # of the grid: points a deviation of the smallest step, and deviations that it spans
 _WHY = "one feature, a row and its opposite: the gradient moves by all of its sensitivity in every release"
@@ -323,6 +324,9 @@ def play(
     epsilon, delta = 2.0 if epsilon is None else epsilon, DELTA if delta is None else delta
     if not 0.0 < delta < 1.0:
         raise InvalidInput("delta", delta, "must lie inside (0, 1): without it there is no quote to outrun", "use 1e-3")
+    if delta < _LEAST:
+        rule = f"must be at least {_LEAST:g}: what a rule lets through is known to some 1e-16"
+        raise InvalidInput("delta", delta, rule, "use 1e-3")
     ledgers = LEDGERS if ledgers is None else ledgers
     games = {name: prepare(opened, epsilon, delta, rounds or RELEASES) for name, opened in ledgers.items()}
     name = max(games, key=lambda one: round(games[one].rule.delta / delta, 6))
