@@ -11,21 +11,20 @@ import numpy as np
 from ..errors import InvalidInput
 from ..later import Later
 from ..typing import Any, Array, IntArray
-from .design import Design
+from .design import Design, Wrapped
 from .rows import Rows
 
 compat = Later("array_api_compat")
 
 
 @dataclass(frozen=True)
-class Classes(Design):
+class Classes(Wrapped):
     """Rows of M nodes against K classes.
 
     Vectors are (M, R, K d), one block a class; margins are (M, R, K n), ``u_j = w_j.x - w_label.x``, which is linear in
     w, so that a solver needs to know nothing of classes.
     """
 
-    base: Design
     labels: IntArray
     classes: int
 
@@ -74,26 +73,8 @@ class Classes(Design):
     def every(self, part: int, parts: int) -> Self:
         return type(self)(self.base.every(part, parts), self.labels[:, part::parts], self.classes)
 
-    @property
-    def n(self) -> int:
-        return self.base.n
-
-    @property
-    def cache(self) -> int:
-        return self.base.cache
-
-    def asarray(self, x: Array) -> Any:
-        return self.base.asarray(x)
-
-    def host(self, x: Any) -> Array:
-        return self.base.host(x)
-
     def between(self, first: int, last: int) -> Self:
         return type(self)(self.base.between(first, last), self.labels[:, first:last], self.classes)
-
-    def single(self) -> Design:
-        short = self.base.single()
-        return self if short is self.base else type(self)(short, self.labels, self.classes)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -152,17 +152,40 @@ class Sparse(Design):
 
 
 @dataclass(frozen=True)
-class Shifted(Design):
+class Wrapped(Design):
+    """Rows of another design, multiplied in another way."""
+
+    base: Design
+
+    @property
+    def n(self) -> int:
+        return self.base.n
+
+    @property
+    def cache(self) -> int:
+        return self.base.cache
+
+    def asarray(self, x: Array) -> Any:
+        return self.base.asarray(x)
+
+    def host(self, x: Any) -> Array:
+        return self.base.host(x)
+
+    def single(self) -> Self:
+        short = self.base.single()
+        return self if short is self.base else replace(self, base=short)
+
+
+@dataclass(frozen=True)
+class Shifted(Wrapped):
     """Rows with an offset: margins are ``a_k.w - t_k``.  All that multiplies rows alone is left to `base`.
 
     Attributes
     ----------
-    base : Design
     offset : array (M, n)
         Of the library that margins are of.  Zero where rows of zeros fill up a node, so that their margin stays zero.
     """
 
-    base: Design
     offset: Any
 
     def margins(self, w: Array) -> Any:
@@ -189,23 +212,5 @@ class Shifted(Design):
     def every(self, part: int, parts: int) -> Self:
         return type(self)(self.base.every(part, parts), self.offset[:, part::parts])
 
-    @property
-    def n(self) -> int:
-        return self.base.n
-
-    @property
-    def cache(self) -> int:
-        return self.base.cache
-
-    def asarray(self, x: Array) -> Any:
-        return self.base.asarray(x)
-
-    def host(self, x: Any) -> Array:
-        return self.base.host(x)
-
     def between(self, first: int, last: int) -> Self:
         return type(self)(self.base.between(first, last), self.offset[:, first:last])
-
-    def single(self) -> Design:
-        short = self.base.single()
-        return self if short is self.base else type(self)(short, self.offset)
