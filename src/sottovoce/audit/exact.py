@@ -76,7 +76,7 @@ def densities(case: Case, seed: int = 0) -> Exact:
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 1, d)
     logs = []
     for one in tables:
-        query = _wide(one.cut(whole), grid)
+        query = _first(one.cut(whole))
         if not one.is_sharp(query, grid):
             rule = "noise on its answer blurs a density that is not Gaussian there"
             raise InvalidInput("method", case.config.method, rule, "use a game")
@@ -87,12 +87,8 @@ def densities(case: Case, seed: int = 0) -> Exact:
     return Exact((logs[0], logs[1]))
 
 
-def _wide(query: Query, grid: Array) -> Query:
-    """The query with its public vectors (those of round 1) repeated for every point of the grid."""
+def _first(query: Query) -> Query:
+    """The query with its public vectors (those of round 1) once, for every point of the grid alike."""
     found = {f.name: getattr(query, f.name) for f in fields(query)}  # type: ignore[arg-type]
-    wide = {
-        name: np.zeros_like(grid) + value[:1]
-        for name, value in found.items()
-        if isinstance(value, np.ndarray) and value.ndim == 3
-    }
-    return replace(query, **wide)  # type: ignore[type-var]
+    once = {name: value[:1] for name, value in found.items() if isinstance(value, np.ndarray) and value.ndim == 3}
+    return replace(query, **once)  # type: ignore[type-var]
