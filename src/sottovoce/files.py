@@ -10,6 +10,7 @@ What is written goes beside its place and is renamed when it is on the disk: a f
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import math
@@ -19,6 +20,7 @@ import stat
 import tempfile
 import tomllib
 import zipfile
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,6 +34,8 @@ LARGEST = 16 * 2**20
 """Bytes of a schema, a study, an edge list or another text file at most."""
 PROBE = 2**18
 """Bytes that are written on trial before a run, about as many as a saved run of a few sites has."""
+_SQLITE = b"SQLite format 3\0"
+_IS_DATABASE = "holds a ledger or another database, which is never written over"
 _DEPTH, _DIGITS, _PARTS = 64, 100, 64  # of JSON and TOML: levels, digits of an integer, parts of a dotted key
 _NESTS = 4_000_000  # lists and objects of a JSON text; each takes some sixty bytes, however short it is written
 _QUOTED = re.compile(r""""(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?""")
@@ -210,7 +214,7 @@ def pack(**arrays: Any) -> memoryview:
     return file.getbuffer()
 
 
-def check(field: str, path: str | Path, *, make: bool = False) -> None:
+def check(field: str, path: str | Path, *, make: bool = False, reads: Iterable[object] = ()) -> None:
     """Refuse a place at which no file can be written now, before anything is spent on what would go there.
 
     `PROBE` bytes are written beside it and removed.  A disk that fills up later is found by :func:`write` only.
@@ -219,6 +223,8 @@ def check(field: str, path: str | Path, *, make: bool = False) -> None:
     ----------
     make : bool
         Whether its folder is made if it is missing.
+    reads : iterable
+        What the same command reads, and must not write over; only what is the path of a file counts.
 
     Raises
     ------
@@ -227,6 +233,11 @@ def check(field: str, path: str | Path, *, make: bool = False) -> None:
     """
     try:
         place = Path(os.path.realpath(path))
+        inputs = (other for other in reads if isinstance(other, str | Path) and os.path.exists(other))
+        if place.exists() and any(place.samefile(other) for other in inputs):
+            raise InvalidInput(field, Path(path), "is a file that this command reads", "give another path")
+        if _database(place):
+            raise InvalidInput(field, Path(path), _IS_DATABASE, "give another path")
         if make:
             place.parent.mkdir(parents=True, exist_ok=True)
         if not place.parent.is_dir() or not os.access(place.parent, os.W_OK):
@@ -271,6 +282,8 @@ def write(
         place = Path(os.path.realpath(path))
         if make:
             place.parent.mkdir(parents=True, exist_ok=True)
+        if _database(place):
+            raise OSError(errno.EEXIST, _IS_DATABASE)
         if place.exists():
             mode = place.stat().st_mode & 0o777
         beside = place.with_name(f".{os.urandom(8).hex()}.tmp")
@@ -286,6 +299,14 @@ def write(
         if beside is not None:
             with suppress(OSError):  # what is left is no harm, and the error is what counts
                 beside.unlink()
+
+
+def _database(place: Path) -> bool:
+    """Whether a ledger, or another file of SQLite's, is there: what it says stands nowhere else."""
+    if not (place.is_file() and os.access(place, os.R_OK)):
+        return False
+    with place.open("rb") as file:
+        return file.read(len(_SQLITE)) == _SQLITE
 
 
 def keep(name: str, content: bytes | memoryview) -> Path | None:
