@@ -78,6 +78,15 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     assert {file.name for file in tmp_path.iterdir()} == {"x", "link", "secret"}
 
 
+def test_a_database_is_never_written_over(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"SQLite format 3\0 and so on")
+    for write in (lambda: files.check("x", path), lambda: files.write("x", path, "new")):
+        with pytest.raises((InvalidInput, NotWritten), match="holds a ledger or another database"):
+            write()
+    assert path.read_bytes().endswith(b"and so on")
+
+
 def test_what_stood_there_survives_a_write_that_fails(tmp_path: Path) -> None:
     path = tmp_path / "x"
     files.write("x", path, "old")

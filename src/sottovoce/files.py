@@ -11,6 +11,7 @@ the old file is unchanged.
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import math
@@ -20,6 +21,7 @@ import stat
 import tempfile
 import tomllib
 import zipfile
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -33,6 +35,8 @@ LARGEST = 16 * 2**20
 """The most bytes of a schema, a study, an edge list or another text file."""
 PROBE = 2**18
 """Bytes that are written on trial before a run: about the size of a saved run of a few sites."""
+_SQLITE = b"SQLite format 3\0"
+_IS_DATABASE = "holds a ledger or another database, which is never written over"
 _DEPTH, _DIGITS, _PARTS = 64, 100, 64  # of JSON and TOML: levels, digits of an integer, parts of a dotted key
 _NESTS = 4_000_000  # lists and objects of a JSON text; each takes some sixty bytes, however short it is written
 _QUOTED = re.compile(r""""(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?""")
@@ -211,7 +215,7 @@ def pack(**arrays: Any) -> memoryview:
     return file.getbuffer()
 
 
-def check(field: str, path: str | Path, *, make: bool = False) -> None:
+def check(field: str, path: str | Path, *, make: bool = False, reads: Iterable[object] = ()) -> None:
     """Refuse a path at which no file can be written now, before any budget is spent on its content.
 
     `PROBE` bytes are written beside it and removed.  Only :func:`write` notices a disk that fills up later.
@@ -220,6 +224,8 @@ def check(field: str, path: str | Path, *, make: bool = False) -> None:
     ----------
     make : bool
         Whether its folder is made if it is missing.
+    reads : iterable
+        What the same command reads, and must not write over; only what is the path of a file counts.
 
     Raises
     ------
@@ -228,6 +234,11 @@ def check(field: str, path: str | Path, *, make: bool = False) -> None:
     """
     try:
         place = Path(os.path.realpath(path))
+        inputs = (other for other in reads if isinstance(other, str | Path) and os.path.exists(other))
+        if place.exists() and any(place.samefile(other) for other in inputs):
+            raise InvalidInput(field, Path(path), "is a file that this command reads", "give another path")
+        if _database(place):
+            raise InvalidInput(field, Path(path), _IS_DATABASE, "give another path")
         if make:
             place.parent.mkdir(parents=True, exist_ok=True)
         if not place.parent.is_dir() or not os.access(place.parent, os.W_OK):
@@ -272,6 +283,8 @@ def write(
         place = Path(os.path.realpath(path))
         if make:
             place.parent.mkdir(parents=True, exist_ok=True)
+        if _database(place):
+            raise OSError(errno.EEXIST, _IS_DATABASE)
         if place.exists():
             mode = place.stat().st_mode & 0o777
         beside = place.with_name(f".{os.urandom(8).hex()}.tmp")
@@ -287,6 +300,14 @@ def write(
         if beside is not None:
             with suppress(OSError):  # a file that is left does no harm, and the error matters more
                 beside.unlink()
+
+
+def _database(place: Path) -> bool:
+    """Whether a ledger, or another file of SQLite's, is there: what it says stands nowhere else."""
+    if not (place.is_file() and os.access(place, os.R_OK)):
+        return False
+    with place.open("rb") as file:
+        return file.read(len(_SQLITE)) == _SQLITE
 
 
 def keep(name: str, content: bytes | memoryview) -> Path | None:

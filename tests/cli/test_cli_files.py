@@ -174,6 +174,23 @@ def test_places_that_are_no_files(refused: Callable[..., str], tmp_path: Path) -
             assert rule in refused(*TRAIN, option, place)
 
 
+def test_no_ledger_and_no_input_is_written_over(ok: Call, refused: Callable[..., str], clinic: Clinic) -> None:
+    ok("ledger", "init", "a.ledger", "--epsilon", 30, "--nodes", 5)
+    Path("name").symlink_to("a.ledger")
+    for option in ("--save", "--checkpoint"):
+        for place in ("a.ledger", "name"):
+            assert "holds a ledger" in refused(*TRAIN, option, place)
+            assert "this command reads" in refused(*TRAIN, "--ledger", "a.ledger", option, place)
+        assert "this command reads" in refused(*clinic.train, option, clinic.csv)
+    assert "this command reads" in refused("ledger", "export", "a.ledger", "a.ledger")
+    ok("ledger", "init", "b.ledger", "--epsilon", 3)
+    assert "holds a ledger" in refused("ledger", "export", "a.ledger", "b.ledger")
+    ok(*clinic.train, "--save", "run.npz")
+    for place in (clinic.csv, "run.npz"):
+        assert "this command reads" in refused("predict", "run.npz", clinic.csv, "--out", place)
+    ok("ledger", "verify", "a.ledger")
+
+
 # Names in files do not steer a terminal
 
 STEERS = "\x1b[31mred\x1b]0;taken\x07\u202e"

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 from rich.table import Table
 
+from .. import files
 from ..ledger.durable import DurableLedger
 from ..privacy.statement import ceil_text
 from .files import check_folder
@@ -92,7 +93,7 @@ def verify(file: Path, head: str | None) -> None:
 @click.argument("out", type=_FILE)
 def export(file: Path, out: Path) -> None:
     """Write all records of FILE to OUT as JSON lines: no keys, no releases, no data."""
-    check_folder("out", out)
+    files.check("out", out, reads=(file,))
     with DurableLedger.open(file) as book:
         book.export(out)
 

@@ -69,7 +69,7 @@ def plan(
     members, seed = _members(sites, write), RunConfig().seed
     encoding = None if schema is None else Schema.from_toml(schema)
     if write is not None:
-        files.check("write", write)
+        files.check("write", write, reads=(schema, *sites))
         sizes, seed = tuple(float(member.rows) for member in members), None
         features = 0 if encoding is None else encoding.n_features
         if run_name is None or not features:

@@ -32,7 +32,7 @@ def predict(run: Path, rows: Path, replicate: int, site: int | None, out: Path |
     the logistic loss its probability.
     """
     if out is not None:
-        files.check("out", out)
+        files.check("out", out, reads=(run, rows))
     result = Result.load(run)
     plain = result.extra.get("schema")
     if plain is None:

@@ -66,7 +66,7 @@ def train(
     """
     for name, path in (("save", save), ("checkpoint", checkpoint)):
         if path is not None:
-            files.check(name, path)
+            files.check(name, path, reads=(data, schema, ledger))
     if epsilon is None:
         epsilon = default_epsilon(knobs["method"])
     settings = RunConfig(epsilon=epsilon, seed=None if system_noise else seed, **knobs)

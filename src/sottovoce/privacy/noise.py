@@ -9,6 +9,7 @@ import hashlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from importlib.util import find_spec
 
 import numpy as np
@@ -19,7 +20,7 @@ from ..later import Later
 from ..typing import Array
 
 special = Later("scipy.special")
-_EXACT = {"opendp": "opendp", "flint": "python-flint"}
+_EXACT = {"opendp.prelude": "opendp", "flint": "python-flint"}
 _WIDEST = 2.0**56  # 64 bits end 128 standard deviations out, where nothing is drawn but for e^-8000
 
 
@@ -128,11 +129,13 @@ class SystemNoise(Noise):
     simulated = False
 
     def __init__(self, lead: tuple[int, ...] = ()) -> None:
-        missing = [package for module, package in _EXACT.items() if find_spec(module) is None]
+        missing = [package for module, package in _EXACT.items() if find_spec(module.partition(".")[0]) is None]
         if missing:
             rule = f"noise for a release is drawn exactly, by packages that are not installed: {', '.join(missing)}"
             raise InvalidInput("seed", None, rule, "pip install 'sottovoce[release]', or give a seed for a simulation")
-        special.load()  # a draw comes after its charge
+        special.load()  # a draw comes after its charge, when it is too late to find out that a library is broken
+        for module in _EXACT:
+            import_module(module)
         self._lead = lead
 
     @staticmethod
