@@ -231,10 +231,8 @@ def _batches(path: str | Path, rows: int) -> Iterator[Any]:
             bomb = InvalidInput(place.name, None, rule, "convert it to CSV if it is what it should be")
             groups = [file.metadata.row_group(k) for k in range(file.metadata.num_row_groups)]
             chunks = [group.column(k) for group in groups for k in range(group.num_columns)]
-            values = max(
-                file.metadata.num_rows * len(names), sum(chunk.num_values for chunk in chunks)
-            )  # of lists, too
-            if max(8 * values, sum(chunk.total_uncompressed_size for chunk in chunks)) > most:
+            values = max(file.metadata.num_rows * len(names), sum(chunk.num_values for chunk in chunks))
+            if max(8 * values, sum(chunk.total_uncompressed_size for chunk in chunks)) > most:  # lists hold more values
                 raise bomb
             # A long text may stand in a chunk once and be meant in every row.
             longest = max((chunk.total_uncompressed_size for chunk in chunks), default=0)
