@@ -7,6 +7,8 @@ import inspect
 import io
 import lzma
 import sys
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -257,3 +259,27 @@ def test_describe_agrees_with_the_data(adult):
     assert about["adult"]["features"] == adult.n_features
     assert about["adult"]["rows"] == len(adult.y_train) + len(adult.y_test)
     assert (about["mnist37"]["features"], about["adult-002"]["features"]) == (784, 105)
+
+
+@pytest.mark.parametrize("kind", ["text", "dictionary", "list"])
+def test_parquet_files_that_say_a_long_value_once_and_mean_it_often_stay_small(tmp_path: Path, kind: str) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    long: Any = [0] * 2_000_000 if kind == "list" else "x" * 1_000_000
+    column = pa.array([long] * (20 if kind == "list" else 300))
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"a": column.dictionary_encode() if kind == "dictionary" else column}), path)
+    assert path.stat().st_size < 100_000
+    if kind == "dictionary":
+        values = read_parquet(path).columns["a"]
+        assert len(values) == 300 and len({id(value) for value in values}) < 10 and values[-1] == long
+        return
+    with pytest.raises(InvalidInput, match="unpacks to more than 268,435,456 bytes"):
+        read_parquet(path)
+
+
+def test_one_long_text_does_not_take_the_memory_of_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sottovoce.data.table.memory", lambda: 2.0**20)
+    values = np.array(["x" * 100_000, *["a"] * 999], dtype=object)
+    with pytest.raises(InvalidInput, match="column: with all texts at the length of the longest"):
+        as_text(values)
+    assert as_text(values[1:]).tolist() == ["a"] * 999

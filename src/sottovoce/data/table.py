@@ -86,6 +86,7 @@ def as_text(values: Column) -> Column:
     if values.dtype.kind in "iu":
         return values.astype(np.str_)
     levels, which = distinct(values)
+    _fits(len(which), levels.dtype.itemsize)
     return levels[which]
 
 
@@ -104,7 +105,16 @@ def distinct(values: Column) -> tuple[Column, IntArray]:
 
 
 def _texts(values: Iterable[object]) -> Column:
-    return np.array([text_of(value) for value in values], dtype=np.str_)
+    texts = [text_of(value) for value in values]
+    _fits(len(texts), 4 * max(map(len, texts), default=0))
+    return np.array(texts, dtype=np.str_)
+
+
+def _fits(texts: int, size: int) -> None:
+    """Refuse more texts than memory holds: NumPy makes all as long as the longest, here of `size` bytes."""
+    if 1.0 * texts * size > memory():
+        rule = "with all texts at the length of the longest, this machine's memory does not hold it"
+        raise InvalidInput("column", None, rule, "look for a quote that is not closed, or shorten its texts")
 
 
 def text_of(value: object) -> str:
@@ -244,14 +254,24 @@ def _batches(path: str | Path, rows: int) -> Iterator[Any]:
             if len(set(names)) != len(names):
                 raise InvalidInput(place.name, None, "must name every column once", "rename one")
             most = max(_ALWAYS["parquet"], REPEATED * place.stat().st_size)
-            if 8 * file.metadata.num_rows * len(names) > most:
-                rule = f"unpacks to more than {most:,} bytes, {REPEATED} times its size"
-                raise InvalidInput(place.name, None, rule, "convert it to CSV if it is what it should be")
+            rule = f"unpacks to more than {most:,} bytes, {REPEATED} times its size"
+            bomb = InvalidInput(place.name, None, rule, "convert it to CSV if it is what it should be")
+            groups = [file.metadata.row_group(k) for k in range(file.metadata.num_row_groups)]
+            chunks = [group.column(k) for group in groups for k in range(group.num_columns)]
+            values = max(file.metadata.num_rows * len(names), sum(chunk.num_values for chunk in chunks))
+            if max(8 * values, sum(chunk.total_uncompressed_size for chunk in chunks)) > most:  # lists hold more values
+                raise bomb
+            # A long text may stand in a chunk once and be meant in every row.
+            longest = max((chunk.total_uncompressed_size for chunk in chunks), default=0)
+            rows = min(rows, max(1, most // max(1, longest)))
             if file.metadata.num_rows < 1:
                 raise InvalidInput(place.name, None, "must hold at least one row", "check the file")
-            left = file.metadata.num_rows
+            left, size = file.metadata.num_rows, 0
             for batch in file.iter_batches(batch_size=rows):
                 left -= batch.num_rows
+                size += batch.nbytes
+                if size > most:
+                    raise bomb
                 yield batch
             if left:
                 raise pa.ArrowInvalid("another number of rows")
@@ -282,11 +302,22 @@ def _from_arrow(frame: Any, path: str | Path) -> Table:
         for name, column in zip(frame.column_names, frame.columns, strict=True):
             plain = column.null_count == 0 and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type))
             # A typed array would turn a null into NaN, and a missing value could no longer be told from a NaN.
-            columns[name] = column.to_numpy() if plain else _objects(column.to_pylist())
+            columns[name] = column.to_numpy() if plain else _objects(_values(pa, column))
     except (ValueError, OverflowError, pa.ArrowException):  # a date beyond Python's, a text that is none
         rule = "cannot be read: a column holds what is no value of its type"
         raise InvalidInput("path", Path(path), rule, "write the file again") from None
     return Table(Path(path).name, columns)
+
+
+def _values(pa: Any, column: Any) -> list[object]:
+    """All values of a column; those that it holds once, in a dictionary, are made once."""
+    if not pa.types.is_dictionary(column.type):
+        return list(column.to_pylist())
+    found: list[object] = []
+    for chunk in column.chunks:
+        known = chunk.dictionary.to_pylist()
+        found += [None if k is None else known[k] for k in chunk.indices.to_pylist()]
+    return found
 
 
 def _objects(values: list[object]) -> Column:

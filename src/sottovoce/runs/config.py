@@ -182,7 +182,9 @@ class RunConfig:
             idle = name not in own or knob.form not in ("", self.form)
             if idle and (name in own or knob.form == "printed"):  # of another method, so that methods can be compared
                 takes = [m for m, c in REGISTRY.items() if name in knobs_of(c) and knob.form in c.forms]
-                rule = f"the {self.form} {self.method} has " + ("none" if knob.form == "printed" else f"its own, {knob.default}")
+                rule = f"the {self.form} {self.method} has " + (
+                    "none" if knob.form == "printed" else f"its own, {knob.default}"
+                )
                 raise InvalidInput(name, value, rule, f"leave it out: it is of the {knob.form} {' or '.join(takes)}")
         if self.seed is not None and self.seed < 0:
             raise InvalidInput("seed", self.seed, "must be >= 0", "use seed=0")
