@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from command_line import Call
 
-from sottovoce.audit import refusals
+from sottovoce.audit import labels, refusals
 
 KEYS = {"claimed_epsilon", "proved_epsilon", "lower_bound", "confidence", "refuted"}
 
@@ -52,8 +52,9 @@ def test_a_claim_that_quadrature_refutes_is_said_to_be(ok: Call) -> None:
 def test_each_adversary_has_a_name_of_its_own_and_answers_as_the_others_do(
     ok: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    every = refusals._stands
-    monkeypatch.setattr(refusals, "_stands", lambda *asked: {"prox_admm": every(*asked)["prox_admm"]})  # one of many
+    for adversary in (refusals, labels):  # how it answers shows with one stand; tests of the audit play them all
+        every = adversary._stands
+        monkeypatch.setattr(adversary, "_stands", lambda *asked, every=every: dict([*every(*asked).items()][1:2]))
     for name, own in (("stopping", "realised_delta"), ("refusals", "channels"), ("labels", "differ")):
         answer = ok("audit", name, "--quick", "--json").json
         assert set(answer) >= KEYS | {own} and answer["method"] == name and answer["form"] == "corrected"

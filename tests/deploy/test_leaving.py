@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -26,17 +26,6 @@ from sottovoce.runs.prepare import privacy_statement
 
 pytest.importorskip("grpc")
 pytest.importorskip("cryptography")
-
-
-@pytest.fixture
-def sites(tmp_path: Path) -> Consortium:
-    return consortium(tmp_path / "sites")
-
-
-@pytest.fixture
-def hub(sites: Consortium, tmp_path: Path) -> Iterator[Hub]:
-    with HubLog(tmp_path / "hub.log") as log:
-        yield Hub(sites.plan, log)
 
 
 def altered(data: bytes, **changes: object) -> bytes:

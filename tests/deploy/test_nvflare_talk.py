@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,17 +26,6 @@ from sottovoce.deploy.nvflare.talk import Talk
 from sottovoce.deploy.nvflare.tasks import TaskTransport
 from sottovoce.errors import EndedEarly, InvalidInput, Refused, SottovoceError, TransportClosed, Unreachable
 from sottovoce.ledger.journal import Journal
-
-
-@pytest.fixture
-def sites(tmp_path: Path) -> Consortium:
-    return consortium(tmp_path / "sites")
-
-
-@pytest.fixture
-def hub(sites: Consortium, tmp_path: Path) -> Iterator[Hub]:
-    with HubLog(tmp_path / "hub.log") as log:
-        yield Hub(sites.plan, log)
 
 
 class Job:

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from relay_in_tests import certify, credentials, relay, transport
-from sites_in_tests import NAMES, Consortium, consortium
+from sites_in_tests import NAMES, Consortium
 
 from sottovoce.deploy import certificates, run_sites
 from sottovoce.deploy.demonstration import free_port
@@ -29,11 +29,6 @@ from sottovoce.plain import canonical
 ALPHABET = string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/"
 grpc = pytest.importorskip("grpc")
 pytest.importorskip("cryptography")
-
-
-@pytest.fixture
-def sites(tmp_path: Path) -> Consortium:
-    return consortium(tmp_path / "sites")
 
 
 @pytest.fixture

@@ -26,11 +26,6 @@ pytest.importorskip("cryptography")
 
 
 @pytest.fixture
-def sites(tmp_path: Path) -> Consortium:
-    return consortium(tmp_path / "sites")
-
-
-@pytest.fixture
 def log(tmp_path: Path) -> HubLog:
     with HubLog(tmp_path / "hub.log") as log:
         yield log
