@@ -48,6 +48,17 @@ class Layers(SphinxDirective):
         return self.parse_text_to_nodes(table(("layer", "modules", "what they know"), *floors))
 
 
+class Methods(SphinxDirective):
+    """What each method releases, from the classes in the registry."""
+
+    def run(self) -> list[nodes.Node]:
+        rows = [("method", "releases", "trusts", "noise", "good for")]
+        for name, cls in REGISTRY.items():
+            trusts = cls.trust.kind if cls.private else "all who listen"
+            rows.append((f"`{name}`", cls.releases, trusts, cls.noise_law, cls.good_for))
+        return self.parse_text_to_nodes(table(*rows))
+
+
 class Knobs(SphinxDirective):
     """The methods' own knobs, from the fields that declare them."""
 
@@ -63,4 +74,5 @@ class Knobs(SphinxDirective):
 
 def setup(app: Sphinx) -> None:
     app.add_directive("layers", Layers)
+    app.add_directive("methods", Methods)
     app.add_directive("knobs", Knobs)

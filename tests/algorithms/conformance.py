@@ -102,10 +102,10 @@ class AlgorithmContract:
     """Subclasses set ``method`` and what is particular to it."""
 
     method: str
-    releases_in_ten: int
-    delta: float | None = None
-    kind = "objective"  # what the noise is on: an objective, or a "statistic"
-    part = 1.0
+    releases_in_ten: int  # charged releases of a site in ten rounds
+    delta: float | None = None  # for methods whose noise has no pure price
+    kind = "objective"  # what the noise is on: an objective, or a "statistic"; anything else brings its own test
+    part = 1.0  # a budget that is spent before ten rounds of a run at 3.0 end
     quiet = 2e-4  # what noise of that budget may leave
     loud: dict[str, Any] = {"epsilon": 1e7}  # noqa: RUF012 - a budget whose noise vanishes
     config: dict[str, Any] = {"rounds": 10, "rho": 0.02, "eta": 0.05, "gamma": 0.2}  # noqa: RUF012
@@ -363,6 +363,14 @@ class AlgorithmContract:
             for wrong in (2 / 3, 3 / 2):
                 assert abs(scale * wrong - 1) > 6 * spread
 
+    def exact(self, query: Any, seen: Rows, facts: Facts, answer: Array) -> Array:
+        """The statistic without noise: a minimiser or a gradient.  Methods that release another replace this."""
+        if hasattr(query, "curvature"):
+            linear = np.broadcast_to(np.asarray(query.linear, dtype=float), answer.shape)
+            q = facts.mu + np.asarray(query.curvature, dtype=float)
+            return Solver(seen, facts.loss, facts.C).minimise(linear, q, answer, 1e-12).w
+        return parents.gradient(seen, facts.C, query.start)
+
     def test_noise_on_every_statistic_has_the_law_of_the_event(self, rows: Rows) -> None:
         """Every release of three rounds less its exact statistic, with noise at 1, 2/3 and 3/2 of its scale."""
         if not self.private or self.kind != "statistic":
@@ -373,12 +381,7 @@ class AlgorithmContract:
             facts, found = recorder.facts, []
             for (query, answer), event in zip(recorder.asked, ledger.rows, strict=True):
                 assert isinstance(event, ExactSphericalMechanism if delta is None else GaussianMechanism)
-                if hasattr(query, "curvature"):
-                    linear = np.broadcast_to(np.asarray(query.linear, dtype=float), answer.shape)  # type: ignore[attr-defined]
-                    q = facts.mu + np.asarray(query.curvature, dtype=float)
-                    exact = Solver(seen, facts.loss, facts.C).minimise(linear, q, answer, 1e-12).w
-                else:
-                    exact = parents.gradient(seen, facts.C, query.start)  # type: ignore[attr-defined]
+                exact = self.exact(query, seen, facts, answer)
                 scale = 1 / event.beta if isinstance(event, ExactSphericalMechanism) else event.sigma
                 found.append((answer - exact) / scale[:, None])
             law = "spherical" if delta is None else "gaussian"

@@ -22,8 +22,8 @@ class Problem:
     """What a parent needs: rows, the ring that they sit on, and the numbers of the configuration."""
 
     def __init__(self, rows: Rows, config: Any, facts: Facts) -> None:
-        self.rows, self.rounds, self.eta, self.gamma = rows, config.rounds, config.eta, config.gamma
-        self.batches, self.C, self.mu = config.batches, facts.C, facts.rho / facts.n_nodes
+        self.rows, self.config, self.rounds, self.eta = rows, config, config.rounds, config.eta
+        self.C, self.mu = facts.C, facts.rho / facts.n_nodes
         N = len(rows.n)
         ring = np.roll(np.eye(N), 1, axis=1)
         self.A = ring + ring.T if N > 1 else np.zeros((1, 1))
@@ -73,7 +73,7 @@ def recycled(p: Problem) -> Array:
             dual = dual + p.eta / 2 * (p.V * w - p.A @ w)
         else:
             slope = gradient(p.rows, p.C, w) + p.mu * w
-            w = w - (2 * dual + slope + p.eta * (p.V * w - p.A @ w)) / (2 * p.eta * p.V + p.gamma)
+            w = w - (2 * dual + slope + p.eta * (p.V * w - p.A @ w)) / (2 * p.eta * p.V + p.config.gamma)
     return w
 
 
@@ -110,8 +110,8 @@ def part(rows: Rows, b: int, batches: int) -> Rows:
 def passes(p: Problem) -> Array:
     w, path = p.zero, []
     for _ in range(p.rounds):
-        for b in range(p.batches):
-            w = w - (gradient(part(p.rows, b, p.batches), p.C, w) + p.mu * w) / p.eta
+        for b in range(p.config.batches):
+            w = w - (gradient(part(p.rows, b, p.config.batches), p.C, w) + p.mu * w) / p.eta
         path.append(w)
     return tail(path)
 

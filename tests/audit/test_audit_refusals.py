@@ -15,6 +15,8 @@ from sottovoce.facts import Facts
 from sottovoce.privacy.noise import Noise, SystemNoise
 from sottovoce.queries import Query
 from sottovoce.runs.config import RunConfig
+from sottovoce.runs.planner import Planner, plan
+from sottovoce.runs.prepare import prepare
 from sottovoce.solvers import Solution, Solver
 from sottovoce.typing import Any, Array
 
@@ -120,10 +122,29 @@ def test_a_bet_is_chosen_on_one_half_and_counts_the_other() -> None:
     assert refusals.Bet.choose(known, 0.0, 0.95).bound(fresh, 0.0, 0.95) < 0.5
 
 
-def test_every_kind_of_method_between_sites_is_tried() -> None:
-    tried = {stand.config.method for stand in refusals._stands(1.0, None, None).values()}
+def kinds(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> set[type[Query]]:
+    """The kinds of release that a run asks for, found on its plan."""
+    found: set[type[Query]] = set()
+
+    def ask(planner: Planner, query: Query) -> Array:
+        found.add(type(query))
+        return query.blank(planner.facts)
+
+    ready = prepare(config, np.full((2, 1), 4.0), 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(Planner, "ask", ask)
+        plan(ready.algorithm, ready.facts, ready.graph, config.rounds, ready.ledger.accountant)
+    return found
+
+
+def test_every_kind_of_release_between_sites_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    stands = [stand.config for stand in refusals._stands(1.0, None, None).values()]
+    tried: set[type[Query]] = set().union(*(kinds(config, monkeypatch) for config in stands))
     noisy = {name for name, cls in REGISTRY.items() if cls.private and cls.trust.between_sites and not cls.single}
-    assert tried <= noisy and noisy - tried <= {"dvp", "pvp", "r_admm"}  # as m_admm, prox_admm, mr_admm
+    assert {config.method for config in stands} <= noisy
+    for method in noisy:
+        config = RunConfig(method=method, delta=1e-5 if REGISTRY[method].needs_delta else None, rounds=2)
+        assert kinds(config, monkeypatch) <= tried, f"{method} asks for a release that audit.refusals does not try"
     assert {stand.config.delta for stand in refusals._stands(2.0, 1e-6, 4).values()} == {1e-6}
 
 

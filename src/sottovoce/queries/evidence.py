@@ -76,7 +76,8 @@ class Leaning:
 
 def refusal(query: object) -> InvalidInput:
     """Canaries cannot be seen through a query that does not say how it leans."""
-    return InvalidInput("method", type(query).__name__, "is not a release that is understood", "use a game")
+    rule = "does not say how canaries move its answer (Query.leaning)"
+    return InvalidInput("method", type(query).__name__, rule, "use the game of two tables")
 
 
 def refusal_of_secret(query: object) -> InvalidInput:
