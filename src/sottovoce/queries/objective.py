@@ -21,6 +21,7 @@ from ..errors import InvalidInput
 from ..facts import Facts
 from ..privacy.bounds import objective_perturbation_epsilon, objective_perturbation_rate
 from ..privacy.events import (
+    RELATIONS,
     Event,
     GaussianObjectivePerturbation,
     SecretStartPerturbation,
@@ -55,6 +56,14 @@ _ROUNDING = 2.0**-46  # of that bound: how far drawing in double precision puts 
 _FINE = 2.0**-11  # of the certificate's error: the grid's share of it
 
 
+def _changed(facts: Facts) -> float:
+    """How far a row moves the noise, as the events for objectives are priced: for slopes of up to 1.
+
+    No event carries a smaller bound, so a flatter loss is charged for, and its noise scaled, as if its slope reached 1.
+    """
+    return RELATIONS[facts.relation]
+
+
 def _loss_terms(facts: Facts) -> dict[str, float | bool]:
     return {"bend_bound": facts.loss.bend_bound, "logistic": facts.loss.name == "logistic"}
 
@@ -86,7 +95,7 @@ def rate_for_epsilon(epsilon: ArrayLike, curvature: ArrayLike, facts: Facts) -> 
     InvalidInput
         If the curvature alone costs more than `epsilon`, whatever the noise; it names the nodes in ``nodes``.
     """
-    delta_gradient = facts.gradients_changed
+    delta_gradient = _changed(facts)
     if not facts.pure:
         return np.asarray(epsilon, dtype=float) / delta_gradient
     exact = np.asarray(epsilon, dtype=float) / (1.0 + POLISH)
@@ -146,7 +155,7 @@ def law_of(law: str, alpha: Array, curvature: ArrayLike, facts: Facts) -> Spheri
     """The noise of a release of price `alpha`: spherical at :func:`rate_for_epsilon`, or Gaussian of that shift."""
     check_law(law, facts)
     if law == "gaussian":
-        return GaussianLaw(facts.gradients_changed / alpha)
+        return GaussianLaw(_changed(facts) / alpha)
     return SphericalLaw(rate_for_epsilon(alpha, curvature, facts))
 
 
@@ -224,7 +233,7 @@ class PerturbedObjective(Query):
         error, none = self._error(facts, law), np.zeros(facts.n.shape)
         if not law.polish:
             return none, none
-        delta_gradient = facts.gradients_changed
+        delta_gradient = _changed(facts)
         if isinstance(law, GaussianLaw) and law.release is not None:
             return none, self._per_node(law.release, facts)
         if isinstance(law, GaussianLaw):
