@@ -65,23 +65,18 @@ def _changed(facts: Facts) -> float:
 
 
 def _loss_terms(facts: Facts) -> dict[str, float | bool]:
-    return {"bend_bound": facts.loss.bend_bound, "logistic": facts.loss.name == "logistic"}
+    return {"bend_bound": facts.loss.bend_bound, "logistic": facts.loss.logistic_identity}
 
 
-def _one_margin(facts: Facts) -> None:
-    """Refuse losses whose Hessian has a rank above one a row, or whose slope may pass 1: events state neither.
+def _check_loss(facts: Facts) -> None:
+    """Refuse losses of which the events for objectives would say what is false.
 
     Raises
     ------
     InvalidInput
     """
-    remedy = "use a method with noise on answers, e.g. 'prox_admm'"
-    if facts.loss.outputs > 1:
-        rule = "noise inside the objective is proved for Hessians of rank one a row"
-        raise InvalidInput("loss", facts.loss.spec, rule, remedy)
-    if facts.loss.slope_bound > 1.0 or not facts.loss.monotone:
-        rule = "noise inside the objective is proved for slopes between -1 and 0"
-        raise InvalidInput("loss", facts.loss.spec, rule, remedy)
+    if rule := facts.loss.unproved_inside:
+        raise InvalidInput("loss", facts.loss.spec, rule, "use a method with noise on answers, e.g. 'prox_admm'")
 
 
 def rate_for_epsilon(epsilon: ArrayLike, curvature: ArrayLike, facts: Facts) -> Array:
@@ -252,7 +247,7 @@ class PerturbedObjective(Query):
         law = self.noise
         if law is None:
             return Unprotected(source=self.source, rows=facts.n)
-        _one_margin(facts)
+        _check_loss(facts)
         beta_release, sigma_release = self._release(facts, law)
         claimed = None if law.claimed is None else self._per_node(law.claimed, facts)
         if isinstance(law, GaussianLaw):
@@ -350,7 +345,7 @@ class SecretStartObjective(PerturbedObjective):
     def event(self, facts: Facts) -> Event:
         law = self.noise
         assert isinstance(law, SphericalLaw) and self.before is not None
-        _one_margin(facts)
+        _check_loss(facts)
         moved = self.before.exact_sensitivity(facts)
         shift = facts.n / facts.C * np.abs(np.asarray(self.own, dtype=float)) * moved
         claimed = None if law.claimed is None else self._per_node(law.claimed, facts)
