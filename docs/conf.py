@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 from check_imports import LAYERS
 
 from sottovoce.algorithms import KNOBS, REGISTRY, knobs_of
+from sottovoce.losses import REGISTRY as LOSSES
 
 project = "sottovoce"
 author = "the sottovoce contributors"
@@ -72,7 +73,26 @@ class Knobs(SphinxDirective):
         return self.parse_text_to_nodes(table(*rows))
 
 
+class Losses(SphinxDirective):
+    """The losses, from the classes that state their bounds."""
+
+    def run(self) -> list[nodes.Node]:
+        rows = [("loss", "what it is", "slopes", "bend", "noise inside an objective")]
+        for kind in LOSSES.values():
+            loss = kind()
+            most = f"{loss.slope_bound:.4g}"
+            slopes = (
+                f"norm at most {most}"
+                if loss.outputs > 1
+                else f"{-loss.slope_bound:.4g} to {0 if loss.monotone else most}"
+            )
+            bend = f"at most {loss.bend_bound:.4g}" + (", jumps" if loss.jumps else "")
+            rows.append((f"`{loss.spec}`", loss.about, slopes, bend, "refused" if loss.unproved_inside else "taken"))
+        return self.parse_text_to_nodes(table(*rows))
+
+
 def setup(app: Sphinx) -> None:
     app.add_directive("layers", Layers)
     app.add_directive("methods", Methods)
     app.add_directive("knobs", Knobs)
+    app.add_directive("losses", Losses)

@@ -1,4 +1,4 @@
-"""Losses: derivatives by finite differences, bounds on grids, identities."""
+"""What every registered loss must do: derivatives by finite differences, bounds on grids, what it says of itself."""
 
 from __future__ import annotations
 
@@ -6,16 +6,77 @@ import numpy as np
 import pytest
 from scipy import integrate
 
+from sottovoce import losses
 from sottovoce.errors import InvalidInput
-from sottovoce.losses import HuberResidual, HuberSVM, LogCosh, Logistic, Loss, make_loss
+from sottovoce.losses import REGISTRY, HuberResidual, LogCosh, Logistic, Loss, loss_texts, make_loss
+from sottovoce.runs.config import RunConfig
+from sottovoce.runs.prepare import prepare
+from sottovoce.typing import Array
 
-RESIDUAL = [HuberResidual(0.25), HuberResidual(0.05), HuberResidual(3.0), LogCosh(0.25), LogCosh(0.1), LogCosh(3.0)]
-LOSSES = [Logistic(), HuberSVM(0.5), HuberSVM(0.05), HuberSVM(3.0), *RESIDUAL]
+EXAMPLES = {
+    "logistic": [""], "huber": ["0.5", "0.05", "3"], "huber-residual": ["0.25", "0.05", "3"],
+    "log-cosh": ["0.25", "0.1", "3"], "softmax": ["3", "5"],
+}  # fmt: skip
+"""Arguments of every registered loss: gentle, steep and flat where it has one.  A new loss needs a line here."""
+EVERY = [REGISTRY[name].read(argument) for name, arguments in EXAMPLES.items() for argument in arguments]
+LOSSES = [loss for loss in EVERY if loss.outputs == 1]
+RESIDUAL = [loss for loss in LOSSES if loss.offset_bound]
+JUMPING = [loss for loss in LOSSES if loss.jumps]
+
+
+def test_every_loss_is_registered_once_and_has_examples() -> None:
+    """A class that states a name of its own is one that users may type; two of one name would hide each other."""
+    here = (kind for kind in vars(losses).values() if isinstance(kind, type) and issubclass(kind, Loss))
+    assert {kind for kind in here if "name" in vars(kind)} == set(REGISTRY.values())
+    assert set(EXAMPLES) == set(REGISTRY) and all(EXAMPLES.values())
+    typed = [*loss_texts(), *loss_texts(classes=True), *loss_texts(numbers=True)]
+    assert {text.partition(":")[0]: bool(text.partition(":")[2]) for text in typed} == {
+        name: bool(kind.argument) for name, kind in REGISTRY.items()
+    }
+
+
+@pytest.mark.parametrize("loss", EVERY, ids=lambda loss: loss.spec)
+class TestEvery:
+    def test_spec_rebuilds_the_loss(self, loss: Loss) -> None:
+        assert make_loss(loss.spec) == loss and loss.spec.partition(":")[0] == loss.name
+
+    def test_it_can_be_built_without_an_argument_and_refuses_nonsense(self, loss: Loss) -> None:
+        assert isinstance(type(loss)(), type(loss)) and loss.about
+        for wrong in ("x", "nan", "inf", "-1", "1:1"):
+            with pytest.raises(InvalidInput):
+                make_loss(f"{loss.name}:{wrong}")
+
+    @pytest.mark.parametrize("delta", [None, 1e-5])
+    def test_auto_starts_from_a_method_that_takes_it(self, loss: Loss, delta: float | None) -> None:
+        config = RunConfig(method="auto", loss=loss.spec, delta=delta, rounds=2, rho=0.1)
+        spent = prepare(config, np.full((3, 1), 500.0), 4 * loss.outputs).algorithm.noise
+        assert spent is not None and np.all(spent(1) > 0)
+
+    def test_noise_inside_an_objective_is_priced_or_refused_before_anything_is_spent(self, loss: Loss) -> None:
+        config = RunConfig(method="objective", loss=loss.spec, rho=0.1)
+        if loss.unproved_inside is None:
+            assert loss.outputs == 1 and loss.monotone and loss.slope_bound <= 1.0
+            prepare(config, np.full((3, 1), 500.0), 4)
+        else:
+            with pytest.raises(InvalidInput, match="noise inside the objective is proved for"):
+                prepare(config, np.full((3, 1), 500.0), 4 * loss.outputs)
+
+    def test_no_proof_is_inherited(self, loss: Loss) -> None:
+        further = type("Further", (type(loss),), {})
+        assert not further.monotone and not further.logistic_identity
+        assert further().unproved_inside is not None
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.spec)
 class TestLoss:
+    """Losses of one margin."""
+
     grid = np.linspace(-12, 12, 4001) + 1e-4
+
+    def near(self, loss: Loss) -> Array:
+        """The grid, and both sides of every jump."""
+        jumps = np.array(loss.jumps)
+        return np.sort(np.concatenate([self.grid, jumps - 1e-9, jumps + 1e-9]))
 
     def test_slope_is_the_derivative_of_the_value(self, loss: Loss) -> None:
         h = 1e-5
@@ -25,32 +86,72 @@ class TestLoss:
     def test_bend_is_the_derivative_of_the_slope(self, loss: Loss) -> None:
         h = 1e-6
         numeric = (loss.slope(self.grid + h) - loss.slope(self.grid - h)) / (2 * h)
-        smooth = np.ones_like(self.grid, dtype=bool)
-        if isinstance(loss, HuberSVM):
-            smooth = np.abs(np.abs(1 - self.grid) - loss.h) > 1e-5
-        if isinstance(loss, HuberResidual):
-            smooth = np.abs(np.abs(self.grid) - loss.h) > 1e-5
+        smooth = np.all([np.abs(self.grid - jump) > 1e-5 for jump in loss.jumps] or [self.grid == self.grid], axis=0)
         np.testing.assert_allclose(numeric[smooth], loss.bend(self.grid)[smooth], atol=1e-4)
+        np.testing.assert_array_equal(loss.turn(self.grid, 0.5 * self.grid), loss.bend(self.grid) * 0.5 * self.grid)
+
+    def test_the_bend_jumps_where_it_says_and_nowhere_else(self, loss: Loss) -> None:
+        """Over a step without a jump, trapezoids of the bend give the slope to a far higher order."""
+        left, right = self.grid[:-1], self.grid[1:]
+        told = (loss.slope(right) - loss.slope(left)) / (right - left)
+        wrong = np.abs(told - 0.5 * (loss.bend(left) + loss.bend(right))) > 0.01 * loss.bend_bound
+        within = np.zeros(len(left), dtype=bool)
+        for jump in loss.jumps:
+            within |= (left <= jump) & (jump <= right)
+            sides = loss.bend(np.array([jump - 1e-9, jump + 1e-9]))
+            assert np.abs(sides[1] - sides[0]) > 1e-3 * loss.bend_bound
+        assert not np.any(wrong & ~within)
 
     def test_value_is_the_integral_of_the_slope(self, loss: Loss) -> None:
         rise = integrate.trapezoid(loss.slope(self.grid), self.grid)
         assert rise == pytest.approx(float(loss.value(self.grid[-1]) - loss.value(self.grid[0])), abs=1e-3)
 
     def test_bounds_hold_and_are_attained(self, loss: Loss) -> None:
-        slope, bend = loss.slope(self.grid), loss.bend(self.grid)
+        z = self.near(loss)
+        slope, bend = loss.slope(z), loss.bend(z)
         assert np.all((slope <= 0) | (not loss.monotone)) and np.all(np.abs(slope) <= loss.slope_bound)
+        assert np.all(np.diff(slope) >= -1e-14)  # convex
         assert slope.min() < -0.99 * loss.slope_bound
         assert loss.monotone or slope.max() > 0.99 * loss.slope_bound
         assert np.all((bend >= 0) & (bend <= loss.bend_bound))
         assert bend.max() == pytest.approx(loss.bend_bound, rel=1e-4)
 
-    def test_extreme_margins_do_not_overflow(self, loss: Loss) -> None:
-        far = np.array([-1e6, 1e6])
-        assert np.all(np.isfinite(loss.value(far)))
-        np.testing.assert_allclose(loss.slope(far), [-1.0, 0.0 if loss.monotone else 1.0], atol=1e-12)
+    def test_the_curvature_to_precondition_with_is_none_that_the_loss_cannot_have(self, loss: Loss) -> None:
+        typical = loss.typical_bend(self.grid)
+        assert np.all((typical >= 0) & (typical <= loss.bend_bound * (1 + 1e-12)))
+        assert loss.typical_bend(np.zeros(1))[0] > 0.05 * min(1.0, loss.bend_bound)  # where every solve starts
 
-    def test_spec_rebuilds_the_loss(self, loss: Loss) -> None:
-        assert make_loss(loss.spec) == loss
+    def test_only_the_logistic_loss_says_that_it_obeys_the_logistic_identity(self, loss: Loss) -> None:
+        a = np.abs(loss.slope(self.grid))
+        obeys = np.allclose(loss.bend(self.grid), a * (1 - a), rtol=0, atol=1e-14)
+        assert obeys == loss.logistic_identity == (loss.name == "logistic")
+
+    def test_extreme_margins_do_not_overflow(self, loss: Loss) -> None:
+        far, most = np.array([-1e6, 1e6]), loss.slope_bound
+        assert np.all(np.isfinite(loss.value(far)))
+        np.testing.assert_allclose(loss.slope(far), [-most, 0.0 if loss.monotone else most], atol=1e-12)
+
+    def test_other_array_libraries_get_the_same(self, loss: Loss) -> None:
+        xp = pytest.importorskip("array_api_strict")
+        for told in (loss.value, loss.slope, loss.bend, loss.typical_bend):
+            np.testing.assert_allclose(np.asarray(told(xp.asarray(self.grid))), told(self.grid), rtol=1e-12, atol=1e-14)
+
+    def test_a_loss_without_jumps_is_its_own_softened_one(self, loss: Loss) -> None:
+        assert (loss.softened(1.0) is loss) == (not loss.jumps)
+
+
+@pytest.mark.parametrize("loss", JUMPING, ids=lambda loss: loss.spec)
+@pytest.mark.parametrize("width", [1.0, 0.1, 1e-3])
+def test_a_softened_loss_is_near_its_own_and_consistent(loss: Loss, width: float) -> None:
+    soft, h = loss.softened(width), 1e-3 * width
+    assert not soft.jumps
+    for centre in loss.jumps:
+        z = centre + np.linspace(-6.0, 6.0, 241) * width
+        slope, bend = soft.slope(z), soft.bend(z)
+        assert np.all(np.abs(slope - loss.slope(z)) <= width * loss.bend_bound * (1 + 1e-9))
+        assert np.all(bend >= 0)
+        told = (soft.slope(z + h) - soft.slope(z - h)) / (2 * h)
+        np.testing.assert_allclose(bend, told, atol=1e-4 * loss.bend_bound)
 
 
 def test_logistic_identity() -> None:

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from textwrap import fill, indent
 from typing import Self, TypeVar
 
 import numpy as np
@@ -30,6 +31,7 @@ from .data.rows import Rows
 from .errors import HolderNote, InvalidInput, LedgerMismatch
 from .ledger.durable import DurableLedger, rows_digest
 from .ledger.memory import Ledger
+from .losses import loss_texts
 from .runs.choosing import KNOBS, Choice, choose
 from .runs.simulate import Result, RunConfig, simulate
 from .schedules import Schedule
@@ -77,7 +79,9 @@ def _with_knobs(cls: type[E]) -> type[E]:
         for name, knob in _KNOBS.items()
     ]
     cls.__init__.__signature__ = own.replace(parameters=[*fixed, *more])  # type: ignore[attr-defined]
-    cls.__doc__ = (cls.__doc__ or "").replace("    <knobs>\n", paragraphs(_KNOBS.values()))
+    losses = ", ".join(f'``"{text}"`` ({about})' for text, about in loss_texts().items())
+    written = (cls.__doc__ or "").replace("    <knobs>\n", paragraphs(_KNOBS.values()))
+    cls.__doc__ = written.replace("        <losses>\n", indent(fill(losses, 110), 8 * " ") + "\n")
     return cls
 
 
@@ -92,9 +96,10 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         with `rounds`, `eta`, `rho` and `noise_growth` where they stand at their defaults.  Sites given as groups are
         taken to differ.
     loss : str, default="logistic"
-        ``"logistic"``, ``"huber:H"`` for the Huberised hinge of half-width H, or ``"softmax"``: multinomial logistic
-        regression, one run for all classes, for methods with noise on answers or gradients (`prox_admm`,
-        `prox_average`, `pvp`, `output`, `ipp_admm`, `dgd`).
+        One of
+        <losses>
+        or ``"softmax"``: multinomial logistic regression, one run for all classes, for methods with noise on answers or
+        gradients (`prox_admm`, `prox_average`, `pvp`, `output`, `ipp_admm`, `dgd`).
     classes : sequence of labels or None, default=None
         The labels, declared: all text, all numbers or all booleans, two or more, in any order.  A release needs them,
         because which labels occur is private.  A row with another label, or with none, counts as a row and is a row of

@@ -12,7 +12,8 @@ signs, and proofs that need a slope of one sign refuse it (``docs/privacy/object
 :class:`Softmax` has K margins a row, and a Hessian of rank K - 1: proofs that use the gradient's norm alone (noise on
 answers and on gradients) carry over to it, those that use the rank (noise inside the objective) do not.
 
-Both bounds are stated at each class with their proof, and tested by finite differences and on grids.
+Both bounds are stated at each class with their proof, and tested by finite differences and on grids.  Commands, errors,
+documentation and tests know of a loss from its line in :data:`REGISTRY`.
 """
 
 from __future__ import annotations
@@ -38,22 +39,70 @@ def _namespace(z: Any) -> Any:
 class Loss(ABC):
     """A convex loss: a row's gradient has norm at most ``slope_bound``, its Hessian at most ``bend_bound``.
 
-    Losses of classes have ``-1 <= slope <= 0``, those of residuals ``-1 <= slope <= 1``; ``0 <= bend <= bend_bound``.
+    ``-slope_bound <= slope <= slope_bound`` and ``0 <= bend <= bend_bound``.  What :attr:`monotone` and
+    :attr:`logistic_identity` say has to be proved for each class: a subclass that does not say it again has neither.
     """
 
     name: ClassVar[str]
-    slope_bound: ClassVar[float] = 1.0
+    """What users type before the colon."""
+    argument: ClassVar[str] = ""
+    """A letter for the number after the colon; empty for losses without one."""
+    about: ClassVar[str]
+    """What the loss is, in a few words."""
     monotone: ClassVar[bool] = False
     """Whether the slope in the margin is never positive, as proofs for noise inside the objective need."""
+    logistic_identity: ClassVar[bool] = False
+    """Whether ``bend = |slope| (1 - |slope|)`` everywhere, for which noise inside the objective costs less (U1)."""
     offset_bound: ClassVar[float] = 0.0
     """Largest ``|t|`` of margins ``x.w - t``; 0 for losses of classes, whose margins have no t."""
     outputs: int = 1
     """Margins a row."""
 
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        for proved in ("monotone", "logistic_identity"):
+            if proved not in vars(cls):
+                setattr(cls, proved, False)
+
+    @classmethod
+    def read(cls, argument: str) -> Loss:
+        """This loss with the text after the colon, empty for none.
+
+        Raises
+        ------
+        ValueError
+            If that is no argument of this loss.
+        """
+        if argument and not cls.argument:
+            raise ValueError(argument)
+        return cls(*map(float, filter(None, [argument])))
+
+    @property
+    def slope_bound(self) -> float:
+        """Largest ``|slope|``, or for several margins the largest norm of a row's gradient: 1 unless stated."""
+        return 1.0
+
     @property
     @abstractmethod
     def bend_bound(self) -> float:
         """``c1``: the supremum of the bend."""
+
+    @property
+    def jumps(self) -> tuple[float, ...]:
+        """The margins at which the bend jumps; none for a smooth loss."""
+        return ()
+
+    @property
+    def unproved_inside(self) -> str | None:
+        """Why noise inside the objective has no proof for this loss; None if it has.
+
+        Events for such noise say that Hessians have rank one a row, and slopes are in [-1, 0].
+        """
+        if self.outputs > 1:
+            return "noise inside the objective is proved for Hessians of rank one a row"
+        if self.slope_bound > 1.0 or not self.monotone:
+            return "noise inside the objective is proved for slopes between -1 and 0"
+        return None
 
     @abstractmethod
     def value(self, z: Array) -> Array:
@@ -78,14 +127,15 @@ class Loss(ABC):
     def softened(self, width: float) -> Loss:
         """A loss whose bend does not jump, with a slope within ``width * bend_bound`` of this one's; itself if smooth.
 
-        Minimisers of ever narrower ones lead to that of a loss whose bend jumps.
+        Minimisers of ever narrower ones lead to that of a loss whose bend jumps.  A loss with :attr:`jumps` must have
+        them, for any positive width; its slope and bend are asked for, and nothing else.
         """
         return self
 
     @property
     @abstractmethod
     def spec(self) -> str:
-        """The text from which :func:`make` builds this loss again."""
+        """The text from which :func:`make_loss` builds this loss again, with every digit."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +148,9 @@ class Logistic(Loss):
     """
 
     name: ClassVar[str] = "logistic"
+    about: ClassVar[str] = "logistic regression"
     monotone: ClassVar[bool] = True
+    logistic_identity: ClassVar[bool] = True
 
     @property
     def bend_bound(self) -> float:
@@ -131,6 +183,8 @@ class HuberSVM(Loss):
 
     h: float = 0.5
     name: ClassVar[str] = "huber"
+    argument: ClassVar[str] = "H"
+    about: ClassVar[str] = "the hinge of a support vector machine, quadratic within H of 1"
     monotone: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -140,6 +194,10 @@ class HuberSVM(Loss):
     @property
     def bend_bound(self) -> float:
         return 1.0 / (2.0 * self.h)
+
+    @property
+    def jumps(self) -> tuple[float, ...]:
+        return (1.0 - self.h, 1.0 + self.h)
 
     def value(self, z: Array) -> Array:
         xp = _namespace(z)
@@ -173,6 +231,10 @@ class _SoftHuber(HuberSVM):
     """
 
     width: float = 1.0
+
+    @property
+    def jumps(self) -> tuple[float, ...]:
+        return ()
 
     def _roots(self, z: Array) -> tuple[Array, Array, Array, Array]:
         up, down = 1.0 + self.h - z, 1.0 - self.h - z
@@ -209,12 +271,23 @@ class Softmax(Loss):
 
     classes: int = 3
     name: ClassVar[str] = "softmax"
-    slope_bound: ClassVar[float] = 2.0**0.5
+    argument: ClassVar[str] = "K"
+    about: ClassVar[str] = "multinomial logistic regression for K classes"
 
     def __post_init__(self) -> None:
         if not self.classes >= 2:
             raise InvalidInput("loss", self.spec, "needs at least 2 classes", "use loss='logistic' or more classes")
         object.__setattr__(self, "outputs", self.classes)
+
+    @classmethod
+    def read(cls, argument: str) -> Loss:
+        if not (argument.isdecimal() and len(argument) < 10):
+            raise ValueError(argument)
+        return cls(int(argument))
+
+    @property
+    def slope_bound(self) -> float:
+        return 2.0**0.5
 
     @property
     def bend_bound(self) -> float:
@@ -273,6 +346,7 @@ class Residual(Loss):
     """
 
     h: float = 0.25
+    argument: ClassVar[str] = "H"
     offset_bound: ClassVar[float] = MOST_OFFSET
 
     def __post_init__(self) -> None:
@@ -298,6 +372,11 @@ class HuberResidual(Residual):
     """
 
     name: ClassVar[str] = "huber-residual"
+    about: ClassVar[str] = "Huber's loss of the residual: quadratic within H of 0, linear beyond"
+
+    @property
+    def jumps(self) -> tuple[float, ...]:
+        return (-self.h, self.h)
 
     def value(self, z: Array) -> Array:
         far = _namespace(z).abs(z)
@@ -328,6 +407,10 @@ class _SoftHuberResidual(HuberResidual):
 
     width: float = 1.0
 
+    @property
+    def jumps(self) -> tuple[float, ...]:
+        return ()
+
     def _hinge(self) -> _SoftHuber:
         return _SoftHuber(self.h, self.width)
 
@@ -350,6 +433,7 @@ class LogCosh(Residual):
     """
 
     name: ClassVar[str] = "log-cosh"
+    about: ClassVar[str] = "H ln cosh(r/H): Huber's loss of the residual made smooth"
 
     def value(self, z: Array) -> Array:
         xp = _namespace(z)
@@ -364,11 +448,20 @@ class LogCosh(Residual):
         return (1.0 - s) * (1.0 + s) / self.h
 
 
-def make_loss(spec: str) -> Loss:
-    """Build a loss from its text.
+REGISTRY: dict[str, type[Loss]] = {kind.name: kind for kind in (Logistic, HuberSVM, Softmax, HuberResidual, LogCosh)}
+"""Every loss by its name.  Each can be built without an argument."""
 
-    Of classes ``"logistic"``, ``"huber"``, ``"huber:H"`` and ``"softmax:K"``; of residuals ``"huber-residual"``,
-    ``"huber-residual:H"``, ``"log-cosh"`` and ``"log-cosh:H"``.
+
+def loss_texts(*, classes: bool = False, numbers: bool = False) -> dict[str, str]:
+    """What users type for each loss, and what it is: losses of two classes, of many, or of numbers to predict."""
+    found = (kind for kind in REGISTRY.values() if (bool(kind.offset_bound), kind().outputs > 1) == (numbers, classes))
+    return {f"{kind.name}:{kind.argument}" if kind.argument else kind.name: kind.about for kind in found}
+
+
+def make_loss(spec: str) -> Loss:
+    """Build a loss from its text: a name of :data:`REGISTRY`, and after a colon its argument.
+
+    ``"huber"``, ``"huber-residual"`` and ``"log-cosh"`` stand for themselves with H = 0.5, 0.25 and 0.25.
 
     Raises
     ------
@@ -376,19 +469,14 @@ def make_loss(spec: str) -> Loss:
         For any other text.
     """
     name, _, argument = spec.partition(":") if isinstance(spec, str) else ("", "", "")
-    if name == "logistic" and not argument:
-        return Logistic()
-    wide = {kind.name: kind for kind in (HuberSVM, HuberResidual, LogCosh)}
-    if name in wide:
+    if name in REGISTRY:
         try:
-            return wide[name](float(argument)) if argument else wide[name]()
+            return REGISTRY[name].read(argument)
         except ValueError as error:
             if isinstance(error, InvalidInput):
                 raise
-    if name == "softmax" and argument.isdecimal() and len(argument) < 10:
-        return Softmax(int(argument))
-    rule = (
-        "must be 'logistic', 'huber' or 'huber:H', for class labels 'softmax:K', "
-        "or for numbers to predict 'huber-residual:H' or 'log-cosh:H'"
+    two, many, numbers = (
+        " or ".join(map(repr, texts)) for texts in (loss_texts(), loss_texts(classes=True), loss_texts(numbers=True))
     )
+    rule = f"must be {two}, for labels of more than two classes {many}, or for numbers to predict {numbers}"
     raise InvalidInput("loss", spec, rule, "use loss='logistic'")

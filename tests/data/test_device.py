@@ -16,12 +16,12 @@ from sottovoce.data.device import backend, spec_of
 from sottovoce.data.rows import Rows
 from sottovoce.deploy.local import run_sites
 from sottovoce.errors import InvalidInput
-from sottovoce.losses import HuberSVM, Logistic, Loss, Softmax
+from sottovoce.losses import REGISTRY, Loss
 from sottovoce.runs.simulate import RunConfig, simulate
 from sottovoce.solvers import Solver
 
 INSTALLED = [name for name in ("array_api_strict", "torch", "jax") if find_spec(name)]
-LOSSES = [Logistic(), HuberSVM(0.5), Softmax(3)]
+LOSSES = [kind() for kind in REGISTRY.values() if not kind.offset_bound]
 
 
 def rows_for(loss: Loss) -> Rows:

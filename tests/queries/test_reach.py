@@ -17,7 +17,7 @@ from sottovoce.facts import Facts
 from sottovoce.ledger.memory import Ledger
 from sottovoce.losses import HuberSVM, Logistic, Loss, Softmax
 from sottovoce.privacy.accountants import BestAccountant, PureAccountant
-from sottovoce.privacy.events import GaussianObjectivePerturbation
+from sottovoce.privacy.events import RELATIONS, GaussianObjectivePerturbation
 from sottovoce.privacy.noise import KeyedNoise, SystemNoise
 from sottovoce.queries import (
     GatedMinimiser,
@@ -27,6 +27,7 @@ from sottovoce.queries import (
     PerturbedObjective,
     SphericalLaw,
 )
+from sottovoce.queries.objective import law_of
 from sottovoce.queries.reach import check_solve, inside, radius
 from sottovoce.queries.statistic import gradient_sensitivity
 from sottovoce.solvers import Solver, certified_error
@@ -180,6 +181,30 @@ def test_noise_inside_an_objective_refuses_losses_whose_slopes_its_events_do_not
         query.event(f)
     alone = NoisyMinimiser(np.zeros(D), np.array([0.5]), "test", curvature=np.array([Q]))
     assert float(alone.exact_sensitivity(f)[0]) >= 2 * loss.slope_bound / (N * (f.mu + Q))
+
+
+class Flat(HuberSVM):
+    """Huber's hinge, a quarter as steep: loss(z) / 4."""
+
+    monotone = True
+    slope_bound = 0.25
+
+    @property
+    def bend_bound(self) -> float:
+        return 0.25 * super().bend_bound
+
+
+@pytest.mark.parametrize("loss", [Logistic(), HuberSVM(0.5), Flat(0.5)])
+@pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
+def test_noise_inside_an_objective_is_scaled_for_the_slope_that_its_event_is_priced_for(loss: Loss, relation: str):
+    """Events state no slope bound below 1: noise for a flatter loss that used it would cost more than was asked for."""
+    f, curvature, zero = replace(facts(loss, pure=True), relation=relation), np.array([Q]), np.zeros(D)
+    query = PerturbedObjective(zero, curvature, zero, law_of("spherical", np.array([0.5]), curvature, f), "test")
+    assert PureAccountant().total([query.event(f)])[0] == pytest.approx(0.5, rel=1e-9)
+    f = replace(f, pure=False)
+    whole = law_of("gaussian", np.array([0.5]), curvature, f)
+    assert isinstance(whole, GaussianLaw)
+    np.testing.assert_allclose(whole.sigma, RELATIONS[relation] / 0.5)
 
 
 def test_losses_with_slopes_in_minus_one_to_zero_are_taken() -> None:

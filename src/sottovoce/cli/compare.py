@@ -10,6 +10,7 @@ from rich.table import Table
 
 from ..aggregation import SETTINGS, CompareConfig
 from ..aggregation import compare as compare_methods
+from ..losses import loss_texts
 from ..privacy.statement import ceil_text
 from ..task import TwoClasses
 from .options import as_json, say, takes
@@ -32,7 +33,7 @@ _OPTIONS = [
     say("--epsilon", "Total of every party.", type=float, default=_DEFAULT.epsilon),
     say("--delta", "Delta of an (epsilon, delta) guarantee.  [default: none, pure epsilon]", type=float),
     say("--relation", "Neighbouring data: replace-one or zero-out.", default=_DEFAULT.relation),
-    say("--loss", "logistic, or huber:H.", default=_DEFAULT.loss),
+    say("--loss", f"One of: {', '.join(loss_texts())}.", default=_DEFAULT.loss),
     say("--lambda", "Weight of the regulariser.", name="Lambda", type=float, default=_DEFAULT.Lambda),
     say("--replicates", "Independent repetitions of the noise.", type=int, default=_DEFAULT.replicates),
     say("--seed", "Keys noise and split: a simulation.", type=int, default=_DEFAULT.seed),

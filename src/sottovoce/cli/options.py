@@ -13,6 +13,7 @@ from click.core import ParameterSource
 
 from .. import graphs
 from ..algorithms import KNOBS, REGISTRY
+from ..losses import loss_texts
 from ..runs import choosing
 from ..runs.config import RunConfig
 
@@ -89,7 +90,7 @@ def method_options() -> list[Option]:
 def knob_options() -> list[Option]:
     """The objective's and the methods' parameters."""
     return [
-        say("--loss", "logistic, or huber:H.", default=_RUN.loss),
+        say("--loss", f"One of: {', '.join(loss_texts())}.", default=_RUN.loss),
         say("--C", "Weight of the data.", name="C", type=float, default=_RUN.C),
         say("--rho", "Weight of the regulariser.", type=float, default=_RUN.rho),
         say("--eta", "Penalty, or one a node.  [default: from sizes, graph and budget]", type=NUMBER),

@@ -21,6 +21,7 @@ from ..errors import InvalidInput
 from ..facts import Facts
 from ..privacy.bounds import objective_perturbation_epsilon, objective_perturbation_rate
 from ..privacy.events import (
+    RELATIONS,
     Event,
     GaussianObjectivePerturbation,
     SecretStartPerturbation,
@@ -55,24 +56,27 @@ _ROUNDING = 2.0**-46  # of that bound: how far drawing in double precision puts 
 _FINE = 2.0**-11  # of the certificate's error: the grid's share of it
 
 
+def _changed(facts: Facts) -> float:
+    """How far a row moves the noise, as the events for objectives are priced: for slopes of up to 1.
+
+    No event carries a smaller bound, so a flatter loss is charged for, and its noise scaled, as if its slope reached 1.
+    """
+    return RELATIONS[facts.relation]
+
+
 def _loss_terms(facts: Facts) -> dict[str, float | bool]:
-    return {"bend_bound": facts.loss.bend_bound, "logistic": facts.loss.name == "logistic"}
+    return {"bend_bound": facts.loss.bend_bound, "logistic": facts.loss.logistic_identity}
 
 
-def _one_margin(facts: Facts) -> None:
-    """Refuse losses whose Hessian has a rank above one a row, or whose slope may pass 1: events state neither.
+def _check_loss(facts: Facts) -> None:
+    """Refuse losses of which the events for objectives would say what is false.
 
     Raises
     ------
     InvalidInput
     """
-    remedy = "use a method with noise on answers, e.g. 'prox_admm'"
-    if facts.loss.outputs > 1:
-        rule = "noise inside the objective is proved for Hessians of rank one a row"
-        raise InvalidInput("loss", facts.loss.spec, rule, remedy)
-    if facts.loss.slope_bound > 1.0 or not facts.loss.monotone:
-        rule = "noise inside the objective is proved for slopes between -1 and 0"
-        raise InvalidInput("loss", facts.loss.spec, rule, remedy)
+    if rule := facts.loss.unproved_inside:
+        raise InvalidInput("loss", facts.loss.spec, rule, "use a method with noise on answers, e.g. 'prox_admm'")
 
 
 def rate_for_epsilon(epsilon: ArrayLike, curvature: ArrayLike, facts: Facts) -> Array:
@@ -86,7 +90,7 @@ def rate_for_epsilon(epsilon: ArrayLike, curvature: ArrayLike, facts: Facts) -> 
     InvalidInput
         If the curvature alone costs more than `epsilon`, whatever the noise; it names the nodes in ``nodes``.
     """
-    delta_gradient = facts.gradients_changed
+    delta_gradient = _changed(facts)
     if not facts.pure:
         return np.asarray(epsilon, dtype=float) / delta_gradient
     exact = np.asarray(epsilon, dtype=float) / (1.0 + POLISH)
@@ -146,7 +150,7 @@ def law_of(law: str, alpha: Array, curvature: ArrayLike, facts: Facts) -> Spheri
     """The noise of a release of price `alpha`: spherical at :func:`rate_for_epsilon`, or Gaussian of that shift."""
     check_law(law, facts)
     if law == "gaussian":
-        return GaussianLaw(facts.gradients_changed / alpha)
+        return GaussianLaw(_changed(facts) / alpha)
     return SphericalLaw(rate_for_epsilon(alpha, curvature, facts))
 
 
@@ -224,7 +228,7 @@ class PerturbedObjective(Query):
         error, none = self._error(facts, law), np.zeros(facts.n.shape)
         if not law.polish:
             return none, none
-        delta_gradient = facts.gradients_changed
+        delta_gradient = _changed(facts)
         if isinstance(law, GaussianLaw) and law.release is not None:
             return none, self._per_node(law.release, facts)
         if isinstance(law, GaussianLaw):
@@ -243,7 +247,7 @@ class PerturbedObjective(Query):
         law = self.noise
         if law is None:
             return Unprotected(source=self.source, rows=facts.n)
-        _one_margin(facts)
+        _check_loss(facts)
         beta_release, sigma_release = self._release(facts, law)
         claimed = None if law.claimed is None else self._per_node(law.claimed, facts)
         if isinstance(law, GaussianLaw):
@@ -341,7 +345,7 @@ class SecretStartObjective(PerturbedObjective):
     def event(self, facts: Facts) -> Event:
         law = self.noise
         assert isinstance(law, SphericalLaw) and self.before is not None
-        _one_margin(facts)
+        _check_loss(facts)
         moved = self.before.exact_sensitivity(facts)
         shift = facts.n / facts.C * np.abs(np.asarray(self.own, dtype=float)) * moved
         claimed = None if law.claimed is None else self._per_node(law.claimed, facts)

@@ -12,6 +12,7 @@ from ..algorithms import KNOBS, REGISTRY, knobs_of
 from ..algorithms.knobs import paragraphs
 from ..errors import InvalidInput
 from ..ledger.memory import validate_target
+from ..losses import make_loss
 from ..privacy import accountants
 from ..schedules import Schedule
 from ..typing import Any
@@ -83,7 +84,7 @@ class RunConfig:
     ----------
     method : str
         A name of ``sottovoce methods``; "auto" leaves it to :func:`sottovoce.runs.choosing.choose`, and stands for its
-        first guess here: `prox_admm` with a delta, the softmax loss or one of residuals, else `mr_admm`.
+        first guess here: `prox_admm` with a delta or a loss without a proof for noise in objectives, else `mr_admm`.
     epsilon : float or tuple of N floats
         Total for the whole run, per row of one site, for all nodes or for each; ``inf`` runs without noise.
     delta : float, optional
@@ -244,5 +245,4 @@ class RunConfig:
 
 def _first_guess(delta: float | None, loss: str) -> str:
     """The method that "auto" starts from; measured: docs/results.md."""
-    on_answers = loss.startswith(("softmax", "huber-residual", "log-cosh"))  # noise in the objective is not proved
-    return "mr_admm" if delta is None and not on_answers else "prox_admm"
+    return "mr_admm" if delta is None and make_loss(loss).unproved_inside is None else "prox_admm"

@@ -1,0 +1,83 @@
+"""A loss is registered in one line, and everything that takes losses takes it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[2] / "src"
+PLANTED = '''
+@dataclass(frozen=True)
+class Slow(Loss):
+    """``2 log(1 + exp(-z/2))``: slope -p with p = 1/(1 + exp(z/2)), bend p (1 - p) / 2 <= 1/8."""
+
+    name: ClassVar[str] = "slow"
+    about: ClassVar[str] = "the logistic loss at half its pace"
+    monotone: ClassVar[bool] = True
+    spec: ClassVar[str] = "slow"
+    bend_bound: ClassVar[float] = 0.125
+
+    def value(self, z: Array) -> Array:
+        return 2.0 * Logistic().value(z / 2.0)
+
+    def slope(self, z: Array) -> Array:
+        return Logistic().slope(z / 2.0)
+
+    def bend(self, z: Array) -> Array:
+        return Logistic().bend(z / 2.0) / 2.0
+
+
+REGISTRY: dict'''
+USES = """
+import json
+from click.testing import CliRunner
+from sottovoce import ConsensusClassifier, RunConfig
+from sottovoce.cli import cli
+from sottovoce.data.rows import Rows
+from sottovoce.losses import make_loss
+from sottovoce.runs.simulate import simulate
+import numpy as np
+
+X = np.eye(4)[np.arange(40) % 4] / 2
+y = np.where(np.arange(40) % 2, 1.0, -1.0)
+run = simulate(RunConfig(method="objective", rounds=1, loss="slow", rho=0.1), Rows.build([(X, y)] * 3))
+try:
+    make_loss("fast")
+except ValueError as error:
+    refused = str(error)
+helps = [" ".join(CliRunner().invoke(cli, [name, "--help"]).output.split()) for name in ("train", "plan", "compare")]
+said = CliRunner().invoke(cli, ["plan", "--loss", "slow", "--json"]).output
+print(json.dumps({
+    "spent": round(run.privacy["epsilon"], 9),
+    "sharper": [row["logistic"] for row in run.ledger],
+    "refused": "'logistic' or 'slow' or 'huber:H'" in refused,
+    "helps": ["logistic, slow, huber:H" in text for text in helps],
+    "plan": round(json.loads(said)["privacy"]["epsilon"], 6),
+    "auto": RunConfig(method="auto", loss="slow").method,
+    "estimator": ConsensusClassifier(loss="slow", n_sites=2, random_state=0, classes=[-1, 1]).fit(X, y).coef_.shape,
+    "documented": "the logistic loss at half its pace" in ConsensusClassifier.__doc__,
+}))
+"""
+
+
+def test_a_planted_loss_is_everywhere_and_one_file_was_touched(tmp_path: Path) -> None:
+    shutil.copytree(SOURCE, tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    losses = tmp_path / "src" / "sottovoce" / "losses.py"
+    written = losses.read_text()
+    for old, new in (("\nREGISTRY: dict", PLANTED), ("in (Logistic, ", "in (Logistic, Slow, ")):
+        assert written.count(old) == 1
+        written = written.replace(old, new)
+    losses.write_text(written)
+    ran = subprocess.run(
+        [sys.executable, "-c", USES], capture_output=True, text=True, check=False,
+        env=os.environ | {"PYTHONPATH": str(tmp_path / "src")},
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout) == {
+        "spent": 1.0, "sharper": [False], "refused": True, "helps": [True] * 3, "plan": 1.0, "auto": "mr_admm",
+        "estimator": [1, 4], "documented": True,
+    }  # fmt: skip
