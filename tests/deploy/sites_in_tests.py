@@ -98,6 +98,31 @@ def consortium(
     return Consortium(folder, plan, keys, rows)
 
 
+class Stop(Exception):
+    """Stands for a crash."""
+
+
+class Fragile:
+    """A way to the hub that breaks down once, before or after the message of a round got there."""
+
+    def __init__(self, inner: Transport, round: int, after: bool) -> None:
+        self._inner, self._round, self._after = inner, round, after
+
+    def highest(self, plan: str) -> int:
+        return self._inner.highest(plan)
+
+    def leave(self, farewell: bytes) -> None:
+        self._inner.leave(farewell)
+
+    def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
+        if round == self._round and not self._after:
+            raise Stop
+        found = self._inner.exchange(round, message)
+        if round == self._round:
+            raise Stop
+        return found
+
+
 def settle(sites: Consortium, home: Path) -> Path:
     """The files of the first site of a plan, as its settings want them."""
     home.mkdir()

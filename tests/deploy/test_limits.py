@@ -21,7 +21,7 @@ from sottovoce.deploy.keys import SigningKey
 from sottovoce.deploy.messages import Message, Reason, longest
 from sottovoce.deploy.nvflare import __main__ as nvflare
 from sottovoce.deploy.plan import Member, Plan
-from sottovoce.deploy.relay import sizes
+from sottovoce.deploy.requests import sizes
 from sottovoce.deploy.settings import write_settings
 from sottovoce.errors import EXITS, InvalidInput
 from sottovoce.plain import canonical

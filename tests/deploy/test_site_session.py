@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sites_in_tests import NAMES, Consortium, consortium
+from sites_in_tests import NAMES, Consortium, Fragile, Stop, consortium
 
 from sottovoce.deploy import run_sites
 from sottovoce.deploy.hub import Hub, LocalTransport
@@ -54,31 +54,6 @@ def test_separate_sites_arrive_where_one_process_does(tmp_path: Path, log: HubLo
         assert finished[name].outcome.rounds == sites.plan.config.rounds
         assert finished[name].privacy["epsilon"] <= np.broadcast_to(sites.plan.config.epsilon, (3,))[i]
         assert not finished[name].privacy["release"]
-
-
-class Stop(Exception):
-    """Stands for a crash."""
-
-
-class Fragile:
-    """A way to the hub that breaks down once, before or after the message of a round got there."""
-
-    def __init__(self, inner: LocalTransport, round: int, after: bool) -> None:
-        self._inner, self._round, self._after = inner, round, after
-
-    def highest(self, plan: str) -> int:
-        return self._inner.highest(plan)
-
-    def leave(self, farewell: bytes) -> None:
-        self._inner.leave(farewell)
-
-    def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
-        if round == self._round and not self._after:
-            raise Stop
-        found = self._inner.exchange(round, message)
-        if round == self._round:
-            raise Stop
-        return found
 
 
 @pytest.mark.parametrize("after", [False, True])

@@ -5,10 +5,13 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import textwrap
 import time
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -18,7 +21,7 @@ from sottovoce.cli.study import study as command
 from sottovoce.errors import InvalidInput
 from sottovoce.studies import figures, kinds, page, spec
 from sottovoce.studies.run import changed, digest, run
-from sottovoce.studies.spec import Figure, Sentence, parse
+from sottovoce.studies.spec import Figure, Sentence, Study, parse
 from sottovoce.studies.verdicts import NOISE, NOT, REPRODUCED, UNSEEN, judge
 
 SMALL = """
@@ -137,6 +140,39 @@ def test_unknown_kinds_parameters_and_studies_are_refused(tmp_path):
         spec.load("no-such-study")
     with pytest.raises(InvalidInput, match="colour"):
         run(parse(SMALL.replace("nodes = 3", "nodes = 3\ncolour = 1"), "small"), tmp_path)
+    with pytest.raises(InvalidInput, match=r"'training\.deal': must return list\[Row\], and say so"):
+        kinds.find("training.deal")
+
+
+@pytest.mark.parametrize("value", ["2.5", "0", "-3", "true", "'many'"])
+@pytest.mark.parametrize("name", ["nodes", "limit"])
+def test_a_number_of_sites_or_rows_is_whole(name, value, tmp_path):
+    text = SMALL.replace("nodes = 3", f"{name} = {value}")
+    with pytest.raises(InvalidInput, match=f"{name}=.*must be a whole number, at least 1"):
+        run(parse(text, "small"), tmp_path)
+
+
+def test_a_parameter_that_a_kind_misses_is_named(tmp_path):
+    text = SMALL.replace('kind = "training.run"', 'kind = "attacks.game"').replace("method = [", "form = [")
+    with pytest.raises(InvalidInput) as caught:
+        run(replace(parse(text, "small"), fixed={}, cells=({},), grid={"form": ["corrected"]}), tmp_path)
+    assert str(caught.value).startswith("cells.method: is needed by this kind of cell; give it under [fixed]")
+
+
+def test_the_page_of_keys_has_every_key():
+    """docs/studies.md prints the docstring."""
+    for cls in (Study, Figure, Sentence):
+        for key in {f.name for f in fields(cls)} - ({"name"} if cls is Study else set()):  # a study's is its file's
+            assert re.search(rf"^    ({key} = |\[+{key}\]+( |$))", spec.__doc__, re.MULTILINE), key
+    lines = spec.__doc__.splitlines()
+    text = "\n".join(lines[lines.index("::") + 1 :])
+    assert parse(textwrap.dedent(text), "every-key").figures[0].bins == 30
+
+
+def test_a_kind_is_its_file_and_those_that_it_imports():
+    assert kinds.files("training.run") == {"training.py"} and kinds.files("nowhere.run") == set()
+    parts = {f"thesis{part}.py" for part in ("", "_components", "_data", "_models", "_table")}
+    assert kinds.files("thesis.parties") == parts
 
 
 def test_the_table_is_tidy_and_complete(done):

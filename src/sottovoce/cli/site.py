@@ -17,7 +17,8 @@ from ..deploy.files import together, write_new
 from ..deploy.keys import SigningKey, need_cryptography
 from ..deploy.lock import only_one
 from ..deploy.names import check_name
-from ..deploy.relay import RelayTransport, sizes, target
+from ..deploy.relay import RelayTransport, target
+from ..deploy.requests import sizes
 from ..deploy.session import Finished, check_end
 from ..deploy.settings import SiteSettings, load_rows, write_settings
 from ..errors import EXIT_CODES, InvalidInput

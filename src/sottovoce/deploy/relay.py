@@ -16,15 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import InvalidInput, Refused, SottovoceError, TransportClosed, Unreachable
+from ..errors import InvalidInput, Refused, SottovoceError, Unreachable
 from ..files import read
 from ..plain import canonical
 from ..typing import Any
 from . import limits
 from .files import KEY
 from .hub import Hub
-from .messages import agree
 from .plan import Plan
+from .requests import METHODS, OTHER_VERSION, Asking, answer, sizes
 from .strict import parse
 from .transport import printable
 
@@ -88,11 +88,6 @@ class Credentials:
         return authority, certificate, key
 
 
-def sizes(plan: Plan) -> tuple[int, int]:
-    """The most bytes of one request of a site to the hub of this plan, and of one answer."""
-    return limits.inbox_bytes(plan.d, 1), limits.inbox_bytes(plan.d, int(plan.graph.degree.max()))
-
-
 def _carries(most_sent: int, most_received: int) -> tuple[tuple[str, int], ...]:
     return ("grpc.max_send_message_length", most_sent), ("grpc.max_receive_message_length", most_received)
 
@@ -132,30 +127,9 @@ def serve(
     server = grpc.server(ThreadPoolExecutor(max_workers=workers), options=options)
     secure = grpc.ssl_server_credentials([(key, certificate)], authority, require_client_auth=True)
 
-    def highest(site: str, asked: dict[str, Any]) -> dict[str, Any]:
-        agree(str(asked["plan"]), hub.plan.digest)
-        return {"highest": hub.highest(site)}
-
-    def exchange(site: str, asked: dict[str, Any]) -> dict[str, Any]:
-        round = asked["round"]
-        if type(round) is not int:
-            raise TypeError
-        try:
-            inbox = hub.exchange(site, round, str(asked["message"]).encode(), POLL)
-        except TransportClosed as error:
-            return {"closed": str(error), "site": error.site, "farewell": error.farewell.decode("ascii")}
-        if inbox is None:
-            return {"inbox": None, "missing": hub.missing(site, round)}
-        return {"inbox": {name: data.decode("ascii") for name, data in inbox.items()}}
-
-    def leave(site: str, asked: dict[str, Any]) -> dict[str, Any]:
-        hub.leave(site, str(asked["farewell"]).encode())
-        return {}
-
-    answers = {"highest": highest, "exchange": exchange, "leave": leave}
     said: dict[str, str] = {}
 
-    def handler(answer: Callable[[str, dict[str, Any]], dict[str, Any]]) -> Callable[[bytes, Any], bytes]:
+    def handler(method: str) -> Callable[[bytes, Any], bytes]:
         def handle(request: bytes, context: Any) -> bytes:
             names = [b""]
             try:
@@ -163,9 +137,7 @@ def serve(
                 if len(names) != 1:
                     raise Refused("certificate: has no common name")
                 asked = parse(request, asked_most)
-                if asked["run"] != hub.plan.run:
-                    raise Refused("run: this hub carries another one")
-                return canonical(answer(names[0].decode(), asked)).encode()
+                return canonical(answer(hub, names[0].decode(), method, asked, POLL)).encode()
             except SottovoceError as error:
                 site = printable(b", ".join(names).decode("utf-8", "replace"))
                 if said.get(site) != (why := printable(str(error))):
@@ -179,7 +151,7 @@ def serve(
 
         return handle
 
-    methods = {name: grpc.unary_unary_rpc_method_handler(handler(answer)) for name, answer in answers.items()}
+    methods = {name: grpc.unary_unary_rpc_method_handler(handler(name)) for name in METHODS}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, methods),))
     try:
         port = server.add_secure_port(address, secure)
@@ -207,7 +179,7 @@ def target(address: str, field: str = "hub") -> str:
     return f"ipv4:{ip}:{port}" if ip.version == 4 else f"ipv6:[{ip}]:{port}"
 
 
-class RelayTransport:
+class RelayTransport(Asking):
     """A site's connection to a relay; a context manager, which closes it.
 
     Parameters
@@ -236,7 +208,8 @@ class RelayTransport:
 
         authority, certificate, key = credentials.read()
         secure = grpc.ssl_channel_credentials(authority, key, certificate)
-        self._address, self._run, self._patience, self._tell = address, plan.run, patience, tell
+        super().__init__(plan, tell)
+        self._address, self._patience = address, patience
         asked_most, self._most = sizes(plan)
         self._wait = POLL + SLACK + limits.seconds(self._most)
         options = [*_OPTIONS, *_carries(asked_most, self._most)]
@@ -248,49 +221,19 @@ class RelayTransport:
     def __exit__(self, *_: object) -> None:
         self._channel.close()
 
-    def highest(self, plan: str) -> int:
-        """See :class:`sottovoce.deploy.transport.Transport`."""
-        highest = self._ask("highest", plan=plan).get("highest")
-        if type(highest) is not int or highest < 0:
-            raise Refused("the hub gave an answer of another version")
-        return highest
-
-    def leave(self, farewell: bytes) -> None:
-        """See :class:`sottovoce.deploy.transport.Transport`."""
-        self._ask("leave", farewell=farewell.decode("ascii"))
-
-    def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
-        """See :class:`sottovoce.deploy.transport.Transport`."""
-        told: object = None
-        while True:
-            answer = self._ask("exchange", round=round, message=message.decode("ascii"))
-            if "closed" in answer:
-                site, farewell = answer.get("site"), str(answer.get("farewell", ""))
-                why = printable(str(answer["closed"]))
-                raise TransportClosed(why, None if site is None else str(site), farewell.encode("utf-8", "replace"))
-            inbox, missing = answer.get("inbox"), answer.get("missing")
-            if inbox is not None:
-                break
-            if missing != told and isinstance(missing, list):
-                self._tell(f"waits for {printable(', '.join(map(str, missing)))} in round {round}")
-                told = missing
-        if not isinstance(inbox, dict):
-            raise Refused("the hub gave an answer of another version")
-        return {str(name): str(text).encode("utf-8", "replace") for name, text in inbox.items()}
-
-    def _ask(self, method: str, **asked: Any) -> dict[str, Any]:
+    def ask(self, method: str, asked: dict[str, Any]) -> dict[str, Any]:
         """One request, repeated while nobody answers."""
         import grpc
 
         call = self._channel.unary_unary(f"/{SERVICE}/{method}")
-        body, since, pause = canonical(asked | {"run": self._run}).encode(), time.monotonic(), 0.05
+        body, since, pause = canonical(asked).encode(), time.monotonic(), 0.05
         told = False
         while True:
             try:
-                answer = dict(parse(call(body, timeout=self._wait), self._most))
+                found = dict(parse(call(body, timeout=self._wait), self._most))
                 if told:
                     self._tell(f"hub={self._address!r}: answers")
-                return answer
+                return found
             except grpc.RpcError as error:
                 code, details = error.code(), printable(error.details() or "")
                 if code in (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT):
@@ -309,6 +252,6 @@ class RelayTransport:
                     told = True
                     self._tell(f"hub={self._address!r}: does not answer, and is asked for {self._patience:g} s: {why}")
             except (ValueError, TypeError):
-                raise Refused("the hub gave an answer of another version") from None
+                raise Refused(OTHER_VERSION) from None
             time.sleep(pause)
             pause = min(2.0 * pause, 1.0)

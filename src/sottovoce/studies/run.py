@@ -35,7 +35,7 @@ Progress = Callable[[int, int], None]
 """Called with the number of finished cells and of all."""
 
 _APART = ("cli/", "studies/", "pages.py")
-"""Files that no cell runs; the file of a kind and ``studies/tables.py`` are added to the digest separately."""
+"""Files that no cell runs; the files of a kind and ``studies/tables.py`` are added to the digest separately."""
 
 
 @dataclass(frozen=True)
@@ -160,10 +160,18 @@ def _missing(todo: Iterable[tuple[dict[str, Any], Path]]) -> list[tuple[dict[str
     return list({path: (p, path) for p, path in todo if not path.exists()}.values())
 
 
+class _Parameters(dict[str, Any]):
+    """Those of a cell; one that its kind needs and the study does not give is refused by its name."""
+
+    def __missing__(self, key: str) -> Any:
+        remedy = "give it under [fixed], [grid] or [[cells]]"
+        raise InvalidInput(f"cells.{key}", None, "is needed by this kind of cell", remedy)
+
+
 def _work(cell: kinds.Cell, p: dict[str, Any], path: Path) -> bytes:
     started = time.perf_counter()
     try:
-        rows = cell(p)
+        rows = cell(_Parameters(p))
     except InvalidInput:
         raise
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
@@ -196,13 +204,13 @@ def digest(kind: str, p: Mapping[str, Any]) -> str:
 @lru_cache
 def code(kind: str) -> str:
     """Version of the package and a digest of the files that a cell of this kind can run."""
-    own = (f"studies/kinds/{kind.partition('.')[0]}", "studies/tables.py")
+    own = {"studies/tables.py"} | {f"studies/kinds/{name}" for name in kinds.files(kind)}
     top = resources.files(__package__.rpartition(".")[0])
     hashed = hashlib.blake2b(digest_size=16)
     assert isinstance(top, Path)
     for path in sorted(top.rglob("*.py")):
         name = path.relative_to(top).as_posix()
-        if name.startswith(own) or not name.startswith(_APART):
+        if name in own or not name.startswith(_APART):
             hashed.update(name.encode() + b"\0" + path.read_bytes())
     return f"{version('sottovoce')} {hashed.hexdigest()}"
 

@@ -2,12 +2,17 @@
 
 ::
 
-    title = "R-ADMM beside others"     # paper = "002, Figure 5" or "" for a study of our own
+    title = "R-ADMM beside others"
+    paper = "002, Figure 5"            # "" or left out for a study of our own
     about = "One paragraph for the page."
     kind = "training.run"              # FILE.FUNCTION under studies/kinds
     replicates = 10
     seed = 0
     differs = ["What differs from the paper, a sentence each."]
+    table = ["method"]                 # columns that label the rows of the page's table; else what cells differ in
+    table_filter = { basis = "proved" }  # rows that the page's table is made of
+    columns = { loss = "mean loss (nats)" }  # what columns mean, in words and with units
+    file = { loader = "census-us", how = "where from" }  # only if each user brings rows: --data FILE
 
     [fixed]                            # the same in every cell
     rounds = 100
@@ -34,18 +39,23 @@
     spread = "ci"                      # 95% interval of the mean; sd; range (least to greatest); none
     references = [{ y = 0.5, label = "chance" }]  # or x = ..., or diagonal = true
     names = { r_admm = "R-ADMM" }      # values as they are written
+    caption = "More below the figure."
+    share_y = false                    # panels with scales of their own
+    bins = 30                          # of a histogram
 
     [[claims]]
     says = "The paper's claim, in a sentence."
     test = "least"                     # least, greatest, falls, rises, less, near, never (value is 0 in every row)
     value = "loss"
-    of = { method = "r_admm" }         # least, greatest: these rows against the others; less: against `than`
+    of = { method = "r_admm" }         # least, greatest: these rows against the others; less, near: against `than`
+    than = { method = "admm" }
     among = "method"                   # least, greatest: the column that tells them apart
     x = "alpha"                        # falls, rises: along this column
     by = ["alpha"]                     # the test must hold at every value of these
     filter = { round = "last" }        # as of figures, in each group
     printed = { basis = "printed" }    # filters of the claim as printed ...
     proved = { basis = "proved" }      # ... and at the proved epsilon; either may be absent
+    within = 0.01                      # near: the largest difference that counts as near
 """
 
 from __future__ import annotations

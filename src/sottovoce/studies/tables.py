@@ -65,22 +65,32 @@ class Dealt:
 
 
 def deal(p: Mapping[str, Any]) -> Dealt:
-    """The rows of a cell: its `data` (and `file`), `limit`, `partition`, `strength`, `nodes` and `split`."""
+    """The rows of a cell: its `data` (and `file`), `limit`, `partition`, `strength` and `nodes`.
+
+    Raises
+    ------
+    InvalidInput
+        If `nodes` or `limit` is no whole number of at least 1.
+    """
+    for name in ("nodes", "limit"):
+        value = p.get(name)
+        if value is not None and (type(value) is not int or value < 1):
+            raise InvalidInput(name, value, "must be a whole number, at least 1", "correct it, or leave it out")
     return _deal(
         p.get("data", "adult"), p.get("file"), p.get("digest"), p.get("limit"), p.get("partition", "iid"),
-        float(p.get("strength", 1.0)), int(p.get("nodes", 5)), int(p.get("split", 0)),
+        float(p.get("strength", 1.0)), int(p.get("nodes", 5)),
     )  # fmt: skip
 
 
 @lru_cache(maxsize=2)
 def _deal(
-    name: str, file: str | None, digest: str | None, limit: int | None, how: str, strength: float, nodes: int, seed: int
+    name: str, file: str | None, digest: str | None, limit: int | None, how: str, strength: float, nodes: int
 ) -> Dealt:
     X, y, X_test, y_test, columns, note, caveat, task = _load(name, file, limit if name == COVERTYPE else None)
     if limit is not None and limit < len(y):
-        some = np.sort(np.random.default_rng(seed).permutation(len(y))[:limit])
+        some = np.sort(np.random.default_rng(0).permutation(len(y))[:limit])
         X, y, columns = X[some], y[some], {key: values[some] for key, values in columns.items()}
-    parts = data.partition(how, y, nodes, seed, columns, strength=strength, task=task)
+    parts = data.partition(how, y, nodes, 0, columns, strength=strength, task=task)
     held = tuple((X[part], y[part]) for part in parts)
     return Dealt(Rows.build(held), held, X_test, y_test, note, caveat, task)
 

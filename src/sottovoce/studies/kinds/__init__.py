@@ -3,12 +3,14 @@
 ``FUNCTION(p)`` takes the plain parameters of one cell (fixed ones, a point of the grid, `seed`, `replicates`)
 and returns tidy rows of plain scalars: a curve is one row a round and replicate.  Two keys of a row are no columns but
 notes for the page, each distinct text shown once: ``_privacy`` (the words of a privacy statement) and ``_note``.
+It refuses a parameter that it does not know; one that is missing is refused for it.
 """
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Mapping
-from importlib import import_module
+from importlib import import_module, resources
 from importlib.util import find_spec
 from inspect import isfunction
 
@@ -32,6 +34,21 @@ def find(kind: str) -> Cell:
         place = f"{__name__}.{file}"
         if find_spec(place) is not None:
             found: Any = getattr(import_module(place), function, None)
-            if isfunction(found) and found.__annotations__.get("return") == "list[Row]":
-                return found
+            if isfunction(found):
+                if found.__annotations__.get("return") in ("list[Row]", list[Row]):
+                    return found
+                raise InvalidInput("kind", kind, "must return list[Row], and say so", "annotate the function")
     raise InvalidInput("kind", kind, "must be FILE.FUNCTION of sottovoce/studies/kinds", "for example training.run")
+
+
+def files(kind: str) -> set[str]:
+    """Names of the files of this folder that a kind runs: its own, and those that it imports."""
+    folder, todo, found = resources.files(__name__), [kind.partition(".")[0]], set[str]()
+    while todo:
+        name = f"{todo.pop()}.py"
+        if name not in found and (folder / name).is_file():
+            found.add(name)
+            for node in ast.walk(ast.parse((folder / name).read_text(encoding="utf-8"))):
+                if isinstance(node, ast.ImportFrom) and node.level == 1:
+                    todo += [node.module] if node.module else [alias.name for alias in node.names]
+    return found

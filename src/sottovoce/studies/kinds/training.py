@@ -22,7 +22,7 @@ from ..tables import Dealt, deal
 from . import Row
 
 _KNOBS = {f.name for f in fields(RunConfig)}
-_DATA = {"data", "file", "digest", "limit", "partition", "strength", "nodes", "split"}
+_DATA = {"data", "file", "digest", "limit", "partition", "strength", "nodes"}
 _CELL = {"every", "alpha", "match", "match_by"}
 LABELS = {"basis", "label", "panel"}
 """Free texts that tell cells apart."""

@@ -1,0 +1,146 @@
+"""The three calls of a transport as requests and answers in plain JSON, for a carrier that takes texts both ways.
+
+At a site an :class:`Asking` turns each call into a request.  At the hub :func:`answer` says what to reply.  The carrier
+between them establishes who asks, and moves the two texts; it need not know what they say.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+from ..errors import Refused, TransportClosed
+from ..typing import Any
+from . import limits
+from .hub import Hub
+from .messages import agree
+from .plan import Plan
+from .transport import printable
+
+OTHER_VERSION = "the hub gave an answer of another version"
+
+
+def sizes(plan: Plan) -> tuple[int, int]:
+    """The most bytes of one request of a site to the hub of this plan, and of one answer."""
+    return limits.inbox_bytes(plan.d, 1), limits.inbox_bytes(plan.d, int(plan.graph.degree.max()))
+
+
+def answer(hub: Hub, site: str, method: str, asked: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """What the hub replies to one request.
+
+    Parameters
+    ----------
+    hub : Hub
+    site : str
+        Who asks, as the carrier has established; a request says nothing of that.
+    method : str
+        ``highest``, ``exchange`` or ``leave``.
+    asked : dict
+        What :meth:`Asking.ask` was given.
+    seconds : float
+        How long to wait for neighbours' messages; if one is still missing, the reply says whose, and the site asks
+        again.
+
+    Raises
+    ------
+    Refused
+        The site must be told so, and must not ask again.
+    SottovoceError
+        Any other is the hub's own trouble, such as a full disk: the site may ask again, and is told nothing of it.
+    ValueError, KeyError, TypeError
+        If this is no request of this version.
+    """
+    if asked["run"] != hub.plan.run:
+        raise Refused("run: this hub carries another one")
+    return _ANSWERS[method](hub, site, asked, seconds)
+
+
+def _highest(hub: Hub, site: str, asked: dict[str, Any], seconds: float) -> dict[str, Any]:
+    agree(str(asked["plan"]), hub.plan.digest)
+    return {"highest": hub.highest(site)}
+
+
+def _exchange(hub: Hub, site: str, asked: dict[str, Any], seconds: float) -> dict[str, Any]:
+    round = asked["round"]
+    if type(round) is not int:
+        raise TypeError
+    try:
+        inbox = hub.exchange(site, round, str(asked["message"]).encode(), seconds)
+    except TransportClosed as error:
+        return {"closed": str(error), "site": error.site, "farewell": error.farewell.decode("ascii")}
+    if inbox is None:
+        return {"inbox": None, "missing": hub.missing(site, round)}
+    return {"inbox": {name: data.decode("ascii") for name, data in inbox.items()}}
+
+
+def _leave(hub: Hub, site: str, asked: dict[str, Any], seconds: float) -> dict[str, Any]:
+    hub.leave(site, str(asked["farewell"]).encode())
+    return {}
+
+
+_ANSWERS: dict[str, Callable[[Hub, str, dict[str, Any], float], dict[str, Any]]] = {
+    "highest": _highest, "exchange": _exchange, "leave": _leave
+}  # fmt: skip
+METHODS = tuple(_ANSWERS)
+
+
+class Asking(ABC):
+    """A site's :class:`sottovoce.deploy.transport.Transport` whose calls are requests to the hub.
+
+    Parameters
+    ----------
+    plan : Plan
+        For the run's name.
+    tell : callable
+        Called with a line when neighbours say nothing for long.
+    """
+
+    def __init__(self, plan: Plan, tell: Callable[[str], None] = lambda _: None) -> None:
+        self._run, self._tell = plan.run, tell
+
+    @abstractmethod
+    def ask(self, method: str, asked: dict[str, Any]) -> dict[str, Any]:
+        """Carry one request to the hub and bring its reply, made for this request and no earlier one.
+
+        A request may be carried twice: it takes effect once.
+
+        Raises
+        ------
+        Refused
+            If the hub refused it, or its reply is not that of this version.
+        Unreachable
+            If there was no reply for as long as this transport waits.
+        """
+
+    def highest(self, plan: str) -> int:
+        """See :class:`sottovoce.deploy.transport.Transport`."""
+        highest = self._ask("highest", plan=plan).get("highest")
+        if type(highest) is not int or highest < 0:
+            raise Refused(OTHER_VERSION)
+        return highest
+
+    def leave(self, farewell: bytes) -> None:
+        """See :class:`sottovoce.deploy.transport.Transport`."""
+        self._ask("leave", farewell=farewell.decode("ascii"))
+
+    def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
+        """See :class:`sottovoce.deploy.transport.Transport`."""
+        told: object = None
+        while True:
+            found = self._ask("exchange", round=round, message=message.decode("ascii"))
+            if "closed" in found:
+                site, farewell = found.get("site"), str(found.get("farewell", ""))
+                why = printable(str(found["closed"]))
+                raise TransportClosed(why, None if site is None else str(site), farewell.encode("utf-8", "replace"))
+            inbox, missing = found.get("inbox"), found.get("missing")
+            if inbox is not None:
+                break
+            if missing != told and isinstance(missing, list):
+                self._tell(f"waits for {printable(', '.join(map(str, missing)))} in round {round}")
+                told = missing
+        if not isinstance(inbox, dict):
+            raise Refused(OTHER_VERSION)
+        return {str(name): str(text).encode("utf-8", "replace") for name, text in inbox.items()}
+
+    def _ask(self, method: str, **asked: Any) -> dict[str, Any]:
+        return self.ask(method, asked | {"run": self._run})
