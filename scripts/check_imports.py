@@ -59,7 +59,7 @@ LAYERS = (
         ("runs.__init__", "runs.engine", "runs.calibration"),
     ),
     Layer(
-        "pricing a run, rehearsing it on made-up rows, choosing its parameters, simulating all nodes, running separate sites",
+        "pricing a run, trying it on made-up rows, choosing its parameters, simulating all nodes, separate sites",
         ("runs.planner", "runs.config", "runs.prepare", "runs.rehearsal", "runs.choosing", "runs.simulate", "deploy"),
     ),
     Layer(
