@@ -33,18 +33,18 @@ class Layer(NamedTuple):
 # docs/architecture.md shows this list.
 LAYERS = (
     Layer(
-        "the exception tree; letters of array shapes; libraries loaded at first use; the one text of a value; files "
-        "read within bounds and written whole; the frame of HTML pages",
+        "exceptions; types of arrays; libraries loaded at first use; the canonical text of a value; files "
+        "read within limits and written whole or not at all; the frame of HTML pages",
         ("errors", "typing", "later", "plain", "files", "pages"),
     ),
     Layer(
-        "losses with their bounds, networks, parameters over rounds, what is public, whom people trust, what "
-        "labels are and how models of them are scored, rows and schemas, what can happen",
+        "losses with their bounds, graphs, parameters over rounds, what is public, whom people trust, what "
+        "labels are and how models are scored, rows and schemas, privacy events",
         ("losses", "graphs", "schedules", "facts", "trust", "task", "data", "privacy.__init__", "privacy.events"),
     ),
     Layer(
-        "what an event costs and why, what a guarantee says, where spending is written, where noise comes from; "
-        "certified minimisers; what the papers' theorems say",
+        "what an event costs and why, what a guarantee says, ledgers, sources of noise; "
+        "solvers with certified error; what the papers' theorems say",
         (
             *("privacy.bounds", "privacy.exact", "privacy.spherical", "privacy.gaussian", "privacy.pld"),
             *("privacy.prices", "privacy.accountants", "privacy.noise", "privacy.statement"),
@@ -52,18 +52,18 @@ LAYERS = (
         ),
     ),
     Layer("one file for each kind of release", ("queries",)),
-    Layer("the door to the rows; the network", ("curator", "net")),
+    Layer("access to the rows; exchange with neighbours", ("curator", "net")),
     Layer("one file for each method", ("algorithms",)),
     Layer(
         "the one loop that drives every method; the search for the noise that a price allows",
         ("runs.__init__", "runs.engine", "runs.calibration"),
     ),
     Layer(
-        "pricing a run, trying it on made-up rows, choosing it, all nodes at once, real sites",
+        "pricing a run, trying it on made-up rows, choosing its parameters, simulating all nodes, separate sites",
         ("runs.planner", "runs.config", "runs.prepare", "runs.rehearsal", "runs.choosing", "runs.simulate", "deploy"),
     ),
     Layer(
-        "the main job, aggregators, scikit-learn classes, attacks, experiments from TOML files",
+        "training from files, trusted aggregators, scikit-learn estimators, audits, experiments from TOML files",
         ("runs.training", "aggregation", "audit", "estimators", "studies"),
     ),
     Layer("the command line", ("cli", "__main__")),

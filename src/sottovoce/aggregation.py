@@ -4,9 +4,9 @@ A party is a site or an aggregator with rows of its own.  It releases once: its 
 whose budget is the party's target, and only then draws noise.  All that is computed from releases is post-processing.
 A party of n rows minimises ``(1/n) sum_k loss + (Lambda/2) ||w||^2`` (003, eq. 3.1): :class:`Facts` with C = 1.
 
-Models of neighbouring parties meet in one matrix ``M = [w_1 .. w_N]``, a release of the sites and hence public.  The
-feature method learns weights v of the sites' models from the aggregator's rows ``x' = M x / ||M||_op``, which lie in
-the unit ball as its price presumes, and releases ``M' v / ||M||_op``.  003 leaves the division out.
+The matrix ``M = [w_1 .. w_N]`` holds the models that the sites released, so it is public.  The feature method maps the
+aggregator's rows to ``x' = M x / ||M||_op``, which lie in the unit ball as the price of the method presumes.  It learns
+weights v of the sites' models from these and releases ``M' v / ||M||_op``.  003 does not divide by the norm.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from .typing import Any, Array
 
 SETTINGS = ("non-private", "public-private", "private")
 SIZES = "that a party takes part and how many rows it has"
-_SAFE = 1.0 + 1e-12  # on operator norms: what their rounding and that of products may hide
+_SAFE = 1.0 + 1e-12  # factor on operator norms that covers their rounding and that of products
 Tree = list[Any]  # [rows of an aggregator, child, child, ...]; a child is the rows of one site, or another such list
 
 
@@ -46,9 +46,9 @@ Tree = list[Any]  # [rows of an aggregator, child, child, ...]; a child is the r
 class Terms:
     """What all parties agree on before any row is read.
 
-    Every party has the total `epsilon` (``inf`` draws no noise): pure without a `delta`, else by the least of all
-    accountants.  `Lambda` weighs ``||w||^2 / 2`` beside the mean loss; `seed` keys the noise of a simulation, which is
-    repeated `replicates` times; the rest as in :class:`sottovoce.facts.Facts`.
+    Every party has the total `epsilon` (``inf`` draws no noise).  It is pure without a `delta`, else the smallest that
+    any accountant gives.  `Lambda` weighs ``||w||^2 / 2`` beside the mean loss; `seed` keys the noise of a simulation,
+    which is repeated `replicates` times; the other fields are as in :class:`sottovoce.facts.Facts`.
     """
 
     epsilon: float = 1.0
@@ -83,9 +83,10 @@ class Terms:
 
 @dataclass(frozen=True)
 class Fit:
-    """Models, shape (R, d) or, of the local method, (R, N, d), and what the sites and the aggregator are promised.
+    """Models and the guarantees of the sites and of the aggregator.
 
-    A promise is proved for the worst of the parties; its printed claim is 003's own epsilon, where that is another.
+    Models have shape (R, d), those of the local method (R, N, d).  A guarantee is proved for the worst of the parties;
+    its printed claim is 003's own epsilon where that differs.
     """
 
     models: Array
@@ -94,7 +95,7 @@ class Fit:
 
 
 def curvature_for(epsilon: float, facts: Facts) -> Array:
-    """Extra curvature, shape (N, 1), with which the curvature's own price ``ln(1 + c1/K)`` is at most `epsilon` / 2."""
+    """Extra curvature, shape (N, 1), at which the determinant's price ``ln(1 + c1/K)`` is at most `epsilon` / 2."""
     least = facts.loss.bend_bound / math.expm1(min(epsilon, 100.0) / 2.0)
     return np.maximum(0.0, least * facts.C / facts.n - facts.mu)
 
@@ -102,7 +103,7 @@ def curvature_for(epsilon: float, facts: Facts) -> Array:
 def rate_for(build: Callable[[Array, Facts], Query], facts: Facts, terms: Terms) -> Array:
     """The noise rate, shape (N, 1), at which ``build(rate, facts)`` costs each party `terms.epsilon`, never above it.
 
-    Searched for each size of party, as closely as :func:`sottovoce.runs.calibration.scale_for` says.
+    It is searched once for each size of party, with the accuracy of :func:`sottovoce.runs.calibration.scale_for`.
 
     Raises
     ------
@@ -152,7 +153,7 @@ def _learn(rows: Rows, terms: Terms, noise: KeyedNoise, lead: tuple[int, ...]) -
 def _promise(
     ledger: Ledger, terms: Terms, trust: Trust, *, unit: str = "one row of one party", nodes: int = 1, **more: Any
 ) -> Statement:
-    """What a ledger proves, of a simulation in which sizes are known to everybody."""
+    """The guarantee that a ledger proves, for a simulation in which everybody knows the parties' sizes."""
     return Statement.prove(
         ledger, trust, relation=terms.relation, nodes=nodes, simulated=True, unit=unit, public=SIZES, **more
     )
@@ -172,7 +173,7 @@ def local(sites: Rows, terms: Terms) -> Fit:
 
 
 def pooled(parties: Rows, terms: Terms) -> Fit:
-    """The global method: a curator whom all trust holds all rows of all `parties`."""
+    """The global method: a trusted curator holds the rows of all `parties`."""
     rows = _as_rows([np.concatenate([parties.node(i).signed[0] for i in range(len(parties.n))])])
     N = len(parties.n)
     models, ledger = _learn(rows, terms, terms.noise(range(N, N + 1)), (terms.replicates, 1))
@@ -182,15 +183,15 @@ def pooled(parties: Rows, terms: Terms) -> Fit:
 
 
 def average(released: Fit) -> Fit:
-    """003, Algorithm 4, scenario 1: the plain average of what :func:`local` released; free."""
+    """003, Algorithm 4, scenario 1: the plain average of what :func:`local` released, which costs no privacy."""
     return replace(released, models=released.models.mean(axis=1))
 
 
 def average_trusted(sites: Rows, terms: Terms, form: str = "corrected") -> Fit:
     """003, Algorithm 4, scenario 2: exact models go to a trusted aggregator, who averages and adds noise.
 
-    As `form` "printed" the noise is for sites of the mean size, at the price that this has for the smallest.  003
-    prints the size of the site that is to be protected, which is one number only where sizes agree.
+    With `form` "printed" the noise is for sites of the mean size, and the stated price is that of the smallest site.
+    003 prints the size of the site to be protected, which is a single number only if all sites have the same size.
     """
     start = np.zeros((terms.replicates, sites.d))
     size = sites.n.min(keepdims=True) if form == "corrected" else sites.n.mean(keepdims=True)
@@ -213,7 +214,7 @@ def _as_rows(signed: list[Array]) -> Rows:
 
 
 def features(rows: Rows, M: Array) -> tuple[Rows, Array]:
-    """An aggregator's rows (of one node) as ``M x / ||M||_op``, a node for each replicate, and the norms, (R, 1).
+    """An aggregator's rows (one node) as ``M x / ||M||_op``, with a node for each replicate, and the norms, (R, 1).
 
     `M` holds released models, shape (R, N, d).
     """
@@ -225,20 +226,21 @@ def features(rows: Rows, M: Array) -> tuple[Rows, Array]:
 def feature(released: Fit, aggregator: Rows, terms: Terms, own: str = "private", party: int | None = None) -> Fit:
     """003, Algorithm 5: the aggregator (rows of one node) learns weights of the models that :func:`local` released.
 
-    Its `own` rows are "private", at `terms`; "public" by declaration, so that no noise is drawn; or handled as
-    "printed", on features ``M x`` of any norm with noise for features of norm 1, at the price that this has.  `party`
-    keys its noise: by default the number of sites.
+    `own` says how the aggregator's rows are treated.  "private" protects them by `terms`.  "public" declares them
+    public, so that no noise is drawn.  "printed" does as 003 prints: features ``M x`` may have any norm, the noise is
+    for features of norm 1, and the stated price is what can be proved for this.  `party` keys the noise; its default
+    is the number of sites.
     """
     M, sites = released.models, released.sites
     rows, norms = features(aggregator, M)
     lead, key = (terms.replicates,), M.shape[1] if party is None else party
     noise = terms.noise(range(key, key + 1), lead)
-    # Replicates repeat one release, each as a node of its own here, so that the ledger's worst node is the price.
+    # Each replicate of the one release is a node here, so the price of the release is that of the ledger's worst node.
     claimed = assumes = unprotected = None
     if own == "private":
         v, ledger = _learn(rows, terms, noise, lead)
     else:
-        # Features M x with regulariser q are M x / ||M|| with q / ||M||^2 and noise smaller by ||M||.
+        # Features M x with regulariser q are equivalent to M x / ||M|| with q / ||M||^2 and noise divided by ||M||.
         facts, start = terms.facts(rows.n, rows.d), np.zeros((*lead, rows.d))
         law, q = None, np.array(facts.mu)
         if own == "public":
@@ -310,7 +312,7 @@ class CompareConfig(Terms):
 
 
 def compare(config: CompareConfig) -> list[dict[str, Any]]:
-    """Every method that applies to the setting, on one split: test error over replicates and both promises."""
+    """Every method that applies to the setting, on one split: test errors over replicates and both guarantees."""
     if config.setting not in SETTINGS:
         raise InvalidInput("setting", config.setting, f"must be one of {', '.join(SETTINGS)}", "use 'private'")
     N, m0 = config.sites, config.aggregator_rows

@@ -1,4 +1,4 @@
-"""The only door between rows and algorithms: charge the ledger, then answer."""
+"""The curator, through which alone algorithms reach the rows: it charges the ledger, then answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .typing import Any, Array
 
 
 class Book(Protocol):
-    """What a curator needs of a ledger: in memory, or one run of a durable one."""
+    """What a curator needs of a ledger: a ledger in memory, or one run of a durable ledger."""
 
     @property
     def rows(self) -> tuple[Event, ...]:
@@ -28,17 +28,17 @@ class Book(Protocol):
         """Write an event down, or refuse it."""
 
     def once(self, event: Event, draw: Callable[[], bytes]) -> bytes:
-        """Charge, then draw; or return what an interrupted run drew and stored for the same row."""
+        """Charge, then draw; or return what an interrupted run has stored for the same event."""
 
     def to_list(self) -> list[dict[str, Any]]:
         """Rows as plain data."""
 
     def restore(self, rows: list[dict[str, Any]]) -> None:
-        """Go on behind the rows of a checkpoint."""
+        """Take over the rows of a checkpoint and go on after them."""
 
 
 class Asked(Protocol):
-    """What an algorithm sees of a curator."""
+    """The part of a curator that an algorithm sees."""
 
     facts: Facts
 
@@ -62,7 +62,7 @@ class Curator:
     noise : Noise
     ledger : Ledger or Run
     solver : callable ``(rows, facts)``, optional
-        Makes what minimises the local objectives.  A guarantee relies on the certificates that it gives.
+        Makes the solver of the local objectives.  Guarantees rely on the certificates of this solver.
     """
 
     rows: Rows
@@ -81,15 +81,15 @@ class Curator:
         Raises
         ------
         BudgetExceeded
-            If the ledger refuses; no noise has been drawn then.
+            If the ledger refuses the event; no noise has been drawn then.
         InvalidInput
-            If public vectors are so long that the answer might fail.  Nothing has been charged then.
+            If public vectors are so long that the answer might fail; nothing has been charged then.
         """
         own: bytes | None = None
 
         def draw() -> bytes:
             nonlocal own
-            with np.errstate(all="ignore"):  # what overflows depends on rows, and so would an error or a warning
+            with np.errstate(all="ignore"):  # overflow depends on rows, so it must cause no error or warning
                 answer = query.answer(self._vault, self.facts, self._releases)
             own = np.ascontiguousarray(answer, dtype="<f8").tobytes()
             return own
@@ -98,14 +98,15 @@ class Curator:
         event = query.event(self.facts)
         self._releases += 1
         released = self.ledger.once(event, draw)
-        if released != own:  # stored before, or by another process that drew for the same row and came first
+        if released != own:  # stored before, or by another process that was first to answer this event
             query.replay(self._vault, self.facts)
         return np.frombuffer(released, dtype="<f8").reshape(query.blank(self.facts).shape).astype(float)
 
     def state(self) -> dict[str, Array]:
         """What a checkpoint needs beside the ledger: counters and public reference points, no rows.
 
-        In a simulation also what queries remember; at a site that is secret and is lost with the process.
+        In a simulation the state includes the secrets that queries keep.  At a site these are not stored and are lost
+        when the process ends.
         """
         secrets = self._vault.state() if self.noise.simulated else {}
         kept = {f"memory.{name}": value for name, value in secrets.items()}

@@ -46,14 +46,14 @@ _SLACK = 1.0 + 1e-12  # so that rounding cannot carry a row of norm one outside 
 
 
 def _deal(X: Any, label: IntArray, parts: list[IntArray]) -> bytes:
-    """A digest of all rows and of who holds which: a ledger in memory adds up by site only where it is the same."""
+    """A digest of all rows and of each site's part; a ledger in memory adds up by site only fits that share it."""
     table = (X.data, X.indices, X.indptr) if issparse(X) else (X,)
     return rows_digest(*(np.asarray(array, dtype=float) for array in (*table, label, *parts)))
 
 
 @dataclass(frozen=True)
 class _LeftBehind:
-    """What an estimator that was pickled has for its ledger."""
+    """What stands in a pickled estimator in place of its ledger."""
 
     kind: str
 
@@ -71,7 +71,7 @@ def _set_knobs(estimator: BaseEstimator, given: dict[str, Any]) -> None:
 
 
 def _with_knobs(cls: type[E]) -> type[E]:
-    """Name the methods' knobs in the signature, off which scikit-learn reads parameters, and in the docstring."""
+    """Name the methods' knobs in the signature, from which scikit-learn takes the parameters, and in the docstring."""
     own = inspect.signature(cls.__init__)
     fixed = [one for one in own.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
     more = [
@@ -92,9 +92,9 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     method : str, default="mr_admm"
-        A name of ``sottovoce methods``, or "auto": chosen from public facts by :func:`sottovoce.runs.choosing.choose`,
-        with `rounds`, `eta`, `rho` and `noise_growth` where they stand at their defaults.  Sites given as groups are
-        taken to differ.
+        A name that ``sottovoce methods`` lists, or "auto".  "auto" lets :func:`sottovoce.runs.choosing.choose` pick a
+        method from public facts, and also those of `rounds`, `eta`, `rho` and `noise_growth` that have their default
+        values.  It takes the label distributions of sites that are given as groups to differ.
     loss : str, default="logistic"
         One of
         <losses>
@@ -102,25 +102,27 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         gradients (`prox_admm`, `prox_average`, `pvp`, `output`, `ipp_admm`, `dgd`).
     classes : sequence of labels or None, default=None
         The labels, declared: all text, all numbers or all booleans, two or more, in any order.  A release needs them,
-        because which labels occur is private.  A row with another label, or with none, counts as a row and is a row of
-        zeros; how many there are is said to the holder of the rows only, by a :class:`sottovoce.errors.HolderNote`.
-        None reads them off y: in simulations only, whose statement says so.
+        because which labels occur is private.  A row with another label, or with none, is encoded as zeros and still
+        counts as a row.  Only the holder of the rows is told how many there are, by the warning
+        :class:`sottovoce.errors.HolderNote`.  None takes the labels from y; only a simulation may do that, and its
+        statement says so.
     epsilon : float or tuple of n_sites floats, default=1.0
         Privacy budget of the whole fit, per row of one site, under `relation`.  ``inf`` fits without noise.
     delta : float or None, default=None
         The addend of the guarantee ``P(S) <= e^epsilon Q(S) + delta`` of the whole fit; None for pure epsilon.
     graph : str, default="ring"
-        The network, see :func:`sottovoce.graphs.make_graph`.
+        Which sites are neighbours, see :func:`sottovoce.graphs.make_graph`.
     n_sites : int, default=5
-        Sites to which :meth:`fit` deals rows at random, in parts of equal size up to one row, if it is given no
-        groups.
+        Number of sites if :meth:`fit` is given no groups: it then deals the rows to them at random, in parts whose
+        sizes differ by at most one row.
     rounds : int, default=10
         Exchanges with the neighbours.
     data_norm : float, default=1.0
-        Declared bound on the Euclidean norm of a row, public like every parameter.  Rows are divided by it, and rows
-        beyond it are shortened to it: a step on each row alone, so it costs no privacy.  It is never read off data.
+        Declared bound on the Euclidean norm of a row, public like every parameter.  Rows are divided by it, after
+        longer rows were shortened to it.  This changes each row by itself, so it costs no privacy.  The bound is
+        never computed from the data.
     fit_intercept : bool, default=True
-        Append a constant to every row, inside the unit ball.
+        Append a constant to every row, which is then scaled so that it stays in the unit ball.
     C, rho, eta, eta_growth, noise_growth : float
         See :class:`sottovoce.runs.simulate.RunConfig`, also for the other forms of `eta` and `eta_growth`;
         :meth:`sottovoce.facts.Facts.sklearn_weights` maps C and rho to scikit-learn's C.
@@ -128,31 +130,32 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
     relation : {"replace-one", "zero-out"}, default="replace-one"
     accountant : str, Ledger, DurableLedger or None, default=None
         How releases add up: "pure", "zcdp", "rdp", "pld" or "best"; None is "pure" without a delta, else "best".
-        A ledger does that and holds a budget for several fits, which each fit is charged to before it draws: a
-        :class:`sottovoce.ledger.memory.Ledger` for the life of this process, or a
-        :class:`sottovoce.ledger.durable.DurableLedger` for that of the data set; a fit that the latter has made
-        before is read from it and costs nothing.  Clones share it; it goes to no other process and to no file.
+        A ledger also holds a budget for several fits, and each fit is charged to it before any noise is drawn.  A
+        :class:`sottovoce.ledger.memory.Ledger` lasts as long as this process, a
+        :class:`sottovoce.ledger.durable.DurableLedger` as long as the data set.  A fit that is already in a durable
+        ledger is read from it and costs nothing.  Clones share the ledger; it is not sent to other processes and not
+        pickled.
     sites_per_row : int, default=1
-        At how many sites a person may have a row.
+        Largest number of sites at which one person may have a row.
     tol : float, default=1e-8
-        Certificate of the local solves.
+        Relative gradient norm to which local solves are certified.
     random_state : int, RandomState or Generator instance, or None, default=None
-        None draws noise, and the deal of rows to sites, from the operating system.  Anything else keys them: the fit
-        can be repeated, by whoever knows the key, and is a simulation rather than a release.
+        None draws noise, and the deal of rows to sites, from the operating system.  With anything else both follow
+        from it: whoever knows it can repeat the fit, which is therefore a simulation and not a release.
     <knobs>
 
     Attributes
     ----------
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
-        Average over sites, in the units of X.  With more than two classes one against the rest: as many runs as
-        classes, with noise of their own, that share epsilon and delta; or, with the softmax loss, one run.
+        Average over sites, in the units of X.  With more than two classes, each class against the rest: one run for
+        each class, with its own noise, and all runs share epsilon and delta.  With the softmax loss it is one run.
     intercept_ : ndarray of shape (1,) or (n_classes,)
     classes_ : ndarray of shape (n_classes,)
         The labels, sorted as ``np.unique`` sorts, which scikit-learn relies on; of two, the second is the positive one.
     n_features_in_ : int
     privacy_spent_ : dict
-        Epsilon, delta, relation, accountant, what every accountant gives, spend per site, and what they mean; under
-        ``"says"`` in words.
+        Epsilon, delta, relation, accountant, what every accountant gives, what each site spent, and what these
+        numbers mean; ``"says"`` holds the statement in words.
     sites_ : ndarray of shape (n_sites,)
         Site identifiers, taken as public.
     site_coef_ : ndarray of shape (n_sites, n_features) or (n_sites, n_classes, n_features)
@@ -167,8 +170,8 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
     Guarantee
     ---------
     The fitted attributes are differentially private for one row of one site, with the epsilon and delta in
-    ``privacy_spent_``, against whoever sees every message of every round; with the methods of a trusted curator, all
-    that the curator releases.  Every fit is a release of its own: fits add up.
+    ``privacy_spent_``, against whoever sees every message of every round.  With the methods of a trusted curator they
+    are so against whoever sees all that the curator releases.  Every fit is a release of its own: fits add up.
     Row counts, declared labels, names of columns and sites' names are not protected, and neither is the fact that
     :meth:`fit` refused X (NaN, text).  With declared classes no label can make it refuse.
 
@@ -176,10 +179,10 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
     ------
     InvalidInput
         From :meth:`fit`, before anything is spent, on a parameter that breaks a rule, and on X, y and groups that
-        scikit-learn would refuse: one line without a value of the data, which is a ValueError (and a TypeError where
-        scikit-learn raises one).
+        scikit-learn would refuse.  The message is one line and shows no value of the data.  The exception is also a
+        ValueError (and a TypeError where scikit-learn raises one).
     LedgerMismatch
-        From :meth:`fit`, before anything is spent, on other rows than those of a ledger on disk.
+        From :meth:`fit`, before anything is spent, if a ledger on disk belongs to other rows.
 
     Examples
     --------
@@ -260,7 +263,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         return twin
 
     def __getstate__(self) -> Any:
-        """For other processes and files, to which a ledger does not go: what it is charged there would be lost."""
+        """The state without the ledger: what a copy in another process or file is charged would be lost."""
         state = super().__getstate__()
         kind = type(state.get("accountant"))
         return state | {"accountant": _LeftBehind(kind.__name__)} if issubclass(kind, Ledger | DurableLedger) else state
@@ -326,7 +329,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def _check_ledger(self) -> None:
-        """Refuse a ledger that is out of reach, and to bind one on disk to what may be a part of its table."""
+        """Refuse a ledger that stayed in another process, and one on disk where the rows may be part of its table."""
         if isinstance(self.accountant, _LeftBehind):
             rule = "a ledger stays in its process, and this estimator came to another one or from a file"
             remedy = "use n_jobs=1 or threads, and set_params(accountant=...) after loading"
@@ -354,7 +357,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         self, K: int, parts: Any, seed: int | None, knobs: dict[str, Any], differ: bool,
         simulated: Callable[..., Result],
     ) -> None:  # fmt: skip
-        """One against the rest: a run for each class, or one for two."""
+        """Each class against the rest: one run per class, or a single run if there are two."""
         contrasts = of_classes(K).contrasts
         results = []
         self.choice_: Choice | None = None
@@ -389,7 +392,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         self.privacy_spent_, self.n_iter_, self.stopped_ = result.privacy, result.rounds, result.stopped
 
     def _chosen(self, run: RunConfig, rows: Rows, differ: bool) -> RunConfig:
-        """What "auto" picks from sizes and other public facts, once a fit; other configurations as they are."""
+        """What "auto" picks from sizes and other public facts, once per fit; other configurations unchanged."""
         if not run.auto:
             return run
         if self.choice_ is None:
@@ -456,7 +459,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
     def decision_function(self, X: ArrayLike) -> Array:
         """``X @ coef_.T + intercept_``, shape (n_samples,), or (n_samples, n_classes) for more than two classes.
 
-        A linear form, rows beyond `data_norm` included.
+        Linear in X, also for rows longer than `data_norm`.
         """
         check_is_fitted(self, "coef_")
         features = self._table(X, reset=False)
@@ -472,7 +475,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: ArrayLike) -> Array:
         """Probabilities of the classes, shape (n_samples, n_classes); logistic and softmax loss only.
 
-        With more than two classes and the logistic loss each against the rest, scaled to a sum of one.
+        With more than two classes and the logistic loss: each class against the rest, scaled to a sum of one.
         """
         margin = self.decision_function(X)
         if margin.ndim == 1:
@@ -494,25 +497,26 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
 
 @_with_knobs
 class PrivateClassifier(ConsensusClassifier):
-    """A linear classifier of one site, by one private release (003, chapter 3).
+    """A linear classifier trained at one site and released once, privately (003, chapter 3).
 
     Parameters
     ----------
     method : {"objective", "output", "generalised"}, default="objective"
-        Objective perturbation, output perturbation, or Kifer's generalised objective perturbation; any other name of
-        ``sottovoce methods`` runs on the one site.
+        Objective perturbation, output perturbation, or Kifer's generalised objective perturbation.  Any other name that
+        ``sottovoce methods`` lists runs on the one site.
     classes, epsilon, delta, loss, data_norm, fit_intercept, C, form, relation, accountant, tol, random_state
         As for :class:`ConsensusClassifier`.
     rho : float, default=0.0002
         Weight of ``||w||^2 / 2`` beside C times the mean loss.
     eta : float or None, default=None
-        Ridge added to `rho` for the noise's sake; None in proportion to the noise, from public facts.
+        Ridge added to `rho` so that the noise has less effect; None sets it in proportion to the noise, from public
+        facts.
     <knobs>
 
     Guarantee
     ---------
-    As for :class:`ConsensusClassifier`; approximate minima are inside it, because the release has noise for the
-    solver's error (U4).
+    As for :class:`ConsensusClassifier`.  It holds for the solver's inexact minimiser, because the release has noise
+    that pays for the solver's error (U4).
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What is public about a problem, by declaration.  Nothing here is ever read off private rows.
+"""What is declared public about a problem.  Nothing here is ever computed from private rows.
 
 Node i minimises (002, section V; 000, eq. 3 with its rho equal to our ``rho/N``)
 
@@ -10,8 +10,8 @@ or, where rows have a number t in [-1, 1] to predict in place of a class, ``loss
 sensitivities do not depend on ``C`` or ``n_i``.
 
 In scikit-learn's terms: for sites of equal size n_i the sum of all f_i is rho times the objective of
-``LogisticRegression(C=C / (n_i * rho), fit_intercept=False)``; :meth:`Facts.sklearn_weights` has the map for
-unequal sites.
+``LogisticRegression(C=C / (n_i * rho), fit_intercept=False)``.  For sites of unequal size see
+:meth:`Facts.sklearn_weights`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .typing import Any, Array, ArrayLike
 
 @dataclass(frozen=True)
 class Facts:
-    """Public facts of one run, seen from all nodes (``n`` of shape (N, 1)) or from one (shape (1,)).
+    """Public facts of one run, for all nodes (``n`` of shape (N, 1)) or for one node (shape (1,)).
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class Facts:
     tol : float
         Local solves stop at a gradient norm of ``tol * C`` (the data term's gradient is at most ``C``).
     pure : bool
-        Whether every release must have a pure price, so that noise on answers is not Gaussian.
+        Whether every release must have a price in pure epsilon; then noise on answers is spherical, not Gaussian.
     max_degree : int, optional
         Largest number of neighbours of any node; None for N - 1.
     """
@@ -76,7 +76,7 @@ class Facts:
 
     @property
     def gradients_changed(self) -> float:
-        """Delta: how far a row moves its node's sum of gradients: 2 slope bounds for replace-one, 1 for zero-out."""
+        """Delta, by which a row moves its node's sum of gradients: 2 slope bounds for replace-one, 1 for zero-out."""
         return RELATIONS[self.relation] * self.loss.slope_bound
 
     @property
@@ -94,7 +94,7 @@ class Facts:
         return self.n / self.C * (self.mu + np.asarray(curvature, dtype=float))
 
     def sklearn_weights(self) -> Array:
-        """Per-node ``sample_weight`` with which ``LogisticRegression(C=1, fit_intercept=False)`` has our minimiser.
+        """Per-node ``sample_weight`` that gives ``LogisticRegression(C=1, fit_intercept=False)`` the same minimiser.
 
         scikit-learn minimises ``C sum_k s_k loss_k + ||w||^2 / 2``; dividing ``sum_i f_i`` by rho gives
         ``s_k = C / (n_i rho)`` for the rows of node i.  Equal sites: ``LogisticRegression(C=C / (n_i rho))``.

@@ -1,7 +1,7 @@
-"""Networks of sites: undirected, connected, nodes numbered 0 .. N-1.
+"""Graphs of sites: undirected, connected, nodes numbered 0 .. N-1.
 
-A :class:`Graph` is connected by construction: every convergence proof of the papers needs it (002, section
-II-A), and a site that nobody talks to would otherwise train alone without a word.
+A :class:`Graph` is always connected.  Every convergence proof of the papers needs this (002, section II-A), and an
+isolated site would train alone without anybody noticing.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ Builder: TypeAlias = Callable[[int, str, int, str], Edges]
 """From N, the text after the colon, a seed, and the whole specification for messages."""
 
 TRIES = 1000
-"""Random graphs drawn before a specification is given up as one that hardly ever connects."""
+"""Number of random graphs drawn before a specification is refused because its graphs are hardly ever connected."""
 MOST_NODES, MOST_EDGES = 100_000, 1_000_000
-"""Of a graph; a complete one has a million edges at 1,414 nodes."""
+"""Largest numbers of nodes and edges of a graph; a complete graph of 1,414 nodes has about a million edges."""
 _MOST_PAIRS, _MOST_DRAWN = 5_000_000, 50_000_000  # of nodes: in one random graph, and in all tries together
 _HOPELESS = 50.0
 
@@ -172,9 +172,8 @@ def make_graph(spec: str, n_nodes: int, seed: int = 0) -> Graph:
     n_nodes : int
         N.  One node has no edges, and a ring of two is a single edge.
     seed : int
-        For the two random kinds.  Both draw again until the graph is connected, `TRIES` times at most:
-        Erdős-Rényi with ``seed``, ``seed + 1``, ..., so that the result is one of G(N, p) *given* that it is
-        connected.
+        For the two random kinds.  Both draw again until the graph is connected, `TRIES` times at most.  Erdős-Rényi
+        draws with ``seed``, ``seed + 1``, ..., so the result follows G(N, p) *given* that the graph is connected.
 
     Raises
     ------
@@ -203,8 +202,9 @@ def names() -> dict[str, str]:
 def _components(n: int, ends: IntArray) -> IntArray:
     """The smallest node that each node can reach, by the edges `ends` of shape (E, 2).
 
-    Nodes name one, at first themselves.  Who is named by an end of an edge takes the smaller of the two names, and all
-    follow names to their end, until no edge joins two names.
+    Every node has the name of a node, at first its own.  For each edge, the nodes that are named at its two ends take
+    the smaller of the two names; then every node follows names until they no longer change.  This repeats until both
+    ends of every edge have the same name.
     """
     label = np.arange(n)
     i, j = ends.T

@@ -6,11 +6,12 @@ second derivative *bend*, a row with ``||x|| <= 1`` contributes to the local obj
 * the gradient ``slope(z) y x``, of norm at most ``slope_bound`` (papers 000-004 assume 1), and
 * the Hessian ``bend(z) x x'``, of rank one and norm at most ``bend_bound`` (``c1`` in the papers).
 
-A :class:`Residual` loss is the same with ``z = w.x - t``, t a public bounded number to predict: its slope has both
-signs, and proofs that need a slope of one sign refuse it (``docs/privacy/objective_perturbation.md``).
+A :class:`Residual` loss is the same with ``z = w.x - t``, where t is a number to predict, within public bounds.  Its
+slope has both signs, so mechanisms whose proofs need a slope of one sign refuse it
+(``docs/privacy/objective_perturbation.md``).
 
-:class:`Softmax` has K margins a row, and a Hessian of rank K - 1: proofs that use the gradient's norm alone (noise on
-answers and on gradients) carry over to it, those that use the rank (noise inside the objective) do not.
+:class:`Softmax` has K margins per row, and a Hessian of rank K - 1.  Proofs that use the gradient's norm alone (noise
+on answers and on gradients) hold for it too; proofs that use the rank (noise inside the objective) do not.
 
 Both bounds are stated at each class with their proof, and tested by finite differences and on grids.  Commands, errors,
 documentation and tests know of a loss from its line in :data:`REGISTRY`.
@@ -32,7 +33,7 @@ compat = Later("array_api_compat")
 
 
 def _namespace(z: Any) -> Any:
-    """The library of an array, see :mod:`sottovoce.data.device`; NumPy without asking, for that is the common case."""
+    """The library of an array, see :mod:`sottovoce.data.device`; NumPy, the common case, is recognised first."""
     return np if isinstance(z, np.ndarray | np.generic | float) else compat.array_namespace(z)
 
 
@@ -56,7 +57,7 @@ class Loss(ABC):
     offset_bound: ClassVar[float] = 0.0
     """Largest ``|t|`` of margins ``x.w - t``; 0 for losses of classes, whose margins have no t."""
     outputs: int = 1
-    """Margins a row."""
+    """Margins per row."""
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
@@ -117,18 +118,18 @@ class Loss(ABC):
         """Second derivative at margin `z` (almost everywhere)."""
 
     def typical_bend(self, z: Array) -> Array:
-        """A curvature to precondition with, good for margins around `z`: the bend, unless that jumps."""
+        """A curvature for the preconditioner, typical of margins around `z`: the bend, unless the bend jumps."""
         return self.bend(z)
 
     def turn(self, z: Array, along: Array) -> Array:
-        """How fast the slope turns at margin `z` when margins move `along`: the second derivative times that."""
+        """How fast the slope changes at margin `z` as margins move by `along`: the second derivative times `along`."""
         return self.bend(z) * along
 
     def softened(self, width: float) -> Loss:
-        """A loss whose bend does not jump, with a slope within ``width * bend_bound`` of this one's; itself if smooth.
+        """A loss without jumps of the bend, with a slope within ``width * bend_bound`` of this one's; itself if smooth.
 
-        Minimisers of ever narrower ones lead to that of a loss whose bend jumps.  A loss with :attr:`jumps` must have
-        them, for any positive width; its slope and bend are asked for, and nothing else.
+        As the width falls, minimisers of softened losses converge to the minimiser of this loss.  A loss with
+        :attr:`jumps` must have softened losses, for any positive width; only their slope and bend are used.
         """
         return self
 
@@ -212,7 +213,7 @@ class HuberSVM(Loss):
         return xp.where(xp.abs(1.0 - z) < self.h, xp.full_like(z, self.bend_bound), xp.zeros_like(z))
 
     def typical_bend(self, z: Array) -> Array:
-        """The mean bend within 1 of `z`: at w = 0 no row has any, and all will have some."""
+        """The mean bend within 1 of `z`: at w = 0 every row's bend is 0, but it will not be so near the minimiser."""
         return 0.5 * (self.slope(z + 1.0) - self.slope(z - 1.0))
 
     def softened(self, width: float) -> Loss:
@@ -225,9 +226,10 @@ class HuberSVM(Loss):
 
 @dataclass(frozen=True)
 class _SoftHuber(HuberSVM):
-    """With ``t_+`` as ``(t + sqrt(t^2 + 4 width^2)) / 2`` in ``slope = ((1-h-z)_+ - (1+h-z)_+) / 2h``.
+    """Huber's hinge with a smooth ``t_+``.
 
-    That is between 0 and ``width`` above ``t_+``, so the slope is within ``width / 2h`` of Huber's.
+    In ``slope = ((1-h-z)_+ - (1+h-z)_+) / 2h``, ``t_+`` is replaced by ``(t + sqrt(t^2 + 4 width^2)) / 2``, which is
+    between 0 and ``width`` larger.  So the slope is within ``width / 2h`` of Huber's.
     """
 
     width: float = 1.0
@@ -294,7 +296,7 @@ class Softmax(Loss):
         return 0.5
 
     def _exponentials(self, z: Array) -> tuple[Array, Array, Array]:
-        """Largest margin and exponentials beside it, shapes (..., 1, n) and (..., K, n), and their sum."""
+        """Largest margin (..., 1, n), exponentials of margins minus the largest (..., K, n), and their sum."""
         xp = _namespace(z)
         split = xp.reshape(z, (*z.shape[:-1], self.classes, -1))
         top = xp.max(split, axis=-2, keepdims=True)
@@ -327,7 +329,7 @@ class Softmax(Loss):
 
 
 MOST_OFFSET = 1.0
-"""Largest number that a row may ask a model to predict: targets are scaled to [-1, 1], as rows are to the unit ball."""
+"""Largest absolute value of a number to predict: targets are scaled to [-1, 1], as rows are to the unit ball."""
 
 
 @dataclass(frozen=True)
@@ -337,7 +339,7 @@ class Residual(Loss):
     Parameters
     ----------
     h : float
-        Residuals beyond about `h` count as far: there the loss grows like ``|r|``.
+        Beyond residuals of about `h` the loss grows linearly, like ``|r|``.
 
     Raises
     ------
@@ -365,7 +367,7 @@ class Residual(Loss):
 
 @dataclass(frozen=True)
 class HuberResidual(Residual):
-    """Huber's loss of the residual, over h: ``r^2 / (2h)`` within h of 0, ``|r| - h/2`` beyond.
+    """Huber's loss of the residual, divided by h: ``r^2 / (2h)`` within h of 0, ``|r| - h/2`` beyond.
 
     The slope is ``r/h`` clipped to [-1, 1], so its bound is 1, attained beyond h; the bend is ``1/h`` within h of 0,
     and 0 beyond.  A squared loss has no bound on its slope, and so no sensitivity.
@@ -391,7 +393,7 @@ class HuberResidual(Residual):
         return xp.where(xp.abs(z) < self.h, xp.full_like(z, self.bend_bound), xp.zeros_like(z))
 
     def typical_bend(self, z: Array) -> Array:
-        """The mean bend within 2h of `z`: far from its target no row has any, and nearer it will have some."""
+        """The mean bend within 2h of `z`: a row far from its target has bend 0, but it will not be so nearer to it."""
         return (self.slope(z + 2.0 * self.h) - self.slope(z - 2.0 * self.h)) / (4.0 * self.h)
 
     def softened(self, width: float) -> Loss:
@@ -400,9 +402,10 @@ class HuberResidual(Residual):
 
 @dataclass(frozen=True)
 class _SoftHuberResidual(HuberResidual):
-    """Twice the softened hinge at ``1 - r``, less ``r``: Huber's loss is twice the hinge there, less ``r + h/2``.
+    """Twice the softened hinge at ``1 - r``, minus ``r + h/2``: the same of the hinge itself is Huber's loss.
 
-    The hinge's slope is within ``width / 2h`` of what it softens, so this one's is within ``width / h`` of Huber's.
+    The softened hinge's slope is within ``width / 2h`` of the hinge's, so this slope is within ``width / h`` of
+    Huber's.
     """
 
     width: float = 1.0

@@ -23,7 +23,7 @@ def _positive(field: str, values: Array) -> Array:
 
 @dataclass(frozen=True)
 class Schedule:
-    """``start * growth ** (k - 1)``, or the rows of a table (the last row holds from there on).
+    """``start * growth ** (k - 1)``, or the rows of a table (whose last row holds for all later rounds).
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class Schedule:
     table : tuple of float, or of tuples of N floats, optional
         Explicit values per round; excludes `growth`.
     factor : float or tuple of N floats
-        Of every value; what a calibration sets.
+        Factor of every value; calibration sets it.
     """
 
     start: float | tuple[float, ...] = 1.0
@@ -67,12 +67,12 @@ class Schedule:
         return value if value.ndim == 0 else value[:, None]
 
     def scaled(self, factor: ArrayLike) -> Schedule:
-        """The same shape over rounds, `factor` times as large: one number, or one a node."""
+        """The same shape over rounds, `factor` times as large; `factor` is one number, or one per node."""
         product = np.asarray(self.factor, dtype=float) * np.asarray(factor, dtype=float)
         return Schedule(self.start, self.growth, self.table, product.item() if product.ndim == 0 else tuple(product))
 
     def node(self, i: int) -> Schedule:
-        """What node `i` alone needs of this schedule."""
+        """The schedule of node `i` alone."""
 
         def pick(x: float | tuple[float, ...]) -> float:
             return x[i] if isinstance(x, tuple) else x
@@ -82,7 +82,7 @@ class Schedule:
 
     @property
     def nodes(self) -> set[int]:
-        """Numbers of nodes for which it has values of their own."""
+        """The numbers of nodes for which it lists one value per node."""
         parts = (self.start, self.growth, self.factor, *(self.table or ()))
         return {len(part) for part in parts if isinstance(part, tuple)}
 

@@ -9,13 +9,14 @@ The objective of node i and replicate r, in the papers' scale, is
 Rows with a number to predict have ``a_k.w - t_k`` in place of ``a_k.w``.
 
 Since F is q-strongly convex, ``||grad F(w)|| <= g`` certifies ``||w - argmin F|| <= g / q``: the gradient norm that a
-solve returns is a proof of how close it came.
+solve returns proves how close its answer is to the minimiser.
 
 Method: limited-memory BFGS on top of a Newton preconditioner.  The Hessian's data term is factorised once per node at
-*reference points* (bends averaged over replicates) and shared by all replicates and rounds (the quadratic term only
-shifts its spectrum), so that replicates of one node cost one matrix product together, and nearly every step has length
-one.  An iteration is one sweep over the rows (:mod:`sottovoce.data.sweep`).  Sweeps run in single precision until that
-has no more to say, then in double, in which the certificate is always computed, afresh at the answer.
+*reference points* (bends averaged over replicates) and shared by all replicates and rounds; the quadratic term only
+shifts its spectrum.  So all replicates of a node need one matrix product together, and nearly every step has length
+one.  An iteration is one sweep over the rows (:mod:`sottovoce.data.sweep`).  Sweeps run in single precision until
+rounding prevents further progress, then in double.  The certificate is always computed in double, from a new sweep at
+the answer.
 """
 
 from __future__ import annotations
@@ -33,40 +34,40 @@ from .typing import Array, ArrayLike, IntArray
 MEMORY = 10
 MAX_ITERATIONS = 500
 NEWTON = 1000
-"""Steps of Newton's method for a solve that is not done by then."""
+"""Largest number of Newton steps for a solve that has not converged after `MAX_ITERATIONS`."""
 STAGE = 50
-"""The same for each softened loss, which is only on the way."""
+"""Largest number of Newton steps for each softened loss, whose minimiser is only the start for the next."""
 CONJUGATE = 1000
-"""Products with a Hessian for such a step."""
+"""Largest number of products with the Hessian in one Newton step."""
 SINGLE = 3e-8
-"""Gradient norm, over C, down to which single precision is of use."""
+"""Smallest gradient norm, over C, that is asked for in single precision."""
 NEAR = 1e-5
-"""Gradient norm, over C, from which on single precision is given up if two sweeps in a row do not halve it."""
+"""Below this gradient norm, over C, single precision ends if two sweeps in a row do not halve the norm."""
 SINGLE_WORTH = 2**22
-"""Multiplications a sweep from which on single precision pays for its copy of the rows."""
+"""Multiplications per sweep above which single precision is worth its copy of the rows."""
 LARGE = 2**18
-"""Entries of a node's rows from which on single precision is good enough for the preconditioner, too."""
+"""Entries of a node's rows above which the preconditioner is computed in single precision."""
 CHUNK = 2**21
-"""Entries of all classifiers that are solved for at a time: the solver's memory is some forty times as much."""
+"""Entries of all classifiers that are solved for at a time; the solver's memory is about forty times as much."""
 SAMPLE = 64
-"""Replicates whose mean curvature makes the preconditioner."""
+"""Number of replicates whose mean curvature makes the preconditioner."""
 REFRESH = 25
-"""Iterations after which a solve that goes on gets a preconditioner of its own."""
+"""Number of iterations after which an unfinished solve gets a new preconditioner, from its own current points."""
 FLAT = 0.6
 """A step is too long if its slope at the end is more than this share of the descent at its start."""
 APART = 2**24
-"""Multiplications of a node's sweep from which on it is solved by itself, so that none waits for the slowest of all."""
+"""Multiplications of a node's sweep above which the node is solved by itself, so that it waits for no slower node."""
 TOLD = 1e-6
-"""Change of the gradient, over C, from which on a step in single precision tells curvature and not its rounding."""
+"""Change of the gradient, over C, below which a step in single precision is dropped: rounding could hide curvature."""
 WIDEST = 2000
-"""Features up to which the preconditioner is the whole reference Hessian, and beyond which its diagonal."""
+"""Features up to which the preconditioner is the whole reference Hessian; with more features it is the diagonal."""
 
 
 def certified_error(C: float, tol: ArrayLike, q: Array) -> Array:
     """Largest distance between a certified answer and the exact minimiser, shape of `q`, known before any solve.
 
-    ``2 C tol / q``: one ``C tol`` for the gradient norm that the certificate asks for, one for the rounding with which
-    that norm was computed, which the solver checks against :func:`gradient_rounding`.
+    ``2 C tol / q``: one ``C tol`` is the largest gradient norm that the certificate allows.  The other covers the
+    rounding of that norm, which the solver checks with :func:`gradient_rounding`.
     """
     return np.asarray(2.0 * C * np.asarray(tol, dtype=float) / q)
 
@@ -89,12 +90,13 @@ def rounding_bound(
     With unit roundoff u, products of length m err by at most ``m u`` times the product of norms (any order of
     summation).  A margin errs by ``d u ||w||``, hence its slope by ``c1 d u ||w|| + 8 u``; n slopes times rows of norm
     at most one, weighted by C/n, err by ``C (n u + c1 d u ||w|| + 8 u)``; the rest by ``4 u (||linear|| + q ||w||)``.
-    Slopes of both signs change nothing, and slopes up to L instead of 1 err by ``8 L u`` and add up to ``C L n u``.
+    The signs of slopes do not matter; slopes up to L instead of 1 err by ``8 L u`` and add up to ``C L n u``.
     With an offset ``|t| <= T`` the margin is a difference of two numbers, which rounds once more, by
-    ``u (||w|| + T)``; where T is 0 nothing is subtracted.
+    ``u (||w|| + T)``; if T is 0, nothing is subtracted.
 
-    With K > 1 margins a row, each is a difference of two products, K slopes err by sqrt K of what their margins do, and
-    gradients add up over K blocks: ``2 K`` times the bound for slopes up to 1 covers it.
+    With K > 1 margins per row, each margin is a difference of two products, the error of K slopes is at most sqrt K
+    times that of their margins, and gradients add up over K blocks: ``2 K`` times the bound for slopes up to 1 covers
+    all of this.
     """
     u, steep = 2.0**-53, slope_bound if outputs == 1 else 1.0
     margins = d * size + (size + offset_bound if offset_bound > 0 else 0.0)
@@ -132,7 +134,7 @@ class Solution:
 
 @dataclass(frozen=True)
 class Problem:
-    """What an iteration needs beside the rows, for M nodes and R replicates."""
+    """All data of an iteration except the rows, for M nodes and R replicates."""
 
     c: Array
     q: Array
@@ -141,7 +143,7 @@ class Problem:
     spectrum: Array
 
     def keep(self, node: IntArray, rep: IntArray) -> Problem:
-        """Those nodes and replicates only."""
+        """The problem of these nodes and replicates only."""
         cut = np.ix_(node, rep)
         basis = None if self.basis is None else self.basis[node]
         return Problem(self.c[cut], self.q[cut], self.weight[node], basis, self.spectrum[node])
@@ -167,8 +169,9 @@ class Solver:
 
     Notes
     -----
-    The preconditioner is rebuilt at the solves number 1, 2, 4, 8, ... from the starts of the first replicates (public
-    values), which :meth:`state` returns and :meth:`restore` takes, so that a resumed run repeats every bit.
+    The preconditioner is rebuilt at the solves number 1, 2, 4, 8, ... from the starting points of the first replicates,
+    which are public.  :meth:`state` returns them and :meth:`restore` takes them, so that a resumed run repeats every
+    bit.
     """
 
     def __init__(self, rows: Rows, loss: Loss, C: float) -> None:
@@ -185,7 +188,7 @@ class Solver:
         self._spectrum: Array | None = None
 
     def state(self) -> dict[str, Array]:
-        """What :meth:`restore` needs to go on bit by bit."""
+        """What :meth:`restore` needs so that later solves repeat every bit."""
         return {"solves": np.array(self._solves), "reference": self._reference}
 
     def restore(self, state: dict[str, Array]) -> None:
@@ -194,7 +197,7 @@ class Solver:
         self._factorise(np.asarray(state["reference"], dtype=float))
 
     def skip(self, start: Array) -> None:
-        """Take note of a solve whose answer is known already, so that later solves repeat every bit."""
+        """Count a solve whose answer is known already, so that later solves repeat every bit."""
         self._count(self._stack(start, start.shape[:-1]))
 
     def _stack(self, x: Array, lead: tuple[int, ...]) -> Array:
@@ -214,7 +217,7 @@ class Solver:
         self._basis, self._spectrum = self._eigen(self._loss, sweep, self._weight, reference, typical=True)
 
     def _short(self) -> Sweep | None:
-        """The rows in single precision, if they can be had."""
+        """The rows in single precision; None if these rows have no such copy."""
         if self._single is None:
             self._single = self._sweep.single() or self._sweep
         return None if self._single is self._sweep else self._single
@@ -245,7 +248,7 @@ class Solver:
         Raises
         ------
         SolverError
-            If the certificate is not reached, or rounding alone could hide that it was missed.  Queries with a promise
+            If the certificate is not reached, or rounding could hide that it was missed.  Queries with a guarantee
             refuse such problems before they are charged (:mod:`sottovoce.queries.reach`).
         """
         with one_thread_a_product():
@@ -288,7 +291,7 @@ class Solver:
         ----------
         w : array (..., d)
         part, parts : int
-            Rows ``part, part + parts, ...`` only, weighted by C over the least number of rows of any such part.
+            Rows ``part, part + parts, ...`` only, weighted by C over the number of rows of the smallest such part.
         """
         lead, points = w.shape[:-1], self._stack(w, w.shape[:-1])
         sweep = self._sweep.every(part, parts) if parts > 1 else self._sweep
@@ -304,7 +307,7 @@ class Solver:
         return np.asarray(out.transpose(1, 0, 2).reshape(*lead, 1))
 
     def _solve(self, w: Array, c: Array, q: Array, goal: Array) -> tuple[Array, Array, int]:
-        """Minimisers, their gradient norms (M, R, 1) in double precision, and the iterations of the slowest."""
+        """Minimisers, their gradient norms (M, R, 1) in double precision, and the iterations of the slowest solve."""
         short = self._short() if w.size * float(np.max(self._n)) >= SINGLE_WORTH else None
         out, norms, slowest = np.empty_like(w), np.empty(w.shape[:2]), 0
         for nodes in self._apart(w):
@@ -322,7 +325,7 @@ class Solver:
         return out, norms[:, :, None], slowest
 
     def _apart(self, w: Array) -> list[Array]:
-        """Nodes that are solved together: large ones alone."""
+        """Groups of nodes that are solved together; each large node is a group by itself."""
         work = self._n[:, 0] * w.shape[1] * w.shape[2]
         together = np.flatnonzero(work < APART)
         return [np.array([i]) for i in np.flatnonzero(work >= APART)] + ([together] if together.size else [])
@@ -335,9 +338,10 @@ class Solver:
     def _lbfgs(
         self, sweep: Sweep, problem: Problem, w: Array, goals: Array, steps: list[Step], *, exact: bool
     ) -> tuple[Array, Array, int, list[Step]]:
-        """Iterate until every gradient norm is at most its goal, (M, R); without `exact`, or until they stop falling.
+        """Iterate until every gradient norm is at most its goal, (M, R); unless `exact`, or until norms stop falling.
 
-        `steps` are those of an earlier phase of the same solves, oldest first; the last ones of this phase come back.
+        `steps` are the steps of an earlier phase of the same solves, oldest first; the last steps of this phase are
+        returned.
         """
         out_w, out_norm = w.copy(), np.full(w.shape[:2], np.inf)
         # The working set is a rectangle nodes x replicates that shrinks as solves finish.
@@ -349,14 +353,14 @@ class Solver:
             return np.asarray(problem.weight * sweep.gradient(self._loss, x) + problem.c + problem.q * x)
 
         def learn() -> None:
-            """Keep the steps of those who leave, but for changes of the gradient that are mostly rounding."""
+            """Keep the steps of finished solves, except where the change of the gradient is mostly rounding."""
             for kept, (s, y, rho) in zip(reversed(learnt), reversed(steps), strict=False):
                 told = np.linalg.norm(y, axis=-1, keepdims=True) >= TOLD * self._C
                 kept[0][at], kept[1][at], kept[2][at] = s, y, np.where(told, rho, 0.0)
 
         g = gradient(w)
         p, descent, t = np.zeros_like(g), np.zeros(g.shape[:2]), np.ones(g.shape[:2])
-        fresh = np.ones(g.shape[:2], dtype=bool)  # which solves stand at a new point, and need a new direction
+        fresh = np.ones(g.shape[:2], dtype=bool)  # which solves are at a new point and need a new direction
         best, patience = np.inf, 2
         for iteration in range(MAX_ITERATIONS):
             norm = np.sqrt(np.einsum("brd,brd->br", g, g))
@@ -379,7 +383,7 @@ class Solver:
                 problem = problem.keep(keep_node, keep_rep)
                 if not keep_node.all():
                     sweep = sweep.keep(keep_node)
-            if iteration % REFRESH == REFRESH - 1:  # the reference point is no good here; this one is not kept
+            if iteration % REFRESH == REFRESH - 1:  # the reference point is too far; the new one is for this solve only
                 basis, values = self._eigen(self._loss, sweep, problem.weight[:, :, 0], w[:, :SAMPLE], typical=False)
                 problem, steps = replace(problem, basis=basis, spectrum=values[:, None, :]), []
             if fresh.any():
@@ -388,11 +392,12 @@ class Solver:
                 descent = np.where(fresh, np.einsum("brd,brd->br", g, p), descent)
                 t = np.where(fresh, 1.0, t)
             s = t[:, :, None] * p
-            if not exact:  # what single precision can hold exactly adds no error of its own
+            if not exact:  # the new point is rounded to single precision, so that it adds no rounding to the gradient
                 s = (w + s).astype(np.float32).astype(float) - w
             g_new = gradient(w + s)
             slope = np.einsum("brd,brd->br", g_new, p)
-            # F is convex along p, so the slope grows with t: too far if it turned too steep, never too near.
+            # F is convex along p, so its slope grows with t.  A step is too long if the slope at its end is too steep;
+            # no step counts as too short.
             fresh = (slope <= -FLAT * descent) | (t < 1e-9)
             secant = np.divide(descent, descent - slope, out=np.ones_like(t), where=~fresh)
             t = t * np.clip(secant, 0.1, np.where(fresh, 1.0, 0.9))
@@ -411,17 +416,17 @@ class Solver:
         return out_w, out_norm, MAX_ITERATIONS + NEWTON, learnt
 
     def _newton(self, sweep: Sweep, problem: Problem, w: Array, goal: float) -> tuple[Array, float]:
-        """Newton's method for one node and replicate, for what secants do not finish.
+        """Newton's method for one node and replicate, for a solve that L-BFGS does not finish.
 
-        A bend that jumps is softened first, and ever less: each minimiser is near the next one, while Newton steps on
-        the loss itself may go through its pieces one by one.
+        A loss whose bend jumps is softened first, in ever smaller widths, because each minimiser is near the next one.
+        Newton steps on the loss itself might pass through its pieces one by one.
         """
         w, width = np.where(np.isfinite(w), w, 0.0), 1.0
         while self._loss.softened(width) is not self._loss and width * self._C * self._loss.bend_bound > 0.25 * goal:
             w, _ = self._descend(self._loss.softened(width), sweep, problem, w, 0.5 * goal, STAGE)
             width *= 0.1
         w, norm = self._descend(self._loss, sweep, problem, w, goal, NEWTON)
-        if not norm <= goal:  # how short it fell is a function of the rows, and stays here
+        if not norm <= goal:  # the norm depends on the rows, so the message must not show it
             rule = "a local solve stopped short of its certificate; use a larger rho or tol"
             raise SolverError(f"tol={goal / self._C:g}: {rule}")
         return w, norm
@@ -429,9 +434,9 @@ class Solver:
     def _descend(
         self, loss: Loss, sweep: Sweep, problem: Problem, w: Array, goal: float, most: int
     ) -> tuple[Array, float]:
-        """At most so many Newton steps with exact line searches.
+        """At most `most` Newton steps with exact line searches.
 
-        F is convex along a line, so its slope has one zero there, and bisection finds it whatever the curvature does.
+        F is convex along a line, so its slope has one zero there, and bisection finds it for every curvature.
         """
 
         def gradient(x: Array) -> Array:
@@ -457,7 +462,7 @@ class Solver:
         return w, float(np.linalg.norm(g))
 
     def _step(self, loss: Loss, sweep: Sweep, problem: Problem, w: Array, g: Array) -> Array:
-        """The Newton step: conjugate gradients with the true Hessian, of which what preconditions may be a part."""
+        """The Newton step, by conjugate gradients with the true Hessian; the preconditioner may be its diagonal."""
         basis, values = self._eigen(loss, sweep, problem.weight[:, :, 0], w[None, None], typical=False)
         at = replace(problem, basis=basis, spectrum=values[:, None, :])
         p, left = np.zeros_like(g), -g

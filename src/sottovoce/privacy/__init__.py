@@ -1,1 +1,1 @@
-"""The privacy half: what happened (events), what it costs (accountants), where noise comes from."""
+"""Privacy: what happened (events), what it costs (accountants), sources of noise, guarantees in words (statement)."""

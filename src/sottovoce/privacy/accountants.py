@@ -1,12 +1,12 @@
 """From events to privacy loss.  An accountant refuses, by name, every event that it cannot price.
 
-An accountant is a set of pure functions over an immutable *spent* value, so that a ledger can ask what a release
-would bring the total to before it allows it.  The ledger holds one spent value for all nodes.
+An accountant is a set of pure functions over an immutable *spent* value.  So a ledger can compute the total with a
+further release before it allows the release.  The ledger holds one spent value for all nodes.
 
-Composition is adaptive over rounds: parameters are fixed beforehand, messages may depend on all earlier messages.  The
-network's loss is the worst node's (parallel composition): one row lives at one site, so neighbours differ in one node's
-events only, under an adversary who sees every message.  Where a person may have rows at m sites, it is the composition
-of the worst m nodes.
+Composition is adaptive over rounds: parameters are fixed beforehand, messages may depend on all earlier messages.  Each
+row lives at one site, so neighbouring data sets differ in one node's events only, and the network's loss is that of the
+worst node (parallel composition), under an adversary who sees every message.  Where a person may have rows at m sites,
+the network's loss is the composition of the worst m nodes.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class Accountant(ABC, Generic[Spent]):
 
     name: ClassVar[str]
     is_filter: bool = False
-    """Whether its total holds wherever somebody stops who chooses events, and the end, in view of what was released.
+    """Whether its total is still a guarantee if events, and when to stop, are chosen in view of earlier releases.
 
-    A ledger that outlives runs needs that.  Sums of pure epsilon do; sums of zCDP or of Renyi divergence do if epsilon
-    is read off them at one order that was fixed before (:func:`at_one_order`)."""
+    A ledger that outlives runs needs such totals.  Sums of pure epsilon are such totals.  Sums of zCDP or of Renyi
+    divergence are, if epsilon is read off them at one order that was fixed before (:func:`at_one_order`)."""
 
     @property
     def label(self) -> str:
-        """The text from which :func:`make` builds this accountant again."""
+        """The text from which :func:`make_accountant` builds this accountant again."""
         return self.name
 
     @abstractmethod
@@ -53,7 +53,7 @@ class Accountant(ABC, Generic[Spent]):
 
     @abstractmethod
     def add(self, spent: Spent, event: Event) -> Spent:
-        """What is spent after `event` too.
+        """What is spent once `event` is added.
 
         Raises
         ------
@@ -74,22 +74,24 @@ class Accountant(ABC, Generic[Spent]):
         """What these nodes have spent."""
 
     def worst(self, spent: Spent, sites_per_row: int) -> Spent:
-        """What nobody with rows at so many sites has passed, as the spending of a node; these add up over deals.
+        """The most that anybody with rows at `sites_per_row` sites has spent, as the spending of a node.
+
+        Where rows are dealt to nodes anew, these values add up over the deals.
 
         Raises
         ------
         InvalidInput
-            If it keeps no sums.
+            If the accountant keeps no sums.
         """
         rule = "it keeps no sums, so rows that were dealt to the nodes anew have no total"
         raise InvalidInput("accountant", self.name, rule, "use 'pure', 'zcdp' or 'rdp', or a ledger for each deal")
 
     def within(self, spent: Spent, delta: float, budget: Array) -> BoolArray:
-        """Whether each node keeps its `budget`; an accountant may know that without knowing epsilon."""
+        """Whether each node keeps its `budget`; some accountants can tell without computing epsilon."""
         return np.asarray(self.epsilon(spent, delta) <= budget)
 
     def report(self, spent: Spent, delta: float, sites_per_row: int = 1) -> dict[str, float]:
-        """What each notion in use gives for the network; infinite where it proves nothing."""
+        """The network's epsilon by each notion in use; infinite where a notion proves nothing."""
         return {self.name: self.network(spent, delta, sites_per_row)}
 
     def total(self, events: Iterable[Event], delta: float = 0.0) -> Array:
@@ -103,18 +105,18 @@ class Accountant(ABC, Generic[Spent]):
 def _orders(name: str, order: float | None) -> Orders:
     if order is None:
         return tuple(ORDERS.tolist())
-    if not (np.isfinite(order) and order >= 1.01):  # nearer to 1 digits cancel
+    if not (np.isfinite(order) and order >= 1.01):  # closer to 1, digits cancel
         raise InvalidInput("accountant", f"{name}:{order}", "an order must be finite and >= 1.01", f"use {name!r}")
     return (order,)
 
 
 def _largest_sum(values: Array, m: int) -> Array:
-    """The sum of the `m` largest along the first axis: no set of m nodes has more."""
+    """The sum of the `m` largest along the first axis, which no set of m nodes exceeds."""
     return np.asarray(np.sort(np.atleast_1d(values), axis=0)[-m:].sum(axis=0))
 
 
 class PureAccountant(Accountant[Array]):
-    """Basic composition of pure epsilons: valid for every delta, exact for the sum of worst cases."""
+    """Basic composition of pure epsilons: valid for every delta, exact if every release has its worst case."""
 
     name: ClassVar[str] = "pure"
     is_filter = True
@@ -281,7 +283,7 @@ class PLDAccountant(Accountant[Prices]):
 
 @lru_cache(maxsize=4096)
 def _composed(bills: tuple[tuple[Bill, int], ...], delta: float) -> float:
-    """For all accountants of this process; the order counts, because the last bits of sums depend on it."""
+    """A cache for all accountants of this process; parts keep their order, as the last bits of sums depend on it."""
     return composed_epsilon(Counter(dict(bills)), delta)
 
 
@@ -311,7 +313,7 @@ def composed_epsilon(bills: Counter[Bill], delta: float) -> float:
 
 
 def _convolved(bills: Counter[Bill], delta: float) -> float:
-    """The same for the parts of which the exact loss distribution is known."""
+    """The same for those parts whose exact loss distribution is known."""
     mu = float(np.sqrt(sum(bill.mu**2 * count for bill, count in bills.items())))
     balls: Counter[tuple[int, float]] = Counter()
     pure: Counter[float] = Counter()
@@ -344,7 +346,7 @@ _LEAST: tuple[Accountant[Any], ...] = (PureAccountant(), ZCDPAccountant(), RDPAc
 
 
 class BestAccountant(Accountant[tuple[Any, ...]]):
-    """All of them side by side: the least is a bound because each is; which one it is depends on public facts only."""
+    """All accountants side by side.  The least epsilon is a bound because each is; which is least is a public fact."""
 
     name: ClassVar[str] = "best"
 
@@ -430,9 +432,10 @@ def best_order(epsilon: float, delta: float) -> float:
 
 
 def at_one_order(accountant: Accountant[Any], epsilon: Array, delta: float) -> Accountant[Any]:
-    """The accountant that reads epsilon off the same sums at one order: the best when the smallest budget is full.
+    """The same accountant with one Renyi order: the one that is best when the smallest budget is used up.
 
-    Others are returned as they are.  With that order a budget holds as many releases as with the best for each.
+    Accountants without orders are returned unchanged.  With that order the smallest budget allows as many releases as
+    with a free choice of order.
 
     Notes
     -----
@@ -448,8 +451,8 @@ def at_one_order(accountant: Accountant[Any], epsilon: Array, delta: float) -> A
     ``E M_T <= 1`` (optional stopping).  By the inequality proved there, ``(1 - exp(eps_T - L_T))_+`` is at most
     ``c_a exp((a-1)(L_T - eps_T)) = c_a exp(-(a-1) k) M_T = delta M_T``; take expectations over S.
 
-    With the best order for each ``R_t`` the factor before ``M_T`` depends on T, and the proof ends.  It fails, too: an
-    analyst who stops when the loss passes what is quoted reaches several times delta.
+    With the best order for each ``R_t`` the factor before ``M_T`` depends on T, and this proof does not work.  The
+    claim is then false, too: an analyst who stops when the loss exceeds the quoted epsilon reaches several times delta.
     """
     if accountant.is_filter or accountant.name not in _ORDERED:
         return accountant

@@ -49,11 +49,11 @@ def objective_perturbation_epsilon(
     the bound).  The bracket is concave in ``a``; its derivative vanishes where
     ``beta (K + a - a^2) + 1 - 2a = 0``, whose root in [0, 1], or 1 if ``beta K >= 1``, is taken below.
 
-    *Slopes of both signs.*  The general form asks for ``|slope| <= L`` and ``0 <= bend <= c1`` only, with ``Delta L``
+    *Slopes of both signs.*  The general form needs ``|slope| <= L`` and ``0 <= bend <= c1`` only, with ``Delta L``
     for Delta: the noise vectors are ``b_0 + s u`` and ``b_0 + s' u'`` with ``|s|, |s'| <= L``, so their lengths differ
-    by at most ``2 L`` (``L`` for zero-out) whatever the signs are, and the determinants do not see slopes.  The second
-    form is the logistic loss's alone.  No event carries such a price yet: those for objectives say that slopes are in
-    [-1, 0], and :class:`sottovoce.queries.PerturbedObjective` refuses other losses.
+    by at most ``2 L`` (``L`` for zero-out) whatever the signs are, and the determinants do not depend on slopes.  The
+    second form holds for the logistic loss only.  No event has such a price yet: events for objectives state that
+    slopes are in [-1, 0], and :class:`sottovoce.queries.PerturbedObjective` refuses other losses.
     """
     beta, K = np.asarray(beta, dtype=float), np.asarray(K, dtype=float)
     if not logistic:
@@ -103,6 +103,6 @@ def approximate_release_epsilon(beta_release: ArrayLike, error: ArrayLike) -> Ar
     *Proof.*  Given data D, let ``w`` be any function of ``w*`` within `error` of it.  For every output ``o``,
     ``p_D(o) = E exp(-beta ||o - w||) <= e^{beta error} E exp(-beta ||o - w*||)``, and the last expectation changes by
     at most the factor ``e^eps`` of the exact minimiser's release when D becomes a neighbour; going back from ``w*`` to
-    ``w`` costs ``e^{beta error}`` once more.  So a stopped solver is inside the proof, not outside it.
+    ``w`` costs ``e^{beta error}`` once more.  So the proof covers a solver that stops early.
     """
     return 2.0 * np.asarray(beta_release, dtype=float) * np.asarray(error, dtype=float)

@@ -1,12 +1,12 @@
-"""What happened, as parameters.  Never what it costs: that is the accountants' business.
+"""What happened, as parameters.  An event never says what it costs: accountants compute that.
 
 An event holds, for every node it concerns, the parameters that are necessary and sufficient to price one release.
-Arrays are flat, one entry a node (a real site has one).  Published events never change their meaning: a new mechanism
-is a new class.  ``source`` says where the mechanism and its proof are.
+Arrays are flat, with one entry per node (a real site has one).  Published events never change their meaning: a new
+mechanism is a new class.  ``source`` says where the mechanism and its proof are.
 
 ``relation`` says which two data sets are neighbours: "replace-one" (one row of one site has other values) or
 "zero-out" (one row becomes a row that adds nothing; equivalent to adding or removing it, as row counts are public).
-Sensitivities in an event are under its relation, and a ledger holds events of one relation only.
+Sensitivities in an event hold for its relation, and a ledger holds events of one relation only.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Event(ABC):
     """Paper number and place, or the bound's name in :mod:`sottovoce.privacy.bounds`."""
 
     caution: ClassVar[str] = ""
-    """What whoever reads a ledger with such rows must know about their price; most have nothing to say."""
+    """What a reader of a ledger with such events must know about their price; empty for most."""
 
     def __init_subclass__(cls) -> None:
         _KINDS[cls.__name__] = cls
@@ -54,7 +54,7 @@ class Event(ABC):
             raise InvalidInput("relation", relation, f"must be one of {sorted(RELATIONS)}", "use 'replace-one'")
 
     def spread(self) -> Array:
-        """Standard deviation, per node, that the noise gives a coordinate of what leaves: at most, and 0 for none."""
+        """Upper bound, per node, on the noise's standard deviation in a coordinate of the release; 0 without noise."""
         return np.zeros(1)
 
     def to_dict(self) -> dict[str, Any]:
@@ -67,12 +67,12 @@ class Event(ABC):
 
 
 def same_relation(known: str | None, event: Event) -> str | None:
-    """The relation of a ledger that takes in `event`; `known` is its relation so far, None before the first.
+    """The relation of a ledger once it holds `event`; `known` is its relation so far, None before its first event.
 
     Raises
     ------
     InvalidInput
-        If the event was priced under another relation: such prices do not add up to anything.
+        If the event was priced under another relation: such prices do not add up.
     """
     relation = getattr(event, "relation", None)
     if known is None or relation is None or relation == known:
@@ -87,7 +87,7 @@ def from_dict(plain: dict[str, Any]) -> Event:
     Raises
     ------
     UnknownEvent
-        If no event of that name exists: a ledger from a newer version is never guessed at.
+        If no event of that name exists, for example in a ledger of a newer version.
     """
     values = dict(plain)
     name = values.pop("event", None)
@@ -125,7 +125,7 @@ _FITS: dict[str, Any] = {  # of a field's type, as it is written: whether a valu
 
 @dataclass(frozen=True, eq=False)
 class Unprotected(Event):
-    """A function of the rows left the node without noise.  ``rows`` per node are kept to size the event.
+    """A function of the rows left the node without noise.  ``rows`` per node only give the event its number of nodes.
 
     ``claimed`` is what a paper claims for it all the same, in pure epsilon.
     """
@@ -138,9 +138,9 @@ class Unprotected(Event):
 class SphericalObjectivePerturbation(Event):
     """Minimiser of a local objective with a random linear term of density ``exp(-beta ||b||)`` in sum scale.
 
-    The loss has a slope in [-1, 0] and rows lie in the unit ball.  What leaves the node is the solver's answer plus
-    noise for its inexactness: spherical (``beta_release``), or Gaussian (``sigma_release``).  Without either (printed
-    forms) the price holds for exact minimisation only.
+    The loss has a slope in [-1, 0] and rows lie in the unit ball.  The node releases the solver's answer plus noise
+    that covers the solver's error: spherical (``beta_release``) or Gaussian (``sigma_release``).  Without either
+    (printed forms) the price holds for exact minimisation only.
 
     Attributes
     ----------
@@ -156,9 +156,9 @@ class SphericalObjectivePerturbation(Event):
     error : array (N,)
         Largest distance between the solver's answer and the exact minimiser, the grid's rounding included.
     beta_release : array (N,)
-        Rate of spherical noise on the answer; 0 for none.  (In rows of 0.1 it may be root d over the scale of Laplace
-        noise in each coordinate: the price uses only that a shift moves no density by more than
-        ``e^{beta_release ||shift||}``, which holds for both.)
+        Rate of spherical noise on the answer; 0 for none.  (In ledgers of version 0.1 the noise may be Laplace in each
+        coordinate, with this rate as root d over its scale.  The price uses only that a shift changes no density by
+        more than a factor ``e^{beta_release ||shift||}``, which holds for both laws.)
     sigma_release : array (N,)
         Standard deviation of Gaussian noise on each coordinate of the answer; 0 for none.
     claimed : array (N,), optional
@@ -183,14 +183,14 @@ class SphericalObjectivePerturbation(Event):
 
 @dataclass(frozen=True, eq=False)
 class SecretStartPerturbation(Event):
-    """The same without noise on the answer, around a linear term that itself depends on the rows (001, (21) to (23)).
+    """Objective perturbation without noise on the answer, whose linear term depends on the rows (001, (21) to (23)).
 
     Attributes
     ----------
     relation, beta, K, bend_bound, dimension, claimed
         As in :class:`SphericalObjectivePerturbation`.
     shift : array (N,)
-        Largest change of that linear term between neighbours, given all that was released, in sum scale.
+        Largest change of that linear term between neighbouring data sets, given all that was released, in sum scale.
     """
 
     relation: str
@@ -207,7 +207,7 @@ class SecretStartPerturbation(Event):
 
 @dataclass(frozen=True, eq=False)
 class GaussianObjectivePerturbation(Event):
-    """The same with a random linear term ``N(0, sigma^2 I)`` in sum scale (U3), and Gaussian noise on the answer.
+    """Objective perturbation by a linear term ``N(0, sigma^2 I)`` in sum scale (U3), with Gaussian noise on the answer.
 
     Attributes
     ----------
@@ -279,11 +279,11 @@ class ExactSphericalMechanism(Event):
 
 @dataclass(frozen=True, eq=False)
 class SphericalMechanism(Event):
-    """What version 0.1 wrote for a statistic plus pure noise: one of two laws, and the row does not say which.
+    """A statistic plus pure noise as version 0.1 recorded it: of one of two laws, and the event does not say which.
 
     A simulation of 0.1 drew noise of density ``exp(-beta ||v||)``.  A release drew independent Laplace noise of scale
-    ``sqrt(dimension) / beta`` in each coordinate, which has the same pure price and, under a delta, a larger one.  The
-    row is priced at the worse of both; nothing writes it any more (:class:`ExactSphericalMechanism`).
+    ``sqrt(dimension) / beta`` in each coordinate, which has the same pure price but, under a delta, a larger one.  The
+    event is priced at the worse of both.  It is no longer written (:class:`ExactSphericalMechanism` replaces it).
     """
 
     caution: ClassVar[str] = (
@@ -314,7 +314,7 @@ class LaplaceMechanism(Event):
 
 @dataclass(frozen=True, eq=False)
 class SparseVector(Event):
-    """AboveThreshold (U5) with the threshold's noise drawn once, stopped after `positives` positive answers.
+    """AboveThreshold (U5): the threshold's noise is drawn once, and it stops after `positives` positive answers.
 
     Attributes
     ----------
@@ -336,8 +336,8 @@ class SparseVector(Event):
 class GatedRelease(Event):
     """Round `index` of a sparse-vector gate in front of a Gaussian mechanism (U5 and U7).
 
-    All tests together are charged with round 1, and one release with each of the rounds 1 .. `positives`: the gate lets
-    no more pass, so later rounds cost nothing.
+    Round 1 charges all tests together, and each of the rounds 1 .. `positives` charges one release.  The gate lets no
+    more releases pass, so later rounds cost nothing.
 
     Attributes
     ----------
@@ -373,7 +373,7 @@ class GatedRelease(Event):
 
 @dataclass(frozen=True, eq=False)
 class RedrawnGateRelease(Event):
-    """Round `index` of 004, Algorithm 2 as printed: a test that stands alone, and a Gaussian objective release.
+    """Round `index` of 004, Algorithm 2 as printed: a test priced by itself, and a Gaussian objective release.
 
     Every round charges its test, of pure epsilon `test_epsilon`; the rounds 1 .. `positives` charge one release each.
 

@@ -1,12 +1,12 @@
 """Exact draws of continuous noise, rounded to a grid.
 
-A release is a grid point plus noise on the same grid.  If the noise is a continuous variable rounded to the grid, and
-the rounding is right, then the release is a function of ``grid point + continuous noise``: whatever is proved for the
-continuous law holds for what leaves, in every accountant, with no term for the grid beside the rounding of the point
-itself.
+A release is a grid point plus noise on the same grid.  If the noise is a continuous variable that is correctly rounded
+to the grid, the release is a function of ``grid point + continuous noise``.  So whatever is proved for the continuous
+law holds for the release, in every accountant.  The grid adds no term except for the rounding of the point itself.
 
-Here the rounding is right.  Uniforms are known by their first bits only, every value computed from them is an interval
-that certainly holds it (ball arithmetic, FLINT), and where an interval does not decide a rounding, more bits are drawn.
+This module rounds correctly.  Of each uniform, only the first bits are drawn.  Every value computed from them is an
+interval that contains the true value (ball arithmetic, FLINT).  Where an interval does not decide a rounding, more bits
+are drawn.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def rounded_spherical(d: int, rate: float, step: float, draw: Callable[[int], by
     ----------
     d : int
     rate, step : float
-        Both > 0, taken as the numbers that they are in binary.
+        Both > 0; their exact binary values are used.
     draw : callable
-        From a number of bytes to so many random bytes.
+        Takes a number and returns as many random bytes.
 
     Notes
     -----
@@ -88,7 +88,7 @@ def _pairs(count: int, draw: Callable[[int], bytes]) -> list[tuple[_Uniform, _Un
 
 
 def _normals(pairs: Sequence[tuple[_Uniform, _Uniform]], bits: int) -> list[Any]:
-    """Two independent standard normals a pair, as intervals."""
+    """Independent standard normals, in pairs, as intervals."""
     normals = []
     for u, t in pairs:
         sine, cosine = (2 * t.ball(bits)).sin_cos_pi()
@@ -98,7 +98,7 @@ def _normals(pairs: Sequence[tuple[_Uniform, _Uniform]], bits: int) -> list[Any]
 
 
 def _rounded(coordinates: Callable[[int], list[Any]], width: float) -> list[int]:
-    """The coordinates' nearest whole numbers, with as many bits as decide them all; they are about ``2^width``."""
+    """The nearest whole numbers of the coordinates, drawing bits until all are decided; they are about ``2^width``."""
     bits = _FIRST + max(0, math.ceil(width))
     while True:
         with flint.ctx.workprec(2 * bits):

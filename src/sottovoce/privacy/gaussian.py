@@ -93,7 +93,7 @@ def argmin_sensitivity(
 
 
 def inexact_rdp(orders: ArrayLike, error: float, sigma_release: float) -> Array:
-    """U4: to add where the exact minimiser's release is priced but an answer within `error` of it gets the noise.
+    """U4: what to add to a price of the exact minimiser's release if an answer within `error` of it is released.
 
     Notes
     -----
@@ -241,7 +241,7 @@ def objective_rdp(orders: ArrayLike, sigma: float, kappa: float, *, relation: st
 
 
 def objective_rdp_any_slope(orders: ArrayLike, sigma: float, kappa: float) -> Array:
-    """Zero-out Renyi bound for slopes in [-1, 1] (Redberg, Koskela and Wang 2023): where nothing sharper is proved.
+    """Zero-out Renyi bound for slopes in [-1, 1] (Redberg, Koskela and Wang 2023), for which nothing sharper is proved.
 
     Notes
     -----

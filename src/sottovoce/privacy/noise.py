@@ -1,6 +1,6 @@
-"""Where randomness comes from: keyed streams in simulation, the operating system at a site.
+"""Sources of randomness: keyed streams in a simulation, the operating system at a site.
 
-Laws are drawn at unit scale; the query that knows the sensitivity scales them.
+Noise is drawn at unit scale; the query, which knows the sensitivity, scales it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _WIDEST = 2.0**56  # 64 bits end 128 standard deviations out, where nothing is d
 class Noise(ABC):
     """A source of noise vectors of shape ``(*lead, d)``.
 
-    ``release`` numbers the charged releases of a node, ``use`` the draws within one release; a keyed source returns
-    the same vector for the same pair, so that a resumed run repeats the run that was interrupted.
+    ``release`` numbers the charged releases of a node, ``use`` the draws within one release.  A keyed source returns
+    the same vector for the same pair, so that a resumed run repeats the interrupted one.
     """
 
     simulated: bool
-    """True where the noise can be repeated by whoever knows the seed: such a run is no release."""
+    """True if whoever knows the seed can repeat the noise; a run with such noise is a simulation, not a release."""
 
     @abstractmethod
     def spherical(self, d: int, release: int, use: int = 0) -> Array:
@@ -44,7 +44,7 @@ class Noise(ABC):
 
     @abstractmethod
     def add_gaussian(self, w: Array, sigma: Array, coarsest: Array, release: int, use: int = 1) -> Array:
-        """`w` with ``N(0, sigma^2 I)`` on it.
+        """`w` plus noise ``N(0, sigma^2 I)``.
 
         A release is rounded to a grid of step at most ``min(coarsest, 2^-40 sigma)``, and the noise is exact there.
 
@@ -57,7 +57,7 @@ class Noise(ABC):
 
     @abstractmethod
     def add_pure(self, w: Array, rate: Array, coarsest: Array, release: int, use: int = 1) -> Array:
-        """`w` with noise of density ``exp(-rate ||v||)`` on it; a release is rounded to a grid as in `add_gaussian`."""
+        """`w` plus noise of density ``exp(-rate ||v||)``; a release is rounded to a grid as in `add_gaussian`."""
 
 
 class KeyedNoise(Noise):
@@ -84,7 +84,7 @@ class KeyedNoise(Noise):
         self._lead = (len(replicates), len(nodes)) if lead is None else lead
 
     def _generator(self, replicate: int, node: int, release: int, use: int) -> np.random.Generator:
-        """The generator, at the start of that stream: to move it is far cheaper than to make another."""
+        """The generator, moved to the start of that stream, which is far cheaper than making a new generator."""
         # The lowest counter word is the stream's own; the others name it, so streams cannot overlap.
         self._unused["state"]["counter"] = np.array([0, (release << 8) | use, node, replicate], dtype=np.uint64)
         self._bits.state = self._unused
@@ -113,17 +113,17 @@ class KeyedNoise(Noise):
 
 
 class SystemNoise(Noise):
-    """The operating system's generator.  Nothing is seeded, nothing can be repeated.
+    """The operating system's generator.  Nothing is seeded, and no draw can be repeated.
 
-    Noise inside an objective is continuous: inverse-CDF images of uniforms with 53 significant bits at every size, so
-    that a normal is off by a share of itself, and a norm that is a sum of exponentials.  Noise on an answer is exact,
-    on a grid: OpenDP's discrete Gaussian, or a continuous one that is rounded to the grid where that is very fine, and
-    spherical noise that is rounded to it (:mod:`sottovoce.privacy.exact`).
+    Noise inside an objective is continuous.  Normals are inverse-CDF images of uniforms with 53 significant bits at
+    every size, so that the error of a normal is a small share of its own size; norms are sums of exponentials.  Noise
+    on an answer is exact, on a grid: OpenDP's discrete Gaussian, or on a very fine grid a rounded continuous Gaussian,
+    and rounded spherical noise (:mod:`sottovoce.privacy.exact`).
 
     Raises
     ------
     InvalidInput
-        If what draws exactly, OpenDP and python-flint, is not installed.
+        If OpenDP or python-flint, which draw exactly, is not installed.
     """
 
     simulated = False
@@ -158,7 +158,7 @@ class SystemNoise(Noise):
         return np.asarray(np.ldexp(mantissa, -(exponent + 1)))
 
     def _normal(self, shape: tuple[int, ...]) -> Array:
-        """Half of them from below the median of ``|x|``, half from above: fine near zero, and fine far out."""
+        """Half of them from below the median of ``|x|``, half from above, so small and large values are precise."""
         word, share = self._words(shape), 0.5 * self._uniform(shape)
         size = np.where(word & np.uint64(2), np.sqrt(2.0) * special.erfinv(share), -special.ndtri(0.5 * share))
         return np.asarray(np.where(word & np.uint64(1), -size, size))
@@ -179,7 +179,7 @@ class SystemNoise(Noise):
 
     @staticmethod
     def _on_grid(w: Array, coarsest: Array, scale: Array, draw: Callable[[int, float, float], list[int]]) -> Array:
-        """`w` rounded to its grid, plus noise on that grid; whole numbers of any size, so that none is refused."""
+        """`w` rounded to its grid, plus noise on that grid, in whole numbers of any size, so that none can overflow."""
         out = np.empty_like(w)
         steps = 2.0 ** np.floor(np.log2(np.broadcast_to(coarsest, (*w.shape[:-1], 1))))
         scales = np.broadcast_to(scale, steps.shape)
@@ -191,9 +191,9 @@ class SystemNoise(Noise):
 
 
 def _gaussian(d: int, sigma: float, step: float) -> list[int]:
-    """OpenDP's discrete Gaussian; where its 64 bits might end, which would leave the answer bare, one that has no end.
+    """OpenDP's discrete Gaussian; or a rounded continuous one, where 64 bits might cut off the discrete one's noise.
 
-    For both the price is that of the continuous Gaussian, but for :data:`sottovoce.privacy.accountants._LATTICE`.
+    The price of both is that of the continuous Gaussian, up to :data:`sottovoce.privacy.accountants._LATTICE`.
     """
     if sigma > _WIDEST * step:
         from .exact import rounded_gaussian

@@ -1,11 +1,11 @@
-"""Privacy loss distributions on a grid: an upper bound of a mechanism's hockey sticks, and sums of many.
+"""Privacy loss distributions on a grid: upper bounds of a mechanism's hockey-stick divergences, and their composition.
 
 The loss ``L = ln dP/dQ`` under P is split between the two grid points around it: with ``L`` in ``[l, l + h]``, the
-share ``u = (1 - e^{l - L}) / (1 - e^{-h})`` goes up.  This keeps the mass under P and under Q, and moves every hockey
-stick up: ``E_Q (dP/dQ - e^eps)_+`` is convex in ``dP/dQ``, and the split is a mean-preserving spread of it under Q
-(Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022).  Its excess falls with the square of the step.
+share ``u = (1 - e^{l - L}) / (1 - e^{-h})`` goes to the upper one.  This keeps the mass under P and under Q, and lowers
+no hockey-stick divergence: ``E_Q (dP/dQ - e^eps)_+`` is convex in ``dP/dQ``, and the split is a mean-preserving spread
+of it under Q (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022).  The excess falls with the square of the step.
 
-A step is an argument everywhere: distributions compose if they share it.
+Every function takes the step as an argument: distributions compose only if they share it.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ class LossDistribution:
 
 
 def compose(parts: Iterable[tuple[LossDistribution, int]]) -> LossDistribution:
-    """The sum of independent losses: each part as often as its count.  All parts share one step.
+    """The sum of independent losses, with each part as often as its count says.  All parts share one step.
 
     Notes
     -----
     Adaptive composition is dominated by the product of dominating pairs (Zhu, Dong and Wang 2022, Theorem 10).  One
-    forward transform a part and one backward: the sum of all absolute errors is at most
-    ``sqrt(n) (count + 2) 8 u log2(n)`` (Higham 2002, Theorem 24.2), which is moved to the infinite loss.
+    forward transform per part and one backward: the sum of all absolute errors is at most
+    ``sqrt(n) (count + 2) 8 u log2(n)`` (Higham 2002, Theorem 24.2), which is added to the mass at infinite loss.
     """
     kept = [(part, count) for part, count in parts if count > 0]
     if not kept:
@@ -130,7 +130,7 @@ def gaussian(mu: float, step: float) -> LossDistribution:
 
 
 def pure(epsilon: float, step: float) -> LossDistribution:
-    """The pair that dominates everything of pure `epsilon`: loss `epsilon` or ``-epsilon`` (randomised response)."""
+    """The pair that dominates every `epsilon`-DP mechanism: loss `epsilon` or ``-epsilon`` (randomised response)."""
     losses = np.array([-epsilon, epsilon])
     cells = np.floor(losses / step).astype(int)
     first, weights = int(cells[0]), special.expit(losses)

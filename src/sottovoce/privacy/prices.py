@@ -1,10 +1,10 @@
 """What one event costs: in pure epsilon, in zCDP, as a Renyi curve, and as a dominating pair.
 
-Every function refuses, by name, an event for which it has no proof.  Each takes the least of what is proved:
+Every function refuses, by name, an event for which it has no proof.  Each takes the smallest price that is proved:
 
-- an *objective* release is priced through its noise in the objective (U1, U2, U3) plus the exchange of the exact
-  minimiser for the solver's answer (U4); or, given the noise in the objective, as a release of a statistic of
-  sensitivity ``Delta / K + 2 error`` by the Gaussian noise on the answer alone;
+- an *objective* release is priced by its noise in the objective (U1, U2, U3) plus the price of releasing the solver's
+  answer in place of the exact minimiser (U4); or, given the noise in the objective, by the Gaussian noise on the answer
+  alone, as a statistic of sensitivity ``Delta / K + 2 error``;
 - every pure price ``eps`` is also ``eps^2 / 2``-zCDP (Bun and Steinke 2016, Proposition 3.3) and dominated by
   randomised response.
 """
@@ -58,12 +58,12 @@ def _exact_objective(event: events.SphericalObjectivePerturbation) -> Array:
 
 
 def _alone(event: events.SphericalObjectivePerturbation | events.GaussianObjectivePerturbation) -> Array:
-    """How far neighbours move the answer, given the noise in the objective."""
+    """How far the answer can move between neighbouring data sets, given the noise in the objective."""
     return events.RELATIONS[event.relation] / event.K + 2.0 * event.error
 
 
 def pure(event: Event) -> Array:
-    """Pure epsilon, per node; infinite where there is nothing to prove."""
+    """Pure epsilon, per node; infinite where nothing is proved."""
     match event:
         case events.Unprotected():
             return np.full(event.rows.shape, np.inf)
@@ -210,7 +210,7 @@ def renyi(event: Event, orders: Orders) -> Array:
 
 
 class Bill(NamedTuple):
-    """A pair that dominates one release: the parts' losses add up.
+    """A pair that dominates one release, in parts whose losses add up.
 
     ``mu`` is a Gaussian's shift over sigma; ``ball`` is ``(d, s)`` of U2; ``epsilon`` is pure.  ``fixed``, ``slack``
     and ``degrees`` are those of :class:`sottovoce.privacy.spherical.Within`.  ``exchange`` is U4's X, which turns a

@@ -1,11 +1,12 @@
 """Tight prices of noise of density ``exp(-beta ||b||)``: Renyi curves, profiles and dominating pairs.
 
-U2 prices noise added to an answer, and is exact.  The same noise inside an objective shifts by a vector that depends on
-the answer; the second half of this module bounds that by U2 plus terms that vanish with ``kappa = c1 / K``.
+U2 prices noise added to an answer, and is exact.  The same noise inside an objective is shifted by a vector that
+depends on the answer; the second half of this module bounds its price by U2 plus terms that vanish with
+``kappa = c1 / K``.
 
 Notation: ``s = beta times the shift``, ``z = s / 2``, ``nu = d / 2 - 1``, ``I`` and ``K`` modified Bessel functions.
-Orders ``alpha`` are > 1.  Numbers are upper bounds: brackets are taken at their upper end, losses are rounded up, mass
-that is cut off counts as an infinite loss, and results carry a relative margin of 1e-12 for rounding.
+Orders ``alpha`` are > 1.  All numbers are upper bounds: intervals are taken at their upper end, losses are rounded up,
+mass that is cut off counts as an infinite loss, and results carry a relative margin of 1e-12 for rounding.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ..typing import Array, ArrayLike
 special = Later("scipy.special")
 
 ORDERS: Array = np.concatenate([1 + np.geomspace(0.05, 1.0, 12), np.geomspace(2.1, 8192.0, 110)])
-"""Orders at which Renyi curves are kept; a curve stored on a grid loses little, and never validity."""
+"""Orders at which Renyi curves are kept.  Fewer orders make epsilon slightly larger, and never invalid."""
 ORDERS.setflags(write=False)
 
 _MARGIN = 1e-12
@@ -192,9 +193,10 @@ def rdp(orders: ArrayLike, d: int, s: float) -> Array:
 
 
 def window(d: int, s: float) -> tuple[float, float]:
-    """Where eta is, but for 1e-25 above: ``E e^{l eta} <= exp(l s/(2d) + l^2/(2d))``, l > 0, is :func:`zcdp` as a tail.
+    """An interval of eta; above it lies a probability of at most 1e-25, by :func:`zcdp` as a tail bound.
 
-    Nothing is proved of what lies below; whoever cuts it off counts it as lost.
+    The tail bound is ``E e^{l eta} <= exp(l s/(2d) + l^2/(2d))`` for l > 0.  Nothing is proved about the mass below the
+    interval; a caller that cuts it off must count it as an infinite loss.
     """
     if d == 1:
         return -1.0, 1.0
@@ -233,7 +235,7 @@ class Within(NamedTuple):
 
 
 def objective_dominating(beta: float, kappa: float, d: int, *, relation: str) -> Within:
-    """Hockey-stick domination of one release of objective perturbation; `slack` is infinite where there is none.
+    """A dominating pair for one release of objective perturbation; `slack` is infinite where there is none.
 
     Parameters
     ----------
@@ -289,7 +291,7 @@ def objective_dominating(beta: float, kappa: float, d: int, *, relation: str) ->
 
 
 def objective_surplus(releases: Iterable[tuple[Within, int]], delta: float) -> float:
-    """An ``x`` such that ``x`` on U2's composed loss, and `delta` on its delta, cover all fixed and slack terms.
+    """An ``x`` such that ``x`` added to U2's composed loss, and `delta` to its delta, cover all fixed and slack terms.
 
     Notes
     -----
@@ -404,7 +406,7 @@ _GRID = np.linspace(0.0, 1.0, _PARTS + 1)
 def _log_cosine_cells(d: int) -> Array:
     """Logarithms of upper bounds of the probabilities of `_GRID`'s cells, for the cosine's absolute value.
 
-    Where the exact ones leave double precision: ``P(|cos| > q) <= (1-q^2)^{(d-1)/2} / (q (d-1)/2 B(1/2, (d-1)/2))``,
+    Where the exact ones underflow: ``P(|cos| > q) <= (1-q^2)^{(d-1)/2} / (q (d-1)/2 B(1/2, (d-1)/2))``,
     the integral of ``x^{-1/2} (1-x)^{(d-3)/2} / B`` from ``q^2`` with ``x^{-1/2} <= 1/q``.
     """
     if d == 1:
@@ -425,7 +427,7 @@ def _log_cosine_cells(d: int) -> Array:
 def _tail(omega: Array, slope: Array, tilt: Array, beta: float, d: int) -> Array:
     """Log of an upper bound of ``E [q e^{tilt q}; t < 0, omega rho q (2 + slope q) > 1 - q^2]``, one per order.
 
-    In logarithms throughout: in many dimensions neither cells near ``q = 1`` nor their weights fit double precision.
+    All in logarithms: in many dimensions neither cells near ``q = 1`` nor their weights fit double precision.
     """
     reach = np.sqrt(np.arange(0.0, 40.5, 0.25) * 2.0)
     scaled = np.concatenate([d - reach[::-1] * np.sqrt(d), d + reach * np.sqrt(d) + reach**2])
@@ -447,7 +449,7 @@ def _tail(omega: Array, slope: Array, tilt: Array, beta: float, d: int) -> Array
 
 
 def inexact_rdp(orders: ArrayLike, beta_release: float, error: float) -> Array:
-    """U4: to add where an answer within `error` of the exact minimiser gets spherical noise of rate `beta_release`.
+    """U4: what to add if an answer within `error` of the exact minimiser gets spherical noise of rate `beta_release`.
 
     Notes
     -----

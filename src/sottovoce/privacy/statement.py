@@ -1,6 +1,7 @@
-"""What has been proved of a run, against whom and with which caveats: made in one place, never edited, said in words.
+"""Statements: what has been proved of a run, against whom and with which caveats.
 
-In words, numbers are rounded so that no guarantee looks stronger than it is.
+A statement is made in one place and never edited, and its words are derived from it.  In words, numbers are rounded so
+that no guarantee looks stronger than it is.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from ..ledger.memory import Ledger
 
 PUBLIC = "row counts, labels' names, schema, graph, schedules, number of rounds"
-"""What every statement takes as known to everybody; where one of these was read off rows, a caveat says so."""
+"""What every statement takes to be public; where one of these was computed from rows, a caveat says so."""
 ONE_ROW = "one row of one site"
 EXACT = "exact minimisation: printed forms add no noise to the solver's answer"
 """What the claim of a printed form assumes."""
@@ -30,11 +31,11 @@ _UNUSED = "all rows: none is used"
 _T = TypeVar("_T")
 
 Words = list[tuple[str, str]]
-"""(headline, rest), one a paragraph."""
+"""Paragraphs as pairs (headline, rest)."""
 
 
 def ceil_text(epsilon: float, digits: int = 3) -> str:
-    """Epsilon in text, rounded up; what double precision adds to a sum is no digit of it."""
+    """Epsilon in text, rounded up; a rounding error of double precision does not raise its last digit."""
     if math.isinf(epsilon):
         return "inf"
     scale = 10**digits
@@ -55,13 +56,13 @@ Caveat = str | Iterable[str | None] | None
 
 
 def caveat_text(caveat: Caveat) -> str | None:
-    """All of it as one text; None if there is nothing to say."""
+    """All caveats as one text; None if there are none."""
     texts = [caveat] if isinstance(caveat, str) else caveat or ()
     return "; ".join(dict.fromkeys(text for text in texts if text)) or None
 
 
 def unit_of(sites_per_row: int) -> str:
-    """Whose rows one statement is about, where a person may have a row at each of so many sites."""
+    """The unit of protection if a person may have a row at each of `sites_per_row` sites."""
     return ONE_ROW if sites_per_row == 1 else f"one row at each of {sites_per_row} sites"
 
 
@@ -111,7 +112,7 @@ class Statement:
     per_node : tuple of float
         Epsilon of every node.
     releases : int
-        A node's, all of them priced.
+        Number of releases of a node, all of them priced.
     form : str
         "corrected", "printed" or "listed".
     simulated : bool
@@ -125,11 +126,11 @@ class Statement:
     caveat : str, optional
         What epsilon does not cover, e.g. that the encoding was computed from the rows.
     unprotected : str, optional
-        Why nothing is proved, where the form of the run does not say it.
+        Why nothing is proved, where the form of the run does not tell.
     site : str, optional
-        Whose own statement it is, of a run between separate sites.
+        In a run between separate sites, the site whose own statement this is.
     made : int, optional
-        Releases that this site made.  If they are fewer than those that are priced, the run ended early.
+        Number of releases that this site made.  If it is below the number priced, the run ended early.
     ledger : Shared, optional
     """
 
@@ -172,19 +173,19 @@ class Statement:
         caveat: Caveat = None,
         unprotected: str | None = None,
     ) -> Self:
-        """What the accountant of `ledger` proves of its rows.
+        """The statement that the accountant of `ledger` proves from the ledger's rows.
 
         Parameters
         ----------
         ledger : Ledger
-            With all releases of the run, and no others.
+            With all releases of the run and no others.
         trust : Trust
         relation : str
             Of the run's facts, under which its events are priced.
         nodes : int
-            Sites that the ledger's releases are of.  With 1, all nodes of the ledger repeat one release.
+            Number of sites whose releases the ledger holds.  With 1, all nodes of the ledger repeat one release.
         assumes, unprotected : str, optional
-            Kept where they have something to speak of: a printed claim, an infinite epsilon.
+            `assumes` is kept only beside a printed claim, `unprotected` only if epsilon is infinite.
         simulated, unit, form, public, printed_claim, caveat
             See the attributes; several caveats are joined.
         """
@@ -212,7 +213,7 @@ class Statement:
 
     @classmethod
     def unused(cls, trust: Trust, *, relation: str, accountant: str) -> Self:
-        """Of rows that no release was computed from."""
+        """The statement for rows from which no release was computed."""
         return cls(
             epsilon=0.0, delta=0.0, relation=relation, unit=_UNUSED, trust=trust, accountant=accountant,
             accountants=((accountant, 0.0),), per_node=(0.0,), releases=0, form="corrected", simulated=True, public="",
@@ -221,29 +222,29 @@ class Statement:
     # Other statements that follow from one
 
     def of_site(self, site: str, made: int) -> Self:
-        """The statement of one site's own rows, of which this one was proved; the site made so many of the releases."""
+        """The same statement as that of one site, about its own rows; `made` is the number of releases that it made."""
         return replace(self, site=site, made=made, per_node=(self.epsilon,))
 
     def in_ledger(self, run: str, spent: float, budget: Iterable[float], delta: float) -> Self:
-        """The same, beside what a ledger that several runs share holds after this one; see :class:`Shared`."""
+        """The same, with the state of a shared ledger after this run; see :class:`Shared`."""
         return replace(self, ledger=Shared(run, spent, tuple(budget), delta))
 
     def with_caveat(self, caveat: Caveat) -> Self:
-        """The same, and what it does not cover either."""
+        """The same with a further caveat."""
         more = [caveat] if isinstance(caveat, str) else caveat or ()
         return replace(self, caveat=caveat_text((self.caveat, *more)))
 
     def beside(self, printed_claim: float, assumes: str | None = None) -> Self:
-        """The same, beside what a paper claims."""
+        """The same with the epsilon that a paper claims."""
         return replace(self, printed_claim=printed_claim, assumes=assumes)
 
     def unprotected_since(self, why: str) -> Self:
-        """The same, of an infinite epsilon, with another reason for it.
+        """The same with another reason why nothing is proved.
 
         Raises
         ------
         InvalidInput
-            If epsilon is finite: then something is proved.
+            If epsilon is finite, because then something is proved.
         """
         if math.isfinite(self.epsilon):
             raise InvalidInput("epsilon", self.epsilon, "is proved", "give no reason why it is not")

@@ -1,1 +1,1 @@
-"""A run from its configuration to its result: checked, priced, chosen, tried on made-up rows, and carried out."""
+"""Runs, from configuration to result: they are checked, priced, chosen, tried on made-up rows, and carried out."""

@@ -1,8 +1,8 @@
 """How much noise a price needs: one search for every event, method and accountant.
 
-The search is over a *scale*, a number a node by which the noise's precision is multiplied: the larger the scale, the
-less noise and the higher the price.  Totals grow nearly as a power of the scale, so secant steps are taken in
-logarithms, and every third step halves the interval, which makes an end certain.
+The search is over a *scale*, one number per node by which the noise's precision is multiplied: the larger the scale,
+the less noise and the higher the price.  Totals grow nearly as a power of the scale, so the search takes secant steps
+in logarithms.  Every third step halves the interval, so that the search always ends.
 """
 
 from __future__ import annotations
@@ -59,16 +59,16 @@ def largest_scale(price: Callable[[Array], Array], target: ArrayLike, close: flo
     Parameters
     ----------
     price : callable
-        From scales (N,) to prices (N,), each growing with its node's scale.  ``-inf`` says that the noise would have
-        to be infinite, which counts as cheap; NaN, that nothing is known of a node at this scale.
+        From scales (N,) to prices (N,), each growing with its node's scale.  ``-inf`` means that the noise would have
+        to be infinite, which counts as below every target; NaN means that nothing is known of a node at this scale.
     target : array (N,)
     close : float
-        Of each target.
+        Share of each target that may be left unspent.
 
     Returns
     -------
     Scale
-        ``met`` is False for a node whose price passes the target at every scale.
+        ``met`` is False for a node whose price is above the target at every scale.
     """
     aims = np.asarray(target, dtype=float)
     low, high = np.full(aims.size, -_SPAN), np.full(aims.size, _SPAN)

@@ -1,4 +1,4 @@
-"""What ``method="auto"`` runs: methods and their knobs, tried out on made-up rows of the same shape.
+"""The choice behind ``method="auto"``: methods and their knobs are tried out on made-up rows of the same shape.
 
 Everything that :func:`choose` sees is public: sizes, graph, budget, and how the sites are declared to differ.  It has
 no argument through which a private row could reach it, so a choice costs no privacy and may be told to anybody.
@@ -25,7 +25,7 @@ from .prepare import check_size, default_penalty, prepare
 from .rehearsal import Rehearsal
 
 KNOBS = ("rounds", "eta", "rho", "noise_growth")
-"""What a choice settles beside the method, where the caller left it open."""
+"""What a choice may set beside the method, where the caller left it open."""
 ROUNDS = (5, 10, 20, 40)
 PENALTIES = (0.5, 2.0)
 REGULARISERS = (0.1, 0.3, 3.0)
@@ -45,7 +45,7 @@ class Choice:
     Attributes
     ----------
     config : RunConfig
-        Concrete: it names a method, and running it repeats the run without choosing again.
+        It names a concrete method, so running it does not choose again.
     table : tuple of dict
         What was tried: the knobs, ``noise`` (standard deviation of a coordinate of the first release at the worst
         site, as planned), ``error`` and ``spread`` (mean and standard deviation over made-up rows and noise),
@@ -65,13 +65,13 @@ class Choice:
 
 
 def open_knobs(config: RunConfig) -> tuple[str, ...]:
-    """Those of `KNOBS` that stand at their defaults: what a caller who cannot tell has left open."""
+    """Those of `KNOBS` that have their default values, which are taken to be left open."""
     default = {f.name: f.default for f in fields(RunConfig)}
     return tuple(knob for knob in KNOBS if getattr(config, knob) == default[knob])
 
 
 def declared(partition: str, strength: float = 1.0) -> str:
-    """The heterogeneity that a partition declares: rows dealt at random are alike, all others may differ."""
+    """The heterogeneity that a partition implies: sites are alike if rows are dealt at random, else they may differ."""
     return "iid" if partition == "iid" or (partition == "label" and strength == 0) else "label"
 
 
@@ -138,7 +138,7 @@ def _choose(config: RunConfig, n: tuple[int, ...], d: int, heterogeneity: str, f
 
 
 def _beyond(config: RunConfig, n: tuple[int, ...], d: int) -> str:
-    """Why nothing can be tried out, or nothing."""
+    """The reason why no run can be tried out; empty if there is none."""
     if config.noise is not None:
         return "noise is given, in a unit of the method's own"
     if not config.budgeted:
@@ -168,7 +168,7 @@ class _Trial:
         return float(self.errors.mean())
 
     def beats(self, other: _Trial) -> bool:
-        """By more than a standard error of the difference, over worlds or over noise, whichever is larger."""
+        """Whether it is better by more than a standard error of the difference (over worlds or noise, the larger)."""
         gain = other.errors - self.errors
         worlds, replicates = gain.shape
         between = float(gain.mean(axis=1).std(ddof=1)) / np.sqrt(worlds)
@@ -190,7 +190,7 @@ class _Search:
         self.ground = self.draw(0)
 
     def draw(self, turn: int) -> Rehearsal:
-        """Worlds of sites as large as they are, up to a size that can be tried in seconds; others at every turn."""
+        """Made-up worlds with the true sizes of sites, cut to what can be tried in seconds; new ones at each call."""
         outputs = make_loss(self.config.loss).outputs
         most = max(_FEWEST, int(_CELLS / (len(self.n) * self.d)))
         sizes, seed = [min(rows, most) for rows in self.n], _SEED + 100 * turn
@@ -270,7 +270,7 @@ class _Search:
         return [{"eta": float(f"{usual * factor:.4g}")} for factor in PENALTIES]
 
     def verdict(self, first: _Trial | None, best: _Trial, heterogeneity: str) -> Choice:
-        """Both again on rows that no choice has seen; the first guess unless it is clearly beaten there too.
+        """Try both again on new made-up rows; keep the first guess unless the other clearly beats it there too.
 
         `first` is None where the first guess breaks a rule.
         """

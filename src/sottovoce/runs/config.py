@@ -1,4 +1,4 @@
-"""What a run depends on beside the rows: its configuration, checked field by field."""
+"""The configuration of a run, which is all that it depends on beside the rows; checked field by field."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..typing import Any
 
 C = TypeVar("C")
 _WRITTEN = ("gamma", "phi", "law", "batches", "positives", "threshold")
-"""Knobs that records of a run name even at their defaults, as those of version 0.1 do: digests are taken of them."""
+"""Knobs that a run's record names even at their defaults, as in version 0.1: digests depend on the record's text."""
 MOST_ROUNDS, MOST_REPLICATES = 50_000, 1_000_000
 _SIZE = (1e-100, 1e100)
 _KINDS: dict[str, Any] = {  # of a field's type, as it is written: whether a value is of it
@@ -48,7 +48,7 @@ def _real(value: object) -> bool:
 
 
 def check_types(config: Any) -> None:
-    """Refuse fields of a dataclass that are not of their type, and numbers of a size at which arithmetic overflows.
+    """Refuse fields of a dataclass that are not of their type, and numbers so large that arithmetic overflows.
 
     Raises
     ------
@@ -78,15 +78,17 @@ def _with_knobs(cls: type[C]) -> type[C]:
 @dataclass(frozen=True)
 @_with_knobs
 class RunConfig:
-    """Everything that a run depends on, beside the rows.  All of it is public.
+    """Everything that a run depends on beside the rows.  All of it is public.
 
     Parameters
     ----------
     method : str
-        A name of ``sottovoce methods``; "auto" leaves it to :func:`sottovoce.runs.choosing.choose`, and stands for its
-        first guess here: `prox_admm` with a delta or a loss without a proof for noise in objectives, else `mr_admm`.
+        A name that ``sottovoce methods`` lists.  "auto" leaves it to :func:`sottovoce.runs.choosing.choose`; here it
+        is replaced by the first guess, which is `prox_admm` with a delta or a loss without a proof for noise inside
+        objectives, else `mr_admm`.
     epsilon : float or tuple of N floats
-        Total for the whole run, per row of one site, for all nodes or for each; ``inf`` runs without noise.
+        Total for the whole run, per row of one site: one value for all nodes, or one per node.  ``inf`` runs without
+        noise.
     delta : float, optional
         The addend of the guarantee ``P(S) <= e^epsilon Q(S) + delta``, for the whole run.  None for pure epsilon.
     rounds : int
@@ -98,32 +100,35 @@ class RunConfig:
     C, rho : float
         See :mod:`sottovoce.facts`.
     eta : float, tuple of N floats or Schedule, optional
-        Penalty of the first round, or a whole schedule; None for :func:`default_penalty`.
+        Penalty of the first round, or a whole schedule; None for :func:`sottovoce.runs.prepare.default_penalty`.
     eta_growth : float or tuple of N floats
-        Its factor from one release to the next.
+        Factor of the penalty from one release to the next.
     noise : float, tuple of N floats or Schedule, optional
-        The method's own noise parameter alpha.  None calibrates it so that the run costs `epsilon`; given, `epsilon`
-        is a budget at which the run stops.
+        The method's own noise parameter alpha.  None calibrates it so that the run costs `epsilon`.  If it is given,
+        `epsilon` is a budget: the run stops before a release that would exceed it.
     noise_growth : float
         Factor of alpha from one release to the next.
     relation : {"replace-one", "zero-out"}
     accountant : {"pure", "zcdp", "rdp", "pld", "best"}, optional
         How releases add up.  None is "pure" without a delta, and "best", the least of all, with one.
     sites_per_row : int
-        At how many sites a person may have a row; the total is then that of the worst so many sites together.
+        Largest number of sites at which one person may have a row; the total is then that of as many sites together,
+        the worst ones.
     copies : int
-        Runs like this one on the same rows, with noise of their own, that share epsilon and delta.
+        Number of runs like this one, on the same rows and each with its own noise, that share epsilon and delta.
     tol : float
-        Certificate of the local solves.
+        Relative gradient norm to which local solves are certified.
     backend : str
         Array library that multiplies rows: "numpy", or one of :data:`sottovoce.data.device.LIBRARIES`, with a device
-        where it has several ("torch:cuda").  Results agree to the certificate, noise exactly.
+        where the library has several ("torch:cuda").  On all backends the noise is the same, and results agree to
+        within the certificate.
     seed : int, optional
-        Keys the noise: a simulation, repeatable by whoever knows it.  None draws from the operating system.
+        Source of the noise in a simulation, which whoever knows the seed can repeat.  None draws from the operating
+        system.
     replicates : int
         Independent repetitions of the noise.
     auto : bool
-        Whether "auto" was asked for.  Set by ``method="auto"``, which leaves its first guess in `method`.
+        Whether ``method="auto"`` was given; `method` then holds the first guess.
     <knobs>
     """
 
@@ -244,5 +249,5 @@ class RunConfig:
 
 
 def _first_guess(delta: float | None, loss: str) -> str:
-    """The method that "auto" starts from; measured: docs/results.md."""
+    """The method that "auto" starts from; docs/results.md has the measurements behind it."""
     return "mr_admm" if delta is None and make_loss(loss).unproved_inside is None else "prox_admm"

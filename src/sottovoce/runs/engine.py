@@ -1,6 +1,6 @@
 """One driver loop for every method, in simulation and at a site.
 
-A run is resumable: what it needs is the public state, the curator's counters and the ledger's rows, which
+A run can be resumed.  For this it needs the public state, the curator's counters and the ledger's rows, which
 :func:`save_checkpoint` writes in one step after a round.
 """
 
@@ -23,17 +23,17 @@ from ..queries import Query
 from ..typing import Any, Array
 
 Observer = Callable[[int, Any], None]
-"""Called with the round and the state after it.  Observers in a simulation may look at rows; a site has none."""
+"""Called with the round and the state after it.  In a simulation an observer may read rows; a site has no observers."""
 
 FINISHED, BUDGET, NEIGHBOUR = "finished", "budget spent", "a neighbour left"
 _VERSION = 1
 UNREADABLE = (SottovoceError, ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError)
-"""What taking apart a damaged or foreign file can raise."""
+"""What reading a damaged or foreign file can raise."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """The :class:`sottovoce.algorithms.Node` of a run: all of a simulation (lead ``(R, N)``), one site, or a plan."""
+    """The :class:`sottovoce.algorithms.Node` of a run: a whole simulation (lead ``(R, N)``), one site, or a plan."""
 
     facts: Facts
     net: Net
@@ -46,13 +46,13 @@ class Place:
         return self.curator.ask(query)
 
     def zeros(self) -> Array:
-        """Zeros of shape ``(*lead, width)``; a plan needs no more than a width of one."""
+        """Zeros of shape ``(*lead, width)``; in a plan the width is one."""
         return np.zeros((*self.lead, self.width))
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The last complete state, how many rounds made it, and why the run ended."""
+    """The last complete state, the number of rounds behind it, and why the run ended."""
 
     state: Any
     rounds: int
@@ -70,12 +70,13 @@ def run(
 ) -> Outcome:
     """Run rounds ``done + 1 .. rounds``.
 
-    Stops before the release that would pass the budget, with everything before it kept, and when a neighbour leaves.
+    The run stops before a release that would exceed the budget, and when a neighbour leaves.  Completed rounds are
+    kept.
 
     Parameters
     ----------
     state, done : optional
-        Where an interrupted run stood.
+        The state and the number of rounds of an interrupted run, from which to go on.
     """
     algorithm.check(place)
     state = algorithm.init(place) if state is None else state
@@ -104,7 +105,7 @@ def save_checkpoint(path: Path, key: str, k: int, state: Any, curator: Curator) 
     Raises
     ------
     NotWritten
-        The file of an earlier round still stands.
+        If the file cannot be written; the file of an earlier round is then still there.
     """
     arrays = {f"state.{name}": value for name, value in state._asdict().items()}
     arrays |= {f"curator.{name}": value for name, value in curator.state().items()}

@@ -1,6 +1,6 @@
 """Price a run before any row is read, and find the noise that meets a target.
 
-A plan runs the algorithm itself against a curator without data, so a plan's price and a run's ledger are the same sum.
+A plan runs the algorithm itself against a curator without data, so the plan's price is the total of the run's ledger.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def plan(
     budget: float = math.inf,
     after: Callable[[int, Ledger], None] | None = None,
 ) -> Ledger:
-    """The ledger that `rounds` rounds will leave behind, and as many again for each further copy of the run.
+    """The ledger that `rounds` rounds of a run will leave behind, with all copies of the run.
 
     Every price of a run comes from here: of the whole network, or of one site by itself.
 
@@ -77,9 +77,9 @@ def plan(
     copies : int
         Runs like this one on the same rows; without a `budget` only.
     node : int, optional
-        Plan what this site alone will charge; None for all sites at once.
+        Plan only what this site will charge; None plans all sites at once.
     budget : float
-        The plan ends before the release that would pass it, as the run will.
+        The plan ends before a release that would exceed it, as the run will.
     after : callable ``(k, ledger)``, optional
         Called after round k with the ledger so far.
 
@@ -115,7 +115,7 @@ def calibrate(
     copies: int = 1,
     claimed: bool = False,
 ) -> A:
-    """The same algorithm, its noise scaled so that every node's run costs at most `epsilon`, and not much less.
+    """The same algorithm, with its noise scaled so that the run costs each node at most `epsilon`, and not much less.
 
     Parameters
     ----------
@@ -124,16 +124,16 @@ def calibrate(
     epsilon : float or array (N,)
         For all nodes, or for each.
     sites_per_row : int
-        If more than one, all nodes share one scale, at which the worst set of so many nodes meets the target.
+        If more than one, all nodes share one scale, and the worst set of that many nodes together meets the target.
     copies : int
-        Runs like this one on the same rows that share the target.
+        Number of runs like this one, on the same rows, that share the target.
     claimed : bool
-        Meet the target by the paper's own claim instead of the proved price (printed forms).
+        Calibrate to the paper's own claim instead of the proved price (printed forms).
 
     Raises
     ------
     InvalidInput
-        If no scale meets the target; says the smallest epsilon that can be met.
+        If no scale meets the target; the message names the smallest epsilon that can be met.
     """
     validate_target(epsilon, delta or None)
     shape = algorithm.noise
@@ -144,7 +144,7 @@ def calibrate(
     close = CLOSE if claimed else closeness(accountant)
 
     def price(scale: Array) -> Array:
-        """Totals per node at these scales; -inf where the noise would have to be infinite, NaN where that is unseen."""
+        """Totals per node at these scales; -inf where the noise would have to be infinite, NaN for nodes not priced."""
         scaled = algorithm.with_noise(shape.scaled(_alike(scale)))
         try:
             ledger = plan(scaled, facts, graph, rounds, accountant, delta, sites_per_row, copies)

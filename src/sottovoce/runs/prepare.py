@@ -1,4 +1,4 @@
-"""From a configuration to a calibrated plan: everything that can be checked and priced before any row is read."""
+"""From a configuration to a calibrated plan: checks and prices all that can be known before any row is read."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from .config import RunConfig
 from .planner import calibrate, plan
 
 MOST_RELEASES = 20_000_000
-"""Rounds times nodes of a run."""
+"""Largest number of rounds times nodes of a run."""
 MOST_ROWS = 10**12
-"""Of a site."""
+"""Largest number of rows of a site."""
 MOST_WEIGHTS = 10**8
-"""Of a classifier: features times the margins of the loss."""
+"""Largest number of entries of a classifier: features times the margins of the loss."""
 
 
 def build(config: RunConfig, facts: Facts, graph: Graph) -> Algorithm[Any]:
@@ -49,16 +49,18 @@ def build(config: RunConfig, facts: Facts, graph: Graph) -> Algorithm[Any]:
 def default_penalty(config: RunConfig, facts: Facts, graph: Graph) -> float:
     """A penalty from public facts: the method's own, or in proportion to the noise that the budget needs.
 
-    Noise of standard deviation s a coordinate (sum scale) moves an answer by up to s / K, so K follows s, with a factor
-    for each method (``noise_weight``) that was measured on Adult and holds for its cousins.
+    Noise with standard deviation s per coordinate (sum scale) moves an answer by up to s / K.  So the strong convexity
+    K is set in proportion to s, with a factor for each method (``noise_weight``) that was measured on Adult and is
+    used for all data.
 
-    Pure, per release of rate ``beta``, the logistic log-determinant is free if ``beta K >= 1`` (U1), that is, if
-    ``K >= 2 T / epsilon`` for T equal releases under replace-one; ``K`` is ``(n/C)(rho/N + curvature)``.  Otherwise it
-    is nearly free while ``kappa sqrt(d) / beta`` is small (``docs/privacy/tight.md``); with the Gaussian's
-    ``beta = mu sqrt(d/T) / 2`` for a total of mu, ``K >= 5 sqrt(T) / mu`` keeps it at a tenth.
+    Under pure accounting, for a release of rate ``beta``, the logistic log-determinant costs nothing if
+    ``beta K >= 1`` (U1), that is, if ``K >= 2 T / epsilon`` for T equal releases under replace-one; ``K`` is
+    ``(n/C)(rho/N + curvature)``.  With a delta it costs almost nothing while ``kappa sqrt(d) / beta`` is small
+    (``docs/privacy/tight.md``); with the Gaussian's ``beta = mu sqrt(d/T) / 2`` for a total of mu,
+    ``K >= 5 sqrt(T) / mu`` keeps this quantity at a tenth.
 
-    A gradient step is one over the penalty.  Losses of residuals bend up to ``1/h``, so that the step that was measured
-    for classes may diverge: theirs is one over the largest curvature.
+    The length of a gradient step is one over the penalty.  Losses of residuals have second derivatives up to ``1/h``,
+    so the step that was measured for classes may diverge; their step is one over the largest curvature.
     """
     cls = REGISTRY[config.method]
     least = cls.least_penalty * config.C
@@ -78,7 +80,7 @@ def default_penalty(config: RunConfig, facts: Facts, graph: Graph) -> float:
 
 
 def held(config: RunConfig, rows: Rows) -> Rows:
-    """The rows as the method's curators hold them: all at one where the method trusts it, on the backend asked for."""
+    """The rows as the method's curators hold them, on the backend asked for: a trusted curator holds those of all."""
     if REGISTRY[config.method].trust.pools_rows:
         rows = rows.pooled()
     return rows if config.backend == "numpy" else rows.on(config.backend)
@@ -159,7 +161,7 @@ def prepare(config: RunConfig, n: Array, d: int, *, graph: Graph | None = None) 
 
 
 def check_size(config: RunConfig, n: Array, d: int) -> None:
-    """Refuse sizes that nothing could compute, and a number of weights that the loss cannot have.
+    """Refuse sizes too large to compute with, and a number of weights that does not fit the loss.
 
     Raises
     ------
@@ -183,13 +185,13 @@ def check_size(config: RunConfig, n: Array, d: int) -> None:
 def privacy_statement(
     prepared: Prepared, rows: Iterable[Event], *, simulated: bool, caveat: Caveat = None
 ) -> Statement:
-    """The guarantee of a run: what the run's accountant says of its rows.
+    """The guarantee of a run, which its accountant derives from the ledger's rows.
 
     Parameters
     ----------
     prepared : Prepared
     rows : iterable of Event
-        Of the ledger.
+        The ledger's rows.
     simulated : bool
         Whether the noise can be repeated.
     caveat : str, or iterable of str or None, optional
@@ -214,7 +216,7 @@ def privacy_statement(
 
 
 def outline(config: RunConfig, n: Array, d: int, *, caveat: Caveat = None) -> dict[str, Any]:
-    """What a run will cost and how much noise that means, without data: plain data.
+    """What a run will cost and how much noise that means, computed without data; returned as plain data.
 
     Parameters
     ----------
@@ -226,9 +228,9 @@ def outline(config: RunConfig, n: Array, d: int, *, caveat: Caveat = None) -> di
     Returns
     -------
     dict
-        ``privacy``, the statement of the whole run; ``algorithm``, with its noise as calibrated; ``releases``, one
-        entry a release, per node: epsilon if that release stood alone, and at most how far (standard deviation) noise
-        moves each coordinate of what leaves.
+        ``privacy`` is the statement of the whole run, and ``algorithm`` the method with its calibrated noise.
+        ``releases`` has one entry per release with values per node: epsilon of that release alone, and an upper bound
+        on the noise's standard deviation in each coordinate of what is released.
     """
     prepared = prepare(config, n, d)
     book = prepared.ledger

@@ -1,7 +1,7 @@
-"""A run on made-up rows: what a configuration's error would be, from sizes and a plan, before there is any data.
+"""A run on made-up rows: estimates a configuration's error from sizes and a plan, before there are any data.
 
-Several worlds run at once, as replicates of one run whose rows differ.  Solves are as exact as a noisy answer needs,
-and noise comes from one stream a release: fast, and good for no release.
+Several worlds run at once, as replicates of one run whose rows differ.  Solves are only as exact as a noisy answer
+needs, and all nodes draw from one noise stream per release.  That is fast, and must never be used for a real release.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ TOL = 1e-5  # of a solve, on the gradient's norm in units of C
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """Worlds of the same sites, and the noise that every candidate meets.
+    """Made-up worlds of the same sites; every candidate is tried on the same rows and with the same noise.
 
     Parameters
     ----------
     worlds : tuple of World
-        Sites may have fewer rows than they will have: prices and noise follow the true sizes, and objectives are means
-        over rows, so the curvature and the noise of every release are those of the real run.  Only the rows' own
-        scatter is larger.
+        A made-up site may have fewer rows than the real one.  Prices and noise follow the true sizes, and objectives
+        are means over rows, so the curvature and the noise of every release are those of the real run.  Only the
+        sampling error of the rows is larger.
     replicates : int
-        Of the noise, in every world.
+        Repetitions of the noise in every world.
     seed : int
     outputs : int
-        Margins a row.
+        Margins per row.
     """
 
     worlds: tuple[World, ...]
@@ -53,7 +53,7 @@ class Rehearsal:
 
     @cached_property
     def rows(self) -> Rows:
-        """Every site of every world as a node of its own."""
+        """The rows of all worlds, with every site of every world as a node."""
         parts = [part for world in self.worlds for part in world.parts]
         if self.outputs > 1:
             return ClassRows.of(parts, self.outputs)
@@ -73,7 +73,7 @@ class Rehearsal:
 
 
 class _Rehearsed:
-    """A curator of made-up rows, which need no ledger."""
+    """A curator of made-up rows, which needs no ledger."""
 
     def __init__(self, facts: Facts, vault: Vault) -> None:
         self.facts, self._vault, self._releases = facts, vault, 0

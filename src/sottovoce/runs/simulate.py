@@ -67,9 +67,10 @@ class Result:
     statement : Statement
         What has been proved.
     seconds : float
-        How long it took: a function of the rows that no epsilon covers, for whoever holds them.  It is not saved.
+        How long the run took.  The time depends on the rows and no epsilon covers it, so only the rows' holder may see
+        it; it is not saved.
     extra : dict
-        Whatever the caller wants kept with the run (schema, data set, scores): JSON-able.
+        What the caller wants to keep with the run (schema, data set, scores); it must fit in JSON.
     """
 
     config: RunConfig
@@ -94,7 +95,7 @@ class Result:
         return self.models.mean(axis=1)
 
     def packed(self) -> memoryview:
-        """Models and everything else but the time it took, as the bytes of an ``.npz`` file without pickled objects."""
+        """Everything but the time that the run took, as the bytes of an ``.npz`` file without pickled objects."""
         meta = {
             "config": self.config.to_dict(), "facts": self.facts.to_dict(), "algorithm": self.algorithm,
             "rounds": self.rounds, "stopped": self.stopped, "ledger": self.ledger, "privacy": self.privacy,
@@ -108,7 +109,7 @@ class Result:
         Raises
         ------
         NotWritten
-            If the disk is full, say.  What stood there before still does.
+            If the file cannot be written, for example because the disk is full.  An older file of that name remains.
         """
         files.write("save", path, self.packed())
 
@@ -161,22 +162,22 @@ def simulate(
         Of N nodes.
     observers : sequence of callables ``(k, state)``
     checkpoint : path, optional
-        Written after every round; if it exists and belongs to this configuration, the run goes on from it, bit by
-        bit as if it had never stopped.
+        A file that is written after every round.  If it exists and belongs to this configuration, the run goes on from
+        it, with the same bits as if it had never stopped.
     label : str
         Names the data in the checkpoint's key.
     ledger : DurableLedger or Ledger, optional
-        A budget that several runs share.  On disk: the run is reserved in it before the first round, every release is
-        stored in it before it is used, and the same call resumes or replays the run.  In memory: the run is refused
-        before its first round if the budget does not cover all of it.
+        A budget that several runs share.  A ledger on disk reserves the run before the first round and stores every
+        release before it is used; the same call resumes or replays the run.  With a ledger in memory, the run is
+        refused before its first round if the budget does not cover all of it.
     run_name : str, optional
-        Of the run in that ledger; None for a digest of the configuration.
+        Name of the run in that ledger; None for a digest of the configuration.
     caveat : str, or iterable of str or None, optional
         What epsilon does not cover, for the statement: see :func:`sottovoce.runs.prepare.privacy_statement`.
     deal : bytes, optional
         Digest of which row is at which node, for a ledger in memory (:meth:`sottovoce.ledger.memory.Ledger.charge`).
-        None for one of the rows at every node, which fits rows that stay where they are; whoever deals a table anew
-        gives one of the table and of the rows' numbers.
+        None takes a digest of the rows at every node, which is right if rows stay at their nodes.  A caller that
+        deals the rows of a table to nodes gives a digest of the table and of the row numbers at each node.
 
     Returns
     -------
@@ -242,23 +243,23 @@ def simulate(
 def simulate_many(
     configs: Iterable[RunConfig], rows: Rows, *, n_jobs: int | None = None, caveat: Caveat = None
 ) -> list[Result]:
-    """Several configurations on the same rows, shared out by joblib.
+    """Run several configurations on the same rows, distributed by joblib.
 
     Parameters
     ----------
     configs : iterable of RunConfig
     rows : Rows
-        Sent to workers once each where joblib's backend can (memory-mapped, or scattered over a cluster).
+        Sent once to each worker if joblib's backend can do so (memory-mapped, or scattered over a cluster).
     n_jobs : int, optional
-        As joblib's; None for one, or for what an enclosing ``joblib.parallel_config`` says.  Under
+        As in joblib; None for one, or for what an enclosing ``joblib.parallel_config`` says.  Under
         ``joblib.parallel_config("dask")`` or ``"ray"`` the workers are those of that cluster.
     caveat : str, or iterable of str or None, optional
-        As for :func:`simulate`, for all of them.
+        As for :func:`simulate`; it applies to all runs.
 
     Returns
     -------
     list of Result
-        In the order of `configs`, equal to one :func:`simulate` each.
+        In the order of `configs`; each equals the result of :func:`simulate`.
     """
     said = caveat_text(caveat)
     return list(
@@ -297,7 +298,7 @@ def check_notion(prepared: Prepared, ledger: DurableLedger | Ledger) -> None:
 
 
 def _join(prepared: Prepared, shared: Ledger, deal: bytes) -> Joint:
-    """The run's ledger inside a shared one, which holds what all of it costs."""
+    """The run's ledger, joined to a shared one in which the price of the whole run is held."""
     check_notion(prepared, shared)
     m, counted = prepared.config.sites_per_row, shared.sites_per_row
     if counted < m:
@@ -315,7 +316,7 @@ def _join(prepared: Prepared, shared: Ledger, deal: bytes) -> Joint:
 
 
 def _reserve(prepared: Prepared, ledger: DurableLedger, name: str, key: str) -> Run:
-    """Reserve the releases that the run's own budget allows, or find the run as it was left."""
+    """Reserve the releases that the run's own budget allows, or resume the run if the ledger has it already."""
     check_notion(prepared, ledger)
     if len(ledger.epsilon) != prepared.facts.n_nodes:
         rule = f"the ledger holds {len(ledger.epsilon)} nodes"
@@ -335,7 +336,7 @@ def _key(config: RunConfig, facts: Facts, label: str) -> str:
 
 
 def pooled_minimiser(rows: Rows, config: RunConfig, l2: float | None = None) -> Array:
-    """The non-private minimiser over all rows of all nodes, shape (d,): a yardstick that reads rows without noise.
+    """The non-private minimiser over all rows of all nodes, shape (d,): a baseline that reads rows without noise.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""The main job: load data, deal rows to nodes, train, and score on held-out rows.
+"""Training from files: load data, deal rows to nodes, train, and score on held-out rows.
 
-Scores read rows without noise: test rows are taken as public, and the non-private yardsticks read the training rows.
-They belong to whoever holds the data in one place, as in a simulation; real sites have no way to ask for them.
+Scores read rows without noise: test rows are taken as public, and the non-private baselines read the training rows.
+So scores are only for whoever holds all data in one place, as in a simulation; separate sites cannot ask for them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .simulate import Result, RunConfig, pooled_minimiser, simulate
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """A run and the data it is made on.
+    """A run and the data that it uses.
 
     Parameters
     ----------
@@ -45,11 +45,11 @@ class TrainConfig:
     partition : str
         See :func:`sottovoce.data.partition`.
     strength : float
-        Of the ``label`` partition.
+        How strongly the ``label`` partition makes sites differ.
     sizes : tuple of float, optional
         Relative sizes of the nodes.
     test_share : float, optional
-        Share of test rows of a user's table.
+        Share of a user's table that is held out as test rows.
     """
 
     run: RunConfig = field(default_factory=RunConfig)
@@ -76,14 +76,14 @@ class Report:
     site_test_errors : array (R, N)
         The same for every node's own model.
     nonprivate_test_error : float or None
-        The pooled minimiser of the loss without noise.
+        Error of the minimiser over all rows without noise.
     baseline_test_errors : dict of str to float or None
-        Models that see no columns, by name: see :meth:`sottovoce.task.Task.baselines`.
+        Errors of models that use no columns, by name: see :meth:`sottovoce.task.Task.baselines`.
     site_labels : array (N,)
         What :meth:`sottovoce.task.Task.summary` says of the training labels of every node.  For the holder of the data
         only.
     choice : Choice or None
-        What ``method="auto"`` picked; `config` names it.
+        What ``method="auto"`` picked; `config` holds the configuration that was run.
     """
 
     config: TrainConfig
@@ -158,7 +158,7 @@ def train(
     checkpoint, ledger, run_name : optional
         See :func:`sottovoce.runs.simulate.simulate`.
     free : sequence of str, optional
-        Knobs that "auto" may set; None for those at their defaults.
+        Knobs that "auto" may set; None for those that have their default values.
 
     Returns
     -------
@@ -167,7 +167,7 @@ def train(
     Raises
     ------
     InvalidInput
-        Before anything is spent, on anything that breaks a rule.
+        If anything breaks a rule; nothing has been spent then.
     """
     if config.run.seed is None and config.partition.partition(":")[0] in ("label", "dirichlet", "column"):
         rule = "deals rows by what they hold, so that one row can move others to another site: no release covers that"
