@@ -31,5 +31,5 @@ def test_every_method_has_its_contract_and_a_test_of_its_noise(method: str) -> N
 
 @pytest.mark.parametrize("method", ["dvp", "r_admm", "mr_admm", "objective", "generalised"])
 def test_a_printed_form_has_no_other_noise_than_its_own(method: str) -> None:
-    with pytest.raises(InvalidInput, match=f"^law='gaussian': the printed {method} has none; "):
+    with pytest.raises(InvalidInput, match=f"^law='gaussian': the printed {method} has its own, spherical; "):
         RunConfig(method=method, form="printed", law="gaussian", epsilon=1.0, delta=1e-5)

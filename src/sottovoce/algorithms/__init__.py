@@ -1,4 +1,4 @@
-"""Methods, one file each, and their registry: a new method is a file, a line here, a test and a page."""
+"""Methods, one file each, and their registry: a new method needs a file, a line here, a test and a page."""
 
 from .admm import ADMM
 from .base import Algorithm, Node
@@ -26,6 +26,6 @@ REGISTRY: dict[str, type[Algorithm]] = {  # type: ignore[type-arg]
 }
 
 KNOBS: dict[str, Knob] = gather(REGISTRY.values())
-"""What users may set on methods, by name: every method's own fields that are declared as knobs."""
+"""What users may set on methods, by name: all fields of methods that are declared as knobs."""
 
 __all__ = ["KNOBS", "REGISTRY", "Algorithm", "Knob", "Node", "knobs_of"]

@@ -1,4 +1,4 @@
-"""Consensus ADMM without noise (000, Algorithm 1): the non-private parent of all others."""
+"""Consensus ADMM without noise (000, Algorithm 1), on which the private ADMM methods build."""
 
 from __future__ import annotations
 

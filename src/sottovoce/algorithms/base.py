@@ -1,4 +1,4 @@
-"""What every algorithm shares: the protocol, and the two lines of consensus ADMM that all of them contain."""
+"""What algorithms share: the protocol, and the two formulas of consensus ADMM that all ADMM methods contain."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .knobs import knobs_of
 
 
 class Node(Protocol):
-    """What an algorithm sees of the node that it runs for: public facts, the net, one door to the rows, and zeros."""
+    """What an algorithm sees of its node: public facts, the net, one way to ask about rows, and vectors of zeros."""
 
     @property
     def facts(self) -> Facts:
@@ -27,7 +27,7 @@ class Node(Protocol):
         """Degree and neighbour sums."""
 
     def ask(self, query: Query) -> Array:
-        """The released answer, charged."""
+        """The released answer of a query, after its charge."""
 
     def zeros(self) -> Array:
         """A vector of zeros of shape (..., d)."""
@@ -40,7 +40,7 @@ StateT = TypeVar("StateT", bound=NamedTuple)
 class Algorithm(ABC, Generic[StateT]):
     """The public half of a method.  Subclasses hold hyperparameters only; all state is public arrays.
 
-    A *round* is one exchange of one vector with the neighbours.  ``noise`` is the schedule of the paper's noise
+    In a *round* each node exchanges one vector with its neighbours.  ``noise`` is the schedule of the paper's noise
     parameter ``alpha_i(k)``: the planner scales it to meet a target, and ``None`` means no noise.
     """
 
@@ -53,9 +53,9 @@ class Algorithm(ABC, Generic[StateT]):
     releases: ClassVar[str]
     """How often a node releases."""
     noise_law: ClassVar[str]
-    """Which noise, and where it sits."""
+    """Which noise, and where it is added."""
     good_for: ClassVar[str]
-    """When to pick it."""
+    """When to choose the method."""
     relations: ClassVar[tuple[str, ...]] = ("replace-one", "zero-out")
     """Neighbouring data for which releases have a price."""
     private: ClassVar[bool] = True
@@ -63,19 +63,19 @@ class Algorithm(ABC, Generic[StateT]):
     trust: ClassVar[Trust] = NOBODY
     """Whom people have to trust with their rows, and what everybody else sees."""
     curvature: ClassVar[str] = "edge"
-    """What a penalty eta adds to the objective's curvature: ``2 eta`` an "edge", or ``eta`` a "node"."""
+    """What a penalty eta adds to the objective's curvature: ``2 eta`` per "edge", or ``eta`` per "node"."""
     least_penalty: ClassVar[float] = 0.001
-    """The default penalty, in units of C, where noise asks for no more; see docs/methods."""
+    """The smallest default penalty, in units of C; noise may ask for a larger one.  See docs/methods."""
     noise_weight: ClassVar[float] = 0.0
-    """Default curvature over the noise's standard deviation, both in sum scale; 0 where the default is fixed."""
+    """Ratio of the default curvature to the noise's standard deviation, in sum scale; 0 if the default is fixed."""
     gradient_steps: ClassVar[bool] = False
-    """Whether it takes steps along gradients, of length one over the penalty."""
+    """Whether it takes gradient steps, with one over the penalty as step size."""
     single: ClassVar[bool] = False
     """Whether only the first round releases."""
     needs_delta: ClassVar[bool] = False
-    """Whether its noise has no pure price."""
+    """Whether its noise has no price in pure epsilon."""
     objective_noise: ClassVar[bool] = False
-    """Whether noise sits in the objective, whose curvature must then pay for a determinant."""
+    """Whether noise is inside the objective, so that the price includes a determinant that curvature makes small."""
 
     def __post_init__(self) -> None:
         for name, one in knobs_of(type(self)).items():
@@ -101,7 +101,7 @@ class Algorithm(ABC, Generic[StateT]):
         return type(self)(**{**self.__dict__, "noise": noise})
 
     def at(self, node: int) -> Self:
-        """What node number `node` alone needs of this method."""
+        """The method for node number `node` alone."""
         parts = {k: v.node(node) if isinstance(v, Schedule) else v for k, v in self.__dict__.items()}
         return type(self)(**parts)
 

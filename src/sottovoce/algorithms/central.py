@@ -1,4 +1,4 @@
-"""Objective perturbation of a trusted curator, who holds all rows as one site: the line that no network passes."""
+"""Objective perturbation by a trusted curator, who holds all rows as one site: a reference for networks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Central(Objective):
 
     Guarantee
     ---------
-    As :class:`Objective`, against whoever sees the model; the curator sees the rows.
+    That of :class:`Objective`, against whoever sees the model; the curator sees the rows.
     """
 
     name: ClassVar[str] = "central"

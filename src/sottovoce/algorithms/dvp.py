@@ -28,10 +28,10 @@ class DVP(ADMM):
     Parameters
     ----------
     phi : float
-        Extra curvature Phi of the corrected form: buys less log-determinant for more bias.
+        Extra curvature Phi of the corrected form: the log-determinant costs less, but the model has more bias.
     form : {"corrected", "printed"}
     law : {"spherical", "gaussian"}
-        Of the corrected form's noise; Gaussian noise needs a delta, and alpha is then its shift over sigma.
+        Law of the corrected form's noise.  Gaussian noise needs a delta, and alpha is then its shift over sigma.
     """
 
     phi: float = knob(

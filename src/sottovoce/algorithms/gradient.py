@@ -1,4 +1,4 @@
-"""Baselines that a referee asks for: private gradient descent, over the graph and at a trusted curator."""
+"""Baselines: private gradient descent, over the graph and at a trusted curator."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class DGD(Algorithm[State]):
 
     Guarantee
     ---------
-    A noisy gradient a round, of sensitivity ``Delta C / n``, at a public point.
+    Each round releases a noisy gradient at a public point, of sensitivity ``Delta C / n``.
     """
 
     name: ClassVar[str] = "dgd"
@@ -61,7 +61,7 @@ class CentralGD(DGD):
 
     Guarantee
     ---------
-    As :class:`DGD`, against whoever sees the iterates; the curator sees the rows.
+    That of :class:`DGD`, against whoever sees the iterates; the curator sees the rows.
     """
 
     name: ClassVar[str] = "central_gd"
@@ -78,13 +78,13 @@ class CentralSGD(DGD):
 
     Guarantee
     ---------
-    A pass costs one release of sensitivity ``Delta C batches / n``, since a row is in one part.  Nothing is claimed for
-    secret sampling: rows are not sampled.
+    A pass costs one release of sensitivity ``Delta C batches / n``, since each row is in one part.  No amplification by
+    sampling is claimed, because rows are not sampled.
 
     Parameters
     ----------
     batches : int
-        Parts, at most 250.
+        Number of parts, at most 250.
     """
 
     batches: int = knob(

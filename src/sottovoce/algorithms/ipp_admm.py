@@ -18,24 +18,24 @@ from .pp_admm import PPADMM
 
 @dataclass(frozen=True)
 class IPPADMM(PPADMM):
-    """A node sends if its gradient at the public iterate passes a noisy threshold, at most ``positives`` times.
+    """A node sends if its gradient at the public iterate exceeds a noisy threshold, at most ``positives`` times.
 
     Guarantee
     ---------
     Corrected: U5 for all tests together and U7 for ``positives`` releases, charged whether they are used or not.
-    Printed (threshold redrawn, private minimiser in the query): each round's test stands alone, and releases are those
-    of the printed plausible ADMM; the claim is Theorem 4.1's.
+    Printed (threshold redrawn, private minimiser in the query): each round's test is priced by itself, and releases are
+    those of the printed plausible ADMM; the claim is that of Theorem 4.1.
 
     Parameters
     ----------
     positives : int
-        c: releases of a node at most.
+        c, the largest number of releases of a node.
     threshold : float
-        On the gradient's norm, in units of C.
+        Threshold on the gradient's norm, in units of C.
     test_share : float
         Epsilon of the tests, in units of ``alpha sqrt(c)``.
     clip : float
-        Printed: C_loss.
+        C_loss of the printed form.
     """
 
     positives: int = knob(

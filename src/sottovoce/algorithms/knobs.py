@@ -4,7 +4,7 @@
 
     gamma: float = knob(0.1, "Proximal weight of even rounds, (M)R-ADMM.", "must be finite and >= 0", lambda v: ...)
 
-:class:`sottovoce.RunConfig`, the command line, the estimators, studies and the docs read them from there.
+:class:`sottovoce.RunConfig`, the command line, the estimators, studies and the docs read knobs from these fields.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ class Knob:
     Attributes
     ----------
     name, kind : str
-        Of the field; its type as it is written: "float", "int" or "str".
+        Name of the field, and its type as text: "float", "int" or "str".
     default : object
     about : str
-        What it is, in a line: the help of its option.
+        What the knob is, in one line: the help of its option.
     rule : str
-        What a value must obey, in words.
+        The rule for its values, in words.
     fits : callable
-        Whether a value obeys it.
+        Whether a value obeys the rule.
     form : str
-        The only form that reads it; empty for all.  Knobs of printed forms are for studies: neither the command line
-        nor the estimators offer them.
+        The only form of the method that reads the knob; empty for all.  Knobs of printed forms are for studies: neither
+        the command line nor the estimators offer them.
     """
 
     name: str
@@ -80,12 +80,12 @@ def knobs_of(method: type) -> MappingProxyType[str, Knob]:
 
 
 def paragraphs(knobs: Iterable[Knob]) -> str:
-    """Knobs as they stand in a docstring's Parameters."""
+    """Knobs as paragraphs of a docstring's Parameters."""
     return "".join(f"    {one.name} : {one.kind}, default={one.default!r}\n        {one.about}\n" for one in knobs)
 
 
 def _any(value: object) -> bool:
-    """Fits whatever there is."""
+    """Fits every value."""
     return True
 
 
@@ -106,7 +106,7 @@ def gather(methods: Iterable[type]) -> dict[str, Knob]:
 
 
 def law() -> Any:
-    """The knob of methods whose corrected form offers both laws of noise inside an objective."""
+    """The knob of methods whose corrected form offers both laws of noise inside the objective."""
     return knob(
         "spherical", "Noise inside objectives: spherical or gaussian.", "must be 'spherical' or 'gaussian'",
         lambda value: value in ("spherical", "gaussian"), "corrected",

@@ -21,7 +21,8 @@ class MADMM(ADMM):
 
     Guarantee
     ---------
-    Corrected: U1 and U4 for every round.  As printed: its sum of ``C (1.4 c1 + alpha) / (eta V n)`` holds, loose.
+    Corrected: U1 and U4 for every round.  As printed: the claimed sum of ``C (1.4 c1 + alpha) / (eta V n)`` holds, but
+    is loose.
     """
 
     form: str = "corrected"

@@ -1,4 +1,4 @@
-"""Private modified R-ADMM (002, Algorithm 3): every second round recycles what was released before."""
+"""Private modified R-ADMM (002, Algorithm 3): every second round reuses what was released before."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class MRADMM(Algorithm[State]):
     ---------
     Corrected: pure epsilon, U1 and U4 of :mod:`sottovoce.privacy.bounds` summed over odd rounds; even rounds are
     post-processing, because their gradient is the right-hand side of the KKT condition at *released* values (Lemma 2
-    fails for a gradient stored at an inexact minimiser).  Printed: Theorem 2 holds for exact minimisers, and is
+    fails for a gradient stored at an inexact minimiser).  Printed: Theorem 2 holds for exact minimisers, but is
     loose; the ledger records the provable price beside the claim (32).
 
     Parameters
@@ -43,7 +43,7 @@ class MRADMM(Algorithm[State]):
         Proximal weight of the even step, (19).
     form : {"corrected", "printed"}
     law : {"spherical", "gaussian"}
-        Of the corrected form's noise e, of density ``exp(-alpha ||e||)`` or ``N(0, I / alpha^2)``.
+        Law of the corrected form's noise e: density ``exp(-alpha ||e||)`` or ``N(0, I / alpha^2)``.
     """
 
     gamma: float = knob(

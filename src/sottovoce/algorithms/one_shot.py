@@ -1,4 +1,4 @@
-"""One private release a site, then plain averaging: 003's site methods under its average method, scenario 1."""
+"""One private release per site, then plain averaging: 003's site methods with its average method, scenario 1."""
 
 from __future__ import annotations
 
@@ -66,7 +66,8 @@ class Objective(Output):
 
     Guarantee
     ---------
-    U1 and U4 (spherical noise), or U3 and U4 (Gaussian).  As printed: holds for exact minimisers, loose.
+    U1 and U4 (spherical noise), or U3 and U4 (Gaussian).  As printed: the claim holds for exact minimisers, but is
+    loose.
     """
 
     law: str = law()
@@ -102,12 +103,12 @@ class Objective(Output):
 
 @dataclass(frozen=True)
 class Generalised(Objective):
-    """Generalised objective perturbation (003, Algorithm 3, after Kifer): printed spherical, corrected Gaussian too.
+    """Generalised objective perturbation (003, Algorithm 3, after Kifer); Gaussian noise in the corrected form only.
 
     Guarantee
     ---------
-    Corrected: that of objective perturbation.  As printed, its claim is for a row added or removed; for a row that is
-    replaced it is false (docs/privacy/verdicts.md), and the price says what can be proved.
+    Corrected: that of objective perturbation.  The printed claim is proved for a row that is added or removed.  For a
+    row that is replaced it is false (docs/privacy/verdicts.md), and the stated price is what can be proved.
     """
 
     name: ClassVar[str] = "generalised"

@@ -20,8 +20,9 @@ class PPADMM(ADMM):
 
     Guarantee
     ---------
-    Corrected: U3 and U4 with the solver's certificate; no extra regulariser, which the penalty makes needless.  As
-    printed, Theorem 3.3 is false in general and holds by far in the paper's own settings (docs/privacy/verdicts.md).
+    Corrected: U3 and U4 with the solver's certificate, and no extra regulariser, because the penalty replaces it.  As
+    printed, Theorem 3.3 is false in general; in the paper's own settings it holds by a wide margin
+    (docs/privacy/verdicts.md).
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ from .base import Algorithm, Node, augment, dual
 
 
 def tail(average: Array, w: Array, k: int) -> Array:
-    """The mean of iterates 1..k with weights that grow like k^3, so that the last third counts most: free."""
+    """The mean of iterates 1..k with weights that grow like k^3, so the last third counts most; costs no privacy."""
     return average + (4.0 / (k + 3.0)) * (w - average)
 
 
@@ -28,8 +28,8 @@ class DualState(NamedTuple):
 class ProxADMM(Algorithm[DualState]):
     """Consensus ADMM whose step is an exact minimiser plus noise; a node's own state is what it sent.
 
-    The repaired primal variable perturbation: compared with 001, Algorithm 3, nothing exact is kept, so sensitivity is
-    that of one step, ``Delta C / (n (rho/N + 2 eta V))``.
+    This is a corrected primal variable perturbation.  Unlike in 001, Algorithm 3, a node keeps no exact minimiser, so
+    the sensitivity is that of one step, ``Delta C / (n (rho/N + 2 eta V))``.
 
     Guarantee
     ---------
@@ -73,8 +73,8 @@ class MeanState(NamedTuple):
 class ProxAverage(Algorithm[MeanState]):
     """``f_i <- neighbourhood mean of [argmin f_j + (gamma / 2) ||w - f_j||^2 + noise]``, gamma = ``penalty``.
 
-    Its fixed point is the consensus of the local objectives' Moreau envelopes: the consensus itself for sites alike,
-    and near it where gamma is large.  For sites that differ use ``prox_admm``.
+    Its fixed point minimises the sum of the local objectives' Moreau envelopes.  That is the consensus minimiser if all
+    sites are alike, and near it if gamma is large.  For sites that differ use ``prox_admm``.
 
     Guarantee
     ---------

@@ -14,20 +14,20 @@ from .prox import DualState, ProxADMM
 
 @dataclass(frozen=True)
 class PVP(ProxADMM):
-    """Nodes send their minimisers with noise on them; ``noise`` is alpha_p(t).
+    """Nodes send their minimisers plus noise; ``noise`` is alpha_p(t).
 
     Guarantee
     ---------
-    Corrected: U7, a node's own state being what it sent.  Printed (V is sent, as in the text): the node keeps its exact
-    minimiser; the loop's claim, the sum of all alphas, holds by the recursion of docs/privacy/verdicts.md, at a noise
-    that is ``1 + 2 eta V N / rho`` times larger; the last step's claim is false.  Listed (f is sent, as in the
-    listing's "broadcast"): no guarantee at all.
+    Corrected: U7; a node's own state is what it sent.  Printed (V is sent, as in the text): the node keeps its exact
+    minimiser.  The claim for the loop, the sum of all alphas, holds by the recursion of docs/privacy/verdicts.md, with
+    noise that is ``1 + 2 eta V N / rho`` times larger.  The claim for the last step is false.  Listed (f is sent, as in
+    the listing's "broadcast"): no guarantee at all.
 
     Parameters
     ----------
     form : {"corrected", "printed", "listed"}
     rounds : int
-        Printed: the round of the last step, (21) to (23); 0 for none.
+        In the printed form, the round of the last step, (21) to (23); 0 for none.
     """
 
     form: str = "corrected"

@@ -33,7 +33,7 @@ Train one linear classifier across sites that may not share their rows, with a p
 
 
 class Entry(NamedTuple):
-    """Where a command is, and its line in ``sottovoce --help``: the first of its own help."""
+    """Where a command is, and its line in ``sottovoce --help``, which is the first line of its own help."""
 
     place: str
     line: str
@@ -71,7 +71,7 @@ COMMANDS = {
     "study": Entry("study.study", "Run the study NAME, `all`, or one of your own from a TOML file."),
     "train": Entry("train.train", "Train across sites, print the privacy statement and the accuracy."),
 }
-"""By name.  A command's module is imported when the command is called, so that none waits for what others need."""
+"""Commands by name.  A command's module is imported when it is called, so no command loads what only others need."""
 
 
 class Commands(click.Group):
@@ -123,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _say_last(line: str) -> None:
-    """End with a line that nobody foresaw; standard output may be what failed, and is not tried again."""
+    """End after an unforeseen error with one line; standard output may have failed, so it is not used again."""
     with suppress(OSError):  # it is no file here
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     click.echo(printable(line), err=True)

@@ -120,7 +120,7 @@ def _check_one_run(
     one_run: bool, data: str | None, canaries: int | None, method: str, replicates: int | None, report: str | None,
     quick: bool,
 ) -> None:  # fmt: skip
-    """Refuse options that say nothing together."""
+    """Refuse options that have no meaning together."""
     if not one_run:
         for name, value in (("--data", data), ("--canaries", canaries)):
             if value is not None:
@@ -134,7 +134,7 @@ def _check_one_run(
 
 
 def _step(console: Console, report: str | None, about: str) -> None:
-    """Progress of a long command, in lines where there is no terminal."""
+    """Progress of a long command; plain lines if there is no terminal."""
     if report is not None and not console.is_terminal:
         click.echo(about, err=True)
 

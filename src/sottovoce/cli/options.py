@@ -22,7 +22,7 @@ _TYPES = {"float": float, "int": int, "str": str}
 
 
 class Numbers(click.ParamType):  # type: ignore[type-arg]
-    """A number, or one a node, separated by commas."""
+    """One number, or one per node, separated by commas."""
 
     name = "number[,number...]"
 
@@ -110,7 +110,7 @@ def as_json(text: str = "Print one JSON object and nothing else.") -> Option:
 
 
 def default_epsilon(method: str) -> float | tuple[float, ...]:
-    """What a budget is where none is given."""
+    """The budget if none is given."""
     known = REGISTRY.get(method)
     return _RUN.epsilon if known is None or known.private else math.inf
 
@@ -122,7 +122,7 @@ def left_open() -> tuple[str, ...]:
 
 
 def typed() -> str:
-    """The command as it was typed: defaults left out, the seed told, and of paths the last part."""
+    """The command as it was typed, without defaults, with the seed, and with the last part only of each path."""
     context = click.get_current_context()
     words = ["sottovoce", context.info_name or ""]
     for option in context.command.params:

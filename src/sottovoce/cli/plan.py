@@ -106,7 +106,7 @@ def plan(
 
 
 def _members(files: tuple[Path, ...], write: Path | None) -> tuple[Member, ...]:
-    """What the sites have told about themselves."""
+    """The public files in which sites describe themselves."""
     if bool(files) != (write is not None):
         raise InvalidInput("site", None, "--site and --write belong together", "give both, or --sizes alone")
     return tuple(map(Member.read, files))

@@ -61,7 +61,7 @@ def render(report: Report, console: Console, saved: Path | None) -> None:
 
 
 def _quality(report: Report, bar: int) -> Table:
-    """Qualities of models, with bars that are longest for a model that is always right."""
+    """Qualities of models, with bars whose full length stands for a model that is always right."""
     task, errors = report.task, report.test_errors
     said = task.wording
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))

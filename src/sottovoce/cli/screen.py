@@ -1,7 +1,7 @@
-"""What commands print for people.  Names from somebody's file are shown there, never obeyed.
+"""What commands print for people.  Names from files are shown as text and can control nothing.
 
-Every command prints through :class:`Console`, in which no character can steer the terminal, and puts names into marked
-text by :func:`escape`, so that ``[red]`` in a name is a name.
+Every command prints through :class:`Console`, in which no character can control the terminal.  It puts names into
+marked-up text with :func:`escape`, so that ``[red]`` in a name is printed and not taken as a colour.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Console(rich.console.Console):
 
 
 def escape(text: str) -> str:
-    """A name as it may stand in marked text."""
+    """A name, escaped for use in marked-up text."""
     return rich.markup.escape(_lines(text))
 
 

@@ -1,4 +1,4 @@
-"""``sottovoce train``: the main job."""
+"""``sottovoce train``: train across sites in one process."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def train(
 
 
 def _lost(report: Report, save: Path) -> NotWritten | None:
-    """Save the run; if the disk is full, say, keep it elsewhere and return the error that says where."""
+    """Save the run; if that fails, as on a full disk, save it elsewhere and return the error that says where."""
     try:
         report.result.save(save)
     except NotWritten as error:

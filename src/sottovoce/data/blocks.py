@@ -2,10 +2,10 @@
 
 ``Bins``, ``Category``, ``Number`` and ``Vector`` share one interface: ``sources(table columns)`` says which
 raw columns are read, ``names`` lists the features, ``encode`` gives ``(features, clipped)`` where ``clipped``
-marks the rows that did not fit the declaration and were moved into it.
+marks the rows whose values did not fit the declaration and were clipped to it.
 
-Norm at most 1, by kind: a one-hot row holds at most a single 1; a number is clipped before it is scaled; a
-vector is divided by its own norm or by a larger declared one.
+The norm is at most 1 for each kind: a one-hot row holds at most a single 1; a number is clipped before it is
+scaled; a vector is divided by its own norm or by a declared norm that is larger.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from .table import MISSING, Column, as_numbers, distinct, text_of
 Mask = NDArray[np.bool_]
 LIMIT = 1e100  # bounds beyond it would overflow when squared
 MOST_FEATURES = 1_000_000
-"""Of a schema, or of synthetic rows."""
+"""Largest number of features of a schema, or of synthetic rows."""
 
 
 class Block(Protocol):
-    """What a schema asks of a column block."""
+    """The interface that a schema needs of a column block."""
 
     kind: ClassVar[str]
 

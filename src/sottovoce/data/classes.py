@@ -1,4 +1,4 @@
-"""Rows with a label out of K, for losses of K margins."""
+"""Rows whose label is one of K classes, for losses with K margins."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ compat = Later("array_api_compat")
 class Classes(Wrapped):
     """Rows of M nodes against K classes.
 
-    Vectors are (M, R, K d), one block a class; margins are (M, R, K n), ``u_j = w_j.x - w_label.x``, which is linear in
-    w, so that a solver needs to know nothing of classes.
+    Vectors are (M, R, K d), one block per class; margins are (M, R, K n), ``u_j = w_j.x - w_label.x``.  These are
+    linear in w, so the solver needs no knowledge of classes.
     """
 
     labels: IntArray
@@ -54,7 +54,7 @@ class Classes(Wrapped):
         return self.base.combine(flat).reshape(*slopes.shape[:2], -1)
 
     def gram(self, weights: Any) -> Array:
-        """Block by block: the part of the Hessian that lies within classes."""
+        """The diagonal blocks of the Hessian, one per class."""
         split = self._split(weights)
         blocks = [self.base.gram(split[:, j, :]) for j in range(self.classes)]
         d = blocks[0].shape[-1]

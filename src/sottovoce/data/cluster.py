@@ -1,8 +1,8 @@
 """Rows of one site that outgrow one machine: a Dask Array, whose blocks stay where they are.
 
-A pass over the rows sends classifiers out and sums back: every block is multiplied by the code that multiplies rows in
-memory, and parts are added in the order of the blocks, so that a run repeats every bit while the blocks are the same.
-The cluster belongs to the site: what it computes are sums over private rows.
+A pass over the rows sends classifiers to the blocks and returns sums.  Every block is multiplied by the same code as
+rows in memory, and parts are added in the order of the blocks.  So a run repeats every bit as long as the blocks are
+the same.  The cluster must belong to the site, because it computes sums over private rows.
 """
 
 from __future__ import annotations
@@ -176,5 +176,5 @@ class ClusterRows(Rows):
         return self
 
     def arrays(self) -> tuple[Array, ...]:
-        """Digests of the blocks: other blocks of the same rows are other rows to a ledger."""
+        """Digests of the blocks; a ledger takes the same rows in different blocks for different rows."""
         return (np.array([list(one) for one in self.digests], dtype=float), np.array(self.sizes, dtype=float), self.n)

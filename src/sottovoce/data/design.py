@@ -1,4 +1,4 @@
-"""Products with the rows of all nodes, dense or sparse: all that a solver needs of them."""
+"""Products with the rows of all nodes, dense or sparse; a solver needs nothing else of the rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Design(ABC):
 
     @abstractmethod
     def margins(self, w: Array) -> Array:
-        """``a_k.w`` for every row, less its offset where rows have one."""
+        """``a_k.w`` for every row, minus its offset if rows have one."""
 
     def moves(self, along: Array) -> Array:
         """How margins move when vectors move `along`: ``a_k.along``, without any offset."""
@@ -51,27 +51,27 @@ class Design(ABC):
     @property
     @abstractmethod
     def n(self) -> int:
-        """Rows of a node, those of zeros included."""
+        """Number of rows of a node, including the rows of zeros that fill it up."""
 
     @abstractmethod
     def between(self, first: int, last: int) -> Self:
         """Rows ``first .. last - 1`` of every node, without copying them."""
 
     def single(self) -> Design:
-        """The same in single precision, where that is offered."""
+        """The same in single precision, if that is offered."""
         return self
 
     @property
     def cache(self) -> int:
-        """Margins that a block should have, about."""
+        """About how many margins a block should have."""
         return 2**17
 
     def asarray(self, x: Array) -> Any:
-        """An array of the library that margins are of."""
+        """`x` as an array of the library that computes margins."""
         return x
 
     def host(self, x: Any) -> Array:
-        """NumPy's, from such an array."""
+        """A NumPy array, from an array of that library."""
         return x
 
 
@@ -178,12 +178,13 @@ class Wrapped(Design):
 
 @dataclass(frozen=True)
 class Shifted(Wrapped):
-    """Rows with an offset: margins are ``a_k.w - t_k``.  All that multiplies rows alone is left to `base`.
+    """Rows with an offset: margins are ``a_k.w - t_k``.  All products with rows are done by `base`.
 
     Attributes
     ----------
     offset : array (M, n)
-        Of the library that margins are of.  Zero where rows of zeros fill up a node, so that their margin stays zero.
+        An array of the library that computes margins.  Rows of zeros that fill up a node have offset zero, so that
+        their margins stay zero.
     """
 
     offset: Any

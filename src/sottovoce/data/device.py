@@ -1,7 +1,7 @@
-"""Rows on another array library, on a GPU for example: NumPy's twin of :class:`sottovoce.data.design.Dense`.
+"""Rows in another array library, on a GPU for example: the counterpart of :class:`sottovoce.data.design.Dense`.
 
-Only rows and margins live there.  Classifiers, noise, ledgers and the solver's algebra stay NumPy's on the host, where
-they are small: so noise streams are the same on every backend, and results agree to the certificate.
+Only rows and margins are on the device.  Classifiers, noise, ledgers and the solver's algebra are small and stay NumPy
+arrays on the host.  So noise streams are the same on every backend, and results agree to within the certificate.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _LARGE = 2**26
 
 @dataclass(frozen=True)
 class Backend:
-    """An array library and a device of it."""
+    """An array library and one of its devices."""
 
     xp: Any
     device: Any
 
     @property
     def cache(self) -> int:
-        """Margins of one block: what a cache holds on the host, what keeps a GPU busy elsewhere."""
+        """Margins of one block: as many as fit a cache on the host, and enough to keep a GPU busy on a device."""
         return _BLOCK.get(str(self.device or "cpu").split(":")[0].lower(), _LARGE)
 
     def put(self, x: NDArray[Any]) -> Any:
@@ -48,7 +48,7 @@ class Backend:
         return self.xp.asarray(host) if self.device is None else self.xp.asarray(host, device=self.device)
 
     def get(self, x: Any) -> Array:
-        """Back as NumPy's."""
+        """A copy on the host, as a NumPy array."""
         near = x if self.device is None else compat.to_device(x, "cpu")
         return np.asarray(np.from_dlpack(near), dtype=float)
 
@@ -85,7 +85,7 @@ def backend(spec: str) -> Backend:
 
 @dataclass(frozen=True)
 class OnDevice(Design):
-    """Rows as one array (M, n, d) of another library; margins and slopes are its arrays, all else NumPy's."""
+    """Rows as one array (M, n, d) of another library.  Margins and slopes are its arrays, all others are NumPy's."""
 
     a: Any
     home: Backend
@@ -141,7 +141,7 @@ class OnDevice(Design):
 
 
 def spec_of(x: Any) -> str:
-    """The backend that an array came from; ``"numpy"`` for NumPy's and whatever NumPy takes."""
+    """The backend of an array; ``"numpy"`` for NumPy arrays and everything that NumPy can convert."""
     if isinstance(x, np.ndarray):  # without asking, for that is the common case
         return "numpy"
     try:

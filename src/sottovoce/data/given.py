@@ -1,7 +1,7 @@
-"""What is handed to an estimator: rows, labels and sites as arrays, or one line that shows nothing of them.
+"""Checks of an estimator's input: rows, labels and sites as arrays, or an error of one line that shows none of them.
 
-scikit-learn does the checking.  Its words are not passed on: they repeat values of the data, and advise to impute what
-is missing from the other rows, which voids the guarantee.
+scikit-learn does the checking.  Its messages are not passed on, because they repeat values of the data and advise to
+impute missing values from the other rows, which voids the guarantee.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ _SAYS: tuple[tuple[str, tuple[str, str]], ...] = (
 
 
 def checked(field: str, check: Callable[[], T]) -> T:
-    """What `check` returns; whatever it raises becomes one line of ours, with no other error behind it.
+    """What `check` returns; if it raises, the error is replaced by one of ours, without the original in its chain.
 
     Raises
     ------
     InvalidInput
-        Of which no part is a value of the data.
+        The message holds no value of the data.
     """
     try:
         return check()
@@ -91,10 +91,10 @@ def _refusal(field: str, error: Exception) -> InvalidInput:
 
 
 def _names(text: str) -> str:
-    """scikit-learn's list of columns (its own checks ask for it in these words), fit for a terminal.
+    """scikit-learn's list of columns (its own checks expect these words), made safe for a terminal.
 
-    Names are declared facts, but those of a file without a header are a row of it.  X holds numbers, so names that read
-    as numbers are kept back.
+    Names are declared facts, but the names of a file without a header are its first row.  X holds numbers, so names
+    that look like numbers are not shown.
     """
     unseen = re.search(r"Feature names unseen at fit time:\n(?:- .*\n)+", text)
     if unseen and any(map(_reads_as_number, re.findall(r"^- (.*)$", unseen[0], re.MULTILINE))):
@@ -111,7 +111,7 @@ def _reads_as_number(name: str) -> bool:
 
 
 def declared(classes: Any) -> Array:
-    """The declared classes in the order of ``np.unique``, which is what scikit-learn takes ``classes_`` to be in.
+    """The declared classes in the order of ``np.unique``, which scikit-learn expects of ``classes_``.
 
     Raises
     ------
@@ -148,8 +148,9 @@ def _kind(value: object) -> str | None:
 def index_of(y: ArrayLike, classes: Array, n: int) -> IntArray:
     """Which of the declared classes each of `n` rows is of; -1 for any other label, a missing one included.
 
-    Every label is looked up by itself, and as in a schema ``1``, ``1.0`` and ``"1"`` are one label: a row with a rare
-    one makes text of a whole column in many readers of tables, and must not change what the others count as.
+    Every label is looked up by itself, and as in a schema ``1``, ``1.0`` and ``"1"`` are one label.  The reason is that
+    many readers of tables turn a whole column into text because of one rare label, and one row must not change how
+    other rows are read.
 
     Raises
     ------
@@ -169,14 +170,14 @@ def index_of(y: ArrayLike, classes: Array, n: int) -> IntArray:
             if label in known:
                 return known[label]
             return known.get(text_of(label), -1) if label == label else -1
-        except Exception:  # a list, say, or a mark of a missing value that cannot be compared: one row's own affair
+        except Exception:  # e.g. a list, or a missing value that cannot be compared: it concerns this row only
             return -1
 
     return np.fromiter(map(index, column.tolist()), dtype=np.intp, count=n)
 
 
 def classes_in(y: ArrayLike, n: int) -> tuple[Array, IntArray]:
-    """The classes that occur in the labels of `n` rows, and the index of each row's: for simulations only.
+    """The classes that occur in the labels of `n` rows, and the index of each row's class: for simulations only.
 
     Raises
     ------

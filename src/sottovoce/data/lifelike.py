@@ -1,8 +1,9 @@
-"""Rows that look like tables people have, made from sizes alone: the ground on which methods are tried in advance.
+"""Made-up rows that resemble real tables, made from sizes alone; methods are tried on them in advance.
 
-Two kinds, because no one kind stands for all: ``one-hot``, a few active columns a row with uneven frequencies, as
-encoded categories are; and ``dense``, correlated columns whose spectrum decays.  Both have a constant column and lie
-in the unit ball; labels follow a softmax model of them, unevenly often, and a few are wrong.
+There are two kinds, because no single kind is typical of all tables.  ``one-hot`` rows have a few active columns with
+uneven frequencies, like encoded categories.  ``dense`` rows have correlated columns whose spectrum decays.  Both have a
+constant column and lie in the unit ball.  Labels follow a softmax model of the rows; classes are unevenly frequent, and
+a few labels are random.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from .partition import LABEL_SPREAD
 special = Later("scipy.special")
 
 KINDS = ("one-hot", "dense")
-SHARPNESS = 2.0  # standard deviation of a class's score: about 85% of labels of two classes can be guessed
-UNEVEN = 1.0  # log of how much commoner the first class is than the last, where scores are equal
+SHARPNESS = 2.0  # standard deviation of a class's score: about 85% of labels of two classes can be predicted
+UNEVEN = 1.0  # log of the ratio of the first class's frequency to the last's, at equal scores
 WRONG = 0.05  # share of labels drawn at random
 _INSIDE = 1.0 + 1e-9
 
 
 @dataclass(frozen=True)
 class World:
-    """Training rows of every site, with labels 0 to K - 1, and rows to test on with the chances of each label."""
+    """Training rows of every site, with labels 0 to K - 1, and test rows with the probability of each label."""
 
     parts: list[tuple[Array, IntArray]]
     test: Array
@@ -54,7 +55,7 @@ def make_world(kind: str, sizes: Sequence[int], d: int, seed: int, *, classes: i
         The same arguments always give the same rows.
     classes : int
     tilt : float
-        How unlike the sites' labels are: 0 for alike, 1 for the ``label`` partition's default strength.
+        How much the sites' labels differ: 0 for not at all, 1 for the ``label`` partition's default strength.
     """
     rng = np.random.default_rng([seed, KINDS.index(kind)])
     total, held_out = int(sum(sizes)), 4000
@@ -71,7 +72,7 @@ def make_world(kind: str, sizes: Sequence[int], d: int, seed: int, *, classes: i
 
 
 def _one_hot(rng: np.random.Generator, n: int, d: int) -> Array:
-    """Groups of about six columns, one active in each, the next always rarer; the last column is constant."""
+    """Groups of about six columns with one active in each, every column rarer than the one before; and a constant."""
     X = np.zeros((n, d))
     groups = np.array_split(np.arange(d - 1), max(1, round((d - 1) / 6)))
     for group in groups:

@@ -31,7 +31,7 @@ __all__ = [
     "read_parquet",
 ]
 
-SPLIT_SEED = 0  # of the published splits of Adult: part of the data set, not of a run
+SPLIT_SEED = 0  # seed of the published splits of Adult, which belong to the data set and not to a run
 MNIST37_TRAIN = 12_396
 SYNTHETIC: dict[str, Callable[[str], Any]] = {
     "n": int,
@@ -55,12 +55,12 @@ class Dataset:
     X_train, X_test : ndarray of shape (n, d)
         Rows in the unit ball.
     y_train, y_test : ndarray of shape (n,)
-        Labels as `task` encodes them.  A training row whose label is none of the declared is a row of zeros, see
+        Labels as `task` encodes them.  A training row whose label is not declared is a row of zeros, see
         `Encoded`; such test rows are left out.
     schema : Schema or None
         How rows are encoded; ``None`` for synthetic rows.
     clipped : dict of str to int
-        See `Encoded`; over train and test rows.  For the holder of the data only.
+        See `Encoded`; counted over training and test rows.  For the holder of the data only.
     train_columns : dict of str to ndarray
         Raw columns of the training rows, for partitions by column or site.
     description : str
@@ -87,12 +87,12 @@ class Dataset:
 
     @property
     def task(self) -> Task:
-        """What the label is: as the schema declares; two classes of synthetic rows."""
+        """What the label is: as the schema declares; two classes for synthetic rows."""
         return TwoClasses() if self.schema is None else self.schema.task
 
     @property
     def caveat(self) -> str | None:
-        """That of the schema, if there is one."""
+        """The caveat of the schema, if there is one."""
         return None if self.schema is None else self.schema.caveat
 
 

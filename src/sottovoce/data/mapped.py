@@ -26,13 +26,13 @@ from .table import as_text, parquet_batches
 
 _VERSION = 1
 BATCH = 65_536
-"""Rows of a Parquet file that are in memory at a time."""
-_LOOKED = 2**22  # numbers that are looked at at a time
+"""Number of rows of a Parquet file that are in memory at a time."""
+_LOOKED = 2**22  # numbers that are checked at a time
 
 
 @dataclass(frozen=True)
 class Mapped(Dense):
-    """Rows in a file, and the file of their single precision."""
+    """Rows in a file, and the file with their single precision."""
 
     short: NDArray[np.float32] | None = None
 
@@ -53,7 +53,7 @@ class MappedRows(Rows):
         return np.memmap(name, dtype=np.dtype(kind).newbyteorder("<"), mode="r", shape=shape)
 
     def verify(self, i: int, name: str) -> None:
-        """Refuse rows of node `i` that no guarantee covers.
+        """Refuse rows of node `i` that no guarantee covers, such as rows outside the unit ball.
 
         Raises
         ------
@@ -121,9 +121,9 @@ def write_rows(folder: str | Path, blocks: Iterable[tuple[int, Array, Array]]) -
     Raises
     ------
     InvalidInput
-        What :meth:`Rows.build` refuses.  Files that were written until then are removed.
+        On everything that :meth:`Rows.build` refuses.  Files written so far are removed.
     NotWritten
-        If the disk is full, say.  They are removed then too.
+        If a file cannot be written, for example because the disk is full.  Files written so far are removed too.
     """
     folder = Path(folder)
     if (folder / "rows.json").exists():
@@ -173,13 +173,13 @@ def _written(folder: Path) -> Iterator[None]:
 
 
 def map_rows(folder: str | Path) -> MappedRows:
-    """Open the rows that :func:`write_rows` stored, and look at all of them once: others may have written the files.
+    """Open the rows that :func:`write_rows` stored, and check all of them once, as others may have written the files.
 
     Raises
     ------
     InvalidInput
-        If the folder holds none, a file has another length than it should, or a row is none that :meth:`Rows.build`
-        takes.  Messages hold no data value.
+        If the folder holds no rows, a file has a wrong length, or a row is one that :meth:`Rows.build` refuses.
+        Messages hold no data value.
     """
     found = _opened(Path(folder))
     for i, site in enumerate(found.sites):
@@ -188,7 +188,7 @@ def map_rows(folder: str | Path) -> MappedRows:
 
 
 def _opened(folder: Path) -> MappedRows:
-    """The same without a look at the rows."""
+    """The same without the check of the rows."""
     try:
         meta = files.from_json(files.read_text("folder", folder / "rows.json"))
         n, d, sites, alike = (meta[name] for name in ("n", "d", "sites", "one_class"))
@@ -215,8 +215,8 @@ def map_parquet(path: str | Path, schema: Schema, folder: str | Path, nodes: int
     ----------
     path : path
     schema : Schema
-        If it names a site column, its values in order of appearance are the sites; otherwise every row goes to one of
-        `nodes` sites by a coin of `seed`.
+        If it names a site column, the column's values in order of appearance are the sites.  Otherwise every row goes
+        to one of `nodes` sites at random, by `seed`.
     folder : path
 
     Returns

@@ -1,4 +1,4 @@
-"""Who holds which rows: ways to split a data set over nodes, from even to as uneven as practice gets.
+"""Ways to split a data set over nodes, from even to as uneven as in practice.
 
 Every function returns one sorted array of row indices a node; together they hold every row exactly once.
 """

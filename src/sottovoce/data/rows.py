@@ -1,7 +1,7 @@
 """Validated rows of all nodes, stacked for the solver.
 
-A row is ``a = y x`` with a label y of two classes; or x itself with an *offset* t, a number to predict, and then losses
-see ``a.w - t`` (:class:`OffsetRows`).
+A row is ``a = y x`` with a label y of two classes.  With a number to predict, the row is x itself with an *offset* t,
+and losses see ``a.w - t`` (:class:`OffsetRows`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Rows:
     n : array (N, 1)
         True number of rows per node.
     one_class : tuple of int
-        Nodes whose labels are all alike: allowed, and for the holder of the rows only.
+        Nodes whose rows are all of one class.  This is allowed, and only the holder of the rows may know it.
     """
 
     signed: Array
@@ -65,7 +65,7 @@ class Rows:
 
     @property
     def outputs(self) -> int:
-        """Margins a row: 1, or the number of classes of rows that carry class labels."""
+        """Margins per row: 1, or the number of classes for rows with class labels."""
         return 1
 
     @property
@@ -74,7 +74,7 @@ class Rows:
         return False
 
     def check(self, loss: Loss) -> None:
-        """Refuse a loss of another number of margins, or of classes where rows have numbers, or the other way round.
+        """Refuse a loss with another number of margins, or one for classes if rows have numbers, or the reverse.
 
         Raises
         ------
@@ -116,7 +116,7 @@ class Rows:
         return Sweep(tuple(Group(nodes, self.design(nodes)) for nodes in sizes), self.d)
 
     def arrays(self) -> tuple[Array, ...]:
-        """All that these rows are, for a fingerprint."""
+        """The arrays that determine these rows, for a fingerprint."""
         return self.signed, self.n
 
     def pooled(self) -> Rows:
@@ -127,17 +127,17 @@ class Rows:
         return Rows(whole, np.array([[float(whole.shape[1])]]), alike, backend=self.backend)
 
     def with_offset(self, offsets: Sequence[Array]) -> Rows:
-        """The same rows with a number to predict each: losses see ``a.w - t``.
+        """The same rows, each with a number t to predict: losses see ``a.w - t``.
 
         Parameters
         ----------
         offsets : sequence of array (n_i,)
-            In [-1, 1], by public bounds that somebody declared; 0 for a row of zeros.
+            Numbers in [-1, 1], scaled by declared public bounds; 0 for a row of zeros.
 
         Raises
         ------
         InvalidInput
-            NaN or infinite entries, entries outside [-1, 1], not one a row; rows that cannot have any.
+            On NaN, infinite entries, entries outside [-1, 1], a wrong number of them, or rows that cannot have offsets.
         """
         return OffsetRows.of(self, offsets)
 
@@ -150,7 +150,7 @@ class Rows:
         parts : sequence of (X of shape (n_i, d), y of shape (n_i,) in {-1, +1})
             A label 0 makes a row of zeros: it counts as a row and adds nothing.
         offsets : sequence of array (n_i,), optional
-            Numbers to predict, see :meth:`with_offset`.  Labels are all +1 then, or 0 for a row of zeros, whose number
+            Numbers to predict, see :meth:`with_offset`.  All labels are then +1, or 0 for a row of zeros, whose number
             is dropped.
 
         Raises
@@ -161,8 +161,8 @@ class Rows:
 
         Notes
         -----
-        If an X is a SciPy sparse matrix the result is :class:`SparseRows`, and nothing is made dense.  Arrays of
-        another library are multiplied where they are.
+        If an X is a SciPy sparse matrix the result is :class:`SparseRows`, and no row is made dense.  Arrays of
+        another library stay on their device and are multiplied there.
         """
         if not parts:
             raise InvalidInput("sites", 0, "at least one site is needed", "give one (X, y) a site")
@@ -211,7 +211,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class SparseRows(Rows):
-    """The same as one CSR matrix ``y x`` a node; ``signed`` is empty."""
+    """Signed rows as one CSR matrix ``y x`` per node; ``signed`` is empty."""
 
     blocks: tuple[csr_array, ...] = ()
 
@@ -250,13 +250,13 @@ class SparseRows(Rows):
 
 
 def _host(x: Any) -> Array:
-    """NumPy's, from an array of any library."""
+    """A NumPy array, from an array of any library."""
     spec = spec_of(x)
     return np.asarray(x, dtype=float) if spec == "numpy" else backend(spec).get(x)
 
 
 def _known(parts: Sequence[tuple[Any, Array]], offsets: Sequence[Array]) -> list[Array]:
-    """Offsets of rows whose labels say that they have one; 0 for rows of zeros."""
+    """Offsets, set to 0 for rows of zeros."""
     if len(offsets) != len(parts):
         raise InvalidInput("offsets", len(offsets), f"there are {len(parts)} sites", "give one array a site")
     out = []
@@ -273,14 +273,14 @@ def _known(parts: Sequence[tuple[Any, Array]], offsets: Sequence[Array]) -> list
 
 @dataclass(frozen=True)
 class OffsetRows(Rows):
-    """Rows with a number to predict each: `base` has the rows, ``signed`` is empty.
+    """Rows, each with a number to predict; `base` holds the rows and ``signed`` is empty.
 
     Attributes
     ----------
     base : Rows
-        In memory, sparse, on another array library, or in files.
+        Rows in memory, sparse rows, rows in another array library, or rows in files.
     offset : array (N, n_max)
-        In [-1, 1]; zero where rows of small nodes are missing, so that those rows have margin 0 and gradient 0.
+        In [-1, 1].  Zero where rows of small nodes are missing, so that those have margin 0 and gradient 0.
     """
 
     base: Rows = None  # type: ignore[assignment]

@@ -39,8 +39,8 @@ LABEL = "(label)"  # and for rows whose label is none of the declared ones
 class Label:
     """The column to predict.  Without `negative` every value but `positive` is negative.
 
-    A row whose label is missing, or neither of two that are declared, is encoded as zeros: that such a label occurs is
-    a fact about private rows, which neither an error nor a model may tell.
+    A row whose label is missing, or is neither of two declared labels, is encoded as zeros.  Whether such a label
+    occurs is a private fact, which neither an error nor a model may disclose.
     """
 
     column: str
@@ -53,7 +53,7 @@ class Label:
         return TwoClasses((self.negative or f"not {self.positive}", self.positive))
 
     def encode(self, column: Column, na: tuple[str, ...]) -> Array:
-        """Labels as `task` encodes them; `na` are texts that mean "missing" besides the usual ones."""
+        """Labels as `task` encodes them; `na` are further texts that mean "missing"."""
         text = as_text(column)
         if self.negative is None:
             negative = ~np.isin(text, [*MISSING, *na, "nan"])
@@ -71,12 +71,12 @@ class Encoded:
     X : ndarray of shape (n, d)
         Rows of Euclidean norm at most 1.
     y : ndarray of shape (n,), optional
-        Labels as the schema's task encodes them: -1.0 and 1.0 for two classes, and 0.0 for a row whose label is none of
-        the declared.  The X of such a row is zero, the constant too.  ``None`` if they were not asked for.
+        Labels as the schema's task encodes them: -1.0 and 1.0 for two classes, and 0.0 for a row whose label is not
+        declared.  The X of such a row is zero, including the constant.  ``None`` if labels were not asked for.
     clipped : dict of str to int
-        For each block that had some, the number of rows that did not fit the declaration; under ``"(label)"`` those
-        whose label did not.  These counts are
-        computed from the rows: they are for the holder of the data, and are not private.
+        For each block with such rows, the number of rows that did not fit the declaration; ``"(label)"`` counts rows
+        whose label did not fit.  These counts are computed from the rows without noise: they are for the holder of the
+        data only.
     """
 
     X: Array
@@ -103,23 +103,23 @@ class Schema:
     intercept : float
         Value of the constant last feature before the division; 0 for none.
     ignore : tuple of str
-        Columns that a table may have and the schema does not read; ``"*"`` stands for all others.
+        Columns that a table may have but the schema does not read; ``"*"`` stands for all undeclared columns.
     site : str, optional
         The column that says which site holds a row; never a feature.
     na : tuple of str
         Texts that mean "missing" besides the empty field.
     scale : float, optional
-        A smaller divisor than the one above; rows whose norm passes it are shrunk to norm 1 and counted under
+        A smaller divisor than the one above; rows whose norm exceeds it are shrunk to norm 1 and counted under
         ``"(row)"``.
     data_dependent : bool
-        True says that some of the facts were computed from the rows, which no privacy guarantee covers: every statement
-        about rows encoded by it carries :attr:`caveat`.
+        True if some of the facts were computed from the rows.  No privacy guarantee covers that, so every statement
+        about rows encoded by the schema carries :attr:`caveat`.
     note : str
         One line for reports.
 
     Guarantee
     ---------
-    Every row that `encode` returns has Euclidean norm at most 1, for every table, in floating point too.
+    Every row that `encode` returns has Euclidean norm at most 1, for every table, also in floating-point arithmetic.
     """
 
     name: str
@@ -161,7 +161,7 @@ class Schema:
 
     @property
     def caveat(self) -> str | None:
-        """What every privacy statement about rows encoded by it must say, or nothing."""
+        """What every privacy statement about rows encoded by this schema must say; None if nothing."""
         return FROM_ROWS if self.data_dependent else None
 
     @property
@@ -203,7 +203,7 @@ class Schema:
         Raises
         ------
         SchemaError
-            Columns or values do not fit the declarations.  No data value is shown.
+            If columns or values do not fit the declarations.  No data value is shown.
         """
         table = as_table(table)
         self._check_columns(table.columns, labels)

@@ -1,9 +1,9 @@
 """One pass over all rows: gradients of many classifiers at once, in cache-sized blocks, on all cores.
 
-A sweep costs two products with the rows and one exponential a margin.  Three things make it fast: a block's margins are
-used up while they are in cache, and never stored; nodes of a like size go through one batched product, large ones by
-themselves; and blocks are shared out to threads of our own, with the linear algebra library held to one each.  Partial
-sums are added in a fixed order, so that results do not depend on the number of threads.
+A sweep costs two products with the rows and one exponential per margin.  Three things make it fast.  A block's margins
+are used while they are in cache, and never stored.  Nodes of similar size share one batched product, and large nodes
+are multiplied by themselves.  Blocks are distributed over our own threads, in each of which the linear algebra library
+uses one thread.  Partial sums are added in a fixed order, so results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from ..typing import Any, Array, BoolArray, IntArray
 from .design import Design
 
 CHUNK = 4096
-"""Rows of one task, about, when it multiplies them with many vectors."""
+"""About how many rows a task has when it multiplies them with many vectors."""
 TASK = 2**20
-"""Multiplications that a task is worth."""
+"""About how many multiplications a task has."""
 ALONE = 2**16
-"""Entries from which on a node's rows make a group of their own."""
+"""Entries of a node's rows above which the node is a group by itself."""
 INLINE = 2**23
-"""Multiplications below which threads cost more than they bring."""
+"""Multiplications below which threads cost more time than they save."""
 _MOST = 128  # replicates of one block
 
 
 def cores() -> int:
-    """Threads to use: what the machine lends this process, or fewer if OMP_NUM_THREADS says so."""
+    """Number of threads to use: the cores that this process may use, or fewer if OMP_NUM_THREADS says so."""
     lent = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     asked = os.environ.get("OMP_NUM_THREADS", "")
     return max(1, min(lent, int(asked))) if asked.isdecimal() else lent
@@ -53,7 +53,7 @@ def _library() -> ThreadpoolController:
 
 @contextmanager
 def one_thread_a_product() -> Iterator[None]:
-    """Hold the linear algebra library to one thread: its own spin while they wait, and ours share out the work."""
+    """Limit the linear algebra library to one thread: its own would use the cores while they wait for our threads."""
     if cores() == 1:
         yield
         return
@@ -70,7 +70,7 @@ class Group:
 
 
 def group_sizes(n: IntArray, d: int, padding: float = 0.1) -> Iterator[IntArray]:
-    """Nodes that share a block: large ones alone, others with those whose size is within `padding`."""
+    """Groups of nodes that share blocks: large nodes alone, others with nodes whose size is within `padding`."""
     order = np.argsort(n, kind="stable")
     start = 0
     for k in range(1, len(order) + 1):

@@ -3,8 +3,8 @@
 Text stays text: whether ``"01"`` is a number or a category is the schema's decision.  A missing value is
 ``""`` or ``None``; a NaN is never a missing value, it is an error that the schema reports.
 
-Files may have been made by anybody.  One that would unpack to far more than it holds, or that this machine's memory
-does not hold, is refused while it is read.
+Files may have been made by anybody.  A file that would unpack to far more than its size, or to more than this machine's
+memory, is refused while it is read.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from ..typing import Array, IntArray
 Column = NDArray[Any]
 MISSING = frozenset({""})
 UNPACKED = 100
-"""Bytes that a packed CSV file may unpack to, for each that it has; 64 MiB are always allowed."""
+"""Bytes that a compressed CSV file may unpack to, per byte of the file; 64 MiB are always allowed."""
 REPEATED = 1000
-"""The same of a Parquet file, counted as eight bytes a value; 256 MiB are always allowed."""
+"""The same for a Parquet file, counted as eight bytes per value; 256 MiB are always allowed."""
 _ALWAYS = {"csv": 64 * 2**20, "parquet": 256 * 2**20}
 _WORDS = {str, bytes, type(None)}
 _VALUE = 64.0  # bytes that a value of a CSV file takes in memory, about
@@ -91,9 +91,10 @@ def as_text(values: Column) -> Column:
 
 
 def distinct(values: Column) -> tuple[Column, IntArray]:
-    """The texts of a column and which of them each value is, so that what repeats itself is read once.
+    """The distinct texts of a column and the index of each value's text, so that repeated values are read once.
 
-    Every text is that of some value.  Two of them may be alike: ``"a"`` and ``"a "``, or numbers, which are not sought.
+    Every text belongs to some value.  Texts may repeat, as for ``"a"`` and ``"a "``, or for columns of numbers, which
+    are not searched for duplicates.
     """
     if values.dtype.kind in "Uiu":
         return as_text(values), np.arange(len(values))
@@ -134,7 +135,7 @@ def as_numbers(values: Column, na: frozenset[str] = MISSING) -> tuple[Array, NDA
     Raises
     ------
     ValueError
-        A value that is not missing is no finite number.  The message does not show it.
+        If a value that is not missing is not a finite number.  The message does not show it.
     """
     if values.dtype.kind in "biuf":
         numbers, missing = values.astype(np.float64), np.zeros(values.shape, dtype=bool)
@@ -152,7 +153,7 @@ def as_numbers(values: Column, na: frozenset[str] = MISSING) -> tuple[Array, NDA
 
 
 def fits(name: str, size: float) -> None:
-    """Refuse what takes `size` bytes where this machine's memory has fewer.
+    """Refuse something that needs `size` bytes if this machine has less memory.
 
     Raises
     ------
@@ -182,7 +183,7 @@ def read_csv(path: str | Path) -> Table:
 
 
 def _check_unpacked(path: Path, opened: Callable[..., Any]) -> None:
-    """Unpack a file once for its length alone, which is quick beside reading what it says."""
+    """Unpack a file once only to learn its length, which is quick compared with parsing it."""
     most = max(_ALWAYS["csv"], UNPACKED * path.stat().st_size)
     left = most
     with opened(path, "rb") as file:

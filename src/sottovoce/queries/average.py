@@ -21,8 +21,9 @@ class NoisyAverage(Query):
     """The sites' average exact minimiser plus noise (003, section 4.4.1, scenario 2), drawn by a trusted aggregator.
 
     One row of site i moves its minimiser by at most ``Delta C / (n_i Lambda)`` and the average by an N-th of that, so
-    the *smallest* site sets the sensitivity; the solver may be off in both worlds, which is added.  `rate`, of shape
-    (1, 1), is that of spherical noise, or one over sigma; `start` has the shape of the release.
+    the *smallest* site sets the sensitivity.  The solver's error on both neighbouring data sets is added.  `rate`, of
+    shape (1, 1), is the rate of spherical noise, or one over the sigma of Gaussian noise; `start` has the shape of the
+    release.
     """
 
     rate: Array
@@ -30,7 +31,7 @@ class NoisyAverage(Query):
     start: Array
 
     def sensitivity(self, facts: Facts) -> Array:
-        """Largest distance between averages of neighbours."""
+        """Largest distance between the averages of two neighbouring data sets."""
         exact = facts.gradients_changed * facts.C / (facts.n_nodes * facts.n.min() * facts.mu)
         return exact + 2.0 * certified_error(facts.C, facts.tol, np.array([facts.mu])) * (1.0 + _GRID)
 

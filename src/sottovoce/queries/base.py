@@ -1,7 +1,7 @@
 """The private half of a method: a query sees rows, draws noise and states its event.
 
-A query without an event cannot be instantiated, so that spending cannot be forgotten.  Queries are asked through a
-:class:`sottovoce.curator.Curator` only, which charges the event before it calls :meth:`Query.answer`.
+A query class that does not define its event cannot be instantiated, so no release can go uncharged.  Queries are asked
+through a :class:`sottovoce.curator.Curator` only, which charges the event before it calls :meth:`Query.answer`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class Query(ABC):
     def check(self, facts: Facts) -> None:  # noqa: B027 - most statistics exist at every finite point
         """Refuse public vectors with which the answer might fail.  Called before the event is charged.
 
-        What depends on it must not depend on rows: an answer that fails after its charge is an output that nobody
-        paid for.
+        The check may depend on public values only.  If an answer could fail after its charge, the failure would depend
+        on rows, and the event does not pay for that output.
 
         Raises
         ------
@@ -31,7 +31,7 @@ class Query(ABC):
 
     @abstractmethod
     def event(self, facts: Facts) -> Event:
-        """What answering will do to privacy, as parameters, from public facts alone."""
+        """The parameters that price this release, from public facts alone."""
 
     @abstractmethod
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
@@ -44,19 +44,19 @@ class Query(ABC):
         """
 
     def replay(self, vault: Vault, facts: Facts) -> None:  # noqa: B027 - most queries leave nothing behind
-        """Take note that the answer is one found in the ledger: no secret of another draw may be used after it."""
+        """Called when the answer is taken from the ledger: secrets of any other draw must not be used after it."""
 
     @abstractmethod
     def blank(self, facts: Facts) -> Array:
-        """A stand-in of the same shape for planning, made without data."""
+        """A placeholder of the answer's shape for planning, made without data."""
 
-    # What the audit asks.  The rows there are the auditor's own guesses: nothing private is read.
+    # Methods for the audit.  The rows there are the auditor's own guesses, so nothing private is read.
 
     def log_density(self, supposed: Supposed, answer: Array) -> Array | None:
         """Logarithm of the stated density of an answer if the node held the supposed rows, up to a constant.
 
-        The constant must not depend on rows.  None where the density is not known; the audit then scores the answer
-        along the line between two noise-free answers.  Called once a round, in order.
+        The constant must not depend on rows.  None if the density is not known; the audit then scores the answer
+        along the line between the two noise-free answers.  Called once per round, in order.
 
         Parameters
         ----------
@@ -70,15 +70,15 @@ class Query(ABC):
         return None
 
     def has_exact_density(self, supposed: Supposed, answers: Array) -> bool:
-        """Whether :meth:`log_density` is exact at these answers, and not an approximation."""
+        """Whether :meth:`log_density` is exact at these answers, not an approximation."""
         return True
 
     def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
-        """What an answer of shape (d,) says of canary rows, to first order; None if it says nothing.
+        """How an answer of shape (d,) depends on canary rows, to first order; None if it does not.
 
         Raises
         ------
         InvalidInput
-            If the query cannot say.
+            If the query does not know.
         """
         raise refusal(self)

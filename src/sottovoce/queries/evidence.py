@@ -1,9 +1,10 @@
-"""What an auditor can learn from a release: the types in which a query says it, and the parts that queries share.
+"""What an auditor can learn from a release: the types in which queries express it, and code that queries share.
 
-An auditor sees every public input and every answer of a query.  A query that can be audited closely says two things:
-how likely an answer is if a node held certain rows (:meth:`~sottovoce.queries.Query.log_density`), and how an answer
-leans with each of many canary rows (:meth:`~sottovoce.queries.Query.leaning`).  Both are computed with the *stated*
-noise: a fault in the noise that was drawn makes a score no better or worse founded, only what it reveals.
+An auditor sees every public input and every answer of a query.  A query that can be audited closely computes two
+things: how likely an answer is if a node held certain rows (:meth:`~sottovoce.queries.Query.log_density`), and how an
+answer shifts with each of many canary rows (:meth:`~sottovoce.queries.Query.leaning`).  Both are computed with the
+*stated* noise.  If the noise that was drawn differs from it, scores remain valid, and the audit can detect the
+difference.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Supposed:
     Attributes
     ----------
     vault : Vault
-        With these rows and without noise.  Its secrets are what the queries so far left behind.
+        With these rows and without noise.  It holds the secrets that earlier queries kept.
     facts : Facts
         Of this node alone.
     signed : array (n, d)
@@ -41,32 +42,33 @@ class Supposed:
 
 
 class Canaries(Protocol):
-    """Rows of one node that are known but for canaries, each of which has one of two values by a coin's side."""
+    """Rows of one node, all known except canaries; a coin decides which of two values each canary has."""
 
     facts: Facts
     """Of this node alone."""
     sums: float
-    """``n / C``: what a mean gradient is multiplied by to be in sum scale."""
+    """``n / C``, the factor that brings a mean gradient to sum scale."""
     count: int
     """How many canaries there are."""
 
     def gradients(self, w: Array, part: int = 0, parts: int = 1) -> tuple[Array, Array]:
-        """At w (d,), in sum scale: the gradient (d,) if no canary leaned, and half-differences of canaries (d, m)."""
+        """At w (d,), in sum scale: the gradient (d,), with the mean over each canary's two values, and (d, m) half the
+        difference between the gradients of these two, for each canary."""
 
     def hessian(self, w: Array, part: int = 0, parts: int = 1) -> Array:
-        """At w (d,), in sum scale: that of the rows, canaries by half; shape (d, d)."""
+        """The Hessian at w (d,), in sum scale, with each canary's two values counted by half; shape (d, d)."""
 
 
 @dataclass(frozen=True)
 class Leaning:
-    """A release to first order in the canaries: ``residual = lean @ signs + noise``, signs +1 or -1 by the coins.
+    """A release to first order in the canaries: ``residual = lean @ signs + noise``, with signs +1 or -1 by the coins.
 
     Attributes
     ----------
     residual : array (d,)
     lean : array (d, m)
     covariance : array (d, d) or float
-        Of the noise; a number is the variance of each coordinate.
+        Covariance of the noise; a number is the variance of each coordinate.
     """
 
     residual: Array
@@ -75,19 +77,19 @@ class Leaning:
 
 
 def refusal(query: object) -> InvalidInput:
-    """Canaries cannot be seen through a query that does not say how it leans."""
+    """The error for a query that does not know how its answer shifts with canaries."""
     rule = "does not say how canaries move its answer (Query.leaning)"
     return InvalidInput("method", type(query).__name__, rule, "use the game of two tables")
 
 
 def refusal_of_secret(query: object) -> InvalidInput:
-    """Canaries cannot be seen through a query whose answer depends on a secret."""
+    """The error for canaries behind a query whose answer depends on a secret."""
     rule = f"what {type(query).__name__} keeps secret stands between rows and releases"
     return InvalidInput("form", "printed", rule, "use the game of two tables")
 
 
 def certain(answer: Array, exact: Array) -> Array:
-    """Log density, shape (R,), of an answer without noise: nothing, or next to impossible."""
+    """Log density, shape (R,), of an answer without noise: 0 if it fits, else a very large negative number."""
     return -_CERTAIN * (np.abs(answer - exact).max(axis=(1, 2)) > 1e-9)
 
 
@@ -102,7 +104,7 @@ def gaussian(noise: Array, sigma: Array) -> Array:
 
 
 def vector(x: object) -> Array:
-    """A public vector of one node and one replicate, or a scalar, with the leading axes off."""
+    """A public vector or scalar of one node and one replicate, without the leading axes."""
     x = np.asarray(x, dtype=float)
     return x.reshape(-1) if x.size > 1 else x.reshape(())
 
@@ -113,7 +115,7 @@ def stiffness(canaries: Canaries, w: Array, q: float) -> Array:
 
 
 def centre(canaries: Canaries, linear: Array, q: float, start: Array) -> tuple[Array, Array, Array]:
-    """The minimiser if no canary leaned, by Newton steps; half-differences and the Hessian there."""
+    """The minimiser for the mean over canaries' two values, by Newton steps; half-differences and Hessian there."""
     w: Array = start
     best = (np.inf, start)
     for _ in range(12):

@@ -1,16 +1,16 @@
-"""A sparse-vector gate before a noisy proximal step (004, Algorithm 2, put right; U5 and U7).
+"""A sparse-vector gate before a noisy proximal step (004, Algorithm 2, corrected; U5 and U7).
 
-A round asks: is the local gradient at the *public* iterate longer than a threshold?  Only if a noisy comparison says
-so does a release follow, and at most `positives` releases ever do.
+Each round asks whether the local gradient at the *public* iterate is longer than a threshold.  A release follows only
+if a noisy comparison says yes, and there are at most `positives` releases in all.
 
 Guarantee
 ---------
 AboveThreshold with the threshold's noise drawn once is ``epsilon_threshold + epsilon_queries`` differentially private,
 and every release is the Gaussian mechanism with fresh noise; :class:`sottovoce.privacy.events.GatedRelease` charges the
-test with round 1 and one release with each of the rounds 1 .. `positives`, before they can be used.  The query is a
+tests with round 1 and one release with each of the rounds 1 .. `positives`, before they can be used.  The query is a
 function of rows and public state only, as the sparse vector's proof needs; its sensitivity is that of a gradient, which
-holds for slopes of both signs.  Tests run between other releases: their
-prices add up all the same, by ``docs/privacy/tight.md``, "A gate between releases".
+holds for slopes of both signs.  Tests run between other releases.  Their prices still add up, by
+``docs/privacy/tight.md``, "A gate between releases".
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ class Allowance(Secret):
 
 @dataclass(frozen=True)
 class GateSeen(Secret):
-    """An auditor's: log density of a gate's bits so far at each quantile of the bar (R, bars), and releases (R,)."""
+    """The auditor's record: log density of a gate's bits so far at each quantile of the noisy threshold (R, bars), and
+    releases (R,)."""
 
     bits: Array
     sent: Array
@@ -99,7 +100,7 @@ class GatedMinimiser(NoisyMinimiser):
             w = self.value(vault, facts)
             return np.concatenate([w, np.ones_like(w[..., :1])], axis=-1)
         passed = self._test(vault, facts, release)
-        w = super().answer(vault, facts, release)  # of everybody; what did not pass is dropped unseen
+        w = super().answer(vault, facts, release)  # for all nodes; answers that did not pass are dropped unseen
         return np.concatenate([np.where(passed, w, 0.0), passed.astype(float)], axis=-1)
 
     def _test(self, vault: Vault, facts: Facts, release: int) -> Array:
@@ -114,7 +115,7 @@ class GatedMinimiser(NoisyMinimiser):
             drawn = vault.noise.add_pure(bar, rate, coarsest, release, use=2)
             vault.keep(Gate(drawn, np.full_like(quality, self.positives)))
         gate = vault.recall(Gate)
-        if gate is None:  # a resumed release lost its threshold, and another one would cost again
+        if gate is None:  # after a resumed release the threshold is lost, and a new one would cost again
             return np.zeros(quality.shape, dtype=bool)
         rate = self.epsilon_queries / (2.0 * self.positives * sensitivity)
         noisy = vault.noise.add_pure(quality, rate, coarsest, release, use=3)
@@ -130,7 +131,7 @@ class GatedMinimiser(NoisyMinimiser):
         return np.zeros((*self.start.shape[:-1], self.start.shape[-1] + 1))
 
     def log_density(self, supposed: Supposed, answer: Array) -> Array | None:
-        """A gate's bits share one noisy bar: densities are summed over its quantiles, then differenced by round."""
+        """A gate's bits share one noisy threshold: densities are summed over its quantiles, then taken per round."""
         if self.alpha is None:
             return super().log_density(supposed, answer[..., :-1])
         vault, facts, passed = supposed.vault, supposed.facts, answer[..., -1] > 0  # (R, 1)
@@ -156,12 +157,12 @@ class GatedMinimiser(NoisyMinimiser):
 
 @dataclass(frozen=True)
 class RedrawnGate(PerturbedObjective):
-    """004, Algorithm 2 as printed: threshold redrawn every round, and a query that looks at the private minimiser.
+    """004, Algorithm 2 as printed: the threshold is redrawn every round, and the query reads the private minimiser.
 
-    Sent if ``Clip[f_i(start) - f_i(minimiser)] + Lap(4 c B / e2) >= threshold + Lap(2 c B / e1)``, clipped to
-    [-B, B], at most c times.  The sparse vector's theorem does not apply; each test by itself is
-    ``min(e1 / c, e2 / 2c)``-DP, and that is what :class:`sottovoce.privacy.events.RedrawnGateRelease` charges every
-    round.  (The listing clips losses only; here the regulariser's difference is clipped too, else nothing holds.)
+    A round sends if ``Clip[f_i(start) - f_i(minimiser)] + Lap(4 c B / e2) >= threshold + Lap(2 c B / e1)``, clipped to
+    [-B, B], at most c times.  The sparse vector's theorem does not apply.  Each test by itself is
+    ``min(e1 / c, e2 / 2c)``-DP, which :class:`sottovoce.privacy.events.RedrawnGateRelease` charges every round.  (The
+    listing clips losses only.  Here the regulariser's difference is clipped too, as otherwise nothing can be proved.)
     """
 
     clip: float = 1.0
@@ -211,13 +212,13 @@ class RedrawnGate(PerturbedObjective):
 
     def replay(self, vault: Vault, facts: Facts) -> None:
         super().replay(vault, facts)
-        vault.keep(Allowance(np.zeros((*self.start.shape[:-1], 1))))  # how many were sent is not known any more
+        vault.keep(Allowance(np.zeros((*self.start.shape[:-1], 1))))  # the number of releases so far is no longer known
 
     def blank(self, facts: Facts) -> Array:
         return np.zeros((*self.start.shape[:-1], self.start.shape[-1] + 1))
 
     def log_density(self, supposed: Supposed, answer: Array) -> Array | None:
-        """Not known: a bit depends on the minimiser that the release is made of."""
+        """None, because the gate's answer depends on the same minimiser as the release."""
         return None
 
     def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:

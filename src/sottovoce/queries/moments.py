@@ -1,4 +1,4 @@
-"""Second moments of the rows, released with noise: what 003's principal components are computed from."""
+"""Second moments of the rows, released with noise; 003's principal components are computed from them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .vault import Vault
 class SquaredMargin(Loss):
     """``z^2 / 2``: its mean gradient at the unit vector e_j is column j of the rows' second moments.
 
-    Slope and bend are bounded by 1 for rows in the unit ball and ``|w| <= 1``, where it is used.
+    It is used only for rows in the unit ball and ``|w| <= 1``, where slope and bend are bounded by 1.
     """
 
     name: ClassVar[str] = "squared margin"

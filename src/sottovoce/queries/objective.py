@@ -2,13 +2,13 @@
 
 Guarantee
 ---------
-With a noise law, an answer costs its node what :mod:`sottovoce.privacy.prices` says for its event, whatever public
-vectors enter ``linear`` and ``start``: the price depends on public curvatures only, never on messages.  Without a law
-nothing is guaranteed, and the event says so.
+With a noise law, an answer costs its node the price that :mod:`sottovoce.privacy.prices` gives for its event, for all
+public vectors ``linear`` and ``start``: the price depends on public curvatures only, never on messages.  Without a
+noise law nothing is guaranteed, and the event says so.
 
-What leaves the node is the solver's answer plus noise that pays for its distance to the exact minimiser (U4): spherical
-where every price must be pure, Gaussian otherwise.  That distance covers the solver's certificate, the rounding to the
-release's grid, and the rounding of the noise in the objective.
+The node releases the solver's answer plus noise that pays for its distance to the exact minimiser (U4).  This noise is
+spherical where every price must be pure, and Gaussian otherwise.  The distance covers the solver's certificate, the
+rounding to the release's grid, and the rounding of the noise in the objective.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ from .statistic import SecretMinimiser, last_minimiser
 from .vault import Vault
 
 POLISH = 0.01
-"""Pure accounting: the share of a release's epsilon that pays for the noise on the solver's answer."""
+"""Under pure accounting, the share of a release's epsilon that is spent on the solver's inexact answer."""
 POLISH_SQUARED = 0.001
-"""Otherwise: the share of a release's squared shift over sigma that does."""
+"""With a delta, the share of a release's squared shift over sigma that is spent on the solver's inexact answer."""
 
 _FAR = 700.0  # e^-700: how unlikely noise is that is longer than the bound below
 _ROUNDING = 2.0**-46  # of that bound: how far drawing in double precision puts noise from where it should be
@@ -82,13 +82,14 @@ def _check_loss(facts: Facts) -> None:
 def rate_for_epsilon(epsilon: ArrayLike, curvature: ArrayLike, facts: Facts) -> Array:
     """The noise rate ``beta`` (sum scale) at which one release costs `epsilon`, per node.
 
-    Under pure accounting that is the whole price, polish included.  Otherwise it is that of the noise alone,
-    ``Delta beta``: the curvature's part is left to the accountant, which finds it nearly free.
+    Under pure accounting `epsilon` is the whole price, including the noise on the answer.  With a delta it is the price
+    ``Delta beta`` of the noise alone; the accountant adds the curvature's part, which costs almost nothing.
 
     Raises
     ------
     InvalidInput
-        If the curvature alone costs more than `epsilon`, whatever the noise; it names the nodes in ``nodes``.
+        If the curvature alone costs more than `epsilon`, whatever the noise; ``nodes`` of the error says at which
+        nodes.
     """
     delta_gradient = _changed(facts)
     if not facts.pure:
@@ -109,8 +110,8 @@ def rate_for_epsilon(epsilon: ArrayLike, curvature: ArrayLike, facts: Facts) -> 
 class SphericalLaw:
     """Noise of density ``exp(-rate ||b||)`` in sum scale, shape (..., 1).
 
-    ``polish`` adds noise to the solver's answer so that its inexactness is inside the proof; printed forms leave it
-    out, and their price then assumes exact minimisation.  ``claimed`` is the paper's own per-release epsilon.
+    ``polish`` adds noise to the solver's answer, so that the proof covers the solver's error.  Printed forms leave it
+    out, and their price then assumes exact minimisation.  ``claimed`` is the paper's own epsilon per release.
     """
 
     rate: Array
@@ -134,7 +135,7 @@ class GaussianLaw:
 
 
 def check_law(law: str, facts: Facts) -> None:
-    """Refuse a law that is none, or that has no price here.
+    """Refuse an unknown law, or one that has no price here.
 
     Raises
     ------
@@ -147,7 +148,7 @@ def check_law(law: str, facts: Facts) -> None:
 
 
 def law_of(law: str, alpha: Array, curvature: ArrayLike, facts: Facts) -> SphericalLaw | GaussianLaw:
-    """The noise of a release of price `alpha`: spherical at :func:`rate_for_epsilon`, or Gaussian of that shift."""
+    """The noise of a release at `alpha`: spherical of epsilon `alpha`, or Gaussian of shift over sigma `alpha`."""
     check_law(law, facts)
     if law == "gaussian":
         return GaussianLaw(_changed(facts) / alpha)
@@ -156,7 +157,7 @@ def law_of(law: str, alpha: Array, curvature: ArrayLike, facts: Facts) -> Spheri
 
 @dataclass(frozen=True)
 class PerturbedObjective(Query):
-    """``argmin f_i(w) + linear.w + curvature ||w||^2 / 2 + (C/n_i) b.w``, ``b`` from the law (none: no noise).
+    """``argmin f_i(w) + linear.w + curvature ||w||^2 / 2 + (C/n_i) b.w``, with noise ``b`` from the law, if any.
 
     Parameters
     ----------
@@ -168,7 +169,7 @@ class PerturbedObjective(Query):
     source : str
         Where the mechanism comes from.
     tol : float, optional
-        Of this solve; None for that of the facts.
+        Relative gradient norm to which this solve is certified; None for ``tol`` of the facts.
     """
 
     linear: Array
@@ -185,12 +186,12 @@ class PerturbedObjective(Query):
         return certified_error(facts.C, self._tol(facts), facts.mu + self._per_node(self.curvature, facts))
 
     def _error(self, facts: Facts, law: SphericalLaw | GaussianLaw) -> Array:
-        """Certificate, grid, and what rounding of the noise moves the minimiser."""
+        """The solver's certificate, the grid, and how far the noise's rounding moves the minimiser, added up."""
         rounding = _ROUNDING * self._longest(facts, law) / self._K(facts)
         return self._certified(facts) * (1.0 + _FINE) + rounding
 
     def _longest(self, facts: Facts, law: SphericalLaw | GaussianLaw | None) -> Array:
-        """How long noise inside the objective is at most, sum scale, but for a probability of ``e^-700``."""
+        """A length, in sum scale, that noise inside the objective exceeds with probability at most ``e^-700``."""
         d = facts.d
         if isinstance(law, SphericalLaw):
             return self._per_node((d + np.sqrt(2.0 * d * _FAR) + _FAR) / law.rate, facts)
@@ -206,7 +207,7 @@ class PerturbedObjective(Query):
         return inside(w, facts, tol, pull, q)
 
     def _nearest_start(self, facts: Facts) -> Array:
-        """Public, unlike the reach of a solve with its noise: a resumed run repeats it without the noise."""
+        """The nearest start in reach without noise.  It is public, so a resumed run can repeat it without the noise."""
         tol, q = self._tol(facts), facts.mu + np.asarray(self.curvature, dtype=float)
         return inside(self.start, facts, tol, length(self.linear, "linear") + self._noise(facts), q)
 
@@ -279,7 +280,7 @@ class PerturbedObjective(Query):
         return vault.noise.add_pure(w, rate, coarsest, release)
 
     def check(self, facts: Facts) -> None:
-        if self.noise is None or not self.noise.polish:  # no promise, or a printed form's: a simulation, seen by nobody
+        if self.noise is None or not self.noise.polish:  # no guarantee, or a printed form: a simulation only
             length(self.linear, "linear")
             length(self.start, "start")
             return
@@ -293,13 +294,13 @@ class PerturbedObjective(Query):
         return np.zeros_like(self.start)
 
     def has_exact_density(self, supposed: Supposed, answers: Array) -> bool:
-        """Two Gaussian noises, inside the objective and on the answer, add up only where the loss is linear."""
+        """Two Gaussian noises, inside the objective and on the answer, add up exactly only where the loss is linear."""
         if not isinstance(self.noise, GaussianLaw) or self.noise.release is None:
             return True
         return not np.any(supposed.facts.loss.bend(np.einsum("kd,rd->rk", supposed.signed, answers[:, 0])))
 
     def log_density(self, supposed: Supposed, answer: Array) -> Array | None:
-        """The noise that made the answer the minimiser, and the determinant of the map from one to the other (U1)."""
+        """The density of the noise that makes the answer the minimiser, times the determinant of that map (U1)."""
         vault, facts, law, w = supposed.vault, supposed.facts, self.noise, answer
         if law is None:
             return certain(w, self.answer(vault, facts, 1))
@@ -316,7 +317,7 @@ class PerturbedObjective(Query):
         return np.asarray(inside_it + determinant)
 
     def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
-        """The noise that made the answer the minimiser; its determinant says next to nothing of one row."""
+        """The noise that makes the answer the minimiser; the determinant is left out, as one row hardly changes it."""
         law, d = self.noise, canaries.facts.d
         q = float(np.max(canaries.facts.mu + np.asarray(self.curvature, dtype=float)))
         middle, lean = canaries.gradients(answer)
@@ -334,9 +335,9 @@ class PerturbedObjective(Query):
 
 @dataclass(frozen=True)
 class SecretStartObjective(PerturbedObjective):
-    """001, (21) to (23) as printed: the linear term has a part ``own * f``, f the exact minimiser of the round before.
+    """001, (21) to (23) as printed: the linear term has a part ``own * f``, with f the last round's exact minimiser.
 
-    ``before`` is the query that left f in the vault; it knows how far a row moves f.
+    ``before`` is the query that stored f in the vault; it knows how far a row moves f.
     """
 
     own: ArrayLike = 0.0
@@ -358,7 +359,7 @@ class SecretStartObjective(PerturbedObjective):
         return PerturbedObjective.answer(self._told(vault), vault, facts, release)
 
     def _told(self, vault: Vault) -> SecretStartObjective:
-        """The same with its secret part in the linear term."""
+        """The same query with the secret part added to its linear term."""
         secret = np.asarray(self.own, dtype=float) * last_minimiser(vault, self.start)
         return replace(self, linear=self.linear + secret, own=0.0)
 

@@ -1,13 +1,13 @@
-"""How far an answer can lie, from public facts alone.
+"""How far from the origin an answer can lie, from public facts alone.
 
 The gradient of the data term has norm at most ``C L``, with ``L`` the loss's slope bound.  A local objective with
 linear term ``c`` and quadratic term ``q`` is q-strongly convex, and its gradient at 0 has norm at most ``C L + ||c||``,
 so its minimiser has norm at most ``(C L + ||c||) / q``.
 
-Two things follow, and neither looks at a row.  *Before a charge*, public vectors are refused that are so long that the
-certificate of a solve could drown in rounding, since a refusal after the charge would depend on the rows.  That a solve
-which passes then reaches its certificate is tried (``tests/solvers/test_hard_solves.py``), not proved.  *After a
-solve*, the answer is projected to that ball, which moves no two answers apart.
+This has two uses, and neither reads a row.  *Before a charge*, public vectors are refused if they are so long that
+rounding could hide whether a solve reached its certificate, since a refusal after the charge would depend on the rows.
+That every solve which passes this check reaches its certificate is tested (``tests/solvers/test_hard_solves.py``), not
+proved.  *After a solve*, the answer is projected to that ball, which increases no distance between answers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def radius(facts: Facts, pull: ArrayLike, q: Array) -> Array:
 
 
 def _hidden(facts: Facts, tol: ArrayLike, pull: Array, q: Array) -> Array:
-    """How much rounding can hide of a gradient's norm wherever an answer can lie, over C."""
+    """Bound on the rounding in a gradient's norm, over C, at all points where an answer can lie."""
     loss, most = facts.loss, radius(facts, pull, q) + certified_error(facts.C, tol, q)
     hidden = rounding_bound(
         facts.C, facts.n, loss.bend_bound, facts.d, most, pull, q, loss.outputs,
@@ -39,18 +39,18 @@ def _hidden(facts: Facts, tol: ArrayLike, pull: Array, q: Array) -> Array:
 
 
 def certificate(facts: Facts, tol: float, q: Array, noise: ArrayLike = 0.0) -> Array:
-    """`tol`, or more where double precision could not show it without any public vector, shape (..., 1).
+    """`tol`, or more where double precision could not certify it even without public vectors, shape (..., 1).
 
     Parameters
     ----------
     noise : array (..., 1)
-        Bound on the norm of what noise adds to the linear term.
+        Bound on the norm of the linear term's noise.
     """
     return np.maximum(tol, 2.0 * _ROOM * _hidden(facts, tol, np.asarray(noise, dtype=float), q))
 
 
 def inside(w: Array, facts: Facts, tol: ArrayLike, pull: Array, q: Array) -> Array:
-    """`w` projected to the ball in which every certified answer lies: none of those moves."""
+    """`w` projected to the ball in which every certified answer lies; certified answers do not move."""
     most = radius(facts, pull, q) + certified_error(facts.C, tol, q)
     length = np.linalg.norm(w, axis=-1, keepdims=True)
     return np.where(length > most, w * (most / np.maximum(length, most)), w)
@@ -62,7 +62,7 @@ def length(vector: ArrayLike, name: str) -> Array:
     Raises
     ------
     InvalidInput
-        If one is not finite, or longer than anything that arithmetic could be done with.
+        If a vector is not finite, or too long to compute with.
     """
     x = np.asarray(vector, dtype=float)
     if not np.all(np.abs(x) <= _LONGEST):  # NaN too

@@ -3,7 +3,7 @@
 Guarantee
 ---------
 With ``alpha``, an answer is the Gaussian mechanism of shift over sigma ``alpha`` for one row of its node; where every
-price must be pure, it is spherical noise of pure epsilon ``alpha``.  Sensitivities are computed here, from public
+price must be pure, it has spherical noise of pure epsilon ``alpha``.  Sensitivities are computed here, from public
 facts, and cover the solver's error and the rounding to the release's grid.  Without ``alpha`` nothing is guaranteed,
 and the event says so.
 """
@@ -28,12 +28,12 @@ _FINE = 2.0**-20  # of the sensitivity: what the grid may add to it
 
 
 def gradient_sensitivity(facts: Facts, rows: Array) -> Array:
-    """How far a row moves a mean gradient of so many rows, as computed: ``Delta C / rows``, and twice its rounding.
+    """How far a row moves a computed mean gradient of `rows` rows: ``Delta C / rows``, plus twice its rounding error.
 
-    The slope of a row that stays is the same to the last bit, so what rounds differently is the sum, by at most
-    ``C L (rows + 9) u`` (``2 K`` times that at L = 1 for K margins a row, see
+    Rows that do not change have slopes that are the same to the last bit.  Only the sum rounds differently, by at most
+    ``C L (rows + 9) u`` (``2 K`` times that at L = 1 for K margins per row, see
     :func:`sottovoce.solvers.rounding_bound`).  That is a share ``rows^2 u`` of the whole: a tenth at thirty million
-    rows.  Signs of slopes do not enter: two gradients of norm L differ by 2 L at most, one by L from none.
+    rows.  The signs of slopes do not matter: two gradients of norm L differ by at most 2 L, and one from zero by L.
     """
     none, loss = np.zeros_like(rows), facts.loss
     rounding = rounding_bound(
@@ -64,7 +64,7 @@ class NoisyStatistic(Query):
 
     @abstractmethod
     def exact_sensitivity(self, facts: Facts) -> Array:
-        """Largest Euclidean change between neighbours, the solver's error included, per node."""
+        """Largest Euclidean change between neighbouring data sets, per node; it includes the solver's error."""
 
     def sensitivity(self, facts: Facts) -> Array:
         """The same with the grid's rounding."""
@@ -83,7 +83,7 @@ class NoisyStatistic(Query):
         )  # fmt: skip
 
     def noisy(self, exact: Array, vault: Vault, facts: Facts, release: int, use: int = 1) -> Array:
-        """`exact` with the noise of this release; `use` tells its draws apart if there are several."""
+        """`exact` plus the noise of this release; `use` numbers the draws if a release has several."""
         if self.alpha is None:
             return exact
         sensitivity = self.sensitivity(facts)
@@ -115,7 +115,7 @@ class NoisyStatistic(Query):
 
 
 class NoisyValue(NoisyStatistic):
-    """A statistic that has a value, which noise is added to once."""
+    """A statistic whose value gets noise once."""
 
     @abstractmethod
     def value(self, vault: Vault, facts: Facts) -> Array:
@@ -151,7 +151,7 @@ class NoisyMinimiser(NoisyValue):
         return facts.gradients_changed / facts.K(self.curvature) + 2.0 * error
 
     def check(self, facts: Facts) -> None:
-        if self.alpha is None:  # nothing is promised, so that a failure breaks no promise
+        if self.alpha is None:  # without a guarantee a failure may depend on rows
             return
         check_solve(facts, self._tol(facts), self._linear(), self.start, self._q(facts))
 
@@ -195,8 +195,9 @@ class NoisyEpoch(NoisyStatistic):
     """One pass of gradient steps over `batches` fixed parts of the rows, row k in part ``k mod batches``.
 
     ``w <- w - step (g_b + mu w)`` with the noisy mean gradient ``g_b`` of part b.  A row is in one part, so it moves
-    one gradient only, by :func:`gradient_sensitivity` of ``n // batches`` rows: the pass costs what one release costs
-    (parallel composition over disjoint parts, each seeing what came before).  No amplification by sampling is claimed.
+    one gradient only, by :func:`gradient_sensitivity` of ``n // batches`` rows.  So the pass costs as much as one
+    release (parallel composition over disjoint parts, each of which may depend on earlier results).  No amplification
+    by sampling is claimed.
     """
 
     batches: int = 1
@@ -213,7 +214,7 @@ class NoisyEpoch(NoisyStatistic):
         return np.asarray(w)
 
     def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
-        """A pass from a public start: noise and leaning canaries of each part, carried on by the parts behind it."""
+        """A pass from a public start: later parts of the pass carry on the noise and the canaries of earlier parts."""
         facts, parts, w = canaries.facts, self.batches, vector(self.start)
         step, eye = float(np.max(self.step)), np.eye(facts.d)
         weight = facts.C / max(float(np.floor(facts.n[0, 0] / parts)), 1.0)
@@ -239,12 +240,12 @@ class LastMinimiser(Secret):
 
 @dataclass(frozen=True)
 class SecretMinimiser(NoisyMinimiser):
-    """001, Algorithm 3 as printed: the linear term has a part ``own * f``, f the exact minimiser of the round before.
+    """001, Algorithm 3 as printed: the linear term has a part ``own * f``, with f the last round's exact minimiser.
 
     f never leaves the vault.  Given all that was sent it is a function of the rows, of sensitivity
     ``delta(t) = (Delta C / n + |own(t)| delta(t-1)) / q(t) + 2 error(t)``, where ``delta(0) = 0`` and
-    ``q = mu + |own|``.  It stays below ``Delta C / (n mu)``, the errors apart, and is what the price uses; the noise's
-    rate is the paper's, ``rho n alpha / (2 C)``.  ``path`` holds ``|own|`` of the rounds 1 .. t: penalties may grow.
+    ``q = mu + |own|``.  Apart from the errors it stays below ``Delta C / (n mu)``, and the price uses it.  The noise's
+    rate is the paper's, ``rho n alpha / (2 C)``.  ``path`` holds ``|own|`` of the rounds 1 .. t, as penalties may grow.
     """
 
     own: ArrayLike = 0.0
@@ -259,7 +260,7 @@ class SecretMinimiser(NoisyMinimiser):
         return moved
 
     def check(self, facts: Facts) -> None:
-        """Finite vectors only: printed forms are for simulations, whose failures nobody else sees."""
+        """Refuse vectors that are not finite; no more is needed, as printed forms run in simulations only."""
         length(self.linear, "linear")
         length(self.start, "start")
 
@@ -298,6 +299,6 @@ class SecretMinimiser(NoisyMinimiser):
 
 
 def last_minimiser(vault: Vault, start: Array) -> Array:
-    """What :class:`SecretMinimiser` kept; zeros, of the shape of `start`, if it kept nothing or that was lost."""
+    """The minimiser that :class:`SecretMinimiser` kept; zeros of the shape of `start` if there is none."""
     kept = vault.recall(LastMinimiser)
     return np.zeros_like(start) if kept is None else kept.f

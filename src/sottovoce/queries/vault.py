@@ -1,4 +1,4 @@
-"""What only queries may touch: rows, noise, and what a query must remember and nobody may see."""
+"""The vault, which only queries may use: rows, noise, and secrets that a query keeps from one answer to the next."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ S = TypeVar("S", bound="Secret")
 class Secret:
     """What one kind of query remembers from one answer to the next: a sparse vector's threshold, an exact minimiser.
 
-    A kind is a frozen dataclass of arrays, and stands beside its query.  Whoever changes a secret keeps a new one.
+    Each kind is a frozen dataclass of arrays, defined beside its query.  To change a secret, a query keeps a new one.
     """
 
     by_field: ClassVar[bool] = False
-    """Whether a checkpoint calls an array by its field alone, as those of version 0.1 do."""
+    """Whether a checkpoint names an array by its field alone, as in version 0.1."""
 
     @classmethod
     def names(cls) -> dict[str, str]:
-        """Field -> what a checkpoint calls it."""
+        """Field -> its name in a checkpoint."""
         return {f.name: f.name if cls.by_field else f"{cls.__name__}.{f.name}" for f in fields(cls)}
 
 
 @dataclass(frozen=True)
 class Vault:
-    """The rows (inside their solver), the source of noise, and the secrets of queries, one of a kind."""
+    """The rows (inside their solver), the source of noise, and the secrets of queries, at most one of each kind."""
 
     solver: Solver
     noise: Noise
     secrets: dict[type[Secret], Secret] = field(default_factory=dict)
 
     def keep(self, secret: Secret) -> None:
-        """Remember it, in place of the one of its kind."""
+        """Keep this secret, in place of an earlier one of its kind."""
         self.secrets[type(secret)] = secret
 
     def recall(self, kind: type[S]) -> S | None:
-        """The secret of this kind; None if there is none, or it was lost."""
+        """The secret of this kind; None if there is none or it was lost."""
         found = self.secrets.get(kind)
         return found if isinstance(found, kind) else None
 
     def forget(self, kind: type[Secret]) -> None:
-        """Drop the secret of this kind: it belongs to a draw that was lost."""
+        """Drop the secret of this kind, because it belongs to a draw that was lost."""
         self.secrets.pop(kind, None)
 
     def state(self) -> dict[str, Array]:

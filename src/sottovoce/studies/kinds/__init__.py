@@ -1,9 +1,9 @@
 """Kinds of cells: a kind is named ``FILE.FUNCTION``, after a file of this folder and a function in it.
 
 ``FUNCTION(p)`` takes the plain parameters of one cell (fixed ones, a point of the grid, `seed`, `replicates`)
-and returns tidy rows of plain scalars: a curve is one row a round and replicate.  Two keys of a row are no columns but
-notes for the page, each distinct text shown once: ``_privacy`` (the words of a privacy statement) and ``_note``.
-It refuses a parameter that it does not know; one that is missing is refused for it.
+and returns tidy rows of plain scalars; a curve has one row per round and replicate.  Two keys of a row are not columns
+but notes for the page: ``_privacy`` (the words of a privacy statement) and ``_note``.  The page shows each distinct
+text once.  It refuses a parameter that it does not know; one that is missing is refused for it.
 """
 
 from __future__ import annotations

@@ -13,10 +13,10 @@ _KNOWN = {"method", "form", "epsilon", "delta", "rounds", "games", "confidence",
 
 
 def game(p: Mapping[str, Any]) -> list[Row]:
-    """One claim under attack, `replicates` times with seeds of their own: see :func:`sottovoce.audit.attack`.
+    """One claim under attack, `replicates` times with different seeds: see :func:`sottovoce.audit.attack`.
 
     Parameters: `method`, `form`, `epsilon` (claimed in total), `delta`, `rounds`, `games` (runs of each world).
-    Columns: `claimed`, `proved`, `audited` (the lower bound), `refuted` (0 or 1), `exact` where quadrature knows it.
+    Columns: `claimed`, `proved`, `audited` (the lower bound), `refuted` (0 or 1), `exact` where quadrature gives it.
     """
     if unknown := set(p) - _KNOWN:
         name = min(unknown)

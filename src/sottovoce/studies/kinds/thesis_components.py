@@ -1,7 +1,7 @@
-"""003's principal components, paid for: the same ledger holds the moments and the models learnt on the projected rows.
+"""003's principal components with privacy: one ledger holds the moments and the models learnt on the projected rows.
 
-The number of components is public, so that both releases of a site are known before the first, and their prices add up
-by the accountant; what the second release is asked about depends on the first, which the sums allow.
+The number of components is public, so both releases of a site are known before the first, and the accountant adds up
+their prices.  The second release's query depends on the first release, which adaptive composition allows.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def components(p: Mapping[str, Any]) -> list[Row]:
 
 
 def noisy_moments(n: Array, width: int, epsilon: float, nodes: int) -> tuple[NoisyMoments, Facts]:
-    """The moments' release that alone costs (`epsilon`, 1e-5), and the facts that its curator needs."""
+    """The release of moments that costs (`epsilon`, 1e-5) by itself, and the facts that its curator needs."""
     entries = width * (width + 1) // 2
     alpha = np.full((nodes, 1), gaussian_mu(epsilon, DELTA))
     facts = Facts(SquaredMargin(), n, entries, 1.0, 1.0, nodes, pure=False)
@@ -92,9 +92,9 @@ def _model(sigma: float, facts: Facts, replicates: int) -> PerturbedObjective:
 
 
 def _least_noise(events: Callable[[float], Sequence[Event]], terms: Terms) -> float:
-    """The least sigma at which all events together cost no more than the target.
+    """The smallest sigma at which all events together cost no more than the target.
 
-    It is the same for all sites, which are alike.
+    It is the same for all sites, because all sites are alike.
 
     Raises
     ------

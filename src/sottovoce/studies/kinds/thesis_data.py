@@ -37,7 +37,7 @@ _INSIDE = 1.0 - 1e-12  # on projected rows: their rounding cannot carry them out
 class Held:
     """Training rows, and the held-out rows: a public half to learn components from, and a half to score on.
 
-    `caveat` is what statements must say of the encoding, components included; `task` is what the label is.
+    `caveat` is what statements must say of the encoding and the components; `task` says what the label is.
     """
 
     X: Array
@@ -50,11 +50,11 @@ class Held:
     task: Task = field(default_factory=TwoClasses)
 
     def errors(self, models: Array) -> Array:
-        """Of models, shape (..., d), on the rows to score on."""
+        """Errors of models, shape (..., d), on the rows to score on."""
         return self.task.model_errors(self.X_test, self.y_test, models)
 
     def told(self, promise: str) -> str:
-        """A promise in words, and what it does not cover."""
+        """A guarantee in words, with what it does not cover."""
         return promise if self.caveat is None else f"{promise} Not covered: {self.caveat}."
 
     def onto(self, basis: Array) -> Held:
@@ -106,7 +106,7 @@ def leading(X: Array, share: float = SHARE) -> Array:
 def splits(p: Mapping[str, Any], noisy: bool = True) -> Iterator[tuple[int, int, int]]:
     """(seed, first replicate, replicates) of every split of the rows; replicates of one split differ in noise only.
 
-    There are `splits` of them, or one a replicate, as always where nothing is noisy.
+    There are `splits` of them, or one per replicate, as always if there is no noise.
     """
     replicates = int(p["replicates"])
     many = min(int(p.get("splits", replicates)), replicates) if noisy else replicates

@@ -36,10 +36,10 @@ ONE_SITE: dict[str, dict[str, Any]] = {
 """003's Algorithms 1 to 3 on one site, and what ships instead: how they are run (empty: :func:`kifer`)."""
 
 OURS = "aggregator's rows alone"
-"""A yardstick that 003 lacks: what an aggregator of public rows learns without any site."""
+"""A baseline that 003 lacks: what an aggregator with public rows learns without any site."""
 
 _ROUGH = 1e-5
-"""Certificate where no noise has to cover the solver's error; large features leave next to no regulariser."""
+"""Certificate if no noise has to cover the solver's error; with large features there is almost no regulariser."""
 
 _SHARED = {"data", "pca", "loss", "Lambda", "epsilon", "splits", "replicates", "seed", "varies"}
 _ONE_SITE = _SHARED | {"rows", "methods"}
@@ -84,10 +84,10 @@ def one_site(p: Mapping[str, Any]) -> list[Row]:
 
 
 def one_site_run(how: Mapping[str, Any], terms: Terms, rows: Rows) -> RunConfig:
-    """One release of every site in `rows`, each of regulariser ``terms.Lambda``; rho and the penalty share it.
+    """One release of every site in `rows`, with regulariser ``terms.Lambda``: half as rho, half as the penalty.
 
-    Where the loss's curvature alone would cost more than half of epsilon, objective perturbation adds curvature, as
-    003's listing does by a rule of its own.
+    If the loss's curvature alone would cost more than half of epsilon, objective perturbation adds curvature; 003's
+    listing does so too, by another rule.
     """
     full: dict[str, Any] = {"form": "corrected", "epsilon": terms.epsilon, **how}
     extra, N = 0.0, len(rows.n)
@@ -102,7 +102,7 @@ def one_site_run(how: Mapping[str, Any], terms: Terms, rows: Rows) -> RunConfig:
 def kifer(rows: Rows, terms: Terms) -> tuple[Array, Statement]:
     """003, Algorithm 3, as printed, with Gaussian noise and zeta = 1: models (R, N, d), and what is claimed and proved.
 
-    Delta is the least that the listing allows, or what ``Lambda`` is already.
+    Delta is the smallest that the listing allows, or ``Lambda`` if that is larger.
     """
     facts, epsilon = terms.facts(rows.n, rows.d), terms.epsilon
     start = np.zeros((terms.replicates, len(rows.n), rows.d))
@@ -120,7 +120,7 @@ def kifer(rows: Rows, terms: Terms) -> tuple[Array, Statement]:
 
 
 def _words(name: str, said: Statement) -> str:
-    """What a run promises, without its numbers, which are columns."""
+    """What a run guarantees, without its numbers, which are columns."""
     if math.isinf(said.epsilon):
         return f"{name}: nothing is protected."
     delta = f", delta = {said.delta:g}" if said.delta else ", pure"
@@ -189,13 +189,13 @@ def _split(p: Mapping[str, Any], held: Held, seed: int, replicates: int) -> Iter
 
 
 def _first(alone: Fit, own: Fit) -> Fit:
-    """The same sites, the first of which trained on its own terms; the promise is the weakest."""
+    """The same sites, of which the first trained on its own terms; the guarantee is the weakest of all."""
     weakest = max(own.sites, alone.sites, key=lambda said: said.epsilon)
     return replace(alone, models=np.concatenate([own.models, alone.models[:, 1:]], axis=1), sites=weakest)
 
 
 def _promises(method: str, says: Mapping[str, Statement]) -> str:
-    """Whom a method protects and whom not, without its numbers, which are columns."""
+    """Whom a method protects and whom not, without the numbers, which are columns."""
     words = [f"{who}: {_one_promise(said)}" for who, said in says.items()]
     return f"{method[0].upper()}{method[1:]}. " + ". ".join(one[0].upper() + one[1:] for one in words) + "."
 

@@ -89,7 +89,7 @@ def _errors(found: list[list[Row]], method: str) -> Array:
 def compared(average: Array, feature: Array) -> str:
     """What the errors (values, replicates) of two methods say, in the words of Table 6.1.
 
-    One is above the other, or falls, if that is beyond two standard errors and worth a row or two.
+    A difference counts if it is larger than two standard errors and than one or two held-out rows.
     """
     n = len(average)
     signs = [_sign(average[some] - feature[some], _ROW) for some in np.array_split(np.arange(n), 2) if len(some)]

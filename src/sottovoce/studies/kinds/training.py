@@ -31,8 +31,9 @@ LABELS = {"basis", "label", "panel"}
 def _config(p: Mapping[str, Any], rows: Rows) -> RunConfig:
     """The run that a cell's parameters describe.
 
-    They are those of RunConfig and of :func:`..tables.deal`; `alpha`, the noise of the papers; and `match`, another run
-    (with noise `alpha`) whose total, by its paper's claim or as `match_by` = "proved", this run spends.
+    The parameters are those of RunConfig and of :func:`..tables.deal`, and two more.  `alpha` is the papers' noise.
+    `match` is another run (with noise `alpha`) whose total this run spends: the total by its paper's claim, or the
+    proved total with `match_by` = "proved".
     """
     unknown = set(p) - _KNOBS - _DATA - _CELL - LABELS
     if unknown:
@@ -76,7 +77,7 @@ def _regulariser_004(p: Mapping[str, Any], rows: Rows) -> float:
 
 @dataclass
 class _Scores:
-    """An observer: what papers plot, of every round that is asked for.  It reads rows without noise."""
+    """An observer that computes what papers plot, for every round asked for.  It reads rows without noise."""
 
     ready: Prepared
     dealt: Dealt
@@ -131,7 +132,7 @@ def _prices(ready: Prepared, wanted: frozenset[int]) -> dict[int, tuple[float, f
 
 
 def run(p: Mapping[str, Any]) -> list[Row]:
-    """One configuration: scores per replicate after the last round, or after `every` so many rounds and the first.
+    """One configuration: scores per replicate after the last round, or after the first and every `every` rounds.
 
     Columns: `round`, `loss` (mean loss of sites' own models on their own rows, nats), `test_error` and `accuracy` (or
     whatever the task calls its quality) of the average model, `site_test_error` (mean over sites' models), `residual`
