@@ -284,7 +284,10 @@ def test_cells_that_cannot_run_and_cells_that_are_damaged(run: Call, tmp_path: P
     pytest.importorskip("matplotlib")
     for text, words in (
         ('title = "a"\nkind = "training.make_loss"', "kind='training.make_loss'"),
-        ('title = "a"\nkind = "training.run"\nfixed = { rounds = "x" }', "cells: a cell of this kind cannot run"),
+        (
+            'title = "a"\nkind = "training.run"\nfixed = { rounds = "x" }',
+            "cells.method: is needed by this kind of cell",
+        ),
         ('title = "a"\nkind = "attacks.game"\nfixed = { method = [1] }', ""),
     ):
         (tmp_path / "s.toml").write_text(text)

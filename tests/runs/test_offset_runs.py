@@ -267,7 +267,7 @@ def test_methods_with_noise_inside_an_objective_refuse_residuals_and_spend_nothi
     rows = build(make_targets([20, 15], D))
     delta = 1e-5 if REGISTRY[method].needs_delta else None
     run = RunConfig(method=method, epsilon=1.0, delta=delta, rounds=4, loss=SPECS[0])
-    nodes = 1 if REGISTRY[method].trust == "curator" else 2
+    nodes = 1 if REGISTRY[method].trust.pools_rows else 2
     terms: dict[str, Any] = {} if delta is None else {"delta": delta, "accountant": "rdp"}
     with DurableLedger.create(tmp_path / "book", epsilon=5.0, n_nodes=nodes, **terms) as ledger:
         with pytest.raises(InvalidInput, match="proved for slopes between -1 and 0"):

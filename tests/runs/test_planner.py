@@ -114,7 +114,7 @@ def test_a_site_alone_is_planned_at_what_the_network_plans_for_it() -> None:
     """The price of the whole network holds a node's price, event by event, and a budget ends both where a run would."""
     n = np.array([[500.0], [4000.0], [40000.0], [4000.0], [900.0]])
     for method in PRIVATE:
-        if REGISTRY[method].trust == "curator":
+        if REGISTRY[method].trust.pools_rows:
             continue
         ready = prepare(RunConfig(method=method, epsilon=2.0, delta=1e-5, rounds=4), n, 6)
         known = (ready.algorithm, ready.facts, ready.graph, 4, ready.ledger.accountant, 1e-5)

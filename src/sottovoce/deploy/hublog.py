@@ -18,6 +18,7 @@ from ..errors import InvalidInput, Refused, SottovoceError, TransportClosed
 from ..typing import Any
 
 VERSION = 2
+_PATIENCE = 30.0  # seconds, for another process that holds the file
 _APPLICATION = 0x736F7468  # "soth": tells a hub's log from any other SQLite file
 _DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR", "SQLITE_MISMATCH", "SQLITE_CANTOPEN")
 _MESSAGE = (
@@ -55,24 +56,45 @@ class HubLog:
             rule = f"cannot be written: {error.strerror}"
             raise InvalidInput("log", self._name, rule, "let the hub write to its folder") from None
         with self._translated():
-            self._db = sqlite3.connect(Path(path), isolation_level=None, check_same_thread=False, timeout=30.0)
+            self._db = sqlite3.connect(Path(path), isolation_level=None, check_same_thread=False, timeout=_PATIENCE)
         try:
             with self._translated():
+                self._open()
+        except BaseException:
+            self._db.close()
+            raise
+
+    def _open(self) -> None:
+        """Make or join the log.
+
+        SQLite does not wait for another process that turns the same file to write-ahead logging, or brings it back
+        after a kill: it says at once that the file is busy.  So the waiting is done here.
+        """
+        end = time.monotonic() + _PATIENCE
+        while True:
+            try:
                 known = self._identify()
                 for pragma in ("journal_mode = WAL", "synchronous = FULL", "fullfsync = ON", "trusted_schema = OFF"):
                     self._db.execute(f"PRAGMA {pragma}")
                 if not known:
                     self._make()
-        except BaseException:
-            self._db.close()
-            raise
+                return
+            except sqlite3.OperationalError as error:
+                busy = getattr(error, "sqlite_errorname", "").startswith("SQLITE_BUSY")
+                if not busy or time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
 
     def _identify(self) -> bool:
         """Whether the file is a log of this version; False if it must be made one."""
-        application, version = (
-            self._db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
-        )
-        tables = dict(self._db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'"))
+        self._db.execute("BEGIN")  # another process may be making it: what is read is of one moment
+        try:
+            tables = dict(self._db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'"))
+            application, version = (
+                self._db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
+            )
+        finally:
+            self._db.execute("ROLLBACK")
         if application == _APPLICATION and version == VERSION:
             expected = {_MESSAGE, *_LATER}
         elif (application, version) == (0, 0) and not tables:
