@@ -15,7 +15,7 @@ from sottovoce.facts import Facts
 from sottovoce.privacy.noise import Noise, SystemNoise
 from sottovoce.queries import Query
 from sottovoce.runs.config import RunConfig
-from sottovoce.runs.planner import Planner, plan
+from sottovoce.runs.planner import Pricer, plan
 from sottovoce.runs.prepare import prepare
 from sottovoce.solvers import Solution, Solver
 from sottovoce.typing import Any, Array
@@ -126,13 +126,13 @@ def kinds(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> set[type[Query]
     """The kinds of release that a run asks for, found on its plan."""
     found: set[type[Query]] = set()
 
-    def ask(planner: Planner, query: Query) -> Array:
+    def ask(pricer: Pricer, query: Query) -> Array:
         found.add(type(query))
-        return query.blank(planner.facts)
+        return query.blank(pricer.facts)
 
     ready = prepare(config, np.full((2, 1), 4.0), 1)
     with monkeypatch.context() as patched:
-        patched.setattr(Planner, "ask", ask)
+        patched.setattr(Pricer, "ask", ask)
         plan(ready.algorithm, ready.facts, ready.graph, config.rounds, ready.ledger.accountant)
     return found
 

@@ -28,7 +28,7 @@ A = TypeVar("A", bound=Algorithm[Any])
 
 
 @dataclass
-class Planner:
+class Pricer:
     """A curator without data: it charges and returns blanks, so that a run can be priced before any row is read."""
 
     facts: Facts
@@ -95,7 +95,7 @@ def plan(
         algorithm, facts, lead, degree = algorithm.at(node), facts.node(node), (), degree[node]
     watchers = [] if after is None else [lambda k, _: after(k, ledger)]
     # Prices depend on public curvatures only, never on vectors: one column stands for all features.
-    place = Place(facts, _Silent(degree), Planner(facts, ledger), lead, 1)
+    place = Place(facts, _Silent(degree), Pricer(facts, ledger), lead, 1)
     run(algorithm, place, rounds, observers=watchers)
     for event in ledger.rows * (copies - 1):
         ledger.charge(event)
