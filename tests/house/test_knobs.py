@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import pytest
+from planting import planted
 
 from sottovoce import ConsensusClassifier, PrivateClassifier, RunConfig
 from sottovoce.algorithms import KNOBS, REGISTRY, knobs_of
@@ -21,7 +17,6 @@ from sottovoce.algorithms.knobs import gather, knob, paragraphs
 from sottovoce.errors import InvalidInput
 from sottovoce.schedules import Schedule
 
-SOURCE = Path(__file__).parents[2] / "src"
 PLANTED = """
     decay_rate: float = knob(0.25, "How fast the step decays.", "must be at least 0", lambda v: v >= 0)
 
@@ -62,17 +57,8 @@ print(json.dumps({
 
 
 def test_a_planted_knob_is_everywhere_and_one_file_was_touched(tmp_path: Path) -> None:
-    shutil.copytree(SOURCE, tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
-    method = tmp_path / "src" / "sottovoce" / "algorithms" / "gradient.py"
     old = '\n    name: ClassVar[str] = "dgd"\n'
-    assert method.read_text().count(old) == 1
-    method.write_text(method.read_text().replace(old, PLANTED))
-    ran = subprocess.run(
-        [sys.executable, "-c", USES], capture_output=True, text=True, check=False,
-        env=os.environ | {"PYTHONPATH": str(tmp_path / "src")},
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
-    assert json.loads(ran.stdout) == {
+    assert planted(tmp_path, "algorithms/gradient.py", {old: PLANTED}, USES) == {
         "algorithm": 0.5, "kept": 0.5, "silent": False, "helps": [True, True], "plan": 0.75, "study": 0.5,
         "refused": "decay_rate=-1.0: must be at least 0; use decay_rate=0.25", "estimators": [0.125, 0.125],
         "documented": True,

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
-SOURCE = Path(__file__).parents[2] / "src"
+from planting import planted
+
 PLANTED = '''
 @dataclass(frozen=True)
 class Slow(Loss):
@@ -65,19 +61,8 @@ print(json.dumps({
 
 
 def test_a_planted_loss_is_everywhere_and_one_file_was_touched(tmp_path: Path) -> None:
-    shutil.copytree(SOURCE, tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
-    losses = tmp_path / "src" / "sottovoce" / "losses.py"
-    written = losses.read_text()
-    for old, new in (("\nREGISTRY: dict", PLANTED), ("in (Logistic, ", "in (Logistic, Slow, ")):
-        assert written.count(old) == 1
-        written = written.replace(old, new)
-    losses.write_text(written)
-    ran = subprocess.run(
-        [sys.executable, "-c", USES], capture_output=True, text=True, check=False,
-        env=os.environ | {"PYTHONPATH": str(tmp_path / "src")},
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
-    assert json.loads(ran.stdout) == {
+    edits = {"\nREGISTRY: dict": PLANTED, "in (Logistic, ": "in (Logistic, Slow, "}
+    assert planted(tmp_path, "losses.py", edits, USES) == {
         "spent": 1.0, "sharper": [False], "refused": True, "helps": [True] * 3, "plan": 1.0, "auto": "mr_admm",
         "estimator": [1, 4], "documented": True,
     }  # fmt: skip

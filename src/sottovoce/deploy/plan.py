@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,11 +22,9 @@ from ..data.schema import Schema
 from ..errors import InvalidInput, SottovoceError, UnknownEvent
 from ..graphs import Graph, make_graph
 from ..plain import canonical, keyed_hash
-from ..privacy.accountants import make_accountant
 from ..privacy.events import Event
 from ..privacy.statement import Statement
 from ..runs.config import RunConfig
-from ..runs.planner import plan as price
 from ..runs.prepare import Prepared, prepare, privacy_statement
 from ..typing import Any, Array
 from . import limits
@@ -231,11 +228,8 @@ class Plan:
     @cached_property
     def statement(self) -> Statement:
         """What can be proved of the whole run, for every site."""
-        prepared, book = self.prepared, self.prepared.ledger
-        rows = price(
-            prepared.algorithm, prepared.facts, prepared.graph, self.config.rounds, book.accountant, book.delta
-        ).rows
-        return privacy_statement(prepared, rows, simulated=self.demonstration, caveat=self.caveat)
+        rows = self.prepared.plan().rows
+        return privacy_statement(self.prepared, rows, simulated=self.demonstration, caveat=self.caveat)
 
     @cached_property
     def digest(self) -> str:
@@ -287,22 +281,15 @@ class Plan:
 
     def _allowed(self, name: str) -> tuple[Event, ...]:
         prepared, i = self.prepared, self.index(name)
-        delta = prepared.ledger.delta
+        accountant, delta = prepared.ledger.accountant, prepared.ledger.delta
         budget = np.broadcast_to(prepared.ledger.epsilon, (len(self.sites),))[i]
-
-        def planned(limit: float) -> tuple[Event, ...]:
-            method, accountant = prepared.algorithm, make_accountant(self.config.notion)
-            return price(
-                method, prepared.facts, prepared.graph, self.config.rounds, accountant, delta, node=i, budget=limit
-            ).rows
-
-        everything = planned(math.inf)
-        accountant = make_accountant(self.config.notion)
+        everything = prepared.plan(node=i).rows
         spent = accountant.nothing()
         for event in everything:
             spent = accountant.add(spent, event)
         # Totals only grow: if the whole run fits, so does each part, and one look is cheaper than one a release.
-        return everything if np.all(accountant.within(spent, delta, budget)) else planned(float(budget))
+        fits = np.all(accountant.within(spent, delta, budget))
+        return everything if fits else prepared.plan(node=i, budget=float(budget)).rows
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -381,7 +368,5 @@ def _cap(prepared: Prepared, rounds: int) -> float:
     """A norm cap from public facts: a site's own minimiser has norm at most slope times C over mu; noise adds to it."""
     facts = prepared.facts
     alone = facts.loss.slope_bound * facts.C / facts.mu
-    accountant = make_accountant(prepared.config.notion)
-    rows = price(prepared.algorithm, facts, prepared.graph, rounds, accountant, prepared.ledger.delta).rows
-    spread = max((float(np.max(event.spread())) for event in rows), default=0.0)
+    spread = max((float(np.max(event.spread())) for event in prepared.plan(rounds).rows), default=0.0)
     return _ROOM * (alone + np.sqrt(facts.d).item() * spread)

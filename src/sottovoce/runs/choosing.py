@@ -20,7 +20,6 @@ from ..losses import make_loss
 from ..schedules import Schedule
 from ..typing import Any, Array
 from .config import RunConfig
-from .planner import plan
 from .prepare import check_size, default_penalty, prepare
 from .rehearsal import Rehearsal
 
@@ -212,8 +211,7 @@ class _Search:
         started = time.perf_counter()
         row = {"stage": stage} | _plain(config)
         prepared = prepare(config, _column(self.n), self.d)
-        book = prepared.ledger
-        event = plan(prepared.algorithm, prepared.facts, prepared.graph, 1, book.accountant, book.delta).rows[0]
+        event = prepared.plan(1).rows[0]
         found = _Trial(config, self.ground.errors(prepared))
         self.table.append(
             row

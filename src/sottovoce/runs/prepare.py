@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -95,6 +95,21 @@ class Prepared:
     graph: Graph
     algorithm: Algorithm[Any]
     ledger: Ledger
+
+    def plan(
+        self,
+        rounds: int | None = None,
+        *,
+        node: int | None = None,
+        budget: float = math.inf,
+        after: Callable[[int, Ledger], None] | None = None,
+    ) -> Ledger:
+        """The ledger that the run will leave behind, or its first `rounds`: see :func:`sottovoce.runs.planner.plan`."""
+        many, book = self.config.rounds if rounds is None else rounds, self.ledger
+        return plan(
+            self.algorithm, self.facts, self.graph, many, book.accountant, book.delta, node=node, budget=budget,
+            after=after,
+        )  # fmt: skip
 
 
 def prepare(config: RunConfig, n: Array, d: int, *, graph: Graph | None = None) -> Prepared:
@@ -234,9 +249,7 @@ def outline(config: RunConfig, n: Array, d: int, *, caveat: Caveat = None) -> di
     """
     prepared = prepare(config, n, d)
     book = prepared.ledger
-    rows = plan(
-        prepared.algorithm, prepared.facts, prepared.graph, config.rounds, book.accountant, book.delta
-    ).rows  # fmt: skip
+    rows = prepared.plan().rows
     simulated = config.seed is not None
     nodes = prepared.facts.n_nodes
 

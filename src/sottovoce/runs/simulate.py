@@ -31,7 +31,6 @@ from ..typing import Any, Array
 from . import engine
 from .config import RunConfig
 from .engine import Observer, Outcome, Place
-from .planner import plan
 from .prepare import Prepared, held, prepare, privacy_statement
 
 joblib = Later("joblib")
@@ -273,11 +272,8 @@ def _affordable(prepared: Prepared) -> tuple[Event, ...]:
     if config.replicates != 1:
         rule = "every replicate is a release of its own, and a ledger counts one"
         raise InvalidInput("replicates", config.replicates, rule, "use replicates=1 with a ledger")
-    own = prepared.ledger
-    allowed = own.trial()
-    for event in plan(
-        prepared.algorithm, prepared.facts, prepared.graph, config.rounds, own.accountant, own.delta
-    ).rows:
+    allowed = prepared.ledger.trial()
+    for event in prepared.plan().rows:
         try:
             allowed.charge(event)
         except BudgetExceeded:

@@ -14,7 +14,6 @@ from ...ledger.memory import Ledger
 from ...losses import make_loss
 from ...papers.tradeoff import PrivacyUtility, fit_accuracy, optimal_alpha
 from ...runs.config import RunConfig
-from ...runs.planner import plan
 from ...runs.prepare import Prepared, prepare
 from ...runs.simulate import simulate
 from ...typing import Any, Array
@@ -56,8 +55,7 @@ def _total(other: dict[str, Any], p: Mapping[str, Any], rows: Rows) -> float:
     """What the run `other` costs: by its paper's claim, or as proved."""
     shared = {key: p[key] for key in ("rounds", "C", "rho", "graph", "seed", "delta") if key in p}
     ready = prepare(RunConfig(**({"epsilon": math.inf} | shared | other)), rows.n, rows.d)
-    config = ready.config
-    book = plan(ready.algorithm, ready.facts, ready.graph, config.rounds, ready.ledger.accountant, ready.ledger.delta)
+    book = ready.plan()
     claim = book.claimed() if p.get("match_by", "claimed") == "claimed" else None
     return book.total() if claim is None else claim
 
@@ -126,8 +124,7 @@ def _prices(ready: Prepared, wanted: frozenset[int]) -> dict[int, tuple[float, f
             claim = book.claimed() if ready.config.form != "corrected" else None
             found[k] = (proved if claim is None else claim, proved)
 
-    own, rounds = ready.ledger, ready.config.rounds
-    plan(ready.algorithm, ready.facts, ready.graph, rounds, own.accountant, own.delta, after=note)
+    ready.plan(after=note)
     return found
 
 
