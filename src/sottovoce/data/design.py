@@ -252,9 +252,9 @@ class Normed(Wrapped):
     known: Any
 
     @classmethod
-    def of(cls, base: Design) -> Normed:
-        """Compute the norms of all rows, a block at a time."""
-        step = max(1, _LOOKED // max(1, len(base.host(base.between(0, 1).norms()))))
+    def of(cls, base: Design, nodes: int) -> Normed:
+        """Compute the norms of all rows of so many nodes, a block at a time."""
+        step = max(1, _LOOKED // nodes)
         parts = [base.host(base.between(at, min(at + step, base.n)).norms()) for at in range(0, base.n, step)]
         return cls(base, base.asarray(np.concatenate(parts, axis=1)))
 

@@ -1,26 +1,29 @@
-"""Made-up rows that resemble real tables, made from sizes alone; methods are tried on them in advance.
+"""Made-up tables that resemble real ones, drawn from public facts alone; methods are tried on them in advance.
 
-There are two kinds, because no single kind is typical of all tables.  ``one-hot`` rows have a few active columns with
-uneven frequencies, like encoded categories.  ``dense`` rows have correlated columns whose spectrum decays.  Both have a
-constant column and lie in the unit ball.  Labels follow a softmax model of the rows; classes are unevenly frequent, and
-a few labels are random.
+Rows come from a *sketch*: rows that a schema lets one expect, or rows of public people, or, where nothing is known but
+a number of features, rows of a few kinds.  Labels follow a softmax model of the rows; classes are unevenly frequent,
+and a few labels are random.  A row of a world counts for every class, each with its probability, so that a few hundred
+rows stand for as many as a site may have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from ..later import Later
 from ..task import of_margins
-from ..typing import Array, IntArray
+from ..typing import Array
 from .partition import LABEL_SPREAD
 
 special = Later("scipy.special")
 
-KINDS = ("one-hot", "dense")
+Sketch = Callable[[int, np.random.Generator], Array]
+"""Draws so many made-up rows in the unit ball, an array (n, d)."""
+
 SHARPNESS = 2.0  # standard deviation of a class's score: about 85% of labels of two classes can be predicted
 UNEVEN = 1.0  # log of the ratio of the first class's frequency to the last's, at equal scores
 WRONG = 0.05  # share of labels drawn at random
@@ -29,9 +32,21 @@ _INSIDE = 1.0 + 1e-9
 
 @dataclass(frozen=True)
 class World:
-    """Training rows of every site, with labels 0 to K - 1, and test rows with the probability of each label."""
+    """A made-up table.
 
-    parts: list[tuple[Array, IntArray]]
+    Attributes
+    ----------
+    X : array (m, d)
+        Rows in the unit ball, the same at every site.
+    shares : array (N, m, K)
+        How much every row counts for every class at every site; a site's add up to m.
+    test : array (t, d)
+    chances : array (t, K)
+        The probability of each class at the test rows.
+    """
+
+    X: Array
+    shares: Array
     test: Array
     chances: Array
 
@@ -41,75 +56,175 @@ class World:
         return task.expected_error(task.vectors(W) @ self.test.T, self.chances)
 
 
-def make_world(kind: str, sizes: Sequence[int], d: int, seed: int, *, classes: int = 2, tilt: float = 0.0) -> World:
-    """Draw a world.
+def make_world(
+    sketch: Sketch, rows: int, sites: Sequence[int] | Array, seed: int, *, classes: int = 2, tilt: float = 0.0
+) -> World:
+    """Draw a world with labels of its own.
 
     Parameters
     ----------
-    kind : {"one-hot", "dense"}
-    sizes : sequence of int
-        Rows of every site.
-    d : int
-        Features, the constant one included.
+    sketch : Sketch
+    rows : int
+        Rows to train on.
+    sites : sequence of int
+        Rows of every site, for how labels are dealt.
     seed : int
-        The same arguments always give the same rows.
+        The same arguments always give the same world.
     classes : int
     tilt : float
         How much the sites' labels differ: 0 for not at all, 1 for the ``label`` partition's default strength.
     """
-    rng = np.random.default_rng([seed, KINDS.index(kind)])
-    total, held_out = int(sum(sizes)), 4000
-    X = (_one_hot if kind == "one-hot" else _dense)(rng, total + held_out, d)
-    scores = X @ rng.normal(size=(d, classes))
+    rng = np.random.default_rng(seed)
+    X = sketch(rows + HELD_OUT, rng)
+    scores = X @ rng.normal(size=(X.shape[1], classes))
     scores -= scores.mean(axis=0)
     scores /= max(float(scores.std()), 1e-12)
     chances = special.softmax(SHARPNESS * scores - UNEVEN * np.linspace(0.0, 1.0, classes), axis=1)
     chances = (1.0 - WRONG) * chances + WRONG / classes
-    labels = (rng.uniform(size=(len(X), 1)) > np.cumsum(chances, axis=1)).sum(axis=1).clip(0, classes - 1)
-    train = labels[:total]
-    parts = [(X[own], train[own]) for own in _deal(rng, train, np.asarray(sizes), classes, tilt)]
-    return World(parts, X[total:], chances[total:])
+    return World(X[:rows], deal(chances[:rows], sites, tilt), X[rows:], chances[rows:])
 
 
-def _one_hot(rng: np.random.Generator, n: int, d: int) -> Array:
-    """Groups of about six columns with one active in each, every column rarer than the one before; and a constant."""
-    X = np.zeros((n, d))
-    groups = np.array_split(np.arange(d - 1), max(1, round((d - 1) / 6)))
-    for group in groups:
-        if len(group):
-            shares = rng.dirichlet(1.0 / np.arange(1.0, len(group) + 1.0))
-            X[np.arange(n), group[0] + rng.choice(len(group), size=n, p=shares)] = 1.0
-    X[:, -1] = 1.0
-    return np.asarray(X / (np.sqrt(len(groups) + 1.0) * _INSIDE))
+HELD_OUT = 1000
+"""Test rows of a world."""
 
 
-def _dense(rng: np.random.Generator, n: int, d: int) -> Array:
-    """A Gaussian with spectrum 1, 1/2, 1/3, ..., its rows shortened to norm one, and a constant."""
-    rotation = np.linalg.qr(rng.normal(size=(d, d)))[0]
-    X = (rng.normal(size=(n, d)) / np.sqrt(np.arange(1.0, d + 1.0))) @ rotation
-    X /= np.sqrt(np.sum(1.0 / np.arange(1.0, d + 1.0)))
-    X[:, -1] = 1.0
-    return np.asarray(X / (np.maximum(np.linalg.norm(X, axis=1, keepdims=True), np.sqrt(2.0)) * _INSIDE))
+def deal(chances: Array, sites: Sequence[int] | Array, tilt: float) -> Array:
+    """Shares (N, m, K) of every site: the log-odds of its classes move in equal steps from site to site.
 
-
-def _deal(rng: np.random.Generator, labels: IntArray, sizes: IntArray, classes: int, tilt: float) -> list[IntArray]:
-    """Rows of every site: the log-odds of its classes move in equal steps from site to site."""
-    pools = [rng.permutation(np.flatnonzero(labels == k)) for k in range(classes)]
-    have = np.array([len(pool) for pool in pools], dtype=float)
-    along = np.linspace(-1.0, 1.0, len(sizes)) if len(sizes) > 1 else np.zeros(1)
-    want = np.exp(0.5 * tilt * LABEL_SPREAD * np.outer(along, np.linspace(-1.0, 1.0, classes))) * have
+    Parameters
+    ----------
+    chances : array (m, K)
+        The probability of each class at every row.
+    sites : sequence of int
+        Rows of every site.
+    tilt : float
+    """
+    size, have = np.asarray(sites, dtype=float) / np.sum(sites), chances.mean(axis=0)
+    along = np.linspace(-1.0, 1.0, len(size)) if len(size) > 1 else np.zeros(1)
+    want = np.exp(0.5 * tilt * LABEL_SPREAD * np.outer(along, np.linspace(-1.0, 1.0, len(have)))) * have
     for _ in range(100):  # to these row and column sums
-        want *= (sizes / want.sum(axis=1))[:, None]
+        want *= (size / want.sum(axis=1))[:, None]
         want *= have / np.maximum(want.sum(axis=0), 1e-300)
-    parts, taken = [], np.zeros(classes, dtype=np.intp)
-    for shares, size in zip(want, sizes, strict=True):
-        ends = np.rint(np.cumsum(shares) / shares.sum() * size).astype(np.intp)
-        counts = np.diff(ends, prepend=0)
-        rows = [
-            np.take(pool, np.arange(at, at + count), mode="wrap")
-            for pool, at, count in zip(pools, taken, counts, strict=True)
-            if count
-        ]
-        taken += counts
-        parts.append(np.concatenate(rows))
-    return parts
+    return np.asarray(chances * (want / (size[:, None] * np.maximum(have, 1e-300)))[:, None, :])
+
+
+def one_hot(d: int) -> Sketch:
+    """Rows like encoded categories: groups of about six columns with one active in each, and a constant."""
+
+    def draw(n: int, rng: np.random.Generator) -> Array:
+        X = np.zeros((n, d))
+        groups = np.array_split(np.arange(d - 1), max(1, round((d - 1) / 6)))
+        for group in groups:
+            if len(group):  # every column is rarer than the one before
+                shares = rng.dirichlet(1.0 / np.arange(1.0, len(group) + 1.0))
+                X[np.arange(n), group[0] + rng.choice(len(group), size=n, p=shares)] = 1.0
+        X[:, -1] = 1.0
+        return np.asarray(X / (np.sqrt(len(groups) + 1.0) * _INSIDE))
+
+    return draw
+
+
+def dense(d: int, norm: float = 1.0) -> Sketch:
+    """A Gaussian with spectrum 1, 1/2, 1/3, ..., and a constant; a typical row has this norm, and none is above 1."""
+
+    def draw(n: int, rng: np.random.Generator) -> Array:
+        rotation = np.linalg.qr(rng.normal(size=(d, d)))[0]
+        X = (rng.normal(size=(n, d)) / np.sqrt(np.arange(1.0, d + 1.0))) @ rotation
+        X *= norm / np.sqrt(2.0 * np.sum(1.0 / np.arange(1.0, d + 1.0)))
+        X[:, -1] = norm / np.sqrt(2.0)
+        return inside(X)
+
+    return draw
+
+
+def correlated(sketch: Sketch) -> Sketch:
+    """Rows with the means, spreads and typical norms of a sketch's, and columns that go together.
+
+    The correlations have the spectrum 1, 1/2, 1/3, ...
+    """
+
+    def draw(n: int, rng: np.random.Generator) -> Array:
+        X = sketch(2000, rng)
+        d, mean, spread = X.shape[1], X.mean(axis=0), X.std(axis=0)
+        rotation = np.linalg.qr(rng.normal(size=(d, d)))[0]
+        Z = (rng.normal(size=(n, d)) / np.sqrt(np.arange(1.0, d + 1.0))) @ rotation
+        Z /= np.maximum(np.sqrt((rotation**2 / np.arange(1.0, d + 1.0)[:, None]).sum(axis=0)), 1e-12)
+        return inside(mean + spread * Z)
+
+    return draw
+
+
+def narrowed(sketch: Sketch, d: int) -> Sketch:
+    """The same rows in d dimensions: all but one are the first principal ones, and the last has what is left.
+
+    Norms stay, and so does the spread of a margin under noise that is alike in all directions.
+    """
+
+    def draw(n: int, rng: np.random.Generator) -> Array:
+        X = sketch(n, rng)
+        if X.shape[1] <= d:
+            return X
+        values, vectors = np.linalg.eigh(X @ X.T if n < X.shape[1] else X.T @ X)
+        top = vectors[:, -(d - 1) :]
+        kept = top * np.sqrt(np.maximum(values[-(d - 1) :], 0.0)) if n < X.shape[1] else X @ top
+        left = np.sqrt(np.maximum((X**2).sum(axis=1) - (kept**2).sum(axis=1), 0.0))
+        return np.column_stack([kept, left * rng.choice([-1.0, 1.0], size=n)])
+
+    return draw
+
+
+def inside(X: Array) -> Array:
+    """Rows shortened to norm 1 where they are longer."""
+    return np.asarray(X / (np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1.0) * _INSIDE))
+
+
+class Expected(ABC):
+    """What is publicly known of rows before any is read: where worlds come from.
+
+    Two with equal `key` are equal, and give the same worlds.
+    """
+
+    key: str
+    says: str
+    """What the rows are, in a few words."""
+
+    @abstractmethod
+    def world(
+        self, number: int, rows: int, sites: Sequence[int] | Array, *, classes: int, tilt: float, widest: int
+    ) -> World:
+        """World `number`, always the same, of at most `widest` features: see :func:`make_world`."""
+
+
+@dataclass(frozen=True)
+class Sketches(Expected):
+    """Worlds from sketches in turn, with made-up labels.
+
+    Parameters
+    ----------
+    key, says : str
+    sketches : tuple of Sketch
+    """
+
+    key: str
+    says: str
+    sketches: tuple[Sketch, ...] = field(compare=False)
+
+    def world(
+        self, number: int, rows: int, sites: Sequence[int] | Array, *, classes: int, tilt: float, widest: int
+    ) -> World:
+        sketch = narrowed(self.sketches[number % len(self.sketches)], widest)
+        return make_world(sketch, rows, sites, _SEED + number, classes=classes, tilt=tilt)
+
+
+_SEED = 20_240_229  # of made-up rows: no user's seed enters them
+
+
+def unknown(d: int) -> Sketches:
+    """Rows of a few kinds, where nothing is known but their number of features."""
+    kinds = (one_hot(d), dense(d), dense(d, 0.5), dense(d, 0.2))
+    return Sketches(f"unknown {d}", "rows of four kinds", kinds)
+
+
+def drawn(key: str, says: str, sketch: Sketch) -> Sketches:
+    """Rows as a sketch draws them, and others with its means, spreads and norms whose columns go together."""
+    return Sketches(key, says, (sketch, correlated(sketch)))

@@ -118,7 +118,7 @@ class Sweep:
 
     def normed(self) -> Sweep:
         """The same, with the rows' norms computed once: for losses that depend on them."""
-        return Sweep(tuple(Group(g.nodes, Normed.of(g.design)) for g in self.groups), self.width)
+        return Sweep(tuple(Group(g.nodes, Normed.of(g.design, len(g.nodes))) for g in self.groups), self.width)
 
     def gradient(self, loss: Loss, w: Array) -> Array:
         """``sum_k slope(a_k.w) a_k``, shape of `w`, in the precision of the rows."""

@@ -68,7 +68,8 @@ class NoisyStatistic(Query):
 
     def sensitivity(self, facts: Facts) -> Array:
         """The same with the grid's rounding."""
-        return np.broadcast_to(self.exact_sensitivity(facts) * (1.0 + _FINE), facts.n.shape)
+        whole = np.asarray(self.exact_sensitivity(facts) * (1.0 + _FINE))
+        return np.broadcast_to(whole, np.broadcast_shapes(whole.shape, facts.n.shape))
 
     def event(self, facts: Facts) -> Event:
         claimed = None if self.claimed is None else np.broadcast_to(self.claimed, facts.n.shape)

@@ -1,11 +1,13 @@
 """The choice behind ``method="auto"``: methods and their knobs are tried out on made-up rows of the same shape.
 
-Everything that :func:`choose` sees is public: sizes, graph, budget, and how the sites are declared to differ.  It has
-no argument through which a private row could reach it, so a choice costs no privacy and may be told to anybody.
+Everything that :func:`choose` sees is public: sizes, graph, budget, what the schema lets one expect of rows, and how the
+sites are declared to differ.  It has no argument through which a private row could reach it, so a choice costs no
+privacy and may be told to anybody.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -13,28 +15,33 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..algorithms import REGISTRY
-from ..data import lifelike
+from ..algorithms import REGISTRY, knobs_of
+from ..capped import cap
+from ..data.lifelike import Expected
 from ..errors import InvalidInput, SottovoceError
 from ..losses import make_loss
 from ..schedules import Schedule
 from ..typing import Any, Array
 from .config import RunConfig
-from .prepare import check_size, default_penalty, prepare
-from .rehearsal import Rehearsal
+from .prepare import Prepared, build, check_size, default_penalty, prepare
+from .rehearsal import Ground
 
-KNOBS = ("rounds", "eta", "rho", "noise_growth")
+KNOBS = ("rounds", "eta", "rho", "max_grad_norm")
 """What a choice may set beside the method, where the caller left it open."""
-ROUNDS = (5, 10, 20, 40)
-PENALTIES = (0.5, 2.0)
-REGULARISERS = (0.1, 0.3, 3.0)
-GROWN = (2.0,)
-REPLICATES = 4
-_SEED = 20_240_229  # of the made-up rows and their noise: no user's seed enters a choice
-_WORLDS = 2  # of each kind
-_CELLS = 100_000  # of the made-up rows of one world, at most, unless sites get fewer rows than _FEWEST
-_FEWEST, _MOST_CELLS, _WIDEST = 50, 250_000, 300
-_CLEAR = 2e-4  # a smaller gain than this is no gain
+CAPS = (math.inf, 0.3, 0.1)
+"""Caps on a row's gradient that are tried first, each with every penalty."""
+FACTORS = (0.4, 1.0, 2.5)
+"""Multiples of the default penalty that are tried first."""
+ROUNDS = {"steps": (40, 100, 200), "solves": (10, 20, 40)}
+"""Rounds of methods that take gradient steps, and of methods that solve local problems; the first are tried first."""
+FINER = (0.6, 1.6)
+"""Multiples of the best cap and of the best penalty that are tried last."""
+REGULARISERS = (0.1, 30.0)
+PROXIMAL = ("prox_admm", "prox_average")
+"""Methods so alike that only one of them is looked into: the first where sites differ, else the second."""
+SURE = 1.15
+"""A method whose least error is this many times the least of all is not looked into further."""
+FINALISTS = 4
 
 
 @dataclass(frozen=True)
@@ -81,13 +88,14 @@ def choose(
     *,
     heterogeneity: str = "iid",
     free: Sequence[str] | None = None,
+    expected: Expected | None = None,
 ) -> Choice:
     """Pick a method and its knobs from public facts.
 
     Parameters
     ----------
     config : RunConfig
-        What the caller gave; its method is the first guess, which a choice must clearly beat.
+        What the caller gave; its method is the first guess.
     n : sequence of int
         Rows of every site.
     d : int
@@ -96,6 +104,8 @@ def choose(
         Whether sites are alike or their labels differ.
     free : sequence of str, optional
         Knobs of `KNOBS` that the caller left open; None for :func:`open_knobs`.
+    expected : Expected, optional
+        What is publicly known of rows: a schema, or public rows.  None for rows of a few kinds.
 
     Returns
     -------
@@ -116,24 +126,24 @@ def choose(
     check_size(config, counts[:, None], d)
     sizes = tuple(int(rows) for rows in counts)
     asked = replace(config, seed=config.seed or 0, replicates=1)
-    found = _choose(asked, sizes, d, heterogeneity, tuple(sorted(knobs)))
+    found = _choose(asked, sizes, d, heterogeneity, tuple(sorted(knobs)), expected)
     return replace(found, config=replace(found.config, auto=False, seed=config.seed, replicates=config.replicates))
 
 
 @lru_cache(maxsize=64)
-def _choose(config: RunConfig, n: tuple[int, ...], d: int, heterogeneity: str, free: tuple[str, ...]) -> Choice:
+def _choose(
+    config: RunConfig, n: tuple[int, ...], d: int, heterogeneity: str, free: tuple[str, ...], expected: Expected | None
+) -> Choice:
     if why := _beyond(config, n, d):
         return Choice(config, says=f"{_named(config)}: the first guess, since {why}.")
-    search = _Search(config, n, d, 0.0 if heterogeneity == "iid" else 1.0)
-    refused: SottovoceError | None = None
-    try:
-        first = search.trial(config, "rule")
-    except SottovoceError as error:
-        first, refused = _Trial(config, np.ones((len(search.ground.worlds), REPLICATES))), error
-    best = search.explore(first, free)
-    if refused is not None and best is first:
-        raise refused
-    return search.verdict(None if refused else first, best, heterogeneity)
+    outputs = make_loss(config.loss).outputs
+    ground = Ground(n, d // outputs, outputs, 0.0 if heterogeneity == "iid" else 1.0, expected)
+    search = _Search(config, ground, free)
+    search.explore()
+    if not search.tried:
+        assert search.refused is not None
+        raise search.refused
+    return search.verdict()
 
 
 def _beyond(config: RunConfig, n: tuple[int, ...], d: int) -> str:
@@ -144,15 +154,12 @@ def _beyond(config: RunConfig, n: tuple[int, ...], d: int) -> str:
         return "without a budget there is no noise to weigh"
     if config.form != "corrected":
         return "printed forms are for study"
-    if make_loss(config.loss).offset_bound:
+    loss = make_loss(config.loss)
+    if loss.offset_bound:
         return "made-up rows have classes, and this loss is for numbers"
-    if d > _WIDEST or sum(min(rows, _FEWEST) for rows in n) * d > _MOST_CELLS:
-        return f"{len(n)} sites and {d} features are too many to try out in seconds"
+    if Ground.too_large(len(n), d // loss.outputs, loss.outputs):
+        return f"{len(n)} sites and {d} entries of a classifier are too many to try out in seconds"
     return ""
-
-
-def _column(n: Sequence[int]) -> Array:
-    return np.array(n, dtype=float)[:, None]
 
 
 @dataclass
@@ -166,155 +173,236 @@ class _Trial:
     def mean(self) -> float:
         return float(self.errors.mean())
 
-    def beats(self, other: _Trial) -> bool:
-        """Whether it is better by more than a standard error of the difference (over worlds or noise, the larger)."""
+    def sure(self, other: _Trial) -> float:
+        """The standard error of the difference to another: over worlds, or over noise if that is larger."""
         gain = other.errors - self.errors
         worlds, replicates = gain.shape
-        between = float(gain.mean(axis=1).std(ddof=1)) / np.sqrt(worlds)
-        within = float(np.sqrt(gain.var(axis=1, ddof=1).sum() / replicates)) / worlds
-        return bool(gain.mean() > max(between, within, _CLEAR))
+        between = float(gain.mean(axis=1).std(ddof=1)) / math.sqrt(worlds) if worlds > 1 else 0.0
+        within = float(gain.std(ddof=1)) / math.sqrt(gain.size) if gain.size > 1 else 0.0
+        return max(between, within)
 
 
 @dataclass
 class _Search:
-    """Tries configurations on made-up rows and writes a table."""
+    """Tries configurations on made-up rows and writes a table.
+
+    Attributes
+    ----------
+    tried : list of _Trial
+        On the rows of the search.
+    """
 
     config: RunConfig
-    n: tuple[int, ...]
-    d: int
-    tilt: float
+    ground: Ground
+    free: tuple[str, ...]
     table: list[dict[str, Any]] = field(default_factory=list)
+    tried: list[_Trial] = field(default_factory=list)
+    refused: SottovoceError | None = None
+    _once: dict[tuple[str, float], Prepared] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self.ground = self.draw(0)
+    def run(self, configs: Sequence[RunConfig], stage: str, *, check: bool = False) -> list[_Trial]:
+        """Run candidates in every world; those of one method and as many rounds together.
 
-    def draw(self, turn: int) -> Rehearsal:
-        """Made-up worlds with the true sizes of sites, cut to what can be tried in seconds; new ones at each call."""
-        outputs = make_loss(self.config.loss).outputs
-        most = max(_FEWEST, int(_CELLS / (len(self.n) * self.d)))
-        sizes, seed = [min(rows, most) for rows in self.n], _SEED + 100 * turn
-        worlds = [
-            lifelike.make_world(kind, sizes, self.d // outputs, seed + k, classes=max(2, outputs), tilt=self.tilt)
-            for kind in lifelike.KINDS
-            for k in range(_WORLDS)
-        ]
-        return Rehearsal(tuple(worlds), REPLICATES, seed, outputs)
-
-    def trial(self, config: RunConfig, stage: str) -> _Trial:
-        """Run one candidate in every world.
-
-        Raises
-        ------
-        SottovoceError
-            If its plan is refused or a solve fails.
+        Candidates that break a rule of their method, or whose solves fail, drop out; `refused` is the last such error.
         """
-        started = time.perf_counter()
-        row = {"stage": stage} | _plain(config)
-        prepared = prepare(config, _column(self.n), self.d)
-        event = prepared.plan(1).rows[0]
-        found = _Trial(config, self.ground.errors(prepared))
-        self.table.append(
-            row
-            | {
-                "noise": float(np.max(event.spread())),
-                "error": found.mean,
-                "spread": float(found.errors.std(ddof=1)),
-                "seconds": time.perf_counter() - started,
-            }
-        )
+        ready: dict[Any, list[tuple[RunConfig, Prepared]]] = {}
+        seen: list[RunConfig] = []
+        for config in configs:
+            if config in seen or (not check and any(one.config == config for one in self.tried)):
+                continue
+            seen.append(config)
+            try:
+                prepared = self._prepared(config)
+            except SottovoceError as error:
+                self.refused = error
+                continue
+            alone = config if REGISTRY[config.method].objective_noise else None
+            ready.setdefault((config.method, config.rounds, alone), []).append((config, prepared))
+        done = []
+        for batch in ready.values():
+            started = time.perf_counter()
+            try:
+                ground = self.ground.final if check else self.ground.first
+                errors = ground.errors([prepared for _, prepared in batch])
+            except SottovoceError as error:
+                self.refused = error
+                continue
+            seconds = (time.perf_counter() - started) / len(batch)
+            for (config, prepared), found in zip(batch, errors, strict=True):
+                done.append(_Trial(config, found))
+                self.table.append(
+                    {"stage": stage} | _plain(config) | {
+                        "noise": float(np.max(prepared.plan(1).rows[0].spread())), "error": done[-1].mean,
+                        "spread": float(found.std(ddof=1)) if found.size > 1 else 0.0, "seconds": seconds,
+                    }
+                )  # fmt: skip
+        if not check:
+            self.tried += done
+        return done
+
+    def _prepared(self, config: RunConfig) -> Prepared:
+        """The plan of a candidate.
+
+        Where noise is on statistics of bounded sensitivity, shifts over sigmas add up in squares under a delta, and
+        epsilons add up without: one calibration gives the noise for every number of rounds, cap and penalty.
+        """
+        cls = REGISTRY[config.method]
+        if cls.objective_noise:
+            return prepare(config, self.ground.sizes, self.ground.weights)
+        key = (config.method, config.noise_growth)
+        if key not in self._once:
+            once = replace(config, rounds=1, max_grad_norm=math.inf, eta=None)
+            self._once[key] = prepare(once, self.ground.sizes, self.ground.weights)
+        one = self._once[key]
+        facts = replace(one.facts, loss=cap(make_loss(config.loss), config.max_grad_norm))
+        growth = config.noise_growth ** np.arange(1 if cls.single else config.rounds)
+        shape = float(growth.sum()) if facts.pure else math.sqrt(float((growth**2).sum()))
+        assert one.algorithm.noise is not None
+        noise = one.algorithm.noise.scaled(1.0 / shape)
+        return replace(one, config=config, facts=facts, algorithm=build(config, facts, one.graph).with_noise(noise))
+
+    def best(self, method: str | None = None) -> _Trial:
+        """The least mean error so far, of one method or of all."""
+        mine = [one for one in self.tried if method in (None, one.config.method)]
+        return min(mine, key=lambda one: one.mean)
+
+    def explore(self) -> None:
+        """The first guess, and every method at a grid of caps and penalties; then the knobs of methods that may win."""
+        some = [self.config]
+        for method in self.methods():
+            start = replace(self.config, method=method, max_grad_norm=math.inf, eta=self.config.eta)
+            caps = self._caps(method, CAPS)
+            rounds = {"rounds": self._rounds(method)[0]}
+            few = REGISTRY[method].single
+            for c in caps:
+                changed = list(_valid(start, [rounds | {"max_grad_norm": c}]))
+                some += changed
+                if "eta" in self.free and changed and not few:
+                    some += _valid(changed[0], self.penalties(changed[0], [f for f in FACTORS if f != 1.0]))
+        self.run(some, "method")
+        if not self.tried:
+            return
+        methods = sorted({one.config.method for one in self.tried}, key=lambda m: self.best(m).mean)
+        for method in methods[:3]:
+            if self.best(method).mean <= SURE * self.best().mean:
+                self.climb(method)
+        self.run(list(_valid(self.config, self.siblings())), "sibling")
+
+    def siblings(self) -> list[dict[str, Any]]:
+        """The other proximal method, with the knobs of the one that was looked into and as much curvature."""
+        found = []
+        for method in PROXIMAL:
+            mine = [one for one in self.tried if one.config.method == method]
+            other = next(name for name in PROXIMAL if name != method)
+            if len(mine) < 2 or len(self.ground.n) == 1:
+                continue
+            at = self.best(method).config
+            change = {knob: getattr(at, knob) for knob in KNOBS} | {"method": other}
+            if "eta" in self.free and isinstance(at.eta, float):
+                ratio = self._usual(replace(at, method=other, eta=None)) / self._usual(replace(at, eta=None))
+                change["eta"] = float(f"{at.eta * ratio:.4g}")
+            found.append(change)
         return found
 
-    def among(self, best: _Trial, candidates: Sequence[RunConfig], stage: str) -> _Trial:
-        """The least error of all, or `best` on a tie."""
-        tried = []
-        for config in candidates:
-            try:
-                tried.append(self.trial(config, stage))
-            except SottovoceError:  # breaks a rule of its method: not a candidate
-                continue
-        least = min(tried, key=lambda t: t.mean, default=best)
-        return least if least.beats(best) else best
+    def climb(self, method: str) -> None:
+        """More rounds around the best of this method so far; then finer caps, penalties and regularisers."""
+        if not REGISTRY[method].single:
+            self.walk(method, [{"rounds": T} for T in self._rounds(method)], "rounds")
+        at = self.best(method).config
+        caps = [min(1.0, at.max_grad_norm) * f for f in FINER]
+        changes = [{"max_grad_norm": float(f"{c:.3g}")} for c in self._caps(method, caps)]
+        if "eta" in self.free:
+            changes += self.penalties(at, FINER)
+        if "rho" in self.free:
+            changes += [{"rho": float(f"{self.config.rho * f:.4g}")} for f in REGULARISERS]
+        self.walk(method, changes, "finer")
+        at = self.best(method).config
+        if at.max_grad_norm in {change.get("max_grad_norm") for change in changes}:  # a better cap: further on
+            further = [at.max_grad_norm * f for f in FINER]
+            self.walk(method, [{"max_grad_norm": float(f"{c:.3g}")} for c in self._caps(method, further)], "further")
 
-    def explore(self, best: _Trial, free: tuple[str, ...]) -> _Trial:
-        """Method and rounds first, then one knob after the other around the best so far."""
-        asked = self.config
-        rounds = ROUNDS if "rounds" in free else (asked.rounds,)
-        pairs = [(m, T) for m in self.methods() for T in rounds if (m, T) != (asked.method, asked.rounds)]
-        best = self.among(best, list(_valid(asked, [{"method": m, "rounds": T} for m, T in pairs])), "method")
-        if "eta" in free:
-            best = self.among(best, list(_valid(best.config, self.penalties(best.config))), "eta")
-        if "rho" in free:
-            values = [{"rho": float(f"{asked.rho * f:.4g}")} for f in REGULARISERS]
-            best = self.among(best, list(_valid(best.config, values)), "rho")
-        if "noise_growth" in free and best.config.rounds > 1 and not REGISTRY[best.config.method].single:
-            values = [{"noise_growth": round(f ** (1 / (best.config.rounds - 1)), 4)} for f in GROWN]
-            best = self.among(best, list(_valid(best.config, values)), "noise_growth")
-        return best
+    def _caps(self, method: str, caps: Sequence[float]) -> Sequence[float]:
+        """Those of the caps that the method may be given."""
+        if "max_grad_norm" not in self.free:
+            return (self.config.max_grad_norm,)
+        return caps if _capped(method) else (math.inf,)
+
+    def _rounds(self, method: str) -> tuple[int, ...]:
+        if "rounds" not in self.free:
+            return (self.config.rounds,)
+        return ROUNDS["steps" if REGISTRY[method].gradient_steps else "solves"]
+
+    def walk(self, method: str, changes: Sequence[dict[str, Any]], stage: str) -> None:
+        """Try these changes of the method's best."""
+        self.run(list(_valid(self.best(method).config, changes)), stage)
 
     def methods(self) -> list[str]:
-        """The first guess, then others that trust nobody and are worth a try."""
-        names = [self.config.method, "prox_admm", "prox_average"]
-        if self.config.delta is None or len(self.n) == 1:
-            names += ["mr_admm", "objective", "output"]
-        return list(dict.fromkeys(names))
+        """Those that trust nobody and can win somewhere."""
+        alike = self.ground.tilt == 0.0
+        names = [PROXIMAL[alike], "momentum", "objective", "output"] + ["mr_admm"] * (self.config.delta is None)
+        return [name for name in names if name in REGISTRY]
 
-    def penalties(self, config: RunConfig) -> list[dict[str, Any]]:
-        """Multiples of the configuration's default penalty."""
+    def penalties(self, config: RunConfig, factors: Sequence[float]) -> list[dict[str, Any]]:
+        """Multiples of the configuration's penalty."""
         try:
-            prepared = prepare(replace(config, eta=None), _column(self.n), self.d)
+            usual = config.eta if isinstance(config.eta, float) else self._usual(config)
         except SottovoceError:  # a first guess that breaks a rule
             return []
-        usual = default_penalty(config, prepared.facts, prepared.graph)
-        return [{"eta": float(f"{usual * factor:.4g}")} for factor in PENALTIES]
+        return [{"eta": float(f"{usual * factor:.4g}")} for factor in factors]
 
-    def verdict(self, first: _Trial | None, best: _Trial, heterogeneity: str) -> Choice:
-        """Try both again on new made-up rows; keep the first guess unless the other clearly beats it there too.
+    def _usual(self, config: RunConfig) -> float:
+        """The default penalty."""
+        prepared = self._prepared(config)
+        return default_penalty(config, prepared.facts, prepared.graph)
 
-        `first` is None where the first guess breaks a rule.
-        """
-        alike = "alike" if heterogeneity == "iid" else "with unlike labels"
-        low, high = min(self.n), max(self.n)
-        size = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-        shape = f"{len(self.n)} sites of {size} rows, {self.d} features, sites {alike}"
+    def verdict(self) -> Choice:
+        """Try the best few again on new made-up rows; the least mean error wins."""
         tried = len(self.table)
-        where = f"on made-up rows of this shape ({shape})"
+        ranked = sorted(self.tried, key=lambda one: one.mean)[:FINALISTS]
+        first = next((one for one in self.tried if one.config == self.config), None)
+        if first is not None and first not in ranked:
+            ranked.append(first)
+        checked = self.run([one.config for one in ranked], "check", check=True) if len(ranked) > 1 else ranked
+        best = min(checked, key=lambda one: one.mean)
+        says = f"{_named(best.config)}: {self.ground.says} it misclassifies {100 * best.mean:.1f}%"
+        others = [one for one in checked if one is not best]
         if first is None:
-            chosen, says = best, f"{_named(best.config)}: {where} it misclassifies {100 * best.mean:.1f}%."
-            says += f" The first guess, {self.config.method}, breaks a rule here."
-        else:
-            if best is not first:
-                self.ground = self.draw(1)
-                first, best = self.trial(first.config, "check"), self.trial(best.config, "check")
-            if best is not first and best.beats(first):
-                chosen, says = best, f"{_named(best.config)}: {where} it misclassifies {100 * best.mean:.1f}%"
-                says += f", and the first guess, {_named(first.config)}, {100 * first.mean:.1f}%."
-            else:
-                chosen, says = first, f"{_named(first.config)}: the first guess, which nothing else clearly beat"
-                says += f" {where}, where it misclassifies {100 * first.mean:.1f}%."
-        least: dict[str, float] = {}  # on the rows of the search
-        for row in self.table:
-            if row["stage"] in ("rule", "method"):
-                least[row["method"]] = min(row["error"], least.get(row["method"], 1.0))
-        if own := least.pop(chosen.config.method, None):
+            says += f".  The first guess, {self.config.method}, breaks a rule here"
+        elif best.config != first.config:
+            mine = next(one for one in checked if one.config == first.config)
             says += (
-                f" On other such rows, by number of rounds alone, {chosen.config.method} came down to {100 * own:.1f}%"
+                f", the first guess ({_named(first.config)}) {100 * mine.mean:.1f}%, with a standard error of the "
+                f"difference of {100 * best.sure(mine):.1f}"
             )
-            says += "".join(f", {name} to {100 * error:.1f}%" for name, error in least.items()) + "."
-        says += f" {tried} candidates were tried; no private row was read."
-        return Choice(chosen.config, tuple(self.table), says)
+        close = sorted({one.config.method for one in others if one.mean - best.mean <= best.sure(one)})
+        if close:
+            says += f".  It is not sure: {', '.join(close)} came within one standard error"
+        least: dict[str, float] = {}
+        for one in self.tried:
+            least[one.config.method] = min(one.mean, least.get(one.config.method, 1.0))
+        says += ".  In the search before, the least was " + ", ".join(
+            f"{100 * error:.1f}% for {name}" for name, error in sorted(least.items(), key=lambda item: item[1])
+        )
+        says += f".  {tried} candidates were tried; no private row was read."
+        return Choice(best.config, tuple(self.table), says)
+
+
+def _capped(method: str) -> bool:
+    return "max_grad_norm" in knobs_of(REGISTRY[method]) and not REGISTRY[method].objective_noise
 
 
 def _plain(config: RunConfig) -> dict[str, Any]:
-    """Method and knobs as plain data."""
+    """Method and knobs as plain data; no cap is None."""
     eta = config.eta.to_dict() if isinstance(config.eta, Schedule) else config.eta
-    return {"method": config.method} | {knob: getattr(config, knob) for knob in KNOBS} | {"eta": eta}
+    cap = None if config.max_grad_norm == math.inf else config.max_grad_norm
+    return {"method": config.method} | {k: getattr(config, k) for k in KNOBS} | {"eta": eta, "max_grad_norm": cap}
 
 
 def _named(config: RunConfig) -> str:
     """A configuration in a few words."""
     words = f"{config.method}, {config.rounds} round{'' if config.rounds == 1 else 's'}, rho {config.rho:g}"
     words += "" if config.eta is None or not isinstance(config.eta, float) else f", eta {config.eta:g}"
-    return words + ("" if config.noise_growth == 1.0 else f", noise growth {config.noise_growth:g}")
+    return words + ("" if config.max_grad_norm == math.inf else f", max_grad_norm {config.max_grad_norm:g}")
 
 
 def _valid(config: RunConfig, changes: Sequence[dict[str, Any]]) -> Iterator[RunConfig]:

@@ -1,44 +1,128 @@
-"""A run on made-up rows: estimates a configuration's error from sizes and a plan, before there are any data.
+"""Runs on made-up rows: they estimate the errors of configurations from sizes and plans, before there are any data.
 
-Several worlds run at once, as replicates of one run whose rows differ.  Solves are only as exact as a noisy answer
-needs, and all nodes draw from one noise stream per release.  That is fast, and must never be used for a real release.
+Several worlds and several candidates run at once, as replicates of one run whose rows, caps and penalties differ.
+Solves are only as exact as a noisy answer needs, and all nodes draw from one noise stream per release.  That is fast,
+and must never be used for a real release.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 
-from ..data.classes import ClassRows
-from ..data.lifelike import World
-from ..data.rows import Rows
+from ..capped import Capped
+from ..data.lifelike import Expected, World, unknown
+from ..data.sweep import Sweep
 from ..facts import Facts
 from ..losses import Loss
 from ..net import DenseNet
 from ..privacy.noise import KeyedNoise
 from ..queries import Query, Vault
+from ..schedules import Schedule
 from ..solvers import Solution, Solver
-from ..task import TwoClasses
-from ..typing import Array, ArrayLike
+from ..typing import Any, Array, ArrayLike, BoolArray, IntArray
 from . import engine
 from .engine import Place
 from .prepare import Prepared
 
-TOL = 1e-5  # of a solve, on the gradient's norm in units of C
+WORLDS = 4
+REPLICATES = 1
+"""Repetitions of the noise in every world of the search."""
+CHECKS = 2
+"""The same for the last comparison, on other worlds."""
+ROWS = 200
+"""Rows of a world, or fewer where there are many sites or features."""
+WIDEST = 64
+"""Features of a world: wider rows are narrowed (:func:`sottovoce.data.lifelike.narrowed`)."""
+_FEWEST, _CELLS, _MOST = 60, 250_000, 1_000_000  # rows, and numbers that a search and a world may have
+_SEED = 20_240_301  # of the noise: no user's seed enters a choice
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Where candidates are tried: made-up worlds of sites of these sizes.
+
+    Parameters
+    ----------
+    n : tuple of int
+        True rows of every site.
+    d : int
+        True features.
+    outputs : int
+        Margins per row.
+    tilt : float
+        How much the labels of sites differ, see :func:`sottovoce.data.lifelike.make_world`.
+    expected : Expected, optional
+        What is known of rows; None for rows of a few kinds.
+    """
+
+    n: tuple[int, ...]
+    d: int
+    outputs: int
+    tilt: float
+    expected: Expected | None = None
+
+    @staticmethod
+    def too_large(sites: int, d: int, outputs: int) -> bool:
+        """Whether nothing can be tried in seconds."""
+        return sites * min(d, WIDEST) * outputs * _FEWEST > _MOST
+
+    @property
+    def sizes(self) -> Array:
+        """True rows, (N, 1)."""
+        return np.array(self.n, dtype=float)[:, None]
+
+    @property
+    def weights(self) -> int:
+        """True entries of a classifier."""
+        return self.d * self.outputs
+
+    @cached_property
+    def first(self) -> Rehearsal:
+        """Of the search."""
+        return self._draw(0, REPLICATES)
+
+    @cached_property
+    def final(self) -> Rehearsal:
+        """Of the last comparison."""
+        return self._draw(WORLDS, CHECKS)
+
+    def _draw(self, start: int, replicates: int) -> Rehearsal:
+        known = unknown(self.d) if self.expected is None else self.expected
+        cells = WORLDS * len(self.n) * min(self.d, WIDEST) * self.outputs
+        rows = max(_FEWEST, min(ROWS, _CELLS // cells))
+        worlds = [
+            known.world(start + k, rows, self.n, classes=max(2, self.outputs), tilt=self.tilt, widest=WIDEST)
+            for k in range(WORLDS)
+        ]
+        return Rehearsal(tuple(worlds), replicates, _SEED + start, self.outputs)
+
+    @property
+    def says(self) -> str:
+        """The ground in words."""
+        known = unknown(self.d) if self.expected is None else self.expected
+        low, high = min(self.n), max(self.n)
+        size = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+        alike = "alike" if self.tilt == 0.0 else "with unlike labels"
+        return f"on {known.says} ({len(self.n)} sites of {size} rows, {self.d} features, sites {alike})"
 
 
 @dataclass(frozen=True)
 class Rehearsal:
     """Made-up worlds of the same sites; every candidate is tried on the same rows and with the same noise.
 
+    Prices and noise follow the true sizes, and objectives are means over rows, so the curvature and the noise of every
+    release are those of the real run.  Made-up rows count for every class with its probability, so that the sampling
+    error of rows is small.
+
     Parameters
     ----------
     worlds : tuple of World
-        A made-up site may have fewer rows than the real one.  Prices and noise follow the true sizes, and objectives
-        are means over rows, so the curvature and the noise of every release are those of the real run.  Only the
-        sampling error of the rows is larger.
     replicates : int
         Repetitions of the noise in every world.
     seed : int
@@ -51,25 +135,72 @@ class Rehearsal:
     seed: int
     outputs: int = 1
 
-    @cached_property
-    def rows(self) -> Rows:
-        """The rows of all worlds, with every site of every world as a node."""
-        parts = [part for world in self.worlds for part in world.parts]
-        if self.outputs > 1:
-            return ClassRows.of(parts, self.outputs)
-        return Rows.build([(X, TwoClasses().encode(y)) for X, y in parts])
+    def errors(self, candidates: Sequence[Prepared]) -> list[Array]:
+        """Expected misclassified shares of the average classifier, (worlds, replicates) for every candidate.
 
-    def errors(self, prepared: Prepared) -> Array:
-        """Expected misclassified shares of the average classifier, shape (worlds, replicates)."""
-        facts, worlds = prepared.facts, len(self.worlds)
-        lead = (worlds * self.replicates, facts.n_nodes)
-        solver = _Folded(self.rows, facts.loss, facts.C, worlds)
-        asked = _Rehearsed(facts, Vault(solver, _Stream(self.seed, lead)))
-        place = Place(facts, DenseNet(prepared.graph), asked, lead, facts.d)
-        outcome = engine.run(prepared.algorithm, place, prepared.config.rounds)
-        models = np.broadcast_to(prepared.algorithm.model(outcome.state), (*lead, facts.d)).mean(axis=1)
-        mine = models.reshape(worlds, self.replicates, facts.d)
-        return np.stack([world.error(W) for world, W in zip(self.worlds, mine, strict=True)])
+        Candidates must have the same method, rounds and graph; caps, penalties, regularisers and noise may differ.
+        """
+        first, worlds, many = candidates[0], len(self.worlds), len(candidates)
+        width, nodes = self.worlds[0].X.shape[1] * self.outputs, first.facts.n_nodes
+        lead = (worlds * many * self.replicates, nodes)
+
+        def stacked(values: Sequence[ArrayLike]) -> Array:
+            """One value a candidate, or one a node of each: (worlds candidates replicates, nodes, 1)."""
+            each = np.stack([np.broadcast_to(np.asarray(v, dtype=float), (nodes, 1)) for v in values])
+            return np.tile(np.repeat(each, self.replicates, axis=0), (worlds, 1, 1))
+
+        caps = [one.facts.loss.most if isinstance(one.facts.loss, Capped) else math.inf for one in candidates]
+        facts, algorithm = candidates[int(np.argmax(caps))].facts, first.algorithm
+        solver = _Solver(self, facts, np.asarray(caps))
+        if many > 1:
+            changed = stacked([one.facts.gradients_changed for one in candidates])
+            facts = _Several.of(facts, changed, stacked([one.facts.mu for one in candidates]))
+            penalty, noise = (
+                _Stacked(parts=tuple(getattr(one.algorithm, name) for one in candidates), stacked=stacked)
+                for name in ("penalty", "noise")
+            )
+            algorithm = replace(algorithm, penalty=penalty, noise=noise)
+        stream = _Stream(self.seed, (worlds, 1, self.replicates, nodes), lead, width, facts.d)
+        place = Place(facts, DenseNet(first.graph), _Rehearsed(facts, Vault(solver, stream)), lead, width)
+        outcome = engine.run(algorithm, place, first.config.rounds)
+        models = np.broadcast_to(algorithm.model(outcome.state), (*lead, width)).mean(axis=1)
+        mine = models.reshape(worlds, many, self.replicates, width)
+        return list(np.stack([world.error(W) for world, W in zip(self.worlds, mine, strict=True)], axis=1))
+
+
+@dataclass(frozen=True)
+class _Stacked(Schedule):
+    """The schedules of several candidates, for a run of all of them."""
+
+    parts: tuple[Schedule, ...] = ()
+    stacked: Any = None
+
+    @classmethod
+    def of(cls, value: Any) -> Schedule:
+        return value  # type: ignore[no-any-return]
+
+    def __call__(self, k: int) -> Array:
+        return self.stacked([part(k) for part in self.parts])  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class _Several(Facts):
+    """The facts of several candidates, whose gradients are changed and regularised by different amounts."""
+
+    changed: Any = None
+    ridge: Any = None
+
+    @classmethod
+    def of(cls, facts: Facts, changed: Array, ridge: Array) -> _Several:
+        return cls(**{name: getattr(facts, name) for name in Facts.__dataclass_fields__}, changed=changed, ridge=ridge)
+
+    @property
+    def gradients_changed(self) -> Any:
+        return self.changed
+
+    @property
+    def mu(self) -> Any:
+        return self.ridge
 
 
 class _Rehearsed:
@@ -84,44 +215,143 @@ class _Rehearsed:
         return query.answer(self._vault, self.facts, self._releases)
 
 
-class _Folded(Solver):
-    """Turns (worlds R, N, d) into R replicates of (worlds N) nodes, whose rows differ, and back."""
+@dataclass(frozen=True)
+class _Problems(Sweep):
+    """Every problem is a node: a candidate in a world, with one noise and at one site.  Vectors are (M, 1, width).
 
-    def __init__(self, rows: Rows, loss: Loss, C: float, worlds: int) -> None:
-        super().__init__(rows, loss, C)
-        self._worlds = worlds
+    Attributes
+    ----------
+    X : array (worlds, m, d), in single precision
+    world, group : array (M,) of int
+        The world of every problem, which never falls; and a number for its world and candidate.
+    shares : array (M, K, m)
+        How much a row counts for each class.
+    most : array (M, m)
+        The largest slope of a row under its cap.
+    """
 
-    def _fold(self, x: Array, lead: tuple[int, ...]) -> Array:
-        x = np.broadcast_to(x, (*lead, x.shape[-1])).reshape(self._worlds, -1, lead[-1], x.shape[-1])
-        return x.swapaxes(0, 1).reshape(x.shape[1], -1, x.shape[-1])
+    X: Any = None
+    world: Any = None
+    group: Any = None
+    shares: Any = None
+    most: Any = None
 
-    def _unfold(self, x: Array) -> Array:
-        split = x.reshape(len(x), self._worlds, -1, x.shape[-1])
-        return split.swapaxes(0, 1).reshape(self._worlds * len(x), -1, x.shape[-1])
+    @property
+    def nodes(self) -> int:
+        return len(self.world)
+
+    def keep(self, nodes: BoolArray) -> Self:
+        return replace(self, **{name: getattr(self, name)[nodes] for name in ("world", "group", "shares", "most")})
+
+    def _worlds(self) -> Iterator[tuple[Array, slice]]:
+        """The rows and the problems of every world."""
+        ends = np.searchsorted(self.world, np.arange(len(self.X) + 1))
+        for X, first, last in zip(self.X, ends[:-1], ends[1:], strict=True):
+            if first < last:
+                yield X, slice(first, last)
+
+    def gradient(self, loss: Loss, w: Array) -> Array:
+        out = np.empty_like(w)
+        for X, mine in self._worlds():
+            slopes = self._slopes(loss, self._margins(X, w[mine]), mine)
+            out[mine] = (slopes @ X).reshape(len(slopes), 1, -1)
+        return out
+
+    def _margins(self, X: Array, w: Array) -> Array:
+        """(b, m), or (b, K, m) for K classes."""
+        short = w.astype(np.float32)
+        return np.asarray((short.reshape(len(w), -1, X.shape[1]) if self.width > X.shape[1] else short[:, 0]) @ X.T)
+
+    def _slopes(self, loss: Loss, z: Array, mine: slice) -> Array:
+        """Slopes in the margins, each class counted by its share."""
+        most, shares = self.most[mine], self.shares[mine]
+        if z.ndim == 2:
+            up, down = (np.maximum(np.minimum(loss.slope(one), most), -most) for one in (z, -z))
+            return np.asarray(up * shares[:, 1] - down * shares[:, 0])
+        p = _softmax(z)
+        factor = np.minimum(1.0, (most / math.sqrt(2.0))[:, None] / np.maximum(1.0 - p, 1e-12)) * shares
+        return np.asarray(p * factor.sum(axis=1, keepdims=True) - factor)
+
+    def hessian(self, loss: Loss, w: Array, diagonal: bool, typical: bool = False) -> Array:
+        """One Hessian for every group, from the mean over its problems, with a bend that none of them lacks."""
+        d = self.X.shape[2]
+        out = np.zeros((len(w), self.width, self.width))
+        for X, mine in self._worlds():
+            z, groups = self._margins(X, w[mine]), self.group[mine]
+            bends = np.minimum(loss.typical_bend(z), 0.5 * self.most[mine]) if z.ndim == 2 else _softmax(z)
+            bends = bends if z.ndim == 2 else bends * (1.0 - bends)
+            for group in np.unique(groups):
+                for j, weights in enumerate(np.atleast_2d(bends[groups == group].mean(axis=0))):
+                    block = slice(j * d, (j + 1) * d)
+                    out[mine.start + np.flatnonzero(groups == group), block, block] = (X * weights[:, None]).T @ X
+        return out
+
+
+def _softmax(z: Array) -> Array:
+    """Probabilities of classes along axis 1."""
+    e = np.exp(z - z.max(axis=1, keepdims=True))
+    return np.asarray(e / e.sum(axis=1, keepdims=True))
+
+
+class _Solver(Solver):
+    """Solves all problems of a rehearsal; those of one candidate in one world share their preconditioner."""
+
+    def __init__(self, rehearsal: Rehearsal, facts: Facts, caps: Array) -> None:
+        worlds, sites = rehearsal.worlds, facts.n_nodes
+        X = np.stack([world.X for world in worlds]).astype(np.float32)
+        shape = (len(worlds), len(caps), rehearsal.replicates, sites)
+        world, candidate, _, site = (x.ravel() for x in np.indices(shape))
+        shares = np.stack([one.shares for one in worlds]).transpose(0, 1, 3, 2).astype(np.float32)[world, site]
+        with np.errstate(divide="ignore"):
+            most = (caps[:, None, None] / np.linalg.norm(X, axis=2)).astype(np.float32)[candidate, world]
+        width, group = X.shape[2] * rehearsal.outputs, world * len(caps) + candidate
+        self._sweep = self._single = _Problems((), width, X, world, group, shares, most)
+        self._n = np.full((len(world), 1), float(X.shape[1]))
+        self._weight = facts.C / self._n
+        self._loss = facts.loss.base if isinstance(facts.loss, Capped) else facts.loss
+        self._C, self._solves = facts.C, 0
+        self._reference = np.zeros((len(world), 1, width))
+        self._basis, self._spectrum = None, None
+        near = float(np.clip(8.0 / np.min(facts.n), 1e-5, 1e-3))  # noise is larger than that many rows
+        self._near = np.maximum(near * np.minimum(caps, self._loss.slope_bound)[candidate][:, None], 2e-6)
+
+    def _eigen(
+        self, loss: Loss, sweep: Sweep, weight: Array, at: Array, *, typical: bool
+    ) -> tuple[Array | None, Array]:
+        assert isinstance(sweep, _Problems)
+        _, first, inverse = np.unique(sweep.group, return_index=True, return_inverse=True)
+        hessian = sweep.hessian(loss, at, diagonal=False, typical=typical)[first] * weight[first][:, :, None]
+        values, vectors = np.linalg.eigh(hessian)
+        return vectors[inverse], np.maximum(values, 0.0)[inverse]
 
     def minimise(self, linear: Array, q: Array, start: Array, tol: ArrayLike) -> Solution:
         lead = np.broadcast_shapes(linear.shape[:-1], start.shape[:-1])
-        near = max(float(np.max(tol)), TOL)
-        found = super().minimise(
-            self._fold(linear, lead), self._fold(np.atleast_1d(q), lead), self._fold(start, lead), near
-        )
-        return Solution(self._unfold(found.w), self._unfold(found.gradient_norm), found.iterations)
+        return super().minimise(linear, q, start, self._near.reshape(*lead, 1))
 
     def gradient(self, w: Array, part: int = 0, parts: int = 1) -> Array:
-        return self._unfold(super().gradient(self._fold(w, w.shape[:-1]), part, parts))
+        points = w.reshape(-1, 1, w.shape[-1])
+        return np.asarray(self._weight[:, :, None] * self._sweep.gradient(self._loss, points)).reshape(w.shape)
 
 
 class _Stream(KeyedNoise):
-    """One stream a release for all replicates and nodes."""
+    """One stream a release; of vectors of `d` entries only the first `width` are drawn, and all candidates get them."""
 
-    def __init__(self, seed: int, lead: tuple[int, ...]) -> None:
+    def __init__(self, seed: int, drawn: tuple[int, ...], lead: tuple[int, ...], width: int, d: int) -> None:
         super().__init__(seed, range(1), range(1), lead)
+        self._drawn, self._width, self._d = drawn, width, d
+
+    def _for_all(self, x: Array) -> Array:
+        candidates = self._lead[0] // (x.shape[0] * x.shape[2])
+        return np.broadcast_to(x, (x.shape[0], candidates, *x.shape[2:])).reshape(*self._lead, self._width)
 
     def spherical(self, d: int, release: int, use: int = 0) -> Array:
         rng = self._generator(0, 0, release, use)
-        direction = rng.standard_normal((*self._lead, d))
-        norm = rng.standard_gamma(d, (*self._lead, 1))
-        return np.asarray(direction * (norm / np.linalg.norm(direction, axis=-1, keepdims=True)))
+        direction = rng.standard_normal((*self._drawn, self._width))
+        norm = rng.standard_gamma(self._d, (*self._drawn, 1))
+        square, rest = (direction**2).sum(axis=-1, keepdims=True), self._d - self._width
+        if rest > 0:
+            square = square + rng.chisquare(rest, square.shape)
+        return self._for_all(direction * (norm / np.sqrt(square)))
 
     def gaussian(self, d: int, release: int, use: int = 0) -> Array:
-        return self._generator(0, 0, release, use).standard_normal((*self._lead, d))
+        return self._for_all(self._generator(0, 0, release, use).standard_normal((*self._drawn, self._width)))
