@@ -26,7 +26,7 @@ from .algorithms import KNOBS as METHOD_KNOBS
 from .algorithms.knobs import paragraphs
 from .data import partition
 from .data.classes import ClassRows
-from .data.given import checked, classes_in, declared, index_of, sites_in
+from .data.given import checked, classes_in, declared, index_of, misfit, sites_in
 from .data.rows import Rows
 from .errors import HolderNote, InvalidInput, LedgerMismatch
 from .ledger.durable import DurableLedger, rows_digest
@@ -120,7 +120,8 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
     data_norm : float, default=1.0
         Declared bound on the Euclidean norm of a row, public like every parameter.  Rows are divided by it, after
         longer rows were shortened to it.  This changes each row by itself, so it costs no privacy.  The bound is
-        never computed from the data.
+        never computed from the data.  A simulation tells the holder of the rows if it shortens every row, or if no row
+        reaches half of it, by the warning :class:`sottovoce.errors.HolderNote`; a release says nothing of it.
     fit_intercept : bool, default=True
         Append a constant to every row, which is then scaled so that it stays in the unit ball.
     C, rho, eta, eta_growth, noise_growth : float
@@ -322,6 +323,9 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         run = partial(self._run, ledger=ledger, deal=deal, caveat=_READ if fixed is None else None)
         fit = self._fit_softmax if self.loss == "softmax" else self._fit_each
         fit(len(classes), [(encoded[part], label[part]) for part in parts], seed, knobs, groups is not None, run)
+        noisy = not np.all(np.isinf(self.epsilon))
+        if self.random_state is not None and (ill := misfit(features, self.data_norm, noisy=noisy)):
+            warnings.warn(f"{ill} (a simulation, for the data's holder only)", HolderNote, stacklevel=2)
         self.classes_, self.sites_ = classes, sites
         if strange := int(np.sum(label < 0)):
             what = f"{strange} of {n} rows have a label that is none of the declared classes"

@@ -112,13 +112,16 @@ def random_schema(rng):
             block |= {"values": ["a", "b", "1"], "other": bool(rng.integers(2))}
         elif kind == "number":
             block |= {"lo": lo, "hi": hi, "to": str(rng.choice(["[0,1]", "[-1,1]"]))}
+            if rng.integers(2):
+                a, b = np.sort(rng.uniform(size=2))
+                block["typical"] = [lo + a * (hi - lo), lo + b * (hi - lo)]
         else:
             block |= {"lo": lo, "hi": hi, "size": int(rng.integers(1, 40))}
             block["norm"] = "unit" if rng.integers(2) else float(10 ** rng.uniform(-9, 9))
         if kind != "category":
             block["missing"] = 0
         columns[f"c{k}"] = block
-    entries = {"intercept": float(rng.integers(2) * rng.uniform(0.1, 3))}
+    entries = {"intercept": float(rng.integers(2) * rng.uniform(0.1, 3)), "unit": bool(rng.integers(4) == 0)}
     return Schema.from_dict({"columns": columns} | entries)
 
 
@@ -137,7 +140,7 @@ def garbage(rng, n, width):
 def test_garbage_lands_in_the_unit_ball(seed):
     rng = np.random.default_rng(seed)
     s = random_schema(rng)
-    if seed % 2:
+    if seed % 2 and not s.unit:
         s = s.with_scale(s.bound * rng.uniform(0.05, 1))
     table = {block.name: garbage(rng, 60, len(block.names) if block.kind == "vector" else 1) for block in s.blocks}
     table = {b.name: table[b.name] if b.kind == "vector" else table[b.name][:, 0] for b in s.blocks}
@@ -146,8 +149,60 @@ def test_garbage_lands_in_the_unit_ball(seed):
     norms = np.linalg.norm(X, axis=1)
     assert norms.max() <= 1.0
     assert np.sqrt((X**2).sum(axis=1)).max() <= 1.0
-    if s.intercept and s.scale is None:
+    if s.unit:
+        assert np.all((norms == 0) | (norms > 1 - 1e-11))
+    elif s.intercept and s.scale is None and s.bound == s.divisor:
         np.testing.assert_allclose(X[:, -1], s.intercept / s.bound, rtol=1e-9)
+
+
+def test_the_smallest_numbers_make_no_long_rows():
+    """Norms of numbers that have underflowed have few digits, so dividing by them is not enough."""
+    tiny = np.array([[5e-324, 5e-324], [1e-322, 1.5e-322], [3e-308, -4e-308], [0.0, 0.0]])
+    columns = {"a": {"kind": "vector", "size": 2, "lo": -1, "hi": 1}}
+    expected = [[0.5**0.5] * 2, [20 / 1300**0.5, 30 / 1300**0.5], [0.6, -0.8], [0, 0]]
+    for norm, unit in (("unit", False), (1, True)):
+        X = schema({"a": columns["a"] | {"norm": norm}}, unit=unit).encode({"a": tiny}, labels=False).X
+        np.testing.assert_allclose(X, expected, rtol=1e-11)
+        assert np.linalg.norm(X, axis=1).max() <= 1.0
+
+
+def test_a_typical_range_is_mapped_and_values_beyond_it_shorten_the_row():
+    block = {"kind": "number", "lo": 0, "hi": 100, "typical": [20, 40]}
+    s = schema({"a": block, "b": {"kind": "category", "values": ["u"]}}, intercept=True)
+    assert (s.divisor, s.bound) == (3**0.5, 51**0.5)
+    rows = s.encode({"a": [20, 30, 35, 40, 50, 200], "b": ["u"] * 6}, labels=False)
+    long = [[2, 1, 1], [7, 1, 1]]
+    inside = np.array([[-1, 1, 1], [0, 1, 1], [0.5, 1, 1], [1, 1, 1]]) / 3**0.5
+    expected = [*inside, *(np.array(row) / np.linalg.norm(row) for row in long)]
+    np.testing.assert_allclose(rows.X, expected, rtol=1e-11)
+    assert rows.clipped == {"a": 1, "(row)": 2}
+    assert s.with_scale(s.bound).encode({"a": [200], "b": ["u"]}, labels=False).clipped == {"a": 1}
+
+
+def test_a_typical_range_follows_the_transform_and_the_interval():
+    block = {"kind": "number", "lo": 0, "hi": np.expm1(8), "transform": "log1p", "to": "[0,1]"}
+    s = schema({"a": block | {"typical": [float(np.expm1(2)), float(np.expm1(4))]}})
+    assert s.bound == pytest.approx(3) and s.divisor == 1
+    X = s.with_scale(s.bound).encode({"a": np.expm1([0.0, 2, 3, 4, 8])}, labels=False).X
+    np.testing.assert_allclose(3 * X[:, 0], [-1, 0, 0.5, 1, 3], atol=1e-10)
+
+
+def test_bounds_as_the_typical_range_change_no_bit():
+    values = np.random.default_rng(0).normal(size=200)
+    for more in ({}, {"to": "[0,1]"}, {"lo": -0.9, "transform": "log1p"}):
+        block = {"kind": "number", "lo": -1.3, "hi": 2.1} | more
+        rows = [one(given, values).X for given in (block, block | {"typical": [block["lo"], block["hi"]]})]
+        assert np.array_equal(*rows)
+
+
+def test_unit_rows_have_norm_one_and_rows_of_zeros_stay():
+    columns = {"a": {"kind": "number", "lo": -1, "hi": 1}, "b": {"kind": "number", "lo": -1, "hi": 1}}
+    table = {"a": [0.3, 0, 0.6], "b": [0.4, 0, 0.8]}
+    rows = schema(columns, unit=True).encode(table, labels=False)
+    np.testing.assert_allclose(rows.X, [[0.6, 0.8], [0, 0], [0.6, 0.8]], rtol=1e-11)
+    assert rows.clipped == {}
+    with_constant = schema(columns, unit=True, intercept=True).encode(table, labels=False).X
+    np.testing.assert_allclose(with_constant[:2], [[0.3 / 1.25**0.5, 0.4 / 1.25**0.5, 1 / 1.25**0.5], [0, 0, 1]])
 
 
 def test_the_bound_is_reached():
@@ -275,6 +330,15 @@ def test_no_error_shows_a_data_value(block):
         ({"a": {"kind": "number", "lo": float("nan"), "hi": 1}}, {}, "a.lo, hi"),
         ({"a": {"kind": "number", "lo": -1, "hi": 1, "transform": "log1p"}}, {}, "a.lo"),
         ({"a": {"kind": "number", "lo": 0, "hi": 1, "weight": 0}}, {}, "a.weight"),
+        ({"a": {"kind": "number", "lo": 0, "hi": 1, "typical": [0, 2]}}, {}, "a.typical"),
+        ({"a": {"kind": "number", "lo": 0, "hi": 1, "typical": [0.5, 0.5]}}, {}, "a.typical"),
+        ({"a": {"kind": "number", "lo": 0, "hi": 1, "typical": [0.5]}}, {}, "a.typical"),
+        ({"a": {"kind": "number", "lo": 0, "hi": 1, "typical": [float("nan"), 1]}}, {}, "a.typical"),
+        ({"a": {"kind": "number", "lo": 0, "hi": 1, "typical": [0.5, 0.5000001]}}, {}, "a.typical"),
+        ({"a": {"kind": "number", "lo": 0, "hi": 1, "typical": 0.5}}, {}, "[columns.a]"),
+        ({"a": {"kind": "bins", "edges": [0, 1], "typical": [0, 1]}}, {}, "a.typical"),
+        ({"a": {"kind": "number", "lo": 0, "hi": 1}}, {"unit": True, "scale": 0.5}, "scale"),
+        ({"a": {"kind": "number", "lo": 0, "hi": 1}}, {"unit": 1}, "unit"),
         ({"a": {"kind": "vector", "lo": 0, "hi": 1}}, {}, "a"),
         ({"a": {"kind": "vector", "lo": 0, "hi": 1, "size": 2, "norm": -1}}, {}, "a.norm"),
         ({"a": {"kind": "vector", "lo": 0, "hi": 1, "size": 2, "norm": "L2"}}, {}, "a.norm"),
@@ -302,6 +366,22 @@ def test_a_schema_survives_json(name):
     assert again.fingerprint == s.fingerprint
     assert s.with_scale(0.5).fingerprint != s.fingerprint
     assert not s.data_dependent
+
+
+@pytest.mark.parametrize(("name", "start"), [("adult", "5130d0a4"), ("mnist37", "2f255038"), ("covertype", "5f12fd39")])
+def test_schemas_without_the_later_entries_keep_their_fingerprint(name, start):
+    """Written down by version 0.1: a schema may get new entries, and old files stay what they were."""
+    assert builtin_schema(name).fingerprint.startswith(start)
+
+
+@pytest.mark.parametrize("change", [{"unit": True}, {"typical": [0.2, 0.8]}])
+def test_unit_and_typical_are_part_of_the_fingerprint(change):
+    block = {"kind": "number", "lo": 0, "hi": 1}
+    plain = schema({"a": block})
+    block, entries = (block, change) if "unit" in change else (block | change, {})
+    s = schema({"a": block}, **entries)
+    assert s.fingerprint != plain.fingerprint
+    assert Schema.from_dict(json.loads(json.dumps(s.to_dict()))) == s
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -110,3 +110,15 @@ def test_fuzz_repeats_itself(monkeypatch: pytest.MonkeyPatch) -> None:
             texts.append(_mutations.scramble(rng, data, text=True))
         assert values[0] == values[1] and texts[0] == texts[1]
     assert plain == json.loads(data)
+
+
+def test_fill() -> None:
+    """Every change to the schema is tried, and a typical row is as long as the schema says where it says so."""
+    cells = run("fill.py")["cells"]
+    names = {cell["rows"] for cell in cells}
+    assert {"bounds only", "`scale`", "`unit`", "`typical`", "`intercept = 0.5`"} < names
+    assert len(cells) == len(names) * len({cell["method"] for cell in cells})
+    for cell in cells:
+        assert 0 < cell["norm"] <= 1 and 0 <= cell["accuracy"] <= 100 and cell["sd"] >= 0
+        if "`typical`" in cell["rows"]:
+            assert abs(cell["norm"] - cell["expected_norm"]) < 0.1

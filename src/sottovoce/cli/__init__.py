@@ -49,7 +49,9 @@ COMMANDS = {
     "compare": Entry(
         "compare.compare", "Compare ways to aggregate the models of sites: accuracy, and what each promises to whom."
     ),
-    "data": Entry("lists.data", "List the data sets that come with the package."),
+    "data": Entry(
+        "lists.data", "List the data sets that come with the package, or check a schema of yours (--schema)."
+    ),
     "demo": Entry(
         "demo.demo", "Start a hub and sites as real processes with generated certificates, train on Adult, and compare."
     ),

@@ -12,6 +12,7 @@ from rich.table import Table
 from .. import data as datasets
 from .. import graphs
 from ..algorithms import REGISTRY
+from ..data.expected import Fill
 from .screen import Console, escape
 
 
@@ -43,10 +44,46 @@ def methods(everything: bool, as_json: bool) -> None:
 
 
 @click.command(name="data")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list instead of a table.")
-def data(as_json: bool) -> None:
-    """List the data sets that come with the package."""
-    _list("Data sets", datasets.describe(), as_json)
+@click.option("--schema", type=click.Path(), help="TOML file: say how long its rows will be, and what to change.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+def data(schema: str | None, as_json: bool) -> None:
+    """List the data sets that come with the package, or check a schema of yours (--schema)."""
+    if schema is None:
+        _list("Data sets", datasets.describe(), as_json)
+        return
+    found = datasets.fill(datasets.Schema.from_toml(schema))
+    if as_json:
+        click.echo(json.dumps(found.to_dict(), indent=2))
+    else:
+        _show(found)
+
+
+def _show(found: Fill) -> None:
+    """A schema's rows, in words."""
+    schema, console = found.schema, Console(highlight=False)
+    console.print(f"[bold]{escape(schema.name)}[/]: {schema.n_features} features")
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_row("longest possible row", f"{schema.bound:.4g}")
+    table.add_row("rows are divided by", "their own norm" if schema.unit else f"{schema.divisor:.4g}")
+    low, median, high = (f"{norm:.2f}" for norm in (found.low, found.median, found.high))
+    spread = "" if low == high else f" (one in ten below {low}, one in ten above {high})"
+    table.add_row("norm of a typical row", median + spread)
+    if not schema.unit:
+        table.add_row("shortened to norm 1", f"{found.shortened:.0%} of the rows")
+    console.print(table)
+    if found.wasted >= 0.005:
+        needed = "" if found.median == 0 else f", which has {1 / found.median:.2g} times the noise that it needs"
+        console.print(f"The noise is sized for norm 1: {found.wasted:.0%} of it is wasted on a typical row{needed}.")
+    if schema.caveat is not None:
+        console.print(f"[bold yellow]Not covered[/]: {escape(schema.caveat)}")
+    if found.fine:
+        console.print("[bold green]Fine[/]: typical rows fill the ball, and there is nothing to change.")
+    for change in found.changes:
+        console.print(f"[bold]change[/] {escape(change)}")
+    console.print(
+        "[dim]From the schema alone, no row was read: numbers are taken to be uniform in their typical range or "
+        "bounds, bins and categories equally likely.[/]"
+    )
 
 
 @click.command(name="graphs")

@@ -1,5 +1,6 @@
 """Data: tables, schemas of public facts, rows in the unit ball, built-in data sets, partitions."""
 
+from .expected import Fill, fill, sketch, typical_norms
 from .loaders import Dataset, builtin_schema, builtin_table, describe, load
 from .papers import complete_cases, schema_from_rows
 from .partition import partition
@@ -10,6 +11,7 @@ from .table import Table, read_csv, read_parquet
 __all__ = [
     "Dataset",
     "Encoded",
+    "Fill",
     "Label",
     "Schema",
     "Synthetic",
@@ -18,10 +20,13 @@ __all__ = [
     "builtin_table",
     "complete_cases",
     "describe",
+    "fill",
     "load",
     "make_synthetic",
     "partition",
     "read_csv",
     "read_parquet",
     "schema_from_rows",
+    "sketch",
+    "typical_norms",
 ]

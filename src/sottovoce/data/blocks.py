@@ -1,11 +1,13 @@
-"""Column blocks of a schema: each maps raw columns to a few features of Euclidean norm at most 1.
+"""Column blocks of a schema: each maps raw columns to a few features of Euclidean norm at most `reach`.
 
 ``Bins``, ``Category``, ``Number`` and ``Vector`` share one interface: ``sources(table columns)`` says which
 raw columns are read, ``names`` lists the features, ``encode`` gives ``(features, clipped)`` where ``clipped``
-marks the rows whose values did not fit the declaration and were clipped to it.
+marks the rows whose values did not fit the declaration and were clipped to it.  ``sketch`` draws features of made-up
+rows from the declaration alone.
 
-The norm is at most 1 for each kind: a one-hot row holds at most a single 1; a number is clipped before it is
-scaled; a vector is divided by its own norm or by a declared norm that is larger.
+The reach is 1 for every kind but one: a one-hot row holds at most a single 1; a number is clipped before it is
+scaled; a vector is divided by its own norm or by a declared norm that is larger.  A number with a typical range is
+larger than 1 where its value lies beyond that range; the schema then shortens the row.
 """
 
 from __future__ import annotations
@@ -25,6 +27,9 @@ from .table import MISSING, Column, as_numbers, distinct, text_of
 
 Mask = NDArray[np.bool_]
 LIMIT = 1e100  # bounds beyond it would overflow when squared
+NARROWEST = 1e-6
+"""Smallest width of a typical range, as a share of the width of the bounds."""
+_COARSE = 1e-290  # norms below it have lost digits to underflow
 MOST_FEATURES = 1_000_000
 """Largest number of features of a schema, or of synthetic rows."""
 
@@ -39,9 +44,12 @@ class Block(Protocol):
     @property
     def weight(self) -> float: ...
     @property
+    def reach(self) -> float: ...
+    @property
     def names(self) -> list[str]: ...
     def sources(self, columns: Mapping[str, Column]) -> tuple[str, ...]: ...
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]: ...
+    def sketch(self, n: int, rng: np.random.Generator) -> Array: ...
 
 
 def _numbers(field: str, values: Column, na: frozenset[str], missing: float | None) -> Array:
@@ -101,6 +109,7 @@ class Bins:
     """
 
     kind: ClassVar[str] = "bins"
+    reach: ClassVar[float] = 1.0
     name: str
     edges: tuple[float, ...]
     column: str | None = None
@@ -137,6 +146,11 @@ class Bins:
         bins = np.searchsorted(edges[1:-1], x, side="right")
         return _one_hot(bins, len(edges) - 1, self.base), (x < edges[0]) | (x > edges[-1])
 
+    def sketch(self, n: int, rng: np.random.Generator) -> Array:
+        """Features (n, k) of made-up rows: every bin is as likely as any other."""
+        m = len(self.edges) - 1
+        return _one_hot(rng.integers(m, size=n), m, self.base)
+
 
 @dataclass(frozen=True)
 class Category:
@@ -157,6 +171,7 @@ class Category:
     """
 
     kind: ClassVar[str] = "category"
+    reach: ClassVar[float] = 1.0
     name: str
     values: tuple[tuple[str, tuple[str, ...]], ...]
     column: str | None = None
@@ -199,6 +214,12 @@ class Category:
             return features, np.zeros(len(which), dtype=bool)
         return features[:, :-1], group == rest
 
+    def sketch(self, n: int, rng: np.random.Generator) -> Array:
+        """Features (n, k) of made-up rows: every group, ``other`` included, is as likely as any other."""
+        groups = [name for name, _ in self.values] + ["other"] * self.other
+        base = None if self.base is None else groups.index(self.base)
+        return _one_hot(rng.integers(len(groups), size=n), len(groups), base)
+
 
 @dataclass(frozen=True)
 class Number:
@@ -209,11 +230,15 @@ class Number:
     lo, hi : float
         Public bounds; values beyond them are clipped and counted.
     to : {"[-1,1]", "[0,1]"}
-        The interval that the bounds are mapped to.
+        The interval that the typical range is mapped to, or the bounds if none is declared.
     transform : {None, "log1p"}
-        Applied to the clipped value and to the bounds.
+        Applied to the clipped value, to the bounds and to the typical range.
     missing : float, optional
         What stands for a missing value.
+    typical : tuple of (float, float), optional
+        A public range within the bounds that holds most values (nine in ten, say), known from the field and never
+        computed from the rows.  Values beyond it, up to the bounds, are mapped by the same straight line to numbers
+        beyond `to`, and the schema shortens rows that become too long by this.
     """
 
     kind: ClassVar[str] = "number"
@@ -225,6 +250,7 @@ class Number:
     transform: str | None = None
     missing: float | None = None
     weight: float = 1.0
+    typical: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         _check_bounds(self.name, self.lo, self.hi)
@@ -235,6 +261,34 @@ class Number:
             raise SchemaError(f"{self.name}.transform", self.transform, "must be 'log1p'", "correct it or leave it out")
         if self.transform == "log1p" and not (self.lo > -1 and np.log1p(self.lo) < np.log1p(self.hi)):
             raise SchemaError(f"{self.name}.lo", self.lo, "log1p needs lo > -1 and bounds apart", "raise lo")
+        self._check_typical()
+
+    def _check_typical(self) -> None:
+        if self.typical is None:
+            return
+        field, remedy = f"{self.name}.typical", "declare the range of most values, such as typical = [2, 5]"
+        if len(self.typical) != 2 or not self.lo <= self.typical[0] < self.typical[1] <= self.hi:
+            raise SchemaError(field, self.typical, "must be two increasing numbers within lo and hi", remedy)
+        a, b, lo, hi = self._ends
+        if not b - a >= NARROWEST * (hi - lo):
+            rule = f"must be at least {NARROWEST:g} as wide as the bounds, after any transform"
+            raise SchemaError(field, self.typical, rule, "widen it, or declare narrower bounds")
+
+    @cached_property
+    def _ends(self) -> tuple[float, float, float, float]:
+        """Ends of the range that is mapped to `to`, and the bounds, all transformed."""
+        lo, hi = self.lo, self.hi
+        a, b = (lo, hi) if self.typical is None else self.typical
+        if self.transform == "log1p":
+            lo, hi, a, b = (float(np.log1p(x)) for x in (lo, hi, a, b))
+        return a, b, lo, hi
+
+    @property
+    def reach(self) -> float:
+        """Largest size that an encoded value can have; 1 without a typical range."""
+        a, b, lo, hi = self._ends
+        low, high = (lo - a) / (b - a), (hi - a) / (b - a)
+        return max(-low, high) if self.to == "[0,1]" else max(1 - 2 * low, 2 * high - 1)
 
     @property
     def names(self) -> list[str]:
@@ -246,11 +300,16 @@ class Number:
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
         source = self.column or self.name
         raw = _numbers(source, _one(source, columns), na, self.missing)
-        x, lo, hi = np.clip(raw, self.lo, self.hi), self.lo, self.hi
+        x, (a, b, lo, hi) = np.clip(raw, self.lo, self.hi), self._ends
         if self.transform == "log1p":
-            x, lo, hi = np.log1p(x), float(np.log1p(lo)), float(np.log1p(hi))
-        x = np.clip((x - lo) / (hi - lo), 0.0, 1.0)
+            x = np.log1p(x)
+        x = np.clip((x - a) / (b - a), (lo - a) / (b - a), (hi - a) / (b - a))
         return (x if self.to == "[0,1]" else 2 * x - 1)[:, None], (raw < self.lo) | (raw > self.hi)
+
+    def sketch(self, n: int, rng: np.random.Generator) -> Array:
+        """Features (n, 1) of made-up rows: uniform in the typical range or the bounds, after any transform."""
+        x = rng.random((n, 1))
+        return x if self.to == "[0,1]" else 2 * x - 1
 
 
 @dataclass(frozen=True)
@@ -258,7 +317,8 @@ class Vector:
     """Many numeric columns as one block, such as the pixels of an image.
 
     The entries are clipped to public bounds; then each row is divided by its own norm (``norm = "unit"``; a
-    zero row stays zero), or by the declared norm, rows beyond which are shrunk to it and counted.
+    zero row stays zero), or by the declared norm, rows beyond which are shrunk to it and counted.  The norm of a
+    typical row is a good number to declare.
 
     Parameters
     ----------
@@ -278,6 +338,7 @@ class Vector:
     """
 
     kind: ClassVar[str] = "vector"
+    reach: ClassVar[float] = 1.0
     name: str
     lo: float
     hi: float
@@ -319,10 +380,20 @@ class Vector:
             raise SchemaError(f"{self.name}.size", self.size, "must be the width of the column", "correct the size")
         x = np.clip(raw, self.lo, self.hi)
         clipped = np.any(x != raw, axis=1)
-        norms = row_norms(x)
         if isinstance(self.norm, str):
-            return x / np.where(norms > 0, norms, 1.0)[:, None], clipped
+            return unit_rows(x), clipped
+        norms = row_norms(x)
         return x / np.maximum(norms, self.norm)[:, None], clipped | (norms > self.norm)
+
+    def sketch(self, n: int, rng: np.random.Generator) -> Array:
+        """Features (n, k) of made-up rows: every entry uniform in the bounds, and then the norm as in `encode`."""
+        x = rng.random((n, len(self.names)))
+        x *= self.hi - self.lo
+        x += self.lo
+        if isinstance(self.norm, str):
+            return unit_rows(x)
+        x /= np.maximum(row_norms(x), self.norm)[:, None]
+        return x
 
 
 def row_norms(x: Array) -> Array:
@@ -331,6 +402,16 @@ def row_norms(x: Array) -> Array:
     safe = np.where(top > 0, top, 1.0)
     norms: Array = top * np.sqrt(np.sum((x / safe[:, None]) ** 2, axis=1))
     return norms
+
+
+def unit_rows(x: Array) -> Array:
+    """Each row divided by its own norm; a zero row stays zero."""
+    norms = row_norms(x)
+    if (coarse := (norms > 0) & (norms < _COARSE)).any():
+        x = np.where(coarse[:, None], x * 2.0**600, x)  # exact; such numbers have few digits, and so had their norm
+        norms = row_norms(x)
+    out: Array = x / np.where(norms > 0, norms, 1.0)[:, None]
+    return out
 
 
 def _one_hot(index: NDArray[np.int64], width: int, base: int | None) -> Array:
@@ -381,8 +462,9 @@ def block_to_dict(block: Block) -> dict[str, Any]:
         entries["edges"] = [edge if np.isfinite(edge) else str(edge) for edge in block.edges]
     if isinstance(block, Category):
         entries["values"] = {name: list(members) for name, members in block.values}
-    if "columns" in entries:
-        entries["columns"] = list(entries["columns"])
+    for key in ("columns", "typical"):
+        if key in entries:
+            entries[key] = list(entries[key])
     return entries
 
 
@@ -441,5 +523,6 @@ _CONVERT: dict[str, Any] = {
     "edges": lambda values: tuple(float(v) if v in ("inf", "-inf") else _number(v) for v in _listed(values)),
     "hi": _number, "lo": _number, "missing": _number,
     "norm": lambda value: value if isinstance(value, str) else _number(value),
-    "other": _truth, "prefix": _text, "size": _whole, "to": _text, "transform": _text, "weight": _number,
+    "other": _truth, "prefix": _text, "size": _whole, "to": _text, "transform": _text,
+    "typical": lambda values: tuple(map(_number, _listed(values))), "weight": _number,
 }  # fmt: skip

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
@@ -212,6 +213,21 @@ def sites_in(groups: ArrayLike, n: int) -> tuple[Array, list[IntArray]]:
     if np.any(sites != sites):
         raise InvalidInput("groups", None, "has rows without a site, or names of several types", "correct them")
     return sites, [np.flatnonzero(index == i) for i in range(len(sites))]
+
+
+def misfit(X: Any, data_norm: float, *, noisy: bool = True) -> str | None:
+    """What the holder of rows should know of a bound on their norms that suits none of them; None if it suits some.
+
+    The answer depends on the rows, and no noise protects it.  Without noise in the fit (`noisy`) short rows do no harm.
+    """
+    with np.errstate(over="ignore"):  # a norm that overflows is longer than any bound
+        squares = X.power(2).sum(axis=1) if issparse(X) else np.einsum("nd,nd->n", X, X)
+    norms = np.sqrt(np.asarray(squares, dtype=float))
+    if norms.min() > data_norm:
+        return "data_norm is smaller than the norm of every row, so all rows were shortened: a larger one keeps lengths"
+    if noisy and norms.max() < data_norm / 2:
+        return "no row has half the norm that data_norm declares: a smaller one lets rows stand out more from the noise"
+    return None
 
 
 def _one_each(field: str, what: str, column: Array, n: int) -> None:

@@ -22,7 +22,7 @@ from ..errors import InvalidInput, SchemaError
 from ..files import from_toml, read_text
 from ..task import Task, TwoClasses
 from ..typing import Array
-from .blocks import Block, block_from_dict, block_to_dict, check_features, plain_text, row_norms
+from .blocks import Block, block_from_dict, block_to_dict, check_features, plain_text, row_norms, unit_rows
 from .table import MISSING, Column, Table, as_table, as_text, fits
 
 EXAMPLE = (
@@ -31,7 +31,7 @@ EXAMPLE = (
     'sex = {kind = "category", values = ["Female", "Male"]}}'
 )
 FROM_ROWS = "the encoding was computed from the rows, and epsilon does not cover that"
-ROW = "(row)"  # key of `Encoded.clipped` for rows beyond the declared scale
+ROW = "(row)"  # key of `Encoded.clipped` for rows that were longer than the divisor
 LABEL = "(label)"  # and for rows whose label is none of the declared ones
 
 
@@ -90,7 +90,8 @@ class Schema:
 
     The features of a row are the concatenated blocks, each times its weight, and a constant `intercept`; a
     block has norm at most its weight, so the row, divided by ``sqrt(intercept^2 + sum of weight^2)``, has
-    norm at most 1 whatever the raw values are.
+    norm at most 1 whatever the raw values are.  A number beyond its typical range may be larger than its weight; a
+    row that is longer than the divisor because of that is divided by its own norm.
 
     Parameters
     ----------
@@ -109,13 +110,16 @@ class Schema:
     na : tuple of str
         Texts that mean "missing" besides the empty field.
     scale : float, optional
-        A smaller divisor than the one above; rows whose norm exceeds it are shrunk to norm 1 and counted under
-        ``"(row)"``.
+        Another divisor than the one above, at most `bound`; rows whose norm exceeds it are shrunk to norm 1 and
+        counted under ``"(row)"``.  Noise is sized for rows of norm 1, so the norm of a typical row is a good divisor.
     data_dependent : bool
         True if some of the facts were computed from the rows.  No privacy guarantee covers that, so every statement
         about rows encoded by the schema carries :attr:`caveat`.
     note : str
         One line for reports.
+    unit : bool
+        True divides each row by its own norm, the constant included; a row of zeros stays zero.  Only the direction
+        of a row is then seen.
 
     Guarantee
     ---------
@@ -132,6 +136,7 @@ class Schema:
     scale: float | None = None
     data_dependent: bool = False
     note: str = ""
+    unit: bool = False
 
     def __post_init__(self) -> None:
         if not self.blocks:
@@ -146,7 +151,9 @@ class Schema:
             raise SchemaError("intercept", self.intercept, "must be 0 or from 1e-6 to 1e6", "use true or false")
         if self.scale is not None and not 1e-6 <= self.scale <= self.bound:
             rule = f"must be positive and at most {self.bound:.6g}, the bound by construction"
-            raise SchemaError("scale", self.scale, rule, "leave it out to use the bound")
+            raise SchemaError("scale", self.scale, rule, "lower it or leave it out")
+        if self.unit and self.scale is not None:
+            raise SchemaError("scale", self.scale, "has no meaning with unit rows", "leave out scale or unit")
         reserved = {self.site: "site"} | ({self.label.column: "label"} if self.label else {})
         for block in self.blocks:
             for source in block.sources({}):
@@ -167,6 +174,16 @@ class Schema:
     @property
     def bound(self) -> float:
         """Largest norm that a row can have before the division, by construction."""
+        return math.sqrt(self.intercept**2 + sum((block.weight * block.reach) ** 2 for block in self.blocks))
+
+    @property
+    def divisor(self) -> float:
+        """What rows are divided by: `scale`, or ``sqrt(intercept^2 + sum of weight^2)`` without one.
+
+        Rows that are longer, and all rows if `unit` is set, are divided by their own norm instead.
+        """
+        if self.scale is not None:
+            return self.scale
         return math.sqrt(self.intercept**2 + sum(block.weight**2 for block in self.blocks))
 
     @property
@@ -218,16 +235,9 @@ class Schema:
             if outside.any():
                 clipped[block.name] = int(outside.sum())
         X[:, start:] = self.intercept
-        # The slack covers the rounding of norms, divisions and sums over d entries, so that no test for
-        # norm <= 1 in double precision can fail.
-        slack = 1 + max(1e-12, 4 * self.n_features * np.finfo(float).eps)
-        if self.scale is None:
-            X /= self.bound * slack
-        else:
-            norms = row_norms(X)
-            if (beyond := int(np.sum(norms > self.scale * slack))) > 0:
-                clipped[ROW] = beyond
-            X /= np.maximum(norms, self.scale)[:, None] * slack
+        X, beyond = self.into_ball(X)
+        if beyond:
+            clipped[ROW] = beyond
         if not labels:
             return Encoded(X, None, clipped)
         y = self._labels(table.columns)
@@ -236,6 +246,28 @@ class Schema:
         if strange.any():
             clipped[LABEL] = int(strange.sum())
         return Encoded(X, y, clipped)
+
+    def into_ball(self, X: Array) -> tuple[Array, int]:
+        """Divide rows of weighted features; the number of rows that were longer than the divisor.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, d)
+            Blocks times their weights, and the constant.  Its memory may be used for the answer.
+        """
+        # The slack covers the rounding of norms, divisions and sums over d entries, so that no test for
+        # norm <= 1 in double precision can fail.
+        slack = 1 + max(1e-12, 4 * self.n_features * np.finfo(float).eps)
+        if self.unit:
+            X = unit_rows(X)
+            X /= slack
+            return X, 0
+        if self.scale is None and all(block.reach <= 1.0 for block in self.blocks):
+            X /= self.divisor * slack
+            return X, 0
+        norms, divisor = row_norms(X), self.divisor
+        X /= np.maximum(norms, divisor)[:, None] * slack
+        return X, int(np.sum(norms > divisor * slack))
 
     def _check_columns(self, columns: Mapping[str, Column], labels: bool) -> None:
         sources = {source for block in self.blocks for source in block.sources(columns)}
@@ -314,7 +346,7 @@ class Schema:
         for key in ("ignore", "na"):
             if values := getattr(self, key):
                 entries[key] = list(values)
-        for key in ("site", "scale", "data_dependent", "note"):
+        for key in ("site", "scale", "unit", "data_dependent", "note"):
             if value := getattr(self, key):
                 entries[key] = value
         if self.label is not None:
@@ -328,6 +360,7 @@ _TYPES: tuple[tuple[str, Any, str], ...] = (
     ("site", str | None, "the name of a column"),
     ("intercept", bool | int | float, "true, false or a number"),
     ("scale", int | float | None, "a number"),
+    ("unit", bool, "true or false"),
     ("data_dependent", bool, "true or false"),
     ("ignore", list | tuple, "a list of column names"),
     ("na", list | tuple, "a list of texts"),

@@ -1,0 +1,204 @@
+"""What rows will be like, from the schema alone: made-up rows, how long a typical one is, and what to change.
+
+Noise is sized for rows of norm 1, so noise is wasted on rows that are shorter.  How long rows will be follows roughly
+from the declarations: a number is taken to be uniform in its typical range, or in its bounds where none is declared,
+both after its transform; every bin and every category is taken to be as likely as any other of its block; entries of a
+vector are taken to be uniform in their bounds.  Blocks are independent, and nothing is missing.  Private rows are never
+read, so the answers are public, and a schema that follows them is one too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import InvalidInput
+from ..typing import Array
+from .blocks import Number, row_norms
+from .schema import Schema
+from .table import fits
+
+FULL = 0.9
+"""Rows fill the ball if their typical norm before the division is at least this share of the divisor."""
+CROWDED = 1.25
+"""All rows are shortened if nine in ten are longer than the divisor by at least this factor."""
+CONSTANT = 0.25
+"""Largest share of a typical row's squared norm that the constant should take."""
+SMALL_CONSTANT = 0.5
+_ENTRIES = 2_000_000  # of made-up rows in memory while their norms are computed
+_ROUNDED = 1.0 + 1e-9  # a size that is larger than the divisor by less is as large
+_SHOWN = 6  # names of columns in one sentence
+
+
+def sketch(schema: Schema, n: int, rng: np.random.Generator) -> Array:
+    """Made-up rows, encoded as `schema` encodes rows.
+
+    Parameters
+    ----------
+    schema : Schema
+    n : int
+        Number of rows.
+    rng : numpy.random.Generator
+        The rows follow from its state and the declarations; nothing else is read.
+
+    Returns
+    -------
+    ndarray of shape (n, d)
+        Rows of Euclidean norm at most 1.
+
+    Raises
+    ------
+    InvalidInput
+        If n is negative, or memory does not hold the rows.
+    """
+    if n < 0:
+        raise InvalidInput("n", n, "must be >= 0", "give a number of rows")
+    fits("made-up rows", 8.0 * n * schema.n_features)
+    return schema.into_ball(_weighted(schema, n, rng))[0]
+
+
+def typical_sizes(schema: Schema, n: int = 4000, seed: int = 0) -> Array:
+    """Norms of n made-up rows before the division, shape (n,); the same for the same arguments."""
+    rng, step = np.random.default_rng(seed), max(1, _ENTRIES // schema.n_features)
+    steps = [min(step, n - start) for start in range(0, n, step)]
+    return np.concatenate([row_norms(_weighted(schema, rows, rng)) for rows in steps] or [np.empty(0)])
+
+
+def typical_norms(schema: Schema, n: int = 4000, seed: int = 0) -> Array:
+    """Norms of n made-up rows as :meth:`Schema.encode` returns them, shape (n,); the same for the same arguments."""
+    return _norms(schema, typical_sizes(schema, n, seed))
+
+
+def _weighted(schema: Schema, n: int, rng: np.random.Generator) -> Array:
+    X = np.empty((n, schema.n_features))
+    start = 0
+    for block in schema.blocks:
+        features = block.sketch(n, rng)
+        np.multiply(features, block.weight, out=X[:, start : start + features.shape[1]])
+        start += features.shape[1]
+    X[:, start:] = schema.intercept
+    return X
+
+
+def _norms(schema: Schema, sizes: Array) -> Array:
+    return np.sign(sizes) if schema.unit else np.minimum(sizes / schema.divisor, 1.0)
+
+
+@dataclass(frozen=True)
+class Fill:
+    """How well rows of a schema will fill the unit ball.
+
+    Attributes
+    ----------
+    schema : Schema
+    low, median, high : float
+        Norm of a typical row: one row in ten is shorter than `low`, one in two shorter than `median`, one in ten
+        longer than `high`.
+    shortened : float
+        Share of rows that are longer than the divisor, and so are shortened to norm 1; 0 with unit rows.
+    intercept, scale : float or None
+        What to write into the schema instead; None to leave what is there.
+    guessed : tuple of str
+        Numbers without a typical range.  They were taken to fill their bounds, which real values seldom do.
+    mended : float
+        The median with `intercept` and `scale` as proposed.
+    """
+
+    schema: Schema
+    low: float
+    median: float
+    high: float
+    shortened: float
+    intercept: float | None
+    scale: float | None
+    guessed: tuple[str, ...]
+    mended: float
+
+    @property
+    def wasted(self) -> float:
+        """Share of the noise that rows of the median norm do not need: noise is sized for norm 1."""
+        return 1.0 - self.median
+
+    @property
+    def fine(self) -> bool:
+        """Whether there is nothing to change."""
+        return self.intercept is None and self.scale is None and not self.guessed
+
+    @property
+    def changes(self) -> list[str]:
+        """What to change in the schema, one sentence each."""
+        told = []
+        if self.guessed:
+            names = ", ".join(self.guessed[:_SHOWN])
+            names += f" and {len(self.guessed) - _SHOWN} more" if len(self.guessed) > _SHOWN else ""
+            told.append(
+                f"typical = [LO, HI], the range of most values, for {names}: without it they are taken to fill their "
+                "bounds, which real values seldom do, so rows will be shorter than it says here"
+            )
+        if self.intercept is not None:
+            told.append(
+                f"intercept = {self.intercept:g}: the constant is the same in all rows and takes much of the ball"
+            )
+        if self.scale is not None:
+            told.append(
+                f"scale = {self.scale:g}: then a typical row has norm {self.mended:.2f}; longer ones are shortened"
+            )
+        return told
+
+    def to_dict(self) -> dict[str, Any]:
+        """One JSON object."""
+        return {
+            "schema": self.schema.name, "features": self.schema.n_features, "bound": self.schema.bound,
+            "divisor": None if self.schema.unit else self.schema.divisor, "unit": self.schema.unit,
+            "norm": {"low": self.low, "median": self.median, "high": self.high}, "shortened": self.shortened,
+            "wasted": self.wasted, "fine": self.fine,
+            "change": {"intercept": self.intercept, "scale": self.scale, "typical": list(self.guessed)},
+            "median_after": self.mended, "says": self.changes, "caveat": self.schema.caveat,
+        }  # fmt: skip
+
+
+def fill(schema: Schema, seed: int = 0) -> Fill:
+    """How long rows of `schema` will be, and what to change; the same for the same arguments.
+
+    Parameters
+    ----------
+    schema : Schema
+    seed : int
+        Of the made-up rows.
+
+    Returns
+    -------
+    Fill
+
+    Notes
+    -----
+    A constant that takes more than a quarter of a typical row's squared norm should be smaller.  After that, the
+    divisor should be the norm of a typical row before the division: its median, or the root mean square where at least
+    half of the rows are zero.
+    """
+    sizes = typical_sizes(schema, int(np.clip(100_000_000 // schema.n_features, 200, 4000)), seed)
+    norms = _norms(schema, sizes)
+    low, median, high = (float(q) for q in np.quantile(norms, (0.1, 0.5, 0.9)))
+    shortened = 0.0 if schema.unit else float(np.mean(sizes > schema.divisor * _ROUNDED))
+    better, intercept, scale = schema, None, None
+    if schema.intercept > SMALL_CONSTANT and schema.intercept**2 > CONSTANT * _middle(sizes) ** 2:
+        intercept = SMALL_CONSTANT
+        sizes = np.sqrt(np.maximum(sizes**2 - schema.intercept**2, 0.0) + intercept**2)
+        better = dataclasses.replace(schema, intercept=intercept, scale=None)
+    if not schema.unit:
+        divisor, typical = schema.scale or better.divisor, _middle(sizes)
+        crowded = float(np.quantile(sizes, 0.1)) > CROWDED * divisor
+        if typical < FULL * divisor or crowded or divisor > better.bound:
+            scale = min(float(f"{typical:.3g}"), better.bound)
+        better = dataclasses.replace(better, scale=scale or schema.scale)
+    guessed = tuple(block.name for block in schema.blocks if isinstance(block, Number) and block.typical is None)
+    mended = float(np.median(_norms(better, sizes)))
+    return Fill(schema, low, median, high, shortened, intercept, scale, guessed, mended)
+
+
+def _middle(sizes: Array) -> float:
+    return float(np.median(sizes)) or math.sqrt(float(np.mean(sizes**2)))

@@ -1,0 +1,58 @@
+"""A data_norm that suits no row: told to the holder in a simulation, and never by a release."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from sottovoce import ConsensusClassifier, PrivateClassifier
+from sottovoce.data.given import misfit
+from sottovoce.errors import HolderNote
+
+KNOBS = {"n_sites": 2, "rounds": 2, "classes": [0, 1]}
+
+
+def problem() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(80, 3))
+    return X / np.linalg.norm(X, axis=1, keepdims=True) * rng.uniform(1, 2, size=(80, 1)), np.arange(80) % 2
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize(("data_norm", "says"), [(0.99, "^data_norm is smaller"), (4.01, "^no row has half")])
+def test_the_holder_is_told_in_a_simulation(data_norm: float, says: str, sparse: bool) -> None:
+    X, y = problem()
+    rows = csr_array(X) if sparse else X
+    with pytest.warns(HolderNote, match=f"{says}.*simulation, for the data's holder only"):
+        told = ConsensusClassifier(data_norm=data_norm, random_state=0, **KNOBS).fit(rows, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        again = ConsensusClassifier(data_norm=data_norm, random_state=0, **KNOBS).fit(rows, y)
+    assert np.array_equal(told.coef_, again.coef_)
+    with pytest.warns(HolderNote, match=says):
+        PrivateClassifier(data_norm=data_norm, random_state=0, classes=[0, 1]).fit(rows, y)
+
+
+@pytest.mark.parametrize("data_norm", [0.99, 4.01])
+def test_a_release_says_nothing(data_norm: float) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ConsensusClassifier(data_norm=data_norm, **KNOBS).fit(*problem())
+
+
+def test_a_bound_that_suits_some_rows_is_not_spoken_of() -> None:
+    X, y = problem()
+    for data_norm in (1.01, 3.9):
+        ConsensusClassifier(data_norm=data_norm, random_state=0, **KNOBS).fit(X, y)
+    without_noise = {"method": "admm", "epsilon": math.inf}
+    ConsensusClassifier(data_norm=100.0, random_state=0, **without_noise, **KNOBS).fit(X, y)
+
+
+def test_no_number_is_too_large_or_too_small_for_it() -> None:
+    for X in (np.full((3, 2), 1e200), csr_array(np.full((3, 2), 1e200))):
+        assert str(misfit(X, 1.0)).startswith("data_norm is smaller")
+        assert misfit(1e-400 * X, 1.0, noisy=False) is None
