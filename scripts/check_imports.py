@@ -40,7 +40,18 @@ LAYERS = (
     Layer(
         "losses with their bounds, graphs, parameters over rounds, what is public, whom people trust, what "
         "labels are and how models are scored, rows and schemas, privacy events",
-        ("losses", "graphs", "schedules", "facts", "trust", "task", "data", "privacy.__init__", "privacy.events"),
+        (
+            "losses",
+            "capped",
+            "graphs",
+            "schedules",
+            "facts",
+            "trust",
+            "task",
+            "data",
+            "privacy.__init__",
+            "privacy.events",
+        ),
     ),
     Layer(
         "what an event costs and why, what a guarantee says, ledgers, sources of noise; "

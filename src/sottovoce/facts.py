@@ -20,8 +20,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from .capped import read_loss
 from .errors import InvalidInput
-from .losses import Loss, make_loss
+from .losses import Loss
 from .privacy.events import RELATIONS
 from .typing import Any, Array, ArrayLike
 
@@ -33,6 +34,7 @@ class Facts:
     Parameters
     ----------
     loss : Loss
+        With its cap on gradients, if it has one (:mod:`sottovoce.capped`).
     n : array of shape (N, 1) or (1,)
         Rows per node.  Public: under replace-one, neighbours have the same number of rows.
     d : int
@@ -114,7 +116,7 @@ class Facts:
     def from_dict(cls, plain: dict[str, Any]) -> Facts:
         """Inverse of :meth:`to_dict` for the view from all nodes."""
         n = np.asarray(plain["n"], dtype=float)[:, None]
-        return cls(**(plain | {"loss": make_loss(plain["loss"]), "n": n}))
+        return cls(**(plain | {"loss": read_loss(plain["loss"]), "n": n}))
 
     def node(self, i: int) -> Facts:
         """The same facts as node `i` sees them."""

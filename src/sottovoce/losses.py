@@ -20,6 +20,7 @@ documentation and tests know of a loss from its line in :data:`REGISTRY`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -32,7 +33,7 @@ from .typing import Any, Array
 compat = Later("array_api_compat")
 
 
-def _namespace(z: Any) -> Any:
+def namespace(z: Any) -> Any:
     """The library of an array, see :mod:`sottovoce.data.device`; NumPy, the common case, is recognised first."""
     return np if isinstance(z, np.ndarray | np.generic | float) else compat.array_namespace(z)
 
@@ -58,6 +59,8 @@ class Loss(ABC):
     """Largest ``|t|`` of margins ``x.w - t``; 0 for losses of classes, whose margins have no t."""
     outputs: int = 1
     """Margins per row."""
+    by_norm: ClassVar[bool] = False
+    """Whether the loss of a row depends on its norm, see :meth:`at`."""
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
@@ -133,6 +136,24 @@ class Loss(ABC):
         """
         return self
 
+    def steep(self, s: Any) -> Any:
+        """The margin at which the slope is ``-s``, for s between 0 and the slope bound; None if that is not known.
+
+        For even losses it is below 0, and the slope is s at minus that margin.  Capped forms need it
+        (:mod:`sottovoce.capped`).
+        """
+        return None
+
+    def at(self, norms: Callable[[], Any]) -> Loss:
+        """This loss for rows of these norms: itself, unless it depends on them.
+
+        Parameters
+        ----------
+        norms : callable
+            Gives upper bounds on the norms of the rows whose margins will be asked for, an array (..., n).
+        """
+        return self
+
     @property
     @abstractmethod
     def spec(self) -> str:
@@ -158,16 +179,19 @@ class Logistic(Loss):
         return 0.25
 
     def value(self, z: Array) -> Array:
-        xp = _namespace(z)
+        xp = namespace(z)
         return xp.logaddexp(xp.zeros_like(z), -z)
 
     def slope(self, z: Array) -> Array:
         with np.errstate(over="ignore"):
-            return -1.0 / (1.0 + _namespace(z).exp(z))  # nothing cancels
+            return -1.0 / (1.0 + namespace(z).exp(z))  # nothing cancels
 
     def bend(self, z: Array) -> Array:
         p = self.slope(z)
         return -p * (1.0 + p)
+
+    def steep(self, s: Any) -> Any:
+        return namespace(s).log((1.0 - s) / s)
 
     @property
     def spec(self) -> str:
@@ -201,20 +225,23 @@ class HuberSVM(Loss):
         return (1.0 - self.h, 1.0 + self.h)
 
     def value(self, z: Array) -> Array:
-        xp = _namespace(z)
+        xp = namespace(z)
         gap = xp.clip(1.0 + self.h - z, 0.0, 2.0 * self.h)
         return gap**2 / (4.0 * self.h) + xp.clip(1.0 - self.h - z, 0.0, None)
 
     def slope(self, z: Array) -> Array:
-        return -_namespace(z).clip((1.0 + self.h - z) / (2.0 * self.h), 0.0, 1.0)
+        return -namespace(z).clip((1.0 + self.h - z) / (2.0 * self.h), 0.0, 1.0)
 
     def bend(self, z: Array) -> Array:
-        xp = _namespace(z)
+        xp = namespace(z)
         return xp.where(xp.abs(1.0 - z) < self.h, xp.full_like(z, self.bend_bound), xp.zeros_like(z))
 
     def typical_bend(self, z: Array) -> Array:
         """The mean bend within 1 of `z`: at w = 0 every row's bend is 0, but it will not be so near the minimiser."""
         return 0.5 * (self.slope(z + 1.0) - self.slope(z - 1.0))
+
+    def steep(self, s: Any) -> Any:
+        return 1.0 + self.h - 2.0 * self.h * s
 
     def softened(self, width: float) -> Loss:
         return _SoftHuber(self.h, width)
@@ -240,21 +267,21 @@ class _SoftHuber(HuberSVM):
 
     def _roots(self, z: Array) -> tuple[Array, Array, Array, Array]:
         up, down = 1.0 + self.h - z, 1.0 - self.h - z
-        root = _namespace(z).sqrt
+        root = namespace(z).sqrt
         return up, down, root(up**2 + 4.0 * self.width**2), root(down**2 + 4.0 * self.width**2)
 
     def slope(self, z: Array) -> Array:
         _, _, above, below = self._roots(z)
-        return -_namespace(z).clip(0.5 + (1.0 - z) / (above + below), 0.0, 1.0)  # the same, and nothing cancels
+        return -namespace(z).clip(0.5 + (1.0 - z) / (above + below), 0.0, 1.0)  # the same, and nothing cancels
 
     def bend(self, z: Array) -> Array:
         up, down, above, below = self._roots(z)
         turn = (1.0 - z) * (up / above + down / below) / (above + below)
-        return _namespace(z).clip(1.0 - turn, 0.0, None) / (above + below)
+        return namespace(z).clip(1.0 - turn, 0.0, None) / (above + below)
 
     def value(self, z: Array) -> Array:
         up, down, above, below = self._roots(z)
-        asinh, s = _namespace(z).asinh, self.width
+        asinh, s = namespace(z).asinh, self.width
         higher = up * (up + above) / 4.0 + s**2 * asinh(up / (2.0 * s))
         return (higher - down * (down + below) / 4.0 - s**2 * asinh(down / (2.0 * s))) / (2.0 * self.h)
 
@@ -297,7 +324,7 @@ class Softmax(Loss):
 
     def _exponentials(self, z: Array) -> tuple[Array, Array, Array]:
         """Largest margin (..., 1, n), exponentials of margins minus the largest (..., K, n), and their sum."""
-        xp = _namespace(z)
+        xp = namespace(z)
         split = xp.reshape(z, (*z.shape[:-1], self.classes, -1))
         top = xp.max(split, axis=-2, keepdims=True)
         e = xp.exp(split - top)
@@ -306,12 +333,12 @@ class Softmax(Loss):
     def value(self, z: Array) -> Array:
         """Loss of every row, shape (..., n)."""
         top, _, total = self._exponentials(z)
-        return (top + _namespace(z).log(total))[..., 0, :]
+        return (top + namespace(z).log(total))[..., 0, :]
 
     def slope(self, z: Array) -> Array:
         """``p``, shape (..., K n): the first derivatives in the margins."""
         _, e, total = self._exponentials(z)
-        return _namespace(z).reshape(e / total, z.shape)
+        return namespace(z).reshape(e / total, z.shape)
 
     def bend(self, z: Array) -> Array:
         """``p (1 - p)``, shape (..., K n): the diagonal of the second derivative, for preconditioning."""
@@ -319,7 +346,7 @@ class Softmax(Loss):
         return p * (1.0 - p)
 
     def turn(self, z: Array, along: Array) -> Array:
-        xp = _namespace(z)
+        xp = namespace(z)
         p, m = (xp.reshape(x, (*z.shape[:-1], self.classes, -1)) for x in (self.slope(z), along))
         return xp.reshape(p * (m - xp.sum(p * m, axis=-2, keepdims=True)), z.shape)
 
@@ -381,20 +408,23 @@ class HuberResidual(Residual):
         return (-self.h, self.h)
 
     def value(self, z: Array) -> Array:
-        far = _namespace(z).abs(z)
-        near = _namespace(z).clip(far, 0.0, self.h)
+        far = namespace(z).abs(z)
+        near = namespace(z).clip(far, 0.0, self.h)
         return near**2 / (2.0 * self.h) + (far - near)
 
     def slope(self, z: Array) -> Array:
-        return _namespace(z).clip(z / self.h, -1.0, 1.0)
+        return namespace(z).clip(z / self.h, -1.0, 1.0)
 
     def bend(self, z: Array) -> Array:
-        xp = _namespace(z)
+        xp = namespace(z)
         return xp.where(xp.abs(z) < self.h, xp.full_like(z, self.bend_bound), xp.zeros_like(z))
 
     def typical_bend(self, z: Array) -> Array:
         """The mean bend within 2h of `z`: a row far from its target has bend 0, but it will not be so nearer to it."""
         return (self.slope(z + 2.0 * self.h) - self.slope(z - 2.0 * self.h)) / (4.0 * self.h)
+
+    def steep(self, s: Any) -> Any:
+        return -self.h * s
 
     def softened(self, width: float) -> Loss:
         return _SoftHuberResidual(self.h, width)
@@ -439,16 +469,19 @@ class LogCosh(Residual):
     about: ClassVar[str] = "H ln cosh(r/H): Huber's loss of the residual made smooth"
 
     def value(self, z: Array) -> Array:
-        xp = _namespace(z)
+        xp = namespace(z)
         far = xp.abs(z) / self.h
         return self.h * (far + xp.log1p(xp.exp(-2.0 * far)) - float(np.log(2.0)))
 
     def slope(self, z: Array) -> Array:
-        return _namespace(z).tanh(z / self.h)
+        return namespace(z).tanh(z / self.h)
 
     def bend(self, z: Array) -> Array:
         s = self.slope(z)
         return (1.0 - s) * (1.0 + s) / self.h
+
+    def steep(self, s: Any) -> Any:
+        return -self.h * namespace(s).atanh(s)
 
 
 REGISTRY: dict[str, type[Loss]] = {kind.name: kind for kind in (Logistic, HuberSVM, Softmax, HuberResidual, LogCosh)}

@@ -90,7 +90,8 @@ def rounding_bound(
     With unit roundoff u, products of length m err by at most ``m u`` times the product of norms (any order of
     summation).  A margin errs by ``d u ||w||``, hence its slope by ``c1 d u ||w|| + 8 u``; n slopes times rows of norm
     at most one, weighted by C/n, err by ``C (n u + c1 d u ||w|| + 8 u)``; the rest by ``4 u (||linear|| + q ||w||)``.
-    The signs of slopes do not matter; slopes up to L instead of 1 err by ``8 L u`` and add up to ``C L n u``.
+    The signs of slopes do not matter; slopes up to L > 1 instead of 1 err by ``8 L u``;
+    gradients of norm up to L add up to ``C L n u``.
     With an offset ``|t| <= T`` the margin is a difference of two numbers, which rounds once more, by
     ``u (||w|| + T)``; if T is 0, nothing is subtracted.
 
@@ -100,7 +101,7 @@ def rounding_bound(
     """
     u, steep = 2.0**-53, slope_bound if outputs == 1 else 1.0
     margins = d * size + (size + offset_bound if offset_bound > 0 else 0.0)
-    data = C * u * (steep * n + bend_bound * margins + 8.0 * steep) * (1.0 if outputs == 1 else 2.0 * outputs)
+    data = C * u * (steep * n + bend_bound * margins + 8.0 * max(steep, 1.0)) * (1.0 if outputs == 1 else 2.0 * outputs)
     return np.asarray(data + 4.0 * u * (pull + q * size))
 
 
@@ -176,7 +177,7 @@ class Solver:
 
     def __init__(self, rows: Rows, loss: Loss, C: float) -> None:
         rows.check(loss)
-        self._sweep = rows.sweep()
+        self._sweep = rows.sweep().normed() if loss.by_norm else rows.sweep()
         self._single: Sweep | None = None
         self._n = rows.n  # (N, 1)
         self._weight = C / rows.n

@@ -12,7 +12,7 @@ from ..queries import Query
 from ..schedules import Schedule
 from ..trust import NOBODY, Trust
 from ..typing import Any, Array
-from .knobs import knobs_of
+from .knobs import WRITTEN, knobs_of
 
 
 class Node(Protocol):
@@ -121,8 +121,10 @@ class Algorithm(ABC, Generic[StateT]):
         return type(self)(**parts)
 
     def to_dict(self) -> dict[str, Any]:
-        """Name and hyperparameters as plain data."""
-        plain = {k: v.to_dict() if isinstance(v, Schedule) else v for k, v in self.__dict__.items()}
+        """Name and hyperparameters as plain data; knobs at their defaults are left out, but for ``WRITTEN``."""
+        silent = {name: one.default for name, one in knobs_of(type(self)).items() if name not in WRITTEN}
+        said = {k: v for k, v in self.__dict__.items() if k not in silent or v != silent[k]}
+        plain = {k: v.to_dict() if isinstance(v, Schedule) else v for k, v in said.items()}
         return {"name": self.name} | plain
 
 

@@ -9,7 +9,7 @@ from ..queries import NoisyEpoch, NoisyGradient
 from ..trust import CURATOR, Trust
 from ..typing import Array
 from .base import Algorithm, Node
-from .knobs import knob
+from .knobs import gradient_cap, knob
 from .prox import tail
 
 
@@ -29,6 +29,8 @@ class DGD(Algorithm[State]):
     ---------
     Each round releases a noisy gradient at a public point, of sensitivity ``Delta C / n``.
     """
+
+    max_grad_norm: float = gradient_cap()
 
     name: ClassVar[str] = "dgd"
     paper: ClassVar[str] = "baseline"

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
@@ -20,6 +21,8 @@ from ..errors import InvalidInput
 from ..typing import Any
 
 _KEY = "knob"
+WRITTEN = ("gamma", "phi", "law", "batches", "positives", "threshold")
+"""Knobs that records of runs name even at their defaults, as in version 0.1: digests depend on the records' text."""
 _KINDS: dict[str, Any] = {"float": (int, float, np.number), "int": (int, np.integer), "str": str}
 
 
@@ -41,6 +44,8 @@ class Knob:
     form : str
         The only form of the method that reads the knob; empty for all.  Knobs of printed forms are for studies: neither
         the command line nor the estimators offer them.
+    strict : str
+        Why a method without the knob refuses values other than the default; empty if it ignores them.
     """
 
     name: str
@@ -50,6 +55,7 @@ class Knob:
     rule: str
     fits: Callable[[Any], bool]
     form: str
+    strict: str = ""
 
     @property
     def offered(self) -> bool:
@@ -67,9 +73,9 @@ class Knob:
             raise InvalidInput(self.name, value, self.rule, f"use {self.name}={self.default!r}")
 
 
-def knob(default: Any, about: str, rule: str, fits: Callable[[Any], bool], form: str = "") -> Any:
+def knob(default: Any, about: str, rule: str, fits: Callable[[Any], bool], form: str = "", strict: str = "") -> Any:
     """A field of an algorithm that users may set: see :class:`Knob`."""
-    return field(default=default, metadata={_KEY: (about, rule, fits, form)})
+    return field(default=default, metadata={_KEY: (about, rule, fits, form, strict)})
 
 
 @lru_cache(maxsize=256)
@@ -110,4 +116,13 @@ def law() -> Any:
     return knob(
         "spherical", "Noise inside objectives: spherical or gaussian.", "must be 'spherical' or 'gaussian'",
         lambda value: value in ("spherical", "gaussian"), "corrected",
+    )  # fmt: skip
+
+
+def gradient_cap() -> Any:
+    """The knob of methods whose sensitivity is the norm of a row's gradient (:mod:`sottovoce.capped`)."""
+    return knob(
+        math.inf, "Cap on the norm of a row's gradient: less noise, linear tails of the loss; inf for none.",
+        "must be at least 1e-6, or inf for no cap", lambda value: value >= 1e-6, "corrected",
+        "noise inside the objective has no proof for capped gradients",
     )  # fmt: skip

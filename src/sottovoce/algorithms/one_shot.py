@@ -10,7 +10,7 @@ import numpy as np
 from ..queries import GaussianLaw, NoisyMinimiser, PerturbedObjective, Query, SphericalLaw, law_of
 from ..typing import Array
 from .base import Algorithm, Node
-from .knobs import law
+from .knobs import gradient_cap, law
 
 
 class State(NamedTuple):
@@ -32,6 +32,7 @@ class Output(Algorithm[State]):
     """
 
     form: str = "corrected"
+    max_grad_norm: float = gradient_cap()
 
     name: ClassVar[str] = "output"
     paper: ClassVar[str] = "003, Algorithm 1"

@@ -8,6 +8,7 @@ from typing import ClassVar, NamedTuple
 from ..queries import NoisyMinimiser
 from ..typing import Array
 from .base import Algorithm, Node, augment, dual
+from .knobs import gradient_cap
 
 
 def tail(average: Array, w: Array, k: int) -> Array:
@@ -35,6 +36,8 @@ class ProxADMM(Algorithm[DualState]):
     ---------
     U7 in every round: Gaussian (or, pure, spherical) noise on a statistic of that sensitivity.
     """
+
+    max_grad_norm: float = gradient_cap()
 
     name: ClassVar[str] = "prox_admm"
     paper: ClassVar[str] = "ours, after 001, Algorithm 3"
@@ -80,6 +83,8 @@ class ProxAverage(Algorithm[MeanState]):
     ---------
     U7 in every round, sensitivity ``Delta C / (n (rho/N + gamma))``.
     """
+
+    max_grad_norm: float = gradient_cap()
 
     name: ClassVar[str] = "prox_average"
     paper: ClassVar[str] = "ours"

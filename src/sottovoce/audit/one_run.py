@@ -52,7 +52,7 @@ from ..algorithms import REGISTRY
 from ..data.rows import Rows
 from ..errors import InvalidInput
 from ..facts import Facts
-from ..losses import make_loss
+from ..losses import Loss, make_loss
 from ..queries import Query
 from ..runs.config import RunConfig
 from ..typing import Array, BoolArray, IntArray
@@ -247,21 +247,25 @@ class _Reader:
         inverse = np.linalg.inv(self._M + np.eye(len(self._t)))
         return np.asarray(2.0 * (inverse @ self._t) / np.diag(inverse))
 
+    def _loss(self, rows: Array) -> Loss:
+        """The loss of these rows; a cap depends on their norms."""
+        return self.facts.loss.at(lambda: np.linalg.norm(rows, axis=1))
+
     def gradients(self, w: Array, part: int = 0, parts: int = 1) -> tuple[Array, Array]:
         """At w, in sum scale: the gradient with canaries halfway, and (d, m) half-differences of the canaries."""
-        slope, own = self.facts.loss.slope, self.others[part::parts]
-        false, true = (slope(v @ w)[:, None] * v for v in self.values)
+        own = self.others[part::parts]
+        false, true = (self._loss(v).slope(v @ w)[:, None] * v for v in self.values)
         here = (self.where % parts == part)[:, None]
-        middle = own.T @ slope(own @ w) + 0.5 * np.sum((false + true) * here, axis=0)
+        middle = own.T @ self._loss(own).slope(own @ w) + 0.5 * np.sum((false + true) * here, axis=0)
         return middle, (0.5 * (true - false) * here).T
 
     def hessian(self, w: Array, part: int = 0, parts: int = 1) -> Array:
         """The Hessian at w, in sum scale, with both values of a canary counted by half."""
-        bend, own = self.facts.loss.bend, self.others[part::parts]
-        total = own.T @ (bend(own @ w)[:, None] * own)
+        own = self.others[part::parts]
+        total = own.T @ (self._loss(own).bend(own @ w)[:, None] * own)
         for v in self.values:
             kept = v[self.where % parts == part]
-            total = total + 0.5 * kept.T @ (bend(kept @ w)[:, None] * kept)
+            total = total + 0.5 * kept.T @ (self._loss(kept).bend(kept @ w)[:, None] * kept)
         return np.asarray(total)
 
     def read(self, query: Query, answer: Array) -> None:

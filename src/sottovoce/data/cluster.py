@@ -102,6 +102,10 @@ class ClusterSweep(Sweep):
     def single(self) -> None:
         return None
 
+    def normed(self) -> Self:
+        """Itself: the workers compute the norms of their blocks whenever they need them."""
+        return self
+
     def every(self, part: int, parts: int) -> ClusterSweep:
         dask = _dask()
         start, kept, sizes = 0, [], []

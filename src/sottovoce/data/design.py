@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 compat = Later("array_api_compat")
+_LOOKED = 2**16  # rows whose norms are computed at a time
+
+
+def rounded_up(squares: Any, d: int) -> Any:
+    """Roots of sums of d squares, raised by more than the rounding of both; zero stays zero."""
+    return squares**0.5 * (1.0 + (d + 8.0) * 2.0**-52)
 
 
 class Design(ABC):
@@ -39,6 +45,10 @@ class Design(ABC):
     @abstractmethod
     def diagonal(self, weights: Array) -> Array:
         """The diagonal of :meth:`gram`, shape (M, d)."""
+
+    @abstractmethod
+    def norms(self) -> Any:
+        """Upper bounds on the rows' norms, (M, n), as an array of the library that computes margins."""
 
     @abstractmethod
     def keep(self, nodes: Any) -> Self:
@@ -94,6 +104,9 @@ class Dense(Design):
     def diagonal(self, weights: Array) -> Array:
         return np.einsum("mn,mnd->md", weights, self.a**2)
 
+    def norms(self) -> Array:
+        return rounded_up(np.einsum("mnd,mnd->mn", self.a, self.a), self.a.shape[2])
+
     def keep(self, nodes: Any) -> Dense:
         return Dense(self.a[nodes])
 
@@ -140,6 +153,12 @@ class Sparse(Design):
         pairs = zip(self.blocks, weights, strict=True)
         return np.stack([block.power(2).T @ v[: block.shape[0]] for block, v in pairs])
 
+    def norms(self) -> Array:
+        out = np.zeros((len(self.blocks), self.n))
+        for one, block in zip(out, self.blocks, strict=True):
+            one[: block.shape[0]] = np.asarray(block.power(2).sum(axis=1)).ravel()
+        return rounded_up(out, self.blocks[0].shape[1])
+
     def keep(self, nodes: Any) -> Sparse:
         return Sparse(tuple(block for block, kept in zip(self.blocks, nodes, strict=True) if kept))
 
@@ -170,6 +189,9 @@ class Wrapped(Design):
 
     def host(self, x: Any) -> Array:
         return self.base.host(x)
+
+    def norms(self) -> Any:
+        return self.base.norms()
 
     def single(self) -> Self:
         short = self.base.single()
@@ -215,3 +237,57 @@ class Shifted(Wrapped):
 
     def between(self, first: int, last: int) -> Self:
         return type(self)(self.base.between(first, last), self.offset[:, first:last])
+
+
+@dataclass(frozen=True)
+class Normed(Wrapped):
+    """Rows whose norms are known, so that sweeps need not compute them again.
+
+    Attributes
+    ----------
+    known : array (M, n)
+        :meth:`Design.norms` of `base`, an array of the library that computes margins.
+    """
+
+    known: Any
+
+    @classmethod
+    def of(cls, base: Design) -> Normed:
+        """Compute the norms of all rows, a block at a time."""
+        step = max(1, _LOOKED // max(1, len(base.host(base.between(0, 1).norms()))))
+        parts = [base.host(base.between(at, min(at + step, base.n)).norms()) for at in range(0, base.n, step)]
+        return cls(base, base.asarray(np.concatenate(parts, axis=1)))
+
+    def norms(self) -> Any:
+        return self.known
+
+    def margins(self, w: Array) -> Array:
+        return self.base.margins(w)
+
+    def moves(self, along: Array) -> Array:
+        return self.base.moves(along)
+
+    def combine(self, slopes: Array) -> Array:
+        return self.base.combine(slopes)
+
+    def gram(self, weights: Array) -> Array:
+        return self.base.gram(weights)
+
+    def diagonal(self, weights: Array) -> Array:
+        return self.base.diagonal(weights)
+
+    def keep(self, nodes: Any) -> Self:
+        return type(self)(self.base.keep(nodes), self.asarray(self.host(self.known)[nodes]))
+
+    def every(self, part: int, parts: int) -> Self:
+        return type(self)(self.base.every(part, parts), self.known[:, part::parts])
+
+    def between(self, first: int, last: int) -> Self:
+        return type(self)(self.base.between(first, last), self.known[:, first:last])
+
+    def single(self) -> Self:
+        short = self.base.single()
+        if short is self.base:
+            return self
+        like: Any = np.asarray(self.host(self.known), dtype=np.float32)
+        return type(self)(short, short.asarray(like))

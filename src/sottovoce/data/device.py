@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..errors import InvalidInput
 from ..later import Later
 from ..typing import Any, Array
-from .design import Design
+from .design import Design, rounded_up
 
 compat = Later("array_api_compat")
 
@@ -121,6 +121,9 @@ class OnDevice(Design):
 
     def diagonal(self, weights: Any) -> Array:
         return self.home.get(self.home.xp.sum(self._like(weights)[:, :, None] * self.a**2, axis=1))
+
+    def norms(self) -> Any:
+        return rounded_up(self.home.xp.sum(self.a**2, axis=2), int(self.a.shape[2]))
 
     def keep(self, nodes: Any) -> OnDevice:
         where = self.home.put(np.flatnonzero(nodes))

@@ -21,7 +21,7 @@ from threadpoolctl import ThreadpoolController
 
 from ..losses import Loss
 from ..typing import Any, Array, BoolArray, IntArray
-from .design import Design
+from .design import Design, Normed
 
 CHUNK = 4096
 """About how many rows a task has when it multiplies them with many vectors."""
@@ -116,6 +116,10 @@ class Sweep:
             return None
         return Sweep(tuple(Group(g.nodes, new) for g, new in zip(self.groups, short, strict=True)), self.width)
 
+    def normed(self) -> Sweep:
+        """The same, with the rows' norms computed once: for losses that depend on them."""
+        return Sweep(tuple(Group(g.nodes, Normed.of(g.design)) for g in self.groups), self.width)
+
     def gradient(self, loss: Loss, w: Array) -> Array:
         """``sum_k slope(a_k.w) a_k``, shape of `w`, in the precision of the rows."""
         out = np.zeros((self.nodes, *w.shape[1:]))
@@ -136,7 +140,7 @@ class Sweep:
         for group in self.groups:
             for first, last in _spans(group.design.n, CHUNK):
                 block = group.design.between(first, last)
-                worth = np.minimum(block.host(loss.value(block.margins(w[group.nodes]))), clip)
+                worth = np.minimum(block.host(loss.at(block.norms).value(block.margins(w[group.nodes]))), clip)
                 real = np.arange(first, last) < n[group.nodes][:, :, None]  # not those that fill up small nodes
                 out[group.nodes] += np.sum(worth * real, axis=-1, keepdims=True)
         return out
@@ -146,13 +150,14 @@ class Sweep:
 
         With `typical` by :meth:`Loss.typical_bend`.
         """
-        curve = loss.typical_bend if typical else loss.bend
         out = np.zeros((len(w), self.width) if diagonal else (len(w), self.width, self.width))
         tasks = [(g, a, b) for g in self.groups for a, b in _spans(g.design.n, CHUNK)]
 
         def one(task: tuple[Group, int, int]) -> Array:
             group, first, last = task
             block = group.design.between(first, last)
+            own = loss.at(block.norms)
+            curve = own.typical_bend if typical else own.bend
             bends = np.mean(block.host(curve(block.margins(w[group.nodes]))), axis=1)
             bends = block.asarray(bends)
             return block.diagonal(bends) if diagonal else block.gram(bends)
@@ -168,7 +173,7 @@ class Sweep:
             for first, last in _spans(group.design.n, CHUNK):
                 block = group.design.between(first, last)
                 z, m = block.margins(w[group.nodes]), block.moves(along[group.nodes])
-                out[group.nodes] += block.combine(loss.turn(z, m))
+                out[group.nodes] += block.combine(loss.at(block.norms).turn(z, m))
         return out
 
     def _map(self, task: Any, tasks: list[Any], replicates: int) -> Iterator[Any]:
@@ -195,6 +200,7 @@ def _gradient(design: Design, loss: Loss, w: Array) -> Array:
         rows = max(128, design.cache // max(1, some.shape[0] * some.shape[1] * loss.outputs))
         for first, last in _spans(design.n, rows):
             block = design.between(first, last)
+            own = loss.at(block.norms)
             with np.errstate(over="ignore"):
-                out[:, r : r + _MOST] += block.combine(loss.slope(block.margins(some)))
+                out[:, r : r + _MOST] += block.combine(own.slope(block.margins(some)))
     return out

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from ..algorithms import KNOBS, REGISTRY, knobs_of
-from ..algorithms.knobs import paragraphs
+from ..algorithms.knobs import WRITTEN, paragraphs
 from ..errors import InvalidInput
 from ..ledger.memory import validate_target
 from ..losses import make_loss
@@ -18,8 +18,6 @@ from ..schedules import Schedule
 from ..typing import Any
 
 C = TypeVar("C")
-_WRITTEN = ("gamma", "phi", "law", "batches", "positives", "threshold")
-"""Knobs that a run's record names even at their defaults, as in version 0.1: digests depend on the record's text."""
 MOST_ROUNDS, MOST_REPLICATES = 50_000, 1_000_000
 _SIZE = (1e-100, 1e100)
 _KINDS: dict[str, Any] = {  # of a field's type, as it is written: whether a value is of it
@@ -185,6 +183,8 @@ class RunConfig:
             knob.check(value)
             if value == knob.default:
                 continue
+            if knob.strict and name not in own:
+                raise InvalidInput(name, value, f"{self.method} has none: {knob.strict}", "leave it out")
             idle = name not in own or knob.form not in ("", self.form)
             if idle and (name in own or knob.form == "printed"):  # of another method, so that methods can be compared
                 takes = [m for m, c in REGISTRY.items() if name in knobs_of(c) and knob.form in c.forms]
@@ -233,9 +233,9 @@ class RunConfig:
         return bool(np.all(np.isfinite(self.epsilon)))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data; infinity is the text ``inf``.  Knobs at their defaults are left out, but for ``_WRITTEN``."""
+        """Plain data; infinity is the text ``inf``.  Knobs at their defaults are left out, but for ``WRITTEN``."""
         plain = asdict(self) | {"epsilon": self.epsilon if self.budgeted else "inf"}
-        silent = {"auto": False} | {name: knob.default for name, knob in KNOBS.items() if name not in _WRITTEN}
+        silent = {"auto": False} | {name: knob.default for name, knob in KNOBS.items() if name not in WRITTEN}
         return {name: value for name, value in plain.items() if name not in silent or value != silent[name]}
 
     @classmethod

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from ..algorithms import REGISTRY, Algorithm, knobs_of
+from ..capped import cap
 from ..data.rows import Rows
 from ..data.table import fits
 from ..errors import InvalidInput
@@ -149,7 +150,7 @@ def prepare(config: RunConfig, n: Array, d: int, *, graph: Graph | None = None) 
         seed = 0 if config.seed is None else config.seed
         graph = make_graph(config.graph if len(n) > 1 else "complete", len(n), seed)
     facts = Facts(
-        make_loss(config.loss), n, d, config.C, rho, len(n), config.relation, config.tol,
+        cap(make_loss(config.loss), config.max_grad_norm), n, d, config.C, rho, len(n), config.relation, config.tol,
         pure=accountant.name == "pure", max_degree=int(np.max(graph.degree)),
     )  # fmt: skip
     for name in ("epsilon", "eta", "eta_growth", "noise"):

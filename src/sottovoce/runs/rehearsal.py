@@ -15,7 +15,7 @@ from ..data.classes import ClassRows
 from ..data.lifelike import World
 from ..data.rows import Rows
 from ..facts import Facts
-from ..losses import Loss, make_loss
+from ..losses import Loss
 from ..net import DenseNet
 from ..privacy.noise import KeyedNoise
 from ..queries import Query, Vault
@@ -63,7 +63,7 @@ class Rehearsal:
         """Expected misclassified shares of the average classifier, shape (worlds, replicates)."""
         facts, worlds = prepared.facts, len(self.worlds)
         lead = (worlds * self.replicates, facts.n_nodes)
-        solver = _Folded(self.rows, make_loss(prepared.config.loss), facts.C, worlds)
+        solver = _Folded(self.rows, facts.loss, facts.C, worlds)
         asked = _Rehearsed(facts, Vault(solver, _Stream(self.seed, lead)))
         place = Place(facts, DenseNet(prepared.graph), asked, lead, facts.d)
         outcome = engine.run(prepared.algorithm, place, prepared.config.rounds)

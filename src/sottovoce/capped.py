@@ -1,0 +1,195 @@
+"""Losses whose gradient is capped row by row, so that noise is sized for rows as they are.
+
+For a row a and a cap c let ``k = c / ||a||``.  The capped loss has the slope ``clip(slope, -k, k)``: it is the loss
+itself where the row's gradient has norm at most c, and linear beyond.
+
+* *Convex*: the slope still grows with the margin, and it is continuous.
+* *Sensitivity*: the row's gradient ``slope a`` has norm at most c, at every w, so two rows differ by at most 2 c.
+* *Bend*: that of the loss, or 0 where the slope is clipped; so ``bend_bound`` holds as it is.
+
+Softmax has K margins.  Let p be the probability of a row's own class.  The loss is ``psi(t)``, with ``psi(t) =
+log(1 + e^t)`` and ``t = log((1 - p) / p)``, the log-sum-exp of the other margins against its own: convex in w.  With
+``psi'`` clipped at ``k / sqrt 2`` the loss is a growing convex function of a convex one.  Its gradient is softmax's
+times ``min(1, k / (sqrt 2 (1 - p)))``, of norm at most ``k ||a|| = c``, since ``||p - e|| <= sqrt 2 (1 - p)`` in the
+notation of :class:`sottovoce.losses.Softmax`.  Its Hessian is softmax's where nothing is clipped, and ``psi' Hess t``
+beyond, where ``psi' <= 1`` and ``Hess t`` is a covariance of classes, of norm at most 1/2.  (Clipping the norm of
+softmax's gradient itself gives a field that is no gradient, as its derivative is not symmetric.)
+
+The norm of a row is rounded up, so rounding does not lift a gradient above the cap.
+
+Source: clipped gradients of a generalised linear model are gradients of a convex loss, Song, Thakurta and Thakkar
+(2020).  Softmax's form is ours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+from .errors import InvalidInput
+from .losses import Loss, make_loss, namespace
+from .typing import Any, Array
+
+LEAST = 1e-6
+"""Smallest cap: below it gradients would be lost in the rounding of a solve."""
+_MARK = "@"
+
+
+def cap(loss: Loss, most: float) -> Loss:
+    """`loss` with every row's gradient capped at the norm `most`; the loss itself if `most` is infinite.
+
+    Raises
+    ------
+    InvalidInput
+        For a cap below `LEAST`, or a loss that has no capped form.
+    """
+    return loss if most == math.inf else Capped(loss, float(most))
+
+
+def read_loss(spec: str) -> Loss:
+    """The loss of a :attr:`sottovoce.losses.Loss.spec`, capped or not.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    name, _, most = spec.partition(_MARK)
+    return cap(make_loss(name), float(most) if most else math.inf)
+
+
+@dataclass(frozen=True)
+class Capped(Loss):
+    """A loss with its rows' gradients capped: see the head of this file.
+
+    Parameters
+    ----------
+    base : Loss
+    most : float
+        The cap c on the norm of a row's gradient.
+    norms : array (..., n), optional
+        Upper bounds on the rows' norms, see :meth:`at`.  Without them every row counts as one of norm 1, whose slope is
+        capped lowest, so that the cap holds for every row.
+    width : float
+        0 for the loss itself; else its softened form, see :meth:`softened`.
+    """
+
+    base: Loss
+    most: float
+    norms: Any = field(default=None, compare=False, repr=False)
+    width: float = field(default=0.0, repr=False)
+    name: ClassVar[str] = "capped"
+    about: ClassVar[str] = "a loss whose rows' gradients are capped"
+    by_norm: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not LEAST <= self.most < math.inf:  # False for NaN
+            rule = f"a cap on a row's gradient must be at least {LEAST:g}"
+            raise InvalidInput("max_grad_norm", self.most, rule, "use 0.5, or leave it out")
+        if self.base.outputs == 1 and self.base.steep(0.5) is None:
+            rule = f"the loss {self.base.spec} has no capped form"
+            raise InvalidInput("max_grad_norm", self.most, rule, "leave it out, or use loss='logistic'")
+        object.__setattr__(self, "outputs", self.base.outputs)
+        object.__setattr__(self, "offset_bound", self.base.offset_bound)
+        object.__setattr__(self, "monotone", self.base.monotone)
+
+    @property
+    def slope_bound(self) -> float:
+        """Largest norm of a row's gradient, for rows in the unit ball."""
+        return min(self.most, self.base.slope_bound)
+
+    @property
+    def bend_bound(self) -> float:
+        return self.base.bend_bound
+
+    @property
+    def unproved_inside(self) -> str | None:
+        return "noise inside the objective is proved for gradients without a cap"
+
+    @property
+    def spec(self) -> str:
+        return f"{self.base.spec}{_MARK}{self.most!r}"
+
+    def at(self, norms: Callable[[], Any]) -> Loss:
+        return replace(self, norms=norms())
+
+    def _k(self, z: Any) -> Any:
+        """``k`` of the rows, (..., 1, n), in the precision of margins `z`; where it is above all slopes, twice those.
+
+        For softmax it is divided by ``sqrt 2``, and bounds ``1 - p``.
+        """
+        xp, far = namespace(z), 2.0 * self.base.slope_bound
+        most = self.most if self.outputs == 1 else self.most / math.sqrt(2.0)
+        if self.norms is None:
+            return xp.asarray(min(most, far), dtype=z.dtype)
+        k = xp.astype(most / xp.clip(self.norms, most / far, None), z.dtype)
+        if self.outputs > 1:
+            return k[..., None, None, :]
+        return k if k.ndim == z.ndim else k[..., None, :]
+
+    def _clip(self, s: Any, k: Any) -> tuple[Any, Any]:
+        """``clip(s, -k, k)`` and its derivative in s, or both softened: the clipped value moves by `width` at most."""
+        xp = namespace(s)
+        if self.width == 0.0:
+            return xp.maximum(xp.minimum(s, k), -k), xp.astype(xp.abs(s) < k, s.dtype)
+        above, below = xp.sqrt((s + k) ** 2 + 4.0 * self.width**2), xp.sqrt((s - k) ** 2 + 4.0 * self.width**2)
+        return 0.5 * (above - below), 0.5 * ((s + k) / above - (s - k) / below)
+
+    def slope(self, z: Array) -> Array:
+        """The base's slope, clipped; for softmax its slopes times one factor a row."""
+        if self.outputs == 1:
+            return self._clip(self.base.slope(z), self._k(z))[0]
+        p, _, factor, _ = self._shares(z)
+        return namespace(z).reshape(p * factor, z.shape)
+
+    def bend(self, z: Array) -> Array:
+        if self.outputs == 1:
+            return self._clip(self.base.slope(z), self._k(z))[1] * self.base.bend(z)
+        p, _, factor, _ = self._shares(z)
+        return namespace(z).reshape(factor * p * (1.0 - p), z.shape)
+
+    def typical_bend(self, z: Array) -> Array:
+        """The base's, but at most ``k / 2``: a clipped row has no bend, but it may have one near the minimiser."""
+        if self.outputs > 1:
+            return self.bend(z)
+        return namespace(z).minimum(self.base.typical_bend(z), 0.5 * self._k(z))
+
+    def turn(self, z: Array, along: Array) -> Array:
+        if self.outputs == 1:
+            return self.bend(z) * along
+        p, far, factor, bent = self._shares(z)
+        xp = namespace(z)
+        m = xp.reshape(along, p.shape)
+        mean = xp.sum(p * m, axis=-2, keepdims=True)
+        moved = factor * p * (m - mean) + p * mean * (bent - factor) * (1.0 - far) / far
+        return xp.reshape(moved, z.shape)
+
+    def _shares(self, z: Array) -> tuple[Any, Any, Any, Any]:
+        """Softmax: p (..., K, n), and of every row (..., 1, n) ``1 - p_own``, ``psi' / (1 - p_own)`` and the clip's
+        derivative.  Margins are against the row's own class, whose margin is 0."""
+        xp = namespace(z)
+        split = xp.reshape(z, (*z.shape[:-1], self.outputs, -1))
+        top = xp.max(split, axis=-2, keepdims=True)
+        e = xp.exp(split - top)
+        total = xp.sum(e, axis=-2, keepdims=True)
+        far = xp.clip(1.0 - xp.exp(-top) / total, 1e-12, None)
+        clipped, inside = self._clip(far, self._k(z))
+        return e / total, far, clipped / far, inside
+
+    def value(self, z: Array) -> Array:
+        """The base's value up to the edge at which the slope is clipped, and linear beyond."""
+        xp, k = namespace(z), self._k(z)
+        inside = xp.minimum(k, xp.full_like(k, 0.999999 * min(1.0, self.base.slope_bound)))
+        if self.outputs == 1:
+            edge, s = self.base.steep(inside), self.base.slope(z)
+            near = xp.where(s < -k, edge, xp.where(s > k, -edge, z))
+            return self.base.value(near) + k * xp.abs(z - near)
+        k, inside, whole = k[..., 0, :], inside[..., 0, :], self.base.value(z)  # log(1 + e^t): 1 - p = 1 - e^-value
+        far = xp.clip(-xp.expm1(-whole), 1e-12, None)
+        beyond = whole + xp.log(far) - xp.log(inside / (1.0 - inside))  # t past the edge
+        return xp.where(far > k, k * beyond - xp.log1p(-inside), whole)
+
+    def softened(self, width: float) -> Loss:
+        """The same of a softened base, with a smooth clip; each of the two moves the slope by half of the width."""
+        return replace(self, base=self.base.softened(0.5 * width), width=0.5 * width * self.base.bend_bound)
