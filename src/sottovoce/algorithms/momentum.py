@@ -13,11 +13,11 @@ from ..queries import NoisyGradient
 from ..trust import CURATOR, Trust
 from ..typing import Any, Array
 from .base import Algorithm, Node
-from .knobs import knob
+from .knobs import gradient_cap, knob
 from .prox import tail
 
 DRIFT = 3.0
-"""How far noise may carry a coordinate of the network's average model under the default penalty (standard deviation)."""
+"""Under the default penalty, the standard deviation of a coordinate of the network's average model is at most this."""
 
 
 class State(NamedTuple):
@@ -50,6 +50,7 @@ class Momentum(Algorithm[State]):
         0.9, "Share of a step that the next one keeps, momentum.", "must be at least 0 and below 1",
         lambda v: 0 <= v < 1,
     )  # fmt: skip
+    max_grad_norm: float = gradient_cap()
 
     name: ClassVar[str] = "momentum"
     paper: ClassVar[str] = "ours, after exact diffusion"
@@ -69,7 +70,7 @@ class Momentum(Algorithm[State]):
         :data:`DRIFT`.
         """
         momentum = float(knobs["momentum"])
-        steepest = facts.C * facts.loss.bend_bound + facts.mu
+        steepest = facts.C * facts.loss.hessian_bound + facts.mu
         noise = facts.C * spread / float(np.min(facts.n)) / math.sqrt(facts.n_nodes)
         return max(steepest / (1.0 + momentum), noise * carried(rounds, momentum) / DRIFT)
 
