@@ -104,6 +104,18 @@ class Capped(Loss):
         return self.base.bend_bound
 
     @property
+    def hessian_bound(self) -> float:
+        """``c (1 - c)`` for a cap c below 1/2 on the logistic loss, which has ``bend = s (1 - s)`` at a slope of -s.
+
+        *Proof.*  Where the slope is not clipped, a row of norm ``r <= 1`` has ``s <= c / r`` and a Hessian of norm
+        ``s (1 - s) r^2``.  If ``r <= 2 c`` this is at most ``r^2 / 4 <= c^2 <= c (1 - c)``; otherwise ``s (1 - s)``
+        grows up to ``s = c / r < 1/2``, and ``c (r - c) <= c (1 - c)``.
+        """
+        if self.base.logistic_identity and self.most < 0.5 and not self.width:
+            return self.most * (1.0 - self.most)
+        return self.base.hessian_bound
+
+    @property
     def unproved_inside(self) -> str | None:
         return "noise inside the objective is proved for gradients without a cap"
 

@@ -92,6 +92,11 @@ class Loss(ABC):
         """``c1``: the supremum of the bend."""
 
     @property
+    def hessian_bound(self) -> float:
+        """Largest norm of a row's Hessian, for rows in the unit ball."""
+        return self.bend_bound
+
+    @property
     def jumps(self) -> tuple[float, ...]:
         """The margins at which the bend jumps; none for a smooth loss."""
         return ()

@@ -102,6 +102,19 @@ def descent(p: Problem) -> Array:
     return tail(path)
 
 
+def momentum(p: Problem) -> Array:
+    """Exact diffusion, in the form adapt, correct, combine, with heavy-ball momentum in the step."""
+    w, path = p.zero, []
+    velocity, old = p.zero, p.zero
+    mixed = (np.eye(len(p.V)) * (1 - p.mixing * p.V) + p.mixing * p.A + np.eye(len(p.V))) / 2
+    for _ in range(p.rounds):
+        velocity = p.config.momentum * velocity + gradient(p.rows, p.C, w) + p.mu * w
+        adapted = w - velocity / p.eta
+        w, old = mixed @ (adapted + w - old), adapted
+        path.append(w)
+    return tail(path)
+
+
 def part(rows: Rows, b: int, batches: int) -> Rows:
     """Rows b, b + batches, ... of one site, whose mean is taken over the size of the smallest part."""
     return Rows(rows.signed[:, b::batches], np.floor(rows.n / batches))
@@ -123,5 +136,6 @@ PARENTS: dict[str, Callable[[Problem], Array]] = {
     "prox_average": prox_average,
     **dict.fromkeys(("output", "objective", "generalised", "central"), averaged),
     **dict.fromkeys(("dgd", "central_gd"), descent),
+    **dict.fromkeys(("momentum", "central_momentum"), momentum),
     "central_sgd": passes,
 }

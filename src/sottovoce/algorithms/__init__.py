@@ -8,6 +8,7 @@ from .gradient import DGD, CentralGD, CentralSGD
 from .ipp_admm import IPPADMM
 from .knobs import Knob, gather, knobs_of
 from .m_admm import MADMM
+from .momentum import CentralMomentum, Momentum
 from .mr_admm import MRADMM
 from .one_shot import Generalised, Objective, Output
 from .pp_admm import PPADMM
@@ -19,9 +20,9 @@ REGISTRY: dict[str, type[Algorithm]] = {  # type: ignore[type-arg]
     cls.name: cls
     for cls in (
         *(ADMM, DVP, PVP, MADMM, RADMM, MRADMM, PPADMM, IPPADMM),
-        *(ProxADMM, ProxAverage),
+        *(ProxADMM, ProxAverage, Momentum),
         *(Output, Objective, Generalised),
-        *(DGD, Central, CentralGD, CentralSGD),
+        *(DGD, Central, CentralGD, CentralSGD, CentralMomentum),
     )
 }
 

@@ -81,6 +81,21 @@ class Algorithm(ABC, Generic[StateT]):
         for name, one in knobs_of(type(self)).items():
             one.check(getattr(self, name))
 
+    @classmethod
+    def own_penalty(cls, facts: Facts, rounds: int, spread: float, **knobs: Any) -> float | None:
+        """A default penalty of the method's own, from public facts; None for the common rule.
+
+        Parameters
+        ----------
+        facts : Facts
+        rounds : int
+        spread : float
+            Standard deviation of a release's noise in each coordinate, in sum scale; 0 without a budget.
+        **knobs
+            The method's own.
+        """
+        return None
+
     def check(self, node: Node) -> None:
         """Refuse parameters that break a precondition of the method's theorems, before anything is spent."""
 

@@ -62,22 +62,33 @@ def default_penalty(config: RunConfig, facts: Facts, graph: Graph) -> float:
 
     The length of a gradient step is one over the penalty.  Losses of residuals have second derivatives up to ``1/h``,
     so the step that was measured for classes may diverge; their step is one over the largest curvature.
+
+    A method may have a rule of its own: :meth:`sottovoce.algorithms.base.Algorithm.own_penalty`.
     """
     cls = REGISTRY[config.method]
+    releases = 1 if cls.single else config.rounds
+    spread = _spread(config, facts, releases) if config.budgeted else 0.0
+    own = cls.own_penalty(facts, config.rounds, spread, **{name: getattr(config, name) for name in knobs_of(cls)})
+    if own is not None:
+        return own
     least = cls.least_penalty * config.C
     if facts.loss.offset_bound and cls.gradient_steps:
         return max(least, config.C * facts.loss.bend_bound)
     if not config.budgeted or not cls.noise_weight:
         return least
     stiffness = 2.0 * np.maximum(graph.degree, 1) if cls.curvature == "edge" else np.ones_like(facts.n)
-    releases = 1 if cls.single else config.rounds
-    smallest, epsilon = float(np.min(facts.n * stiffness)), float(np.min(config.epsilon))
+    smallest = float(np.min(facts.n * stiffness))
+    weight = 1.0 if config.delta is None or facts.pure else cls.noise_weight
+    return max(least, config.C * weight * spread / smallest)
+
+
+def _spread(config: RunConfig, facts: Facts, releases: int) -> float:
+    """Standard deviation of a release's noise in a coordinate, in sum scale; about, where noise is spherical."""
+    epsilon = float(np.min(config.epsilon))
     if config.delta is not None and not facts.pure:
-        # The noise's spread, sum scale, a coordinate.
-        spread = 2.0 * facts.loss.slope_bound * math.sqrt(releases) / gaussian_mu(epsilon, config.delta)
-        return max(least, config.C * cls.noise_weight * spread / smallest)
-    spread = 2.0 * facts.loss.slope_bound * releases / epsilon * (1.0 if cls.objective_noise else math.sqrt(facts.d))
-    return max(least, config.C * spread / smallest)
+        return 2.0 * facts.loss.slope_bound * math.sqrt(releases) / gaussian_mu(epsilon, config.delta)
+    inside = REGISTRY[config.method].objective_noise
+    return 2.0 * facts.loss.slope_bound * releases / epsilon * (1.0 if inside else math.sqrt(facts.d))
 
 
 def held(config: RunConfig, rows: Rows) -> Rows:

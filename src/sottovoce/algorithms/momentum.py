@@ -1,0 +1,124 @@
+"""Private gradient descent with momentum, over the graph and at a trusted curator."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from ..facts import Facts
+from ..queries import NoisyGradient
+from ..trust import CURATOR, Trust
+from ..typing import Any, Array
+from .base import Algorithm, Node
+from .knobs import gradient_cap, knob
+from .prox import tail
+
+DRIFT = 3.0
+"""Under the default penalty, the standard deviation of a coordinate of the network's average model is at most this."""
+
+
+class State(NamedTuple):
+    """Public state of a node after round t."""
+
+    f: Array  # iterate                          (..., d)
+    velocity: Array  # sum of past gradients, fading   (..., d)
+    step: Array  # where the node's own step led    (..., d)
+    mean: Array  # tail average of f                (..., d)
+
+
+@dataclass(frozen=True)
+class Momentum(Algorithm[State]):
+    """Exact diffusion (Yuan, Ying, Zhao and Sayed 2019) with noisy gradients and heavy-ball momentum.
+
+    ``v <- momentum v + g``; ``s' = f - v / penalty``; ``f <- half the neighbourhood's mean of s' + f - s, plus half the
+    node's own``.  The correction ``f - s`` lets sites that differ agree on the pooled minimiser at a constant step.
+
+    Guarantee
+    ---------
+    Each round releases a noisy gradient at a public point, of sensitivity ``Delta C / n``.
+
+    Parameters
+    ----------
+    momentum : float
+        Share of the velocity that is kept from round to round.
+    """
+
+    momentum: float = knob(
+        0.9, "Share of a step that the next one keeps, momentum.", "must be at least 0 and below 1",
+        lambda v: 0 <= v < 1,
+    )  # fmt: skip
+    max_grad_norm: float = gradient_cap()
+
+    name: ClassVar[str] = "momentum"
+    paper: ClassVar[str] = "ours, after exact diffusion"
+    summary: ClassVar[str] = "gradient descent with momentum and noisy gradients, tail-averaged"
+    releases: ClassVar[str] = "every round"
+    noise_law: ClassVar[str] = "Gaussian (pure: spherical), on gradients"
+    good_for: ClassVar[str] = "much noise and many rounds; sites that differ; no local solves"
+    curvature: ClassVar[str] = "node"
+    gradient_steps: ClassVar[bool] = True
+
+    @classmethod
+    def own_penalty(cls, facts: Facts, rounds: int, spread: float, **knobs: Any) -> float:
+        """The larger of two bounds from public facts.
+
+        Steps may have half the length at which the steepest objective that the bounds allow would diverge.  And the
+        noise of all rounds, as the steps carry it on, may move a coordinate of the network's average model by
+        :data:`DRIFT`.
+        """
+        momentum = float(knobs["momentum"])
+        steepest = facts.C * facts.loss.hessian_bound + facts.mu
+        noise = facts.C * spread / float(np.min(facts.n)) / math.sqrt(facts.n_nodes)
+        return max(steepest / (1.0 + momentum), noise * carried(rounds, momentum) / DRIFT)
+
+    def init(self, node: Node) -> State:
+        zero = node.zeros()
+        return State(zero, zero, zero, zero)
+
+    def round(self, k: int, state: State, node: Node) -> State:
+        f, v, before, mean = state
+        alpha = None if self.noise is None else self.noise(k)
+        g = node.ask(NoisyGradient(f, alpha, "noisy gradient"))
+        v = self.momentum * v + g + node.facts.mu * f
+        step = f - v / self.penalty(k)
+        sent = step + f - before
+        f = sent + node.facts.mixing / 2 * (node.net.neighbour_sum(sent) - node.net.degree * sent)
+        return State(f, v, step, tail(mean, f, k))
+
+    def model(self, state: State) -> Array:
+        return state.mean
+
+
+@dataclass(frozen=True)
+class CentralMomentum(Momentum):
+    """Private gradient descent with momentum of a trusted curator, who holds all rows as one site.
+
+    Guarantee
+    ---------
+    That of :class:`Momentum`, against whoever sees the iterates; the curator sees the rows.
+    """
+
+    name: ClassVar[str] = "central_momentum"
+    paper: ClassVar[str] = "baseline"
+    summary: ClassVar[str] = "gradient descent with momentum and noisy gradients at a trusted curator"
+    releases: ClassVar[str] = "every round"
+    noise_law: ClassVar[str] = "Gaussian (pure: spherical), on gradients"
+    good_for: ClassVar[str] = "what trust in one party would buy, by gradients with momentum"
+    trust: ClassVar[Trust] = CURATOR
+
+
+def carried(rounds: int, momentum: float) -> float:
+    """How far noise of standard deviation 1 on every gradient moves the tail average, per unit of step length.
+
+    It is the norm of the effects of the rounds' gradients on the average: the k-th moves iterate j >= k by
+    ``sum_{i <= j - k} momentum^i``, and the average weighs iterate j by ``j (j + 1) (j + 2)``.
+    """
+    weights = [j * (j + 1.0) * (j + 2.0) for j in range(1, rounds + 1)]
+    later = faded = squares = 0.0
+    for weight in reversed(weights):
+        later, faded = later + weight, weight + momentum * faded
+        squares += ((later - momentum * faded) / (1.0 - momentum)) ** 2
+    return math.sqrt(squares) / math.fsum(weights)
