@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ import numpy as np
 from ..errors import InvalidInput
 from ..typing import Array
 from .blocks import Number, row_norms
+from .lifelike import Sketches, drawn
 from .schema import Schema
 from .table import fits
 
@@ -59,6 +61,11 @@ def sketch(schema: Schema, n: int, rng: np.random.Generator) -> Array:
         raise InvalidInput("n", n, "must be >= 0", "give a number of rows")
     fits("made-up rows", 8.0 * n * schema.n_features)
     return schema.into_ball(_weighted(schema, n, rng))[0]
+
+
+def expected_rows(schema: Schema) -> Sketches:
+    """What `schema` lets one expect of rows, for the choice behind ``method="auto"``."""
+    return drawn(schema.fingerprint, "rows that the schema lets one expect", partial(sketch, schema))
 
 
 def typical_sizes(schema: Schema, n: int = 4000, seed: int = 0) -> Array:

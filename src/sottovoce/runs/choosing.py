@@ -1,7 +1,7 @@
 """The choice behind ``method="auto"``: methods and their knobs are tried out on made-up rows of the same shape.
 
-Everything that :func:`choose` sees is public: sizes, graph, budget, what the schema lets one expect of rows, and how the
-sites are declared to differ.  It has no argument through which a private row could reach it, so a choice costs no
+Everything that :func:`choose` sees is public: sizes, graph, budget, what the schema lets one expect of rows, and how
+the sites are declared to differ.  It has no argument through which a private row could reach it, so a choice costs no
 privacy and may be told to anybody.
 """
 
@@ -34,14 +34,14 @@ FACTORS = (0.4, 1.0, 2.5)
 """Multiples of the default penalty that are tried first."""
 ROUNDS = {"steps": (40, 100, 200), "solves": (10, 20, 40)}
 """Rounds of methods that take gradient steps, and of methods that solve local problems; the first are tried first."""
-FINER = (0.6, 1.6)
-"""Multiples of the best cap and of the best penalty that are tried last."""
+FINER = ((0.6, 1.6), (0.75, 1.35))
+"""Multiples of the best cap and of the best penalty that are tried last, and then around the best of those."""
 REGULARISERS = (0.1, 30.0)
 PROXIMAL = ("prox_admm", "prox_average")
 """Methods so alike that only one of them is looked into: the first where sites differ, else the second."""
 SURE = 1.15
 """A method whose least error is this many times the least of all is not looked into further."""
-FINALISTS = 4
+FINALISTS = 6
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class _Trial:
     def sure(self, other: _Trial) -> float:
         """The standard error of the difference to another: over worlds, or over noise if that is larger."""
         gain = other.errors - self.errors
-        worlds, replicates = gain.shape
+        worlds = len(gain)
         between = float(gain.mean(axis=1).std(ddof=1)) / math.sqrt(worlds) if worlds > 1 else 0.0
         within = float(gain.std(ddof=1)) / math.sqrt(gain.size) if gain.size > 1 else 0.0
         return max(between, within)
@@ -251,7 +251,7 @@ class _Search:
             return prepare(config, self.ground.sizes, self.ground.weights)
         key = (config.method, config.noise_growth)
         if key not in self._once:
-            once = replace(config, rounds=1, max_grad_norm=math.inf, eta=None)
+            once = next(_valid(config, [{"rounds": 1, "max_grad_norm": math.inf, "eta": None}]))
             self._once[key] = prepare(once, self.ground.sizes, self.ground.weights)
         one = self._once[key]
         facts = replace(one.facts, loss=cap(make_loss(config.loss), config.max_grad_norm))
@@ -270,15 +270,11 @@ class _Search:
         """The first guess, and every method at a grid of caps and penalties; then the knobs of methods that may win."""
         some = [self.config]
         for method in self.methods():
-            start = replace(self.config, method=method, max_grad_norm=math.inf, eta=self.config.eta)
-            caps = self._caps(method, CAPS)
-            rounds = {"rounds": self._rounds(method)[0]}
-            few = REGISTRY[method].single
-            for c in caps:
-                changed = list(_valid(start, [rounds | {"max_grad_norm": c}]))
-                some += changed
-                if "eta" in self.free and changed and not few:
-                    some += _valid(changed[0], self.penalties(changed[0], [f for f in FACTORS if f != 1.0]))
+            start = {"method": method, "rounds": self._rounds(method)[0]}
+            for at in _valid(self.config, [start | {"max_grad_norm": c} for c in self._caps(method, CAPS)]):
+                some.append(at)
+                if "eta" in self.free and not REGISTRY[method].single:
+                    some += _valid(at, self.penalties(at, [f for f in FACTORS if f != 1.0]))
         self.run(some, "method")
         if not self.tried:
             return
@@ -305,21 +301,18 @@ class _Search:
         return found
 
     def climb(self, method: str) -> None:
-        """More rounds around the best of this method so far; then finer caps, penalties and regularisers."""
+        """More rounds around the best of this method so far; then caps, penalties and regularisers, ever finer."""
         if not REGISTRY[method].single:
             self.walk(method, [{"rounds": T} for T in self._rounds(method)], "rounds")
-        at = self.best(method).config
-        caps = [min(1.0, at.max_grad_norm) * f for f in FINER]
-        changes = [{"max_grad_norm": float(f"{c:.3g}")} for c in self._caps(method, caps)]
-        if "eta" in self.free:
-            changes += self.penalties(at, FINER)
-        if "rho" in self.free:
-            changes += [{"rho": float(f"{self.config.rho * f:.4g}")} for f in REGULARISERS]
-        self.walk(method, changes, "finer")
-        at = self.best(method).config
-        if at.max_grad_norm in {change.get("max_grad_norm") for change in changes}:  # a better cap: further on
-            further = [at.max_grad_norm * f for f in FINER]
-            self.walk(method, [{"max_grad_norm": float(f"{c:.3g}")} for c in self._caps(method, further)], "further")
+        for factors in FINER:
+            at = self.best(method).config
+            caps = self._caps(method, [min(1.0, at.max_grad_norm) * f for f in factors])
+            changes: list[dict[str, Any]] = [{"max_grad_norm": float(f"{c:.3g}")} for c in caps]
+            if "eta" in self.free:
+                changes += self.penalties(at, factors)
+            if "rho" in self.free and factors is FINER[0]:
+                changes += [{"rho": float(f"{self.config.rho * f:.4g}")} for f in REGULARISERS]
+            self.walk(method, changes, "finer")
 
     def _caps(self, method: str, caps: Sequence[float]) -> Sequence[float]:
         """Those of the caps that the method may be given."""
@@ -355,6 +348,16 @@ class _Search:
         prepared = self._prepared(config)
         return default_penalty(config, prepared.facts, prepared.graph)
 
+    def _joined(self, check: _Trial) -> _Trial:
+        """A candidate's errors in the search and in the last comparison together."""
+        before = next(one for one in self.tried if one.config == check.config).errors
+        few = min(before.shape[1], check.errors.shape[1])
+        return (
+            check
+            if check.errors is before
+            else _Trial(check.config, np.vstack([before[:, :few], check.errors[:, :few]]))
+        )
+
     def verdict(self) -> Choice:
         """Try the best few again on new made-up rows; the least mean error wins."""
         tried = len(self.table)
@@ -363,6 +366,7 @@ class _Search:
         if first is not None and first not in ranked:
             ranked.append(first)
         checked = self.run([one.config for one in ranked], "check", check=True) if len(ranked) > 1 else ranked
+        checked = [self._joined(one) for one in checked]
         best = min(checked, key=lambda one: one.mean)
         says = f"{_named(best.config)}: {self.ground.says} it misclassifies {100 * best.mean:.1f}%"
         others = [one for one in checked if one is not best]

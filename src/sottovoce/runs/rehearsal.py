@@ -25,13 +25,13 @@ from ..privacy.noise import KeyedNoise
 from ..queries import Query, Vault
 from ..schedules import Schedule
 from ..solvers import Solution, Solver
-from ..typing import Any, Array, ArrayLike, BoolArray, IntArray
+from ..typing import Any, Array, ArrayLike, BoolArray
 from . import engine
 from .engine import Place
 from .prepare import Prepared
 
 WORLDS = 4
-REPLICATES = 1
+REPLICATES = 2
 """Repetitions of the noise in every world of the search."""
 CHECKS = 2
 """The same for the last comparison, on other worlds."""
@@ -177,10 +177,10 @@ class _Stacked(Schedule):
 
     @classmethod
     def of(cls, value: Any) -> Schedule:
-        return value  # type: ignore[no-any-return]
+        return value
 
     def __call__(self, k: int) -> Array:
-        return self.stacked([part(k) for part in self.parts])  # type: ignore[no-any-return]
+        return self.stacked([part(k) for part in self.parts])
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import numpy as np
 
 from .. import data
 from ..algorithms import REGISTRY
+from ..data.expected import expected_rows
 from ..data.rows import Rows
 from ..data.schema import LABEL
 from ..errors import InvalidInput
@@ -181,7 +182,8 @@ def train(
     choice = None
     if config.run.auto:
         heterogeneity = declared(config.partition, config.strength)
-        choice = choose(config.run, rows.n[:, 0], rows.d, heterogeneity=heterogeneity, free=free)
+        known = None if dataset.schema is None else expected_rows(dataset.schema)
+        choice = choose(config.run, rows.n[:, 0], rows.d, heterogeneity=heterogeneity, free=free, expected=known)
         config = replace(config, run=choice.config)
     label = f"{config.data} {config.schema} {config.partition} {config.strength} {config.sizes} {config.test_share}"
     result = simulate(
