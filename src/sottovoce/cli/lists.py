@@ -63,7 +63,7 @@ def _show(found: Fill) -> None:
     schema, console = found.schema, Console(highlight=False)
     console.print(f"[bold]{escape(schema.name)}[/]: {schema.n_features} features")
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    table.add_row("longest possible row", f"{schema.bound:.4g}")
+    table.add_row("longest row, undivided", f"{schema.bound:.4g}")
     table.add_row("rows are divided by", "their own norm" if schema.unit else f"{schema.divisor:.4g}")
     low, median, high = (f"{norm:.2f}" for norm in (found.low, found.median, found.high))
     spread = "" if low == high else f" (one in ten below {low}, one in ten above {high})"

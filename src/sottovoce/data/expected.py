@@ -32,6 +32,7 @@ CONSTANT = 0.25
 """Largest share of a typical row's squared norm that the constant should take."""
 SMALL_CONSTANT = 0.5
 _ENTRIES = 2_000_000  # of made-up rows in memory while their norms are computed
+_DRAWN = 20_000_000  # entries of the made-up rows from which `fill` takes its shares, about
 _ROUNDED = 1.0 + 1e-9  # a size that is larger than the divisor by less is as large
 _SHOWN = 6  # names of columns in one sentence
 
@@ -187,7 +188,7 @@ def fill(schema: Schema, seed: int = 0) -> Fill:
     divisor should be the norm of a typical row before the division: its median, or the root mean square where at least
     half of the rows are zero.
     """
-    sizes = typical_sizes(schema, int(np.clip(100_000_000 // schema.n_features, 200, 4000)), seed)
+    sizes = typical_sizes(schema, int(np.clip(_DRAWN // schema.n_features, 200, 4000)), seed)
     norms = _norms(schema, sizes)
     low, median, high = (float(q) for q in np.quantile(norms, (0.1, 0.5, 0.9)))
     shortened = 0.0 if schema.unit else float(np.mean(sizes > schema.divisor * _ROUNDED))
