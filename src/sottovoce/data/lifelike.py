@@ -24,9 +24,10 @@ special = Later("scipy.special")
 Sketch = Callable[[int, np.random.Generator], Array]
 """Draws so many made-up rows in the unit ball, an array (n, d)."""
 
-SHARPNESS = 2.0  # standard deviation of a class's score: about 85% of labels of two classes can be predicted
+SHARPNESS = ((2.0, 0.05), (6.0, 0.01))
+"""Standard deviation of a class's score and share of labels drawn at random, of every other world: about 80% and 95% of
+labels of two classes can be predicted."""
 UNEVEN = 1.0  # log of the ratio of the first class's frequency to the last's, at equal scores
-WRONG = 0.05  # share of labels drawn at random
 _INSIDE = 1.0 + 1e-9
 
 
@@ -57,7 +58,14 @@ class World:
 
 
 def make_world(
-    sketch: Sketch, rows: int, sites: Sequence[int] | Array, seed: int, *, classes: int = 2, tilt: float = 0.0
+    sketch: Sketch,
+    rows: int,
+    sites: Sequence[int] | Array,
+    seed: int,
+    *,
+    classes: int = 2,
+    tilt: float = 0.0,
+    sharpness: tuple[float, float] = SHARPNESS[0],
 ) -> World:
     """Draw a world with labels of its own.
 
@@ -73,14 +81,16 @@ def make_world(
     classes : int
     tilt : float
         How much the sites' labels differ: 0 for not at all, 1 for the ``label`` partition's default strength.
+    sharpness : (float, float)
+        One of `SHARPNESS`.
     """
     rng = np.random.default_rng(seed)
     X = sketch(rows + HELD_OUT, rng)
     scores = X @ rng.normal(size=(X.shape[1], classes))
     scores -= scores.mean(axis=0)
     scores /= max(float(scores.std()), 1e-12)
-    chances = special.softmax(SHARPNESS * scores - UNEVEN * np.linspace(0.0, 1.0, classes), axis=1)
-    chances = (1.0 - WRONG) * chances + WRONG / classes
+    chances = special.softmax(sharpness[0] * scores - UNEVEN * np.linspace(0.0, 1.0, classes), axis=1)
+    chances = (1.0 - sharpness[1]) * chances + sharpness[1] / classes
     return World(X[:rows], deal(chances[:rows], sites, tilt), X[rows:], chances[rows:])
 
 
@@ -213,7 +223,8 @@ class Sketches(Expected):
         self, number: int, rows: int, sites: Sequence[int] | Array, *, classes: int, tilt: float, widest: int
     ) -> World:
         sketch = narrowed(self.sketches[number % len(self.sketches)], widest)
-        return make_world(sketch, rows, sites, _SEED + number, classes=classes, tilt=tilt)
+        sharpness = SHARPNESS[number // len(self.sketches) % len(SHARPNESS)]
+        return make_world(sketch, rows, sites, _SEED + number, classes=classes, tilt=tilt, sharpness=sharpness)
 
 
 _SEED = 20_240_229  # of made-up rows: no user's seed enters them
