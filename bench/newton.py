@@ -3,11 +3,11 @@
 ``python bench/newton.py`` (about a minute; ``--replicates``, ``--tables``).  Five sites, every site's releases with
 noise of its own, answers averaged over all sites; or one curator with all rows.  Replace-one, delta 1e-5.
 
-*momentum*: 50 or 100 noisy gradients, heavy ball 0.9, tail average, the best of four steps.  *newton*: the same, but a part of
-the budget buys one noisy matrix of second moments (Gaussian noise on its entries, Frobenius sensitivity sqrt 2 / n).
-Its eigenvalues are clipped at 0, a ridge is added, and steps are multiplied by its inverse.  The best of two parts, three ridges
-and two steps, with 50 rounds, is shown, chosen on the test rows: so the search favours Newton.  Both have
-the same two caps on gradients to choose from.  Of Adult, 10,000 training rows.
+*momentum*: 50 or 100 noisy gradients, heavy ball 0.9, tail average, the best of four steps.  *newton*: the same, but
+a part of the budget buys one noisy matrix of second moments (Gaussian noise on its entries, Frobenius sensitivity
+sqrt 2 / n).  Its eigenvalues are clipped at 0, a ridge is added, and steps are multiplied by its inverse.  The best of
+two parts, three ridges and two steps, with 50 rounds, is shown.  Knobs are chosen on the test rows, and Newton has more
+of them, which favours it.  Both have the same two caps on gradients to choose from.  Of Adult, 10,000 training rows.
 """
 
 from __future__ import annotations
