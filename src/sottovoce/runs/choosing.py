@@ -294,10 +294,8 @@ class _Search:
                 continue
             at = self.best(method).config
             change = {knob: getattr(at, knob) for knob in KNOBS} | {"method": other}
-            if "eta" in self.free and isinstance(at.eta, float):
-                ratio = self._usual(replace(at, method=other, eta=None)) / self._usual(replace(at, eta=None))
-                change["eta"] = float(f"{at.eta * ratio:.4g}")
-            found.append(change)
+            del change["eta"]
+            found.append(change | self._kept(at, change))
         return found
 
     def climb(self, method: str) -> None:
@@ -326,8 +324,16 @@ class _Search:
         return ROUNDS["steps" if REGISTRY[method].gradient_steps else "solves"]
 
     def walk(self, method: str, changes: Sequence[dict[str, Any]], stage: str) -> None:
-        """Try these changes of the method's best."""
-        self.run(list(_valid(self.best(method).config, changes)), stage)
+        """Try these changes of the method's best; a penalty that is not among them stays as large in its own unit."""
+        at = self.best(method).config
+        self.run(list(_valid(at, [change | self._kept(at, change) for change in changes])), stage)
+
+    def _kept(self, at: RunConfig, change: dict[str, Any]) -> dict[str, Any]:
+        """The penalty after a change, the same multiple of the default as before."""
+        if "eta" not in self.free or "eta" in change or not isinstance(at.eta, float):
+            return {}
+        usual = [self._usual(one) for one in _valid(at, [{"eta": None}, change | {"eta": None}])]
+        return {"eta": float(f"{at.eta * usual[1] / usual[0]:.4g}")} if len(usual) == 2 else {}
 
     def methods(self) -> list[str]:
         """Those that trust nobody and can win somewhere."""
