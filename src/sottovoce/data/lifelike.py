@@ -67,7 +67,7 @@ def make_world(kind: str, sizes: Sequence[int], d: int, seed: int, *, classes: i
     chances = (1.0 - WRONG) * chances + WRONG / classes
     labels = (rng.uniform(size=(len(X), 1)) > np.cumsum(chances, axis=1)).sum(axis=1).clip(0, classes - 1)
     train = labels[:total]
-    parts = [(X[own], train[own]) for own in _deal(rng, train, np.asarray(sizes), classes, tilt)]
+    parts = [(X[own], train[own]) for own in deal(rng, train, np.asarray(sizes), classes, tilt)]
     return World(parts, X[total:], chances[total:])
 
 
@@ -92,7 +92,7 @@ def _dense(rng: np.random.Generator, n: int, d: int) -> Array:
     return np.asarray(X / (np.maximum(np.linalg.norm(X, axis=1, keepdims=True), np.sqrt(2.0)) * _INSIDE))
 
 
-def _deal(rng: np.random.Generator, labels: IntArray, sizes: IntArray, classes: int, tilt: float) -> list[IntArray]:
+def deal(rng: np.random.Generator, labels: IntArray, sizes: IntArray, classes: int, tilt: float) -> list[IntArray]:
     """Rows of every site: the log-odds of its classes move in equal steps from site to site."""
     pools = [rng.permutation(np.flatnonzero(labels == k)) for k in range(classes)]
     have = np.array([len(pool) for pool in pools], dtype=float)
