@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from command_line import Call, Clinic, make_table, numbers, write_csv
 
+from sottovoce.deploy.keys import SigningKey
+from sottovoce.deploy.plan import Plan
 from sottovoce.runs.simulate import Result
 
 QUICK = ("train", "--data", "synthetic:n=600,d=5,seed=1", "--method", "prox_admm", "--delta", "1e-5", "--rounds", "4")
@@ -76,3 +79,31 @@ def test_a_release_never_starts_from_a_simulation_and_the_data_are_not_public(ru
     clinic.says_nothing_private(ran.err)
     ran = run(*QUICK, "--start", "sim.npz")
     assert ran.code == 2 and "another schema" in ran.err
+
+
+def test_the_plan_of_separate_sites_holds_the_start(run: Call, clinic: Clinic) -> None:
+    pytest.importorskip("cryptography")
+    publics: list[object] = []
+    for name in ("north", "east", "south"):
+        path = Path(f"{name}.public.json")
+        path.write_text(json.dumps({"name": name, "rows": 200, "key": SigningKey.make().public}))
+        publics += ["--site", path]
+    knobs = ("--method", "prox_admm", "--rounds", 4, "--epsilon", 1, "--delta", "1e-5")
+    write = ("plan", "--write", "plan.json", "--run", "r", "--schema", clinic.schema, *publics, *knobs)
+    write_csv(Path("public.csv"), make_table(90, seed=5))
+    ran = run(*write, "--public", "public.csv")
+    assert ran.code == 0 and "Not covered: the public rows" in ran.out
+    plan = Plan.read("plan.json")
+    assert plan.start is not None and plan.config.start == plan.start.digest and plan.start.kind == "public"
+
+    train = (*clinic.train, "--method", "prox_admm", "--delta", "1e-5")
+    run(*train, "--save", "sim.npz")
+    ran = run(*write, "--start", "sim.npz")
+    assert ran.code == 2 and "protects nothing" in ran.err
+    assert run(*train, "--system-noise", "--rounds", 1, "--save", "real.npz").code == 0
+    assert run(*write, "--start", "real.npz").code == 0
+    plan = Plan.read("plan.json")
+    assert plan.start is not None and plan.start.kind == "run" and plan.start.epsilon is not None
+    for more in (("--start", "real.npz", "--public", "public.csv"),):
+        assert "give one of --start and --public" in run(*write, *more).err
+    assert "with --write" in run("plan", "--start", "real.npz").err

@@ -70,6 +70,12 @@ class Start:
         vector = np.ascontiguousarray(self.vector, dtype="<f8").tobytes()
         return keyed_hash(b"start", canonical(self.record).encode(), vector).hex()[:32]
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Start) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
     @property
     def protects(self) -> bool:
         """Whether a release may start here: it is not the model of a run that protects nothing."""
