@@ -110,3 +110,14 @@ def test_fuzz_repeats_itself(monkeypatch: pytest.MonkeyPatch) -> None:
             texts.append(_mutations.scramble(rng, data, text=True))
         assert values[0] == values[1] and texts[0] == texts[1]
     assert plain == json.loads(data)
+
+
+def test_start() -> None:
+    """Every line has its four accuracies; a start changes no price, which the benchmark checks itself."""
+    command = [sys.executable, str(BENCH / "start.py"), "--quick", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    lines = json.loads(done.stdout)
+    assert len(lines) == 12 and {line["epsilon"] for line in lines} == {0.1, 0.5}
+    for line in lines:
+        assert all(0 <= line[name][0] <= 100 for name in ("zero", "from start", "stiff", "public"))
