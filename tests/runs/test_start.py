@@ -16,7 +16,11 @@ from sottovoce.algorithms import REGISTRY
 from sottovoce.curator import Curator
 from sottovoce.errors import CheckpointError, InvalidInput, LedgerMismatch
 from sottovoce.ledger.durable import DurableLedger
+from sottovoce.net import DenseNet
+from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.queries import Query
+from sottovoce.runs.engine import Place, run
+from sottovoce.runs.prepare import held, prepare
 from sottovoce.runs.simulate import Result, RunConfig, Start, pooled_minimiser, simulate, simulate_many
 from sottovoce.typing import Array
 
@@ -197,6 +201,20 @@ def test_a_start_from_an_earlier_run_lowers_the_error_at_a_small_budget() -> Non
 
 def replace_nodes(rows: Any, part: slice) -> Any:
     return replace(rows, signed=rows.signed[part], n=rows.n[part])
+
+
+@pytest.mark.parametrize("method", ["prox_admm", "mr_admm", "ipp_admm", "central_sgd"])
+def test_replicates_may_start_at_different_points(method: str) -> None:
+    """As a rehearsal needs it, where every world has a start of its own."""
+    config, points = config_of(method), np.stack([POINT, -POINT])
+    apart = [simulate(config, ROWS, start=Start(point)).models[r] for r, point in enumerate(points)]
+    ready, rows = prepare(config, ROWS.n, 4), held(config, ROWS)
+    nodes = len(rows.n)
+    curator = Curator(rows, ready.facts, KeyedNoise(0, range(2), range(nodes)), ready.ledger)
+    place = Place(ready.facts, DenseNet(ready.graph), curator, (2, nodes), 4, points[:, None, :])
+    outcome = run(ready.algorithm, place, config.rounds)
+    together = np.broadcast_to(place.classifier(ready.algorithm.model(outcome.state)), (2, nodes, 4))
+    np.testing.assert_allclose(together, np.stack(apart), rtol=1e-6, atol=1e-6)
 
 
 def test_many_runs_share_a_start() -> None:
