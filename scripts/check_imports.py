@@ -71,7 +71,17 @@ LAYERS = (
     ),
     Layer(
         "pricing a run, trying it on made-up rows, choosing its parameters, simulating all nodes, separate sites",
-        ("runs.planner", "runs.config", "runs.prepare", "runs.rehearsal", "runs.choosing", "runs.simulate", "deploy"),
+        (
+            "runs.planner",
+            "runs.config",
+            "runs.prepare",
+            "runs.rehearsal",
+            "runs.choosing",
+            "runs.start",
+            "runs.simulate",
+            "runs.public",
+            "deploy",
+        ),
     ),
     Layer(
         "training from files, trusted aggregators, scikit-learn estimators, audits, experiments from TOML files",

@@ -26,14 +26,14 @@ from .algorithms import KNOBS as METHOD_KNOBS
 from .algorithms.knobs import paragraphs
 from .data import partition
 from .data.classes import ClassRows
-from .data.given import checked, classes_in, declared, index_of, misfit, sites_in
+from .data.given import checked, classes_in, declared, index_of, init_in, misfit, sites_in
 from .data.rows import Rows
 from .errors import HolderNote, InvalidInput, LedgerMismatch
 from .ledger.durable import DurableLedger, rows_digest
 from .ledger.memory import Ledger
 from .losses import loss_texts
 from .runs.choosing import KNOBS, Choice, choose
-from .runs.simulate import Result, RunConfig, simulate
+from .runs.simulate import Result, RunConfig, Start, simulate
 from .schedules import Schedule
 from .task import TwoClasses, of_classes
 from .typing import Any, Array, ArrayLike, IntArray
@@ -274,7 +274,10 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.sparse = True
         return tags
 
-    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None, coef_init: ArrayLike | None = None,
+        intercept_init: ArrayLike | None = None,
+    ) -> Self:  # fmt: skip
         """Train across sites.
 
         Parameters
@@ -285,6 +288,10 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
             Labels.
         groups : array-like of shape (n_samples,), optional
             The site of every row; its distinct values are the sites, and `n_sites` is not used.
+        coef_init, intercept_init : array-like of the shapes of `coef_` and `intercept_`, optional
+            A public model to start from, to which the regulariser then pulls; None for zeros.  It changes no price, and
+            no epsilon of this fit covers what it was computed from.  With an earlier private fit's model on the same
+            rows, the costs of both fits add up.
 
         Returns
         -------
@@ -309,6 +316,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
             raise InvalidInput("groups", None, rule, "give the site of every row to fit")
         seed = self._seed()
         sites, parts = self._sites(groups, n, seed)
+        starts = self._starts(coef_init, intercept_init, len(classes), features.shape[1])
         encoded = self._encode(features)
         shared = {f.name for f in fields(RunConfig)} & set(self.get_params(deep=False))
         knobs = {name: getattr(self, name) for name in shared}
@@ -322,7 +330,8 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         deal = _deal(features, label, parts) if isinstance(ledger, Ledger) else None
         run = partial(self._run, ledger=ledger, deal=deal, caveat=_READ if fixed is None else None)
         fit = self._fit_softmax if self.loss == "softmax" else self._fit_each
-        fit(len(classes), [(encoded[part], label[part]) for part in parts], seed, knobs, groups is not None, run)
+        parts_of_rows = [(encoded[part], label[part]) for part in parts]
+        fit(len(classes), parts_of_rows, seed, knobs, groups is not None, partial(run, starts=starts))
         noisy = not np.all(np.isinf(self.epsilon))
         if self.random_state is not None and (ill := misfit(features, self.data_norm, noisy=noisy)):
             warnings.warn(f"{ill} (a simulation, for the data's holder only)", HolderNote, stacklevel=2)
@@ -346,11 +355,11 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
             raise InvalidInput("accountant", "DurableLedger", rule, remedy)
 
     def _run(
-        self, run: RunConfig, rows: Rows, label: str, *, ledger: Ledger | DurableLedger | None, deal: bytes | None,
-        caveat: str | None,
+        self, run: RunConfig, rows: Rows, label: str, model: int, *, ledger: Ledger | DurableLedger | None,
+        deal: bytes | None, caveat: str | None, starts: list[Start | None],
     ) -> Result:  # fmt: skip
         try:
-            return simulate(run, rows, ledger=ledger, deal=deal, label=label, caveat=caveat)
+            return simulate(run, rows, ledger=ledger, deal=deal, label=label, caveat=caveat, start=starts[model])
         except LedgerMismatch as error:
             if not self._cloned:
                 raise
@@ -365,10 +374,10 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         contrasts = of_classes(K).contrasts
         results = []
         self.choice_: Choice | None = None
-        for c in contrasts:
+        for model, c in enumerate(contrasts):
             rows = Rows.build([(X, TwoClasses().encode(label, c)) for X, label in parts])
             run = RunConfig(seed=self._of_class(seed, c), copies=len(contrasts), **knobs)
-            results.append(simulated(self._chosen(run, rows, differ), rows, f"class {c} of {K}"))
+            results.append(simulated(self._chosen(run, rows, differ), rows, f"class {c} of {K}", model))
         self.coef_, self.intercept_ = self._decode(np.concatenate([result.consensus for result in results]))
         self.site_coef_, self.site_intercept_ = self._decode(results[0].models[0])
         if len(results) > 1:
@@ -385,7 +394,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         rows = ClassRows.of(parts, K)
         self.choice_ = None
         run = self._chosen(RunConfig(seed=seed, **(knobs | {"loss": f"softmax:{K}"})), rows, differ)
-        result = simulated(run, rows, f"{K} classes")
+        result = simulated(run, rows, f"{K} classes", 0)
         task = of_classes(K)
         blocks = np.concatenate([result.consensus, result.models[0]]).reshape(-1, K, rows.base.d)
         blocks = task.from_softmax(blocks)
@@ -459,6 +468,22 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
             return W / (self.data_norm * _SLACK), np.zeros(len(W))
         W = W / (math.sqrt(2.0) * _SLACK)
         return W[:, :-1] / (self.data_norm * _SLACK), W[:, -1]
+
+    def _starts(self, coef: ArrayLike | None, intercept: ArrayLike | None, K: int, features: int) -> list[Start | None]:
+        """Where each run of a fit starts, in the units of :meth:`_encode`: the inverse of :meth:`_decode`."""
+        models = len(of_classes(K).contrasts)
+        given = init_in(coef, intercept, models, features)
+        if given is None:
+            return [None] * models
+        W = given[0] * (self.data_norm * _SLACK)
+        if self.fit_intercept:
+            W = np.hstack([W, given[1][:, None]]) * (math.sqrt(2.0) * _SLACK)
+        elif intercept is not None:
+            rule = "there is no intercept with fit_intercept=False"
+            raise InvalidInput("intercept_init", None, rule, "leave it out")
+        if self.loss == "softmax":
+            W = (np.concatenate([-W, W]) / 2.0 if models == 1 else W).reshape(1, -1)
+        return [Start(w) for w in W]
 
     def decision_function(self, X: ArrayLike) -> Array:
         """``X @ coef_.T + intercept_``, shape (n_samples,), or (n_samples, n_classes) for more than two classes.

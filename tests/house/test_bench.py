@@ -122,3 +122,14 @@ def test_fill() -> None:
         assert 0 < cell["norm"] <= 1 and 0 <= cell["accuracy"] <= 100 and cell["sd"] >= 0
         if "`typical`" in cell["rows"]:
             assert abs(cell["norm"] - cell["expected_norm"]) < 0.1
+
+
+def test_start() -> None:
+    """Every line has its four accuracies; a start changes no price, which the benchmark checks itself."""
+    command = [sys.executable, str(BENCH / "start.py"), "--quick", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    lines = json.loads(done.stdout)
+    assert len(lines) == 12 and {line["epsilon"] for line in lines} == {0.1, 0.5}
+    for line in lines:
+        assert all(0 <= line[name][0] <= 100 for name in ("zero", "from start", "stiff", "public"))

@@ -33,6 +33,7 @@ from ..runs import engine
 from ..runs.config import RunConfig
 from ..runs.engine import Place
 from ..runs.prepare import held, prepare
+from ..runs.start import named
 from ..solvers import Solver
 from ..typing import Any, Array
 from .confidence import Test, choose_test
@@ -139,6 +140,7 @@ def watch(case: Case, world: int, replicates: int, seed: int) -> Transcripts:
     """Run one world and keep all that leaves its sites."""
     config = replace(case.config, seed=seed, replicates=replicates)
     rows = case.worlds[world]
+    named(config, None, rows.d)  # an audit starts at zero
     ready = prepare(config, rows.n, rows.d)
     rows = held(config, rows)
     nodes = range(len(rows.n))

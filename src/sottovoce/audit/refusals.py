@@ -36,6 +36,7 @@ from ..runs import engine
 from ..runs.config import RunConfig
 from ..runs.engine import Place
 from ..runs.prepare import Prepared, prepare
+from ..runs.start import named
 from ..typing import Any, Array
 from .confidence import Test, choose_test
 from .game import Notes, Verdict
@@ -93,6 +94,7 @@ class Victim:
     @cached_property
     def ready(self) -> Prepared:
         """Priced and calibrated."""
+        named(self.config, None, self.features)  # an audit starts at zero
         return prepare(self.config, self.worlds[0].n, self.features)
 
     @cached_property

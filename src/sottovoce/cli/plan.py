@@ -13,6 +13,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 from .. import files
+from ..data import load
 from ..data.schema import Schema
 from ..deploy.plan import Member, Plan, check_public
 from ..errors import InvalidInput
@@ -22,6 +23,9 @@ from ..privacy.statement import Statement, ceil_text
 from ..runs.choosing import choose, declared
 from ..runs.config import RunConfig
 from ..runs.prepare import outline
+from ..runs.public import Public, start_of
+from ..runs.simulate import Result
+from ..runs.start import Start
 from .options import NUMBER, as_json, default_epsilon, knob_options, left_open, method_options, say, takes
 from .render import marked_words
 from .screen import Console, escape
@@ -45,6 +49,8 @@ _OPTIONS = [
         multiple=True,
     ),
     say("--schema", "TOML file by which every site of that plan encodes its rows.", type=_FILE),
+    say("--start", "Start from the model of this earlier run, a file of `train --save` or a hub's.", type=_FILE),
+    say("--public", "Start from public rows: a table under the schema of that plan.", type=_FILE),
     say("--norm-cap", "Longest message of that plan.  [default: from public facts]", type=float),
     as_json(),
 ]
@@ -54,7 +60,8 @@ _OPTIONS = [
 @takes(_OPTIONS)
 def plan(
     sizes: float | tuple[float, ...], nodes: int, features: int, partition: str, as_json: bool, write: Path | None,
-    run_name: str | None, sites: tuple[Path, ...], schema: Path | None, norm_cap: float | None, **knobs: Any,
+    run_name: str | None, sites: tuple[Path, ...], schema: Path | None, norm_cap: float | None, start: Path | None,
+    public: Path | None, **knobs: Any,
 ) -> None:  # fmt: skip
     """Price a run from sizes alone: a budget gives the noise, --noise gives the price.  No data are read.
 
@@ -69,11 +76,14 @@ def plan(
     members, seed = _members(sites, write), RunConfig().seed
     encoding = None if schema is None else Schema.from_toml(schema)
     if write is not None:
-        files.check("write", write, reads=(schema, *sites))
+        files.check("write", write, reads=(schema, start, public, *sites))
         sizes, seed = tuple(float(member.rows) for member in members), None
         features = 0 if encoding is None else encoding.n_features
         if run_name is None or not features:
             raise InvalidInput("write", str(write), "the sites' plan needs --run and --schema", "give both")
+    if (start is not None or public is not None) and (write is None or None not in (start, public)):
+        rule = "a starting point changes no price, and stands in the sites' plan, which has one"
+        raise InvalidInput("start", None, rule, "give one of --start and --public, with --write")
     n = np.atleast_1d(np.asarray(sizes, dtype=float))
     if np.any((n < 1) | (n != np.floor(n))):
         raise InvalidInput("sizes", n.tolist(), "must be whole numbers of rows, at least 1", "use e.g. 8000")
@@ -89,12 +99,18 @@ def plan(
     if config.auto:
         choice = choose(config, n, features, heterogeneity=declared(partition), free=left_open())
         config = choice.config
+    caveats, begin = [None if encoding is None else encoding.caveat], None
     if write is not None:
+        assert encoding is not None
         check_public(str(run_name), config, members, features)
-    outlined = outline(config, n[:, None], features, caveat=None if encoding is None else encoding.caveat)
+        begin = _start(start, public, config, encoding, len(members))
+        caveats += [] if begin is None else [begin.caveat]
+    outlined = outline(config, n[:, None], features, caveat=caveats)
     if write is not None:
         assert encoding is not None and run_name is not None
-        agreed = Plan.make(run_name, config, members, features, schema=encoding.to_dict(), norm_cap=norm_cap)
+        agreed = Plan.make(
+            run_name, config, members, features, schema=encoding.to_dict(), norm_cap=norm_cap, start=begin
+        )
         agreed.write(write)
         outlined |= {"plan": str(write), "digest": agreed.digest, "sites": list(agreed.names)}
     if choice is not None:
@@ -103,6 +119,13 @@ def plan(
         click.echo(json.dumps(jsonable(outlined)))
         return
     _render(outlined, Console())
+
+
+def _start(run: Path | None, table: Path | None, config: RunConfig, schema: Schema, nodes: int) -> Start | None:
+    """The starting point that the sites' plan will hold."""
+    if table is not None:
+        return Public.of(load(table, schema=schema, test_share=None), config, nodes).start
+    return None if run is None else start_of(Result.load(run), config, schema.n_features, schema)
 
 
 def _members(files: tuple[Path, ...], write: Path | None) -> tuple[Member, ...]:

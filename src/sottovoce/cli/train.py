@@ -35,6 +35,9 @@ _OPTIONS = [
     say("--strength", "Skew of the label partition.", type=float, default=_DEFAULT_ROWS.strength),
     say("--sizes", "Relative sizes of the sites, separated by commas.", type=NUMBER),
     say("--test-share", "Held-out share of your table.", type=float, default=_DEFAULT_ROWS.test_share),
+    say("--start", "Start from the model of this earlier run, a file of `train --save`.", type=_FILE),
+    say("--public", "Start from public rows: a table under the schema of the data.", type=_FILE),
+    say("--public-share", "Take this share of the training rows as public instead: a simulation.", type=float),
     *knob_options(),
     say("--seed", "Keys noise, partition and random graphs: a simulation.", type=int, default=_RUN.seed),
     say(
@@ -55,6 +58,7 @@ _OPTIONS = [
 @takes(_OPTIONS)
 def train(
     data: str, schema: str | None, nodes: int | None, partition: str, strength: float, sizes: Any, test_share: float,
+    start: Path | None, public: Path | None, public_share: float | None,
     epsilon: float | tuple[float, ...] | None, seed: int, system_noise: bool, save: Path | None,
     checkpoint: Path | None,
     ledger: Path | None, run_name: str | None, as_json: bool, **knobs: Any,
@@ -66,12 +70,15 @@ def train(
     """
     for name, path in (("save", save), ("checkpoint", checkpoint)):
         if path is not None:
-            files.check(name, path, reads=(data, schema, ledger))
+            files.check(name, path, reads=(data, schema, ledger, start, public))
     if epsilon is None:
         epsilon = default_epsilon(knobs["method"])
     settings = RunConfig(epsilon=epsilon, seed=None if system_noise else seed, **knobs)
     relative = (sizes,) if isinstance(sizes, float) else sizes
-    config = TrainConfig(settings, data, schema, nodes, partition, strength, relative, test_share)
+    config = TrainConfig(
+        settings, data, schema, nodes, partition, strength, relative, test_share,
+        None if start is None else str(start), None if public is None else str(public), public_share,
+    )  # fmt: skip
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     bar: Any = Progress(*columns, console=console, transient=True)

@@ -230,6 +230,32 @@ def misfit(X: Any, data_norm: float, *, noisy: bool = True) -> str | None:
     return None
 
 
+def init_in(
+    coef: ArrayLike | None, intercept: ArrayLike | None, models: int, features: int
+) -> tuple[Array, Array] | None:
+    """Coefficients (models, features) and intercepts (models,) to start from; None if neither is given, zeros for one.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    if coef is None and intercept is None:
+        return None
+    return _init("coef_init", coef, (models, features)), _init("intercept_init", intercept, (models,))
+
+
+def _init(field: str, given: ArrayLike | None, shape: tuple[int, ...]) -> Array:
+    if given is None:
+        return np.zeros(shape)
+    array: Array = checked(field, lambda: np.asarray(given, dtype=np.float64))
+    if shape[0] == 1 and array.shape == shape[1:]:
+        array = array.reshape(shape)
+    if array.shape != shape or not np.all(np.isfinite(array)):
+        rule = f"must be finite numbers of shape {shape}, as the fitted attribute"
+        raise InvalidInput(field, None, rule, "give a public model of the same columns and classes")
+    return array
+
+
 def _one_each(field: str, what: str, column: Array, n: int) -> None:
     if column.shape != (n,):
         rule = f"must name a {what} for each of the {n} rows, and has shape {column.shape}"

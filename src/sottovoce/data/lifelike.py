@@ -44,12 +44,15 @@ class World:
     test : array (t, d)
     chances : array (t, K)
         The probability of each class at the test rows.
+    start : array (d,) or (K d,), optional
+        Where runs in this world start; None for zeros.
     """
 
     X: Array
     shares: Array
     test: Array
     chances: Array
+    start: Array | None = None
 
     def error(self, W: Array) -> Array:
         """Expected misclassified share of classifiers (..., d), or (..., K d) with one block a class."""
@@ -172,15 +175,24 @@ def narrowed(sketch: Sketch, d: int) -> Sketch:
 
     def draw(n: int, rng: np.random.Generator) -> Array:
         X = sketch(n, rng)
-        if X.shape[1] <= d:
-            return X
-        values, vectors = np.linalg.eigh(X @ X.T if n < X.shape[1] else X.T @ X)
-        top = vectors[:, -(d - 1) :]
-        kept = top * np.sqrt(np.maximum(values[-(d - 1) :], 0.0)) if n < X.shape[1] else X @ top
-        left = np.sqrt(np.maximum((X**2).sum(axis=1) - (kept**2).sum(axis=1), 0.0))
-        return np.column_stack([kept, left * rng.choice([-1.0, 1.0], size=n)])
+        return X if X.shape[1] <= d else onto(principal(X, d - 1), X, rng)
 
     return draw
+
+
+def principal(X: Array, d: int) -> Array:
+    """The first d principal directions of rows, as columns."""
+    if len(X) < X.shape[1]:
+        values, vectors = np.linalg.eigh(X @ X.T)
+        return np.asarray(X.T @ (vectors[:, -d:] / np.sqrt(np.maximum(values[-d:], 1e-300))))
+    return np.asarray(np.linalg.eigh(X.T @ X)[1][:, -d:])
+
+
+def onto(directions: Array, X: Array, rng: np.random.Generator) -> Array:
+    """Rows in the coordinates of orthonormal directions; a last one, of random sign, has what is left of their norms."""
+    kept = X @ directions
+    left = np.sqrt(np.maximum((X**2).sum(axis=1) - (kept**2).sum(axis=1), 0.0))
+    return np.column_stack([kept, left * rng.choice([-1.0, 1.0], size=len(X))])
 
 
 def inside(X: Array) -> Array:

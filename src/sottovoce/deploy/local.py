@@ -21,9 +21,12 @@ from ..runs import engine
 from ..runs.config import RunConfig
 from ..runs.engine import Outcome, Place
 from ..runs.prepare import held, prepare
+from ..runs.start import Start, named, place_of
 
 
-def run_sites(config: RunConfig, rows: Rows, replicate: int = 0) -> list[tuple[Outcome, Ledger]]:
+def run_sites(
+    config: RunConfig, rows: Rows, replicate: int = 0, *, start: Start | None = None
+) -> list[tuple[Outcome, Ledger]]:
     """Run every node of `rows` as a site of its own.
 
     Parameters
@@ -33,12 +36,15 @@ def run_sites(config: RunConfig, rows: Rows, replicate: int = 0) -> list[tuple[O
     rows : Rows
     replicate : int
         Which replicate's noise of the simulation to repeat; without a seed, noise is the operating system's.
+    start : Start, optional
+        As for :func:`sottovoce.runs.simulate.simulate`; the states are counted from it.
 
     Returns
     -------
     list of (Outcome, Ledger)
         One a site; states hold vectors of shape (d,).
     """
+    config = named(config, start, rows.d)
     prepared = prepare(config, rows.n, rows.d)
     rows = held(config, rows)
     nets = QueueNet.connect(prepared.graph)
@@ -48,7 +54,7 @@ def run_sites(config: RunConfig, rows: Rows, replicate: int = 0) -> list[tuple[O
         noise: Noise = SystemNoise() if config.seed is None else KeyedNoise(config.seed, [replicate], [i], lead=())
         budget = np.broadcast_to(prepared.ledger.epsilon, (prepared.facts.n_nodes,))[i]
         ledger = Ledger(make_accountant(config.notion), budget, prepared.ledger.delta)
-        place = Place(facts, nets[i], Curator(rows.node(i), facts, noise, ledger), (), rows.d)
+        place = Place(facts, nets[i], Curator(rows.node(i), facts, noise, ledger), (), rows.d, place_of(start))
         return engine.run(prepared.algorithm.at(i), place, config.rounds), ledger
 
     # From here, because only one thread of a process can limit the linear algebra library.

@@ -23,9 +23,10 @@ from ..errors import InvalidInput, SottovoceError, UnknownEvent
 from ..graphs import Graph, make_graph
 from ..plain import canonical, keyed_hash
 from ..privacy.events import Event
-from ..privacy.statement import Statement
+from ..privacy.statement import Statement, caveat_text
 from ..runs.config import RunConfig
 from ..runs.prepare import Prepared, prepare, privacy_statement
+from ..runs.start import Start, named
 from ..typing import Any, Array
 from . import limits
 from .names import check_different, check_name, check_run
@@ -38,6 +39,7 @@ ROWS = 10**12
 """Of a site at most."""
 _PUBLIC = 4096  # bytes of what a site tells about itself
 _ROOM = 100.0
+_LONGEST = 1_000_000  # entries of a start, so that the file stays below LARGEST
 _DRAWN = ("erdos-renyi", "watts-strogatz", "edges")
 """Graphs that are drawn at random or read from a file: the plan lists their edges, so nobody draws or reads them."""
 _UNSOUND = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, MemoryError)
@@ -132,6 +134,8 @@ class Plan:
         Messages of a larger Euclidean norm are refused.
     schema : dict or None
         How every site encodes its rows.
+    start : Start or None
+        The public point from which all sites start; messages hold what they add to it, and last models are whole.
     """
 
     run: str
@@ -141,6 +145,7 @@ class Plan:
     edges: tuple[tuple[int, int], ...]
     norm_cap: float
     schema: dict[str, Any] | None = None
+    start: Start | None = None
 
     @classmethod
     def make(
@@ -152,6 +157,7 @@ class Plan:
         *,
         schema: dict[str, Any] | None = None,
         norm_cap: float | None = None,
+        start: Start | None = None,
     ) -> Self:
         """Check and calibrate a run, and return its plan.
 
@@ -164,25 +170,34 @@ class Plan:
         schema : dict, optional
             Of :meth:`sottovoce.data.Schema.to_dict`.
         norm_cap : float, optional
-            None for a hundred times the norm that minimisers and noise reach with these public parameters.
+            None for a hundred times the norm that minimisers and noise reach with these public parameters, and the
+            norm of the start.
+        start : Start, optional
 
         Raises
         ------
         InvalidInput
         """
         check_public(run, config, sites, d)
+        config = named(config, start, d)
         n = np.array([[float(site.rows)] for site in sites])
         prepared = prepare(config, n, d)
         known = replace(
             config, eta=prepared.algorithm.penalty, eta_growth=1.0, noise=prepared.algorithm.noise, noise_growth=1.0,
             accountant=config.notion,
         )  # fmt: skip
-        cap = _cap(prepared, config.rounds) if norm_cap is None else norm_cap
-        return cls(run, known, d, tuple(sites), prepared.graph.edges, cap, schema)
+        cap = norm_cap
+        if cap is None:
+            cap = _cap(prepared, config.rounds) + (0.0 if start is None else float(np.linalg.norm(start.vector)))
+        return cls(run, known, d, tuple(sites), prepared.graph.edges, cap, schema, start)
 
     def __post_init__(self) -> None:
         check_public(self.run, self.config, self.sites, self.d)
         limits.check_size(self.d, int(np.max(self.graph.degree)))
+        if self.start is not None and self.d > _LONGEST:
+            raise InvalidInput("start", None, f"a plan holds at most {_LONGEST:,} entries of one", "leave it out")
+        if named(self.config, self.start, self.d) != self.config:
+            raise InvalidInput("start", None, "must stand in the plan's configuration too", "write the plan again")
         if isinstance(self.norm_cap, bool) or not (np.isfinite(self.norm_cap) and self.norm_cap > 0):
             raise InvalidInput("norm_cap", self.norm_cap, "must be finite and > 0", "leave it out")
         if self.schema is not None and _wider(self.schema, self.d):
@@ -223,7 +238,8 @@ class Plan:
     @property
     def caveat(self) -> str | None:
         """A caveat that every privacy statement of this plan must include; None if there is none."""
-        return None if self.schema is None else Schema.from_dict(self.schema).caveat
+        schema = None if self.schema is None else Schema.from_dict(self.schema).caveat
+        return caveat_text((schema, None if self.start is None else self.start.caveat))
 
     @cached_property
     def statement(self) -> Statement:
@@ -293,7 +309,9 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
-        return {
+        start = self.start
+        begin = {} if start is None else {"start": start.record | {"vector": start.vector.tolist()}}
+        return begin | {
             "version": VERSION, "run": self.run, "config": self.config.to_dict(), "d": self.d,
             "sites": [{"name": s.name, "rows": s.rows, "key": s.key} for s in self.sites],
             "edges": [list(edge) for edge in self.edges], "norm_cap": self.norm_cap, "schema": self.schema,
@@ -328,12 +346,16 @@ class Plan:
                 raise InvalidInput("plan", str(path), f"has version {shown}, this one reads {VERSION}", "update")
             if _digest(plain) != stated:
                 raise InvalidInput("plan", str(path), changed, "get the agreed file again")
+            begin, start = plain.get("start"), None
+            if begin is not None:
+                vector = _listed(begin.pop("vector"), _LONGEST, "start")
+                start = Start.of(np.array(vector, dtype=float), begin)
             with np.errstate(all="ignore"):  # numbers that are too large are refused with one line and no warning
                 plan = cls(
                     run=plain["run"], config=RunConfig.from_dict(plain["config"]), d=plain["d"],
                     sites=tuple(Member(**site) for site in _listed(plain["sites"], limits.SITES, "sites")),
                     edges=tuple((i, j) for i, j in plain["edges"]), norm_cap=plain["norm_cap"],
-                    schema=plain["schema"],
+                    schema=plain["schema"], start=start,
                 )  # fmt: skip
         except InvalidInput:
             raise

@@ -165,7 +165,7 @@ def result(plan: Plan, models: Any, statement: Statement, stopped: str) -> Resul
     extra = {"data": plan.run, "schema": plan.schema, "plan": plan.digest}
     return Result(
         plan.config, prepared.facts, prepared.algorithm.to_dict(), np.asarray(models)[None], plan.config.rounds,
-        stopped, [], statement, extra=extra,
+        stopped, [], statement, extra=extra, start=plan.start,
     )  # fmt: skip
 
 
@@ -182,9 +182,10 @@ def _privacy(statement: Statement) -> str:
 
 
 def _agreed(plan: Plan) -> Iterable[str]:
-    config = plan.config
+    config, start = plan.config, plan.start
+    begin = [] if start is None else [("Starting point", f"public ({start.kind}), digest {start.digest}")]
     yield "<h2>What was agreed on</h2>"
-    yield _list([
+    yield _list([*begin,
         ("Method", f"{config.method} ({config.form}), {config.loss} loss"), ("Graph", config.graph),
         ("Sites", str(len(plan.sites))), ("Features", str(plan.d)),
         ("Weights", f"C = {config.C:g}, rho = {config.rho:g}"), ("Longest message", f"{plan.norm_cap:.3g}"),

@@ -30,6 +30,7 @@ from ..runs import engine
 from ..runs.engine import BUDGET, FINISHED, NEIGHBOUR, Observer, Outcome, Place
 from ..runs.prepare import held, privacy_statement
 from ..runs.simulate import check_notion
+from ..runs.start import place_of
 from ..typing import Any, Array
 from .keys import SigningKey
 from .limits import inbox_bytes
@@ -280,7 +281,7 @@ class SiteSession:
         facts = prepared.facts.node(i)
         algorithm = prepared.algorithm.at(i)
         net = WireNet(plan, self.name, journal, transport, self.key)
-        place = Place(facts, net, Curator(rows, facts, noise, book), (), plan.d)
+        place = Place(facts, net, Curator(rows, facts, noise, book), (), plan.d, place_of(plan.start))
         started = time.perf_counter()
         try:
             net.say("hello", np.zeros(0))
@@ -290,7 +291,7 @@ class SiteSession:
             outcome = Outcome(algorithm.init(place), 0, NEIGHBOUR)
         if outcome.stopped == NEIGHBOUR and net.closed_by == HUB:
             outcome = replace(outcome, stopped=HUB)
-        model = np.array(np.broadcast_to(algorithm.model(outcome.state), (plan.d,)))
+        model = np.array(np.broadcast_to(place.classifier(algorithm.model(outcome.state)), (plan.d,)))
         if outcome.stopped in (FINISHED, BUDGET):
             with suppress(NetClosed):  # a neighbour that ended before has nothing left to say
                 net.say("stop" if outcome.stopped == FINISHED else "refuse", model)

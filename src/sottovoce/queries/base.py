@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from ..errors import InvalidInput
 from ..facts import Facts
 from ..privacy.events import Event
 from ..typing import Array
@@ -49,6 +50,30 @@ class Query(ABC):
     @abstractmethod
     def blank(self, facts: Facts) -> Array:
         """A placeholder of the answer's shape for planning, made without data."""
+
+    def around(self, origin: Array, facts: Facts) -> Query:
+        """The query to ask in place of this one if an algorithm counts from `origin`.
+
+        An algorithm that starts at a public point runs unchanged on ``v = w - origin``, with the regulariser
+        ``(rho / 2) ||v||^2``.  Its query about v is a query about w of the same class with other public vectors.  So
+        the event, which depends on no public vector, and the proof stay as they are.
+
+        Parameters
+        ----------
+        origin : array
+            Public; its shape broadcasts to that of a vector, (..., d).
+
+        Raises
+        ------
+        InvalidInput
+            If the query cannot be asked so, which is the default.
+        """
+        rule = f"{type(self).__name__} has no form that counts from another point than zero"
+        raise InvalidInput("start", None, rule, "leave it out, or use another method")
+
+    def beside(self, answer: Array, origin: Array) -> Array:
+        """The answer of :meth:`around`'s query as this query's: post-processing.  By default, a difference."""
+        return answer - origin
 
     # Methods for the audit.  The rows there are the auditor's own guesses, so nothing private is read.
 

@@ -22,6 +22,7 @@ import numpy as np
 from ..facts import Facts
 from ..privacy.events import Event, GatedRelease, GaussianObjectivePerturbation, RedrawnGateRelease
 from ..typing import Array
+from .base import Query
 from .evidence import Canaries, Leaning, Supposed, refusal_of_secret
 from .objective import GaussianLaw, PerturbedObjective
 from .statistic import NoisyMinimiser, gradient_sensitivity
@@ -127,6 +128,10 @@ class GatedMinimiser(NoisyMinimiser):
         super().replay(vault, facts)
         vault.forget(Gate)
 
+    def beside(self, answer: Array, origin: Array) -> Array:
+        w, passed = answer[..., :-1], answer[..., -1:]
+        return np.concatenate([np.where(passed > 0, w - origin, 0.0), passed], axis=-1)
+
     def blank(self, facts: Facts) -> Array:
         return np.zeros((*self.start.shape[:-1], self.start.shape[-1] + 1))
 
@@ -164,6 +169,8 @@ class RedrawnGate(PerturbedObjective):
     ``min(e1 / c, e2 / 2c)``-DP, which :class:`sottovoce.privacy.events.RedrawnGateRelease` charges every round.  (The
     listing clips losses only.  Here the regulariser's difference is clipped too, as otherwise nothing can be proved.)
     """
+
+    around = Query.around  # refused: its quality is that of the problem around zero
 
     clip: float = 1.0
     threshold: float = 0.0

@@ -293,6 +293,11 @@ class PerturbedObjective(Query):
     def blank(self, facts: Facts) -> Array:
         return np.zeros_like(self.start)
 
+    def around(self, origin: Array, facts: Facts) -> Query:
+        """``linear.v + q ||v||^2 / 2 = (linear - q origin).w + q ||w||^2 / 2 + const``, rho's part of q included."""
+        q = facts.mu + np.asarray(self.curvature, dtype=float)
+        return replace(self, linear=self.linear - q * origin, start=self.start + origin)
+
     def has_exact_density(self, supposed: Supposed, answers: Array) -> bool:
         """Two Gaussian noises, inside the objective and on the answer, add up exactly only where the loss is linear."""
         if not isinstance(self.noise, GaussianLaw) or self.noise.release is None:
@@ -339,6 +344,8 @@ class SecretStartObjective(PerturbedObjective):
 
     ``before`` is the query that stored f in the vault; it knows how far a row moves f.
     """
+
+    around = Query.around  # refused: its linear term is secret
 
     own: ArrayLike = 0.0
     before: SecretMinimiser | None = None

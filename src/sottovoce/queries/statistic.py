@@ -11,7 +11,7 @@ and the event says so.
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -163,6 +163,10 @@ class NoisyMinimiser(NoisyValue):
         """The nearest point in reach."""
         return inside(w, facts, self._tol(facts), length(self._linear(), "linear"), self._q(facts))
 
+    def around(self, origin: Array, facts: Facts) -> Query:
+        """As :meth:`sottovoce.queries.objective.PerturbedObjective.around`."""
+        return replace(self, linear=self._linear() - self._q(facts) * origin, start=self.start + origin)
+
     def value(self, vault: Vault, facts: Facts) -> Array:
         start, tol = self._nearest(self.start, facts), self._tol(facts)
         return self._nearest(vault.solver.minimise(self._linear(), self._q(facts), start, tol).w, facts)
@@ -183,6 +187,13 @@ class NoisyGradient(NoisyValue):
     def exact_sensitivity(self, facts: Facts) -> Array:
         return gradient_sensitivity(facts, facts.n)
 
+    def around(self, origin: Array, facts: Facts) -> Query:
+        return replace(self, start=self.start + origin)
+
+    def beside(self, answer: Array, origin: Array) -> Array:
+        """The same: the data's gradient is that at the point itself."""
+        return answer
+
     def value(self, vault: Vault, facts: Facts) -> Array:
         return vault.solver.gradient(self.start)
 
@@ -195,14 +206,18 @@ class NoisyGradient(NoisyValue):
 class NoisyEpoch(NoisyStatistic):
     """One pass of gradient steps over `batches` fixed parts of the rows, row k in part ``k mod batches``.
 
-    ``w <- w - step (g_b + mu w)`` with the noisy mean gradient ``g_b`` of part b.  A row is in one part, so it moves
-    one gradient only, by :func:`gradient_sensitivity` of ``n // batches`` rows.  So the pass costs as much as one
-    release (parallel composition over disjoint parts, each of which may depend on earlier results).  No amplification
-    by sampling is claimed.
+    ``w <- w - step (g_b + mu (w - origin))`` with the noisy mean gradient ``g_b`` of part b.  A row is in one part, so
+    it moves one gradient only, by :func:`gradient_sensitivity` of ``n // batches`` rows.  So the pass costs as much as
+    one release (parallel composition over disjoint parts, each of which may depend on earlier results).  No
+    amplification by sampling is claimed.
     """
 
     batches: int = 1
     step: ArrayLike = 1.0
+    origin: ArrayLike = 0.0
+
+    def around(self, origin: Array, facts: Facts) -> Query:
+        return replace(self, start=self.start + origin, origin=np.asarray(self.origin, dtype=float) + origin)
 
     def exact_sensitivity(self, facts: Facts) -> Array:
         return gradient_sensitivity(facts, np.maximum(np.floor(facts.n / self.batches), 1.0))
@@ -211,7 +226,7 @@ class NoisyEpoch(NoisyStatistic):
         w, step = self.start, np.asarray(self.step, dtype=float)
         for b in range(self.batches):
             g = self.noisy(vault.solver.gradient(w, part=b, parts=self.batches), vault, facts, release, use=b + 1)
-            w = w - step * (g + facts.mu * w)
+            w = w - step * (g + facts.mu * (w - np.asarray(self.origin, dtype=float)))
         return np.asarray(w)
 
     def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
@@ -225,7 +240,7 @@ class NoisyEpoch(NoisyStatistic):
             on = eye - step * (weight * canaries.hessian(w, b, parts) + facts.mu * eye)
             covariance = on @ covariance @ on.T + (step * noise) ** 2 * eye
             lean = on @ lean - step * weight * half
-            w = w - step * (weight * middle + facts.mu * w)
+            w = w - step * (weight * middle + facts.mu * (w - vector(self.origin)))
         scale = float(np.sqrt(max(np.trace(covariance) / facts.d, 1e-300)))
         return Leaning((answer - w) / scale, lean / scale, covariance / scale**2)
 
@@ -248,6 +263,8 @@ class SecretMinimiser(NoisyMinimiser):
     ``q = mu + |own|``.  Apart from the errors it stays below ``Delta C / (n mu)``, and the price uses it.  The noise's
     rate is the paper's, ``rho n alpha / (2 C)``.  ``path`` holds ``|own|`` of the rounds 1 .. t, as penalties may grow.
     """
+
+    around = Query.around  # refused: its linear term is secret
 
     own: ArrayLike = 0.0
     path: tuple[Array, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass, fields
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, TypeVar
@@ -127,6 +128,9 @@ class RunConfig:
         Independent repetitions of the noise.
     auto : bool
         Whether ``method="auto"`` was given; `method` then holds the first guess.
+    start : str, optional
+        Digest of the public point from which the run starts (:class:`sottovoce.runs.start.Start`), which
+        :func:`sottovoce.runs.simulate.simulate` fills in; None for zero.
     <knobs>
     """
 
@@ -152,6 +156,7 @@ class RunConfig:
     seed: int | None = 0
     replicates: int = 1
     auto: bool = False
+    start: str | None = None
 
     if TYPE_CHECKING:  # which cannot see the knobs
 
@@ -192,6 +197,11 @@ class RunConfig:
                     "none" if knob.form == "printed" else f"its own, {knob.default}"
                 )
                 raise InvalidInput(name, value, rule, f"leave it out: it is of the {knob.form} {' or '.join(takes)}")
+        if self.start is not None and not re.fullmatch("[0-9a-f]{32}", self.start):
+            raise InvalidInput("start", None, "must be the digest of a starting point", "leave it out")
+        if self.start is not None and self.form != "corrected":
+            rule = "a printed form starts at zero, as its paper says"
+            raise InvalidInput("start", self.start, rule, "leave it out, or use form='corrected'")
         if self.seed is not None and self.seed < 0:
             raise InvalidInput("seed", self.seed, "must be >= 0", "use seed=0")
         if self.noise is not None and not cls.private:
@@ -235,7 +245,9 @@ class RunConfig:
     def to_dict(self) -> dict[str, Any]:
         """Plain data; infinity is the text ``inf``.  Knobs at their defaults are left out, but for ``WRITTEN``."""
         plain = asdict(self) | {"epsilon": self.epsilon if self.budgeted else "inf"}
-        silent = {"auto": False} | {name: knob.default for name, knob in KNOBS.items() if name not in WRITTEN}
+        silent = {"auto": False, "start": None} | {
+            name: knob.default for name, knob in KNOBS.items() if name not in WRITTEN
+        }
         return {name: value for name, value in plain.items() if name not in silent or value != silent[name]}
 
     @classmethod

@@ -33,17 +33,33 @@ UNREADABLE = (SottovoceError, ValueError, KeyError, TypeError, AttributeError, I
 
 @dataclass(frozen=True)
 class Place:
-    """The :class:`sottovoce.algorithms.Node` of a run: a whole simulation (lead ``(R, N)``), one site, or a plan."""
+    """The :class:`sottovoce.algorithms.Node` of a run: a whole simulation (lead ``(R, N)``), one site, or a plan.
+
+    Parameters
+    ----------
+    start : array, optional
+        A public point whose shape broadcasts to ``(*lead, width)``.  The algorithm then runs on ``v = w - start``: its
+        zeros are that point, and its regulariser pulls to it.  Queries are asked about w
+        (:meth:`sottovoce.queries.Query.around`), so that what is released, charged and replayed is that of an ordinary
+        run with other public vectors.  States and messages hold v.
+    """
 
     facts: Facts
     net: Net
     curator: Asked
     lead: tuple[int, ...]
     width: int
+    start: Array | None = None
 
     def ask(self, query: Query) -> Array:
         """Ask the curator."""
-        return self.curator.ask(query)
+        if self.start is None:
+            return self.curator.ask(query)
+        return query.beside(self.curator.ask(query.around(self.start, self.facts)), self.start)
+
+    def classifier(self, model: Array) -> Array:
+        """The classifier w of a model that the algorithm counts from the start."""
+        return model if self.start is None else model + self.start
 
     def zeros(self) -> Array:
         """Zeros of shape ``(*lead, width)``; in a plan the width is one."""

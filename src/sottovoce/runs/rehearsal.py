@@ -161,11 +161,18 @@ class Rehearsal:
             )
             algorithm = replace(algorithm, penalty=penalty, noise=noise)
         stream = _Stream(self.seed, (worlds, 1, self.replicates, nodes), lead, width, facts.d)
-        place = Place(facts, DenseNet(first.graph), _Rehearsed(facts, Vault(solver, stream)), lead, width)
+        asked = _Rehearsed(facts, Vault(solver, stream))
+        place = Place(facts, DenseNet(first.graph), asked, lead, width, start=self._start(many))
         outcome = engine.run(algorithm, place, first.config.rounds)
-        models = np.broadcast_to(algorithm.model(outcome.state), (*lead, width)).mean(axis=1)
+        models = np.broadcast_to(place.classifier(algorithm.model(outcome.state)), (*lead, width)).mean(axis=1)
         mine = models.reshape(worlds, many, self.replicates, width)
         return list(np.stack([world.error(W) for world, W in zip(self.worlds, mine, strict=True)], axis=1))
+
+
+    def _start(self, candidates: int) -> Array | None:
+        """Where the runs of every world start, (worlds candidates replicates, 1, width)."""
+        starts = [world.start for world in self.worlds if world.start is not None]
+        return np.repeat(np.stack(starts), candidates * self.replicates, axis=0)[:, None] if starts else None
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from . import engine
 from .config import RunConfig
 from .engine import Observer, Outcome, Place
 from .prepare import Prepared, held, prepare, privacy_statement
+from .start import Start, named, place_of
 
 joblib = Later("joblib")
 
@@ -39,6 +40,7 @@ __all__ = [
     "Prepared",
     "Result",
     "RunConfig",
+    "Start",
     "pooled_minimiser",
     "prepare",
     "privacy_statement",
@@ -70,6 +72,8 @@ class Result:
         it; it is not saved.
     extra : dict
         What the caller wants to keep with the run (schema, data set, scores); it must fit in JSON.
+    start : Start or None
+        The public point from which the run started; `config` holds its digest.
     """
 
     config: RunConfig
@@ -82,6 +86,7 @@ class Result:
     statement: Statement
     seconds: float = 0.0
     extra: dict[str, Any] = field(default_factory=dict)
+    start: Start | None = None
 
     @property
     def privacy(self) -> dict[str, Any]:
@@ -100,7 +105,10 @@ class Result:
             "rounds": self.rounds, "stopped": self.stopped, "ledger": self.ledger, "privacy": self.privacy,
             "extra": self.extra,
         }  # fmt: skip
-        return files.pack(models=self.models, meta=np.array(json.dumps(meta)))
+        arrays = {"models": self.models, "meta": np.array(json.dumps(meta))}
+        if self.start is not None:
+            arrays |= {"start": self.start.vector, "start_record": np.array(json.dumps(self.start.record))}
+        return files.pack(**arrays)
 
     def save(self, path: str | Path) -> None:
         """Write :meth:`packed` to a file, in one step.
@@ -134,7 +142,11 @@ class Result:
             if meta.keys() != kinds.keys() or not all(type(meta[name]) is kind for name, kind in kinds.items()):
                 raise ValueError("another record")
             said = Statement.from_dict(meta.pop("privacy"), REGISTRY[config.method].trust)
-            return cls(config=config, facts=facts, models=models, statement=said, **meta)
+            start = None
+            if "start" in arrays:
+                start = Start.of(arrays["start"], files.from_json(str(arrays["start_record"])))
+            named(config, start, d)
+            return cls(config=config, facts=facts, models=models, statement=said, start=start, **meta)
         except engine.UNREADABLE as error:
             rule = "not a saved run; use a file written by `train --save`"
             raise CheckpointError(f"run={shown(Path(path))}: {rule}") from error
@@ -151,6 +163,7 @@ def simulate(
     run_name: str | None = None,
     caveat: Caveat = None,
     deal: bytes | None = None,
+    start: Start | None = None,
 ) -> Result:
     """Run all nodes and replicates at once.
 
@@ -177,6 +190,10 @@ def simulate(
         Digest of which row is at which node, for a ledger in memory (:meth:`sottovoce.ledger.memory.Ledger.charge`).
         None takes a digest of the rows at every node, which is right if rows stay at their nodes.  A caller that
         deals the rows of a table to nodes gives a digest of the table and of the row numbers at each node.
+    start : Start, optional
+        The public point from which the run starts, and to which its regulariser pulls; None for zero.  Prices do not
+        depend on it.  What it was computed from is no part of the run's cost; the statement says so.  Observers see
+        states that are counted from it.
 
     Returns
     -------
@@ -184,6 +201,7 @@ def simulate(
     """
     started = time.perf_counter()
     rows.check(make_loss(config.loss))
+    config = named(config, start, rows.d)
     prepared = prepare(config, rows.n, rows.d)
     if checkpoint is not None:
         files.check("checkpoint", checkpoint, make=True)
@@ -206,7 +224,7 @@ def simulate(
         book = holding = _join(prepared, ledger, rows_digest(*dealt.arrays()) if deal is None else deal)
     with holding:
         curator = Curator(rows, facts, noise, book)
-        place = Place(facts, DenseNet(prepared.graph), curator, lead, rows.d)
+        place = Place(facts, DenseNet(prepared.graph), curator, lead, rows.d, place_of(start))
         done, state, watchers = 0, None, list(observers)
         if checkpoint is not None:
             if not noise.simulated and ledger is None:
@@ -220,6 +238,7 @@ def simulate(
             prepared.algorithm, place, config.rounds, observers=watchers, state=state, done=done
         )
     statement = privacy_statement(prepared, book.rows, simulated=noise.simulated, caveat=caveat)
+    statement = statement if start is None else statement.with_caveat(start.caveat)
     if isinstance(book, Run):
         book.close()
     if ledger is not None:
@@ -230,18 +249,20 @@ def simulate(
         config=config,
         facts=facts,
         algorithm=prepared.algorithm.to_dict(),
-        models=np.array(np.broadcast_to(prepared.algorithm.model(outcome.state), (*lead, rows.d))),
+        models=np.array(np.broadcast_to(place.classifier(prepared.algorithm.model(outcome.state)), (*lead, rows.d))),
         rounds=outcome.rounds,
         stopped=outcome.stopped,
         ledger=book.to_list(),
         statement=statement,
         seconds=time.perf_counter() - started,
+        start=start,
     )
 
 
 def simulate_many(
-    configs: Iterable[RunConfig], rows: Rows, *, n_jobs: int | None = None, caveat: Caveat = None
-) -> list[Result]:
+    configs: Iterable[RunConfig], rows: Rows, *, n_jobs: int | None = None, caveat: Caveat = None,
+    start: Start | None = None,
+) -> list[Result]:  # fmt: skip
     """Run several configurations on the same rows, distributed by joblib.
 
     Parameters
@@ -254,6 +275,8 @@ def simulate_many(
         ``joblib.parallel_config("dask")`` or ``"ray"`` the workers are those of that cluster.
     caveat : str, or iterable of str or None, optional
         As for :func:`simulate`; it applies to all runs.
+    start : Start, optional
+        As for :func:`simulate`, of all runs.
 
     Returns
     -------
@@ -262,7 +285,9 @@ def simulate_many(
     """
     said = caveat_text(caveat)
     return list(
-        joblib.Parallel(n_jobs=n_jobs)(joblib.delayed(simulate)(config, rows, caveat=said) for config in configs)
+        joblib.Parallel(n_jobs=n_jobs)(
+            joblib.delayed(simulate)(config, rows, caveat=said, start=start) for config in configs
+        )
     )
 
 

@@ -27,7 +27,9 @@ from ..typing import Any, Array, IntArray
 from .choosing import Choice, choose, declared
 from .config import check_types
 from .engine import Observer
+from .public import Public, set_aside, start_of
 from .simulate import Result, RunConfig, pooled_minimiser, simulate
+from .start import named
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,12 @@ class TrainConfig:
         Relative sizes of the nodes.
     test_share : float, optional
         Share of a user's table that is held out as test rows.
+    start : str, optional
+        File of an earlier run, from whose model this run starts.
+    public : str, optional
+        A table of public rows under the schema of `data`; the run starts from their minimiser.
+    public_share : float, optional
+        Share of the training rows that a simulation takes as public in place of a table.
     """
 
     run: RunConfig = field(default_factory=RunConfig)
@@ -61,9 +69,19 @@ class TrainConfig:
     strength: float = 1.0
     sizes: tuple[float, ...] | None = None
     test_share: float | None = 0.2
+    start: str | None = None
+    public: str | None = None
+    public_share: float | None = None
 
     def __post_init__(self) -> None:
         check_types(self)
+        given = [name for name in ("start", "public", "public_share") if getattr(self, name) is not None]
+        if len(given) > 1:
+            rule = f"a run has one starting point, and {' and '.join(given)} each give one"
+            raise InvalidInput(given[1], None, rule, "give one of them")
+        if self.public_share is not None and self.run.seed is None:
+            rule = "would make rows of the data public, which only a simulation may do"
+            raise InvalidInput("public_share", self.public_share, rule, "give a table of public rows, or a seed")
 
 
 @dataclass(frozen=True)
@@ -85,6 +103,8 @@ class Report:
         only.
     choice : Choice or None
         What ``method="auto"`` picked; `config` holds the configuration that was run.
+    public : Public or None
+        The public rows from which the run started.
     """
 
     config: TrainConfig
@@ -97,6 +117,7 @@ class Report:
     site_labels: Array
     notes: tuple[str, ...]
     choice: Choice | None = None
+    public: Public | None = None
 
     @property
     def task(self) -> Task:
@@ -121,6 +142,10 @@ class Report:
             "features": result.facts.d, "privacy": result.privacy, "seconds": result.seconds,
             "notes": list(self.notes), "config": run.to_dict(), "algorithm": result.algorithm,
         }  # fmt: skip
+        if result.start is not None:
+            report["start"] = result.start.record | {"digest": result.start.digest}
+        if self.public is not None:
+            report["public"] = self.public.summary()
         if self.choice is not None:
             report["choice"] = self.choice.to_dict()
         return {key: jsonable(value) for key, value in report.items()}
@@ -176,25 +201,40 @@ def train(
     if config.nodes is not None:  # a bad graph or budget should not have to wait for the data
         make_graph(config.run.graph, config.nodes, config.run.seed or 0)
     dataset = data.load(config.data, schema=config.schema, test_share=config.test_share)
+    known = None
+    if config.public_share is not None:
+        known, dataset = set_aside(dataset, config.public_share, config.run.seed or 0)
+    elif config.public is not None:
+        known = _table_of(config, dataset)
     parts = deal(config, dataset)
     rows = Rows.build([(dataset.X_train[part], dataset.y_train[part]) for part in parts])
     rows.check(make_loss(config.run.loss))
-    choice = None
+    choice, public, start = None, None, None
+    if known is not None:
+        public = Public.of(known, config.run, len(parts))
+        start = public.start
+    elif config.start is not None:
+        start = start_of(Result.load(config.start), config.run, rows.d, dataset.schema)
+    named(config.run, start, rows.d)  # refuses before anything is tried out
     if config.run.auto:
         heterogeneity = declared(config.partition, config.strength)
-        known = None if dataset.schema is None else expected_rows(dataset.schema)
-        choice = choose(config.run, rows.n[:, 0], rows.d, heterogeneity=heterogeneity, free=free, expected=known)
+        likely = None if public is None else public.expected()
+        if likely is None and dataset.schema is not None:
+            likely = expected_rows(dataset.schema)
+        choice = choose(config.run, rows.n[:, 0], rows.d, heterogeneity=heterogeneity, free=free, expected=likely)
         config = replace(config, run=choice.config)
     label = f"{config.data} {config.schema} {config.partition} {config.strength} {config.sizes} {config.test_share}"
+    label += "" if config.public_share is None else f" public {config.public_share}"
     result = simulate(
         config.run, rows, observers=observers, checkpoint=checkpoint, label=label, ledger=ledger, run_name=run_name,
-        caveat=dataset.caveat,
+        caveat=dataset.caveat, start=start,
     )  # fmt: skip
+    config = replace(config, run=result.config)
     if REGISTRY[config.run.method].trust.pools_rows:
         parts = [np.concatenate(parts)]
     schema = None if dataset.schema is None else dataset.schema.to_dict()
     result = replace(result, extra={"data": config.data, "schema": schema})
-    notes = list(dataset.notes)
+    notes = [*dataset.notes, *_of_start(result, public)]
     if dataset.schema is not None and dataset.schema.site and not config.partition.startswith("site:"):
         column = dataset.schema.site
         notes.append(f"the schema names {column!r} as the site, but rows were dealt by {config.partition!r}")
@@ -207,6 +247,9 @@ def train(
     X, y, task = dataset.X_test, dataset.y_test, dataset.task
     scored = len(y) > 0
     baselines = task.baselines(dataset.y_train)
+    start_error = {}
+    if start is not None:
+        start_error["start"] = float(task.model_errors(X, y, start.vector)) if scored else None
     return Report(
         config=config,
         dataset=dataset,
@@ -214,10 +257,46 @@ def train(
         test_errors=task.model_errors(X, y, result.consensus) if scored else np.empty(0),
         site_test_errors=task.model_errors(X, y, result.models) if scored else np.empty((0, result.facts.n_nodes)),
         nonprivate_test_error=float(task.model_errors(X, y, pooled_minimiser(rows, config.run))) if scored else None,
-        baseline_test_errors={
-            name: float(task.error(margins, y)) if scored else None for name, margins in baselines.items()
-        },
+        baseline_test_errors=start_error
+        | {name: float(task.error(margins, y)) if scored else None for name, margins in baselines.items()},
         site_labels=np.array([task.summary(dataset.y_train[part]) for part in parts]),
         notes=tuple(notes),
         choice=choice,
+        public=public,
     )
+
+
+def _table_of(config: TrainConfig, dataset: data.Dataset) -> data.Dataset:
+    """The table of public rows, encoded as the data are."""
+    assert config.public is not None
+    if dataset.schema is None:
+        rule = "synthetic rows have no schema that a table of public rows could share"
+        raise InvalidInput("public", config.public, rule, "use public_share, or data with a schema")
+    if Path(config.public).exists() and Path(config.data).exists() and Path(config.public).samefile(config.data):
+        raise InvalidInput(
+            "public", config.public, "is the data itself", "give a table of other rows, which are public"
+        )
+    return data.load(config.public, schema=dataset.schema, test_share=None)
+
+
+def _of_start(result: Result, public: Public | None) -> list[str]:
+    """What a reader must know of the starting point, and what public rows say of norms."""
+    start = result.start
+    notes: list[str] = []
+    if start is None:
+        return notes
+    if start.kind == "run":
+        notes.append(
+            "the run started from an earlier run's model, whose cost was paid separately: if both runs used the same "
+            "rows, what such a row has spent is the sum of both totals"
+        )
+        if not start.protects:
+            notes.append("the earlier run protects nothing (a simulation, or without a budget): never release this one")
+    if public is not None:
+        norm, gradient = public.row_norms(), public.gradient_norms()
+        notes.append(
+            f"{len(public.X):,} rows were taken as public: no site holds them, and nothing protects them; half of them "
+            f"have a norm above {norm[0]:.2f}; at the start half have a gradient shorter than {gradient[0]:.2f}, and "
+            f"nine in ten one shorter than {gradient[1]:.2f}"
+        )
+    return notes

@@ -1,0 +1,260 @@
+"""What is public before a run and how it helps: an earlier run's model, and rows that are public.
+
+Public rows are 003's public-private setting for every method: whoever holds them may look at them at will.  They give a
+starting point, typical norms, and worlds to try methods on.  Nothing that is computed from them costs privacy, and
+nothing protects them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import blake2b
+from typing import Self
+
+import numpy as np
+
+from ..data import Dataset, Schema
+from ..data.classes import ClassRows
+from ..data.lifelike import Expected, World, deal, onto, principal
+from ..data.rows import Rows
+from ..errors import InvalidInput
+from ..losses import Loss, make_loss
+from ..task import TwoClasses
+from ..typing import Any, Array, IntArray
+from .config import RunConfig
+from .simulate import Result, pooled_minimiser
+from .start import Start
+
+QUANTILES = (0.5, 0.9, 0.99)
+RIDGES = (1.0, 0.1, 0.01)
+"""Candidates for the ridge, in units of one over the number of rows; the first where there are too few to compare."""
+_FOLDS, _MOST = 4, 5000  # of the comparison; rows in it at most
+FEWEST = 30
+"""Public rows for a rehearsal: a third each for the start, the sites and the test."""
+
+
+def start_of(result: Result, config: RunConfig, d: int, schema: Schema | None) -> Start:
+    """The model of an earlier run, averaged over its sites, as a starting point; of several replicates the first.
+
+    Parameters
+    ----------
+    result : Result
+        Of the earlier run.
+    config : RunConfig
+        Of the run that will start there.
+    d : int
+        Entries of a classifier.
+    schema : Schema or None
+        By which the rows of that run are encoded.
+
+    Raises
+    ------
+    InvalidInput
+        If the two runs have other schemas, losses of other margins, or other numbers of weights.
+    """
+    saved = result.extra.get("schema")
+    known = None if saved is None else Schema.from_dict(saved).fingerprint
+    if known != (None if schema is None else schema.fingerprint):
+        rule = "has another schema than these rows, so its weights mean something else"
+        raise InvalidInput("start", None, rule, "use a run on rows that the same schema encodes")
+    was, now = make_loss(result.config.loss), make_loss(config.loss)
+    if (was.outputs, bool(was.offset_bound)) != (now.outputs, bool(now.offset_bound)):
+        rule = f"was trained with the loss {was.spec}, whose margins are not those of {now.spec}"
+        raise InvalidInput("start", None, rule, "use a run with the same loss")
+    if result.facts.d != d:
+        rule = f"has {result.facts.d} entries, and a classifier here has {d}"
+        raise InvalidInput("start", None, rule, "use a run on rows of the same columns")
+    said, before = result.statement, result.start
+    spent, delta, simulated = said.epsilon, said.delta, said.simulated
+    if before is not None and before.kind == "run":  # that run's own start had a cost too
+        spent += math.inf if before.epsilon is None else before.epsilon
+        delta, simulated = delta + before.delta, simulated or before.simulated
+    return Start(result.consensus[0], "run", spent if math.isfinite(spent) else None, delta, simulated)
+
+
+@dataclass(frozen=True, eq=False)
+class Public:
+    """Public rows under the schema of a run.
+
+    Parameters
+    ----------
+    X : array (n, features)
+        In the unit ball.
+    labels : int array (n,)
+        Classes 0 to K - 1.
+    config : RunConfig
+        Of the run, for its loss and its regulariser.
+    nodes : int
+        Sites of the run.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no row, or the loss is for numbers.
+    """
+
+    X: Array
+    labels: IntArray
+    config: RunConfig
+    nodes: int = 1
+
+    def __post_init__(self) -> None:
+        if self.loss.offset_bound:
+            rule = "need a class, and this loss is for numbers to predict"
+            raise InvalidInput("public", None, f"public rows {rule}", "leave them out, or use loss='logistic'")
+        if not len(self.X):
+            raise InvalidInput("public", 0, "has no row with one of the declared labels", "give more public rows")
+
+    @classmethod
+    def of(cls, dataset: Dataset, config: RunConfig, nodes: int) -> Self:
+        """All training rows of a data set; those without a declared label are left out."""
+        known = dataset.task.known(dataset.y_train)
+        y = dataset.y_train[known]
+        labels = (y > 0).astype(np.intp) if isinstance(dataset.task, TwoClasses) else y.astype(np.intp)
+        return cls(dataset.X_train[known], labels, config, nodes)
+
+    @property
+    def loss(self) -> Loss:
+        """Of the run."""
+        return make_loss(self.config.loss)
+
+    @cached_property
+    def rows(self) -> Rows:
+        """As one site's."""
+        if self.loss.outputs > 1:
+            return ClassRows.of([(self.X, self.labels)], self.loss.outputs)
+        return Rows.build([(self.X, TwoClasses().encode(self.labels))])
+
+    @cached_property
+    def ridge(self) -> float:
+        """Weight of ``||w||^2 / 2`` beside the mean loss: the one of `RIDGES` with the least held-out loss.
+
+        Never less than the run's own, ``rho / (N C)``.  With few rows that is too small.  Public rows may be looked at
+        as often as one likes, so cross-validation is free.
+        """
+        least, n = self.config.rho / (self.nodes * self.config.C), len(self.X)
+        ridges = list(dict.fromkeys(max(least, factor / n) for factor in RIDGES))
+        if n < FEWEST or len(ridges) == 1:
+            return ridges[0]
+        order = np.random.default_rng(n).permutation(n)[:_MOST]
+        held_out = np.zeros(len(ridges))
+        for part in np.array_split(order, _FOLDS):
+            rest = np.setdiff1d(order, part)
+            train, test = (replace(self, X=self.X[own], labels=self.labels[own]) for own in (rest, part))
+            for i, ridge in enumerate(ridges):
+                w = pooled_minimiser(train.rows, self.config, ridge * n / len(rest))
+                held_out[i] += float(np.sum(self.loss.value(test._margins(w))))
+        return ridges[int(np.argmin(held_out))]
+
+    def _margins(self, w: Array) -> Array:
+        """Of all rows, as the loss takes them: (n,), or (K n,) with a class after the other."""
+        if self.loss.outputs == 1:
+            return np.asarray(TwoClasses().encode(self.labels) * (self.X @ w))
+        scores = self.X @ w.reshape(self.loss.outputs, -1).T
+        return np.asarray((scores - np.take_along_axis(scores, self.labels[:, None], axis=1)).T.ravel())
+
+    @cached_property
+    def start(self) -> Start:
+        """The minimiser over the public rows."""
+        return Start(pooled_minimiser(self.rows, self.config, self.ridge), "public")
+
+    def row_norms(self, quantiles: Sequence[float] = QUANTILES) -> Array:
+        """Quantiles of the rows' norms: far below one, a larger ``scale`` or tighter bounds in the schema pay."""
+        return np.quantile(np.linalg.norm(self.X, axis=1), quantiles)
+
+    def gradient_norms(self, quantiles: Sequence[float] = QUANTILES) -> Array:
+        """Quantiles of the norms of single rows' gradients at the start.
+
+        They are what a cap on a row's gradient would cut: with a cap at the 0.9 quantile, a tenth of the rows.
+        """
+        slopes = self.loss.slope(self._margins(self.start.vector))
+        if self.loss.outputs > 1:
+            p = slopes.reshape(self.loss.outputs, -1).T
+            slopes = np.linalg.norm(p - np.eye(self.loss.outputs)[self.labels], axis=1)
+        return np.quantile(np.abs(slopes) * np.linalg.norm(self.X, axis=1), quantiles)
+
+    def summary(self) -> dict[str, Any]:
+        """Plain data: the number of rows and the quantiles of norms."""
+        norms = {"row_norms": self.row_norms(), "gradient_norms": self.gradient_norms()}
+        return {"rows": len(self.X)} | {
+            name: dict(zip(map(str, QUANTILES), values.tolist(), strict=True)) for name, values in norms.items()
+        }
+
+    def expected(self) -> Expected | None:
+        """Worlds made of these rows, for the choice behind ``method="auto"``; None if there are fewer than `FEWEST`."""
+        return KnownRows(self) if len(self.X) >= FEWEST else None
+
+
+class KnownRows(Expected):
+    """Worlds made of public rows.
+
+    Each splits them at random into three parts: one gives the start, one is what the sites hold, and one is the test, in
+    which each row has the label that it has.  So the sites know what the start does not, as in the run itself, though
+    all parts are a third as large.
+
+    Parameters
+    ----------
+    public : Public
+    """
+
+    says = "worlds made of the public rows"
+
+    def __init__(self, public: Public) -> None:
+        self._public = public
+        data = blake2b(np.ascontiguousarray(public.X).tobytes() + public.labels.tobytes(), digest_size=16)
+        self.key = f"public {data.hexdigest()} {public.ridge!r} {public.loss.spec}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, KnownRows) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def world(
+        self, number: int, rows: int, sites: Sequence[int] | Array, *, classes: int, tilt: float, widest: int
+    ) -> World:
+        public, rng = self._public, np.random.default_rng([_SEED, number])
+        first, pool, test = np.array_split(rng.permutation(len(public.X)), 3)
+        start = replace(public, X=public.X[first], labels=public.labels[first]).start.vector
+        drawn = rng.choice(pool, size=rows, replace=len(pool) < rows)
+        if (d := public.X.shape[1]) <= widest:
+            X, tests = public.X[drawn], public.X[test]
+        else:
+            some = public.X[rng.permutation(len(public.X))[:_MOST]]
+            directions = principal(some, widest - 1)
+            X, tests = (onto(directions, public.X[own], rng) for own in (drawn, test))
+            kept = start.reshape(-1, d) @ directions
+            start = np.column_stack([kept, np.zeros(len(kept))]).ravel()
+        known = np.eye(classes)
+        shares = deal(known[public.labels[drawn]], sites, tilt)
+        return World(X, shares, tests, known[public.labels[test]], start)
+
+
+_SEED = 20_240_401  # of the splits: no user's seed enters them
+
+
+def set_aside(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset]:
+    """A share of the training rows as a public data set, and the rest; for simulations only.
+
+    Raises
+    ------
+    InvalidInput
+        If the share leaves no row on one side.
+    """
+    n = len(dataset.y_train)
+    many = round(share * n) if 0.0 < share < 1.0 else 0
+    if not 0 < many < n:
+        raise InvalidInput(
+            "public_share", share, "must be above 0 and below 1, and leave rows on both sides", "use 0.02"
+        )
+    order = np.random.default_rng([seed, many]).permutation(n)
+    public, private = (_only(dataset, np.sort(part)) for part in (order[:many], order[many:]))
+    return public, private
+
+
+def _only(dataset: Dataset, rows: IntArray) -> Dataset:
+    columns = {name: values[rows] for name, values in dataset.train_columns.items()}
+    return replace(dataset, X_train=dataset.X_train[rows], y_train=dataset.y_train[rows], train_columns=columns)

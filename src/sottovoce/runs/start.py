@@ -1,0 +1,152 @@
+"""A public point from which a run starts: an earlier run's model, the minimiser over public rows, or a vector given.
+
+A run with a start is the same algorithm on ``v = w - start`` (:class:`sottovoce.runs.engine.Place`).  Its regulariser
+pulls to the start instead of to zero, so what few noisy rounds leave undecided stays as it was there.  Prices and noise
+are those of the same run without a start, because no event depends on a public vector.
+
+The guarantee is about this run's rows, whatever the start.  What the start itself was computed from is another matter,
+which :attr:`Start.caveat` puts into every statement.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal, Self, get_args
+
+import numpy as np
+
+from ..errors import InvalidInput
+from ..plain import canonical, keyed_hash
+from ..privacy.statement import ceil_text
+from ..typing import Any, Array
+from .config import RunConfig
+
+Kind = Literal["given", "public", "run"]
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """A starting point and what it was computed from.
+
+    Parameters
+    ----------
+    vector : array (d,)
+        Public, as all of this.
+    kind : {"given", "public", "run"}
+        Given as a vector that is public; the minimiser over public rows; or the model of an earlier run.
+    epsilon : float, optional
+        What the earlier run cost by its record, together with what its own start cost; None without a guarantee.
+    delta : float
+    simulated : bool
+        Whether the earlier run's noise can be repeated, so that its model protects nothing.
+
+    Raises
+    ------
+    InvalidInput
+    """
+
+    vector: Array
+    kind: Kind = "given"
+    epsilon: float | None = None
+    delta: float = 0.0
+    simulated: bool = False
+
+    def __post_init__(self) -> None:
+        vector = np.array(self.vector, dtype=float)
+        if vector.ndim != 1 or not vector.size or not np.all(np.isfinite(vector)):
+            raise InvalidInput("start", None, "must be one vector of finite numbers", "give one number a weight")
+        vector.setflags(write=False)
+        object.__setattr__(self, "vector", vector)
+        costs = (0.0 if self.epsilon is None else self.epsilon, self.delta)
+        sound = all(isinstance(cost, float) and math.isfinite(cost) and cost >= 0.0 for cost in costs)
+        if self.kind not in get_args(Kind) or type(self.simulated) is not bool or not sound:
+            raise InvalidInput("start", None, "is not the record of a starting point", "use Start(vector)")
+
+    @cached_property
+    def digest(self) -> str:
+        """Of the vector and of what it was computed from: what a configuration names the start by."""
+        vector = np.ascontiguousarray(self.vector, dtype="<f8").tobytes()
+        return keyed_hash(b"start", canonical(self.record).encode(), vector).hex()[:32]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Start) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    @property
+    def protects(self) -> bool:
+        """Whether a release may start here: it is not the model of a run that protects nothing."""
+        return self.kind != "run" or not (self.simulated or self.epsilon is None)
+
+    @property
+    def caveat(self) -> str:
+        """What the guarantee of a run from here does not cover."""
+        if self.kind == "given":
+            return "what the starting point was computed from, which was given as public"
+        if self.kind == "public":
+            return "the public rows, from which the starting point was computed"
+        if self.simulated:
+            return "the rows of the earlier run whose model is the starting point: its noise can be removed"
+        if self.epsilon is None:
+            return "the rows of the earlier run whose model is the starting point: it has no guarantee"
+        cost = f"epsilon = {ceil_text(self.epsilon)}" + (f", delta = {self.delta:g}" if self.delta else "")
+        said = f"the cost of the earlier run whose model is the starting point, by its record {cost}"
+        return f"{said}: where both runs read the same row, the two costs add up"
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """Everything but the vector, as plain data."""
+        return {"kind": self.kind, "epsilon": self.epsilon, "delta": self.delta, "simulated": self.simulated}
+
+    @classmethod
+    def of(cls, vector: Array, record: Any) -> Self:
+        """From a vector and a :attr:`record`, which may come from anybody.
+
+        Raises
+        ------
+        InvalidInput
+        """
+        if not isinstance(record, dict) or record.keys() != {"kind", "epsilon", "delta", "simulated"}:
+            raise InvalidInput("start", None, "is not the record of a starting point", "use Start(vector)")
+        return cls(vector, **record)
+
+
+def named(config: RunConfig, start: Start | None, d: int) -> RunConfig:
+    """The configuration with the digest of its start, checked.
+
+    Parameters
+    ----------
+    config : RunConfig
+    start : Start or None
+    d : int
+        Entries of a classifier.
+
+    Raises
+    ------
+    InvalidInput
+        If the configuration names another start or one that was not given; if the vector has another length; or if
+        the run is a release and the start protects nothing.
+    """
+    if start is None:
+        if config.start is not None:
+            rule = "is the digest of a starting point that was not given"
+            raise InvalidInput("start", config.start, rule, "give the point too, or leave both out")
+        return config
+    if config.start not in (None, start.digest):
+        rule = "is the digest of another starting point than the one given"
+        raise InvalidInput("start", config.start, rule, "give the point that the configuration was made with")
+    if start.vector.shape != (d,):
+        rule = f"has {start.vector.size} entries, and a classifier here has {d}"
+        raise InvalidInput("start", None, rule, "use a start of the same schema and loss")
+    if config.seed is None and not start.protects:
+        rule = "is the model of a run that protects nothing (a simulation, or without a budget), and this is a release"
+        raise InvalidInput("start", None, rule, "start from a release, or give a seed for a simulation")
+    return replace(config, start=start.digest)
+
+
+def place_of(start: Start | None) -> Array | None:
+    """The vector for :class:`sottovoce.runs.engine.Place`."""
+    return None if start is None else start.vector
