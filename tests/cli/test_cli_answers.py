@@ -18,6 +18,7 @@ from command_line import (
     METHODS,
     PRIVATE,
     REQUIRED,
+    ROWS,
     SCHEMA,
     SMALL,
     Call,
@@ -126,7 +127,7 @@ def test_help_explains_every_option_and_says_its_default(ok: Call, name: str) ->
     asked = command(name)
     shown = " ".join(ok(name, "--help").out.split())
     assert asked.help is not None and " ".join(asked.help.split("\n")[0].split()) in shown
-    configs = (RunConfig(), TrainConfig()) if name == "train" else ()
+    configs = (RunConfig(method="auto"), TrainConfig()) if name == "train" else ()
     for option in (p for p in asked.params if isinstance(p, click.Option)):
         assert option.help, option.name
         text = f"{shown} --".partition(f" {option.opts[0]} ")[2].partition(" --")[0]
@@ -149,7 +150,7 @@ def test_without_a_command_the_help_is_shown(run: Call) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_train_json(ok: Call, method: str) -> None:
-    report = ok("train", *SMALL, *epsilon_for(method), "--json").json
+    report = ok("train", *ROWS, *epsilon_for(method), "--json").json
     assert set(report) >= REQUIRED
     cls = REGISTRY[method]
     nodes = 1 if cls.trust.pools_rows else 5
@@ -174,7 +175,7 @@ def test_train_json(ok: Call, method: str) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_the_seed_decides(ok: Call, method: str) -> None:
     first, again, other = (
-        ok("train", *SMALL, *epsilon_for(method), "--seed", seed, "--json").json for seed in (7, 7, 8)
+        ok("train", *ROWS, *epsilon_for(method), "--seed", seed, "--json").json for seed in (7, 7, 8)
     )
     assert numbers(first) == numbers(again)
     assert first["site_test_error"] != other["site_test_error"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from ..privacy.statement import Statement, ceil_text
 from ..runs.choosing import choose, declared
 from ..runs.config import RunConfig
 from ..runs.prepare import outline
-from .options import NUMBER, as_json, default_epsilon, knob_options, left_open, method_options, say, takes
+from .options import NUMBER, as_json, knob_options, left_open, method_options, run_config, say, takes
 from .render import marked_words
 from .screen import Console, escape
 
@@ -59,10 +58,10 @@ def plan(
     """Price a run from sizes alone: a budget gives the noise, --noise gives the price.  No data are read.
 
     \b
-      sottovoce plan --rounds 30 --epsilon 1 --delta 1e-5    which noise
-      sottovoce plan --rounds 30 --noise 0.3 --delta 1e-5    which epsilon
-      sottovoce plan --sizes 700,7000,7000 --epsilon 2       uneven sites
-      sottovoce plan --method auto --epsilon 1 --delta 1e-5  which method
+      sottovoce plan --epsilon 0.5                             which method
+      sottovoce plan --method dvp --rounds 30 --epsilon 1      which noise
+      sottovoce plan --method dvp --rounds 30 --noise 0.3      which epsilon
+      sottovoce plan --method dvp --sizes 700,7000 --epsilon 2 uneven sites
       sottovoce plan --write plan.json --run trial-1 --schema s.toml \\
           --site north.public.json --site east.public.json
     """
@@ -83,9 +82,7 @@ def plan(
         n = np.repeat(n, nodes)
     if features < 1:
         raise InvalidInput("features", features, "must be at least 1", "use e.g. 36")
-    if knobs["epsilon"] is None:
-        knobs["epsilon"] = default_epsilon(knobs["method"]) if knobs["noise"] is None else math.inf
-    config, choice = RunConfig(**knobs, seed=seed), None
+    config, choice = run_config(knobs, seed=seed, priced=True), None
     if config.auto:
         choice = choose(config, n, features, heterogeneity=declared(partition), free=left_open())
         config = choice.config

@@ -39,7 +39,7 @@ def validate_target(epsilon: ArrayLike, delta: float | None) -> None:
         )
     if delta is not None and not 0.0 < delta < 1.0:
         raise InvalidInput(
-            "delta", delta, "must lie inside (0, 1)", "use e.g. delta=1e-5, or leave it out for pure epsilon"
+            "delta", delta, "must lie inside (0, 1)", "use e.g. delta=1e-5, or none for pure epsilon"
         )
 
 
