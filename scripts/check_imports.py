@@ -61,14 +61,8 @@ LAYERS = (
     Layer(
         "pricing a run, trying it on made-up rows, choosing its parameters, simulating all nodes, separate sites",
         (
-            "runs.planner",
-            "runs.config",
-            "runs.defaults",
-            "runs.prepare",
-            "runs.rehearsal",
-            "runs.choosing",
-            "runs.simulate",
-            "deploy",
+            *("runs.planner", "runs.config", "runs.defaults", "runs.prepare", "runs.rehearsal", "runs.choosing"),
+            *("runs.simulate", "deploy"),
         ),
     ),
     Layer(

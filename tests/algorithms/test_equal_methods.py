@@ -67,9 +67,9 @@ def test_a_pair_is_declared_once_and_known_from_both_sides() -> None:
     for name, cls in REGISTRY.items():
         assert cls.equals == "" or (cls.equals in REGISTRY and cls.equals != name)
         assert all(name in same_as(other) for other in same_as(name))
-    assert DECLARED == {
+    assert {
         frozenset(pair) for pair in (("dvp", "m_admm"), ("r_admm", "mr_admm"), ("objective", "generalised"))
-    }
+    } == DECLARED
 
 
 def test_other_settings_tell_the_pairs_apart() -> None:

@@ -33,10 +33,10 @@ def test_nothing_named_is_auto_at_epsilon_1_and_a_small_delta() -> None:
 def test_pure_is_one_flag_away() -> None:
     assert asked(pure=True) == RunConfig(method="auto")
     assert asked(pure=True, method="mr_admm") == RunConfig()  # what train ran in version 0.1
-    with pytest.raises(InvalidInput, match="^pure=1e-06: means that there is no delta; give --delta or --pure"):
+    with pytest.raises(InvalidInput, match=r"^pure=1e-06: means that there is no delta; give --delta"):
         asked(pure=True, delta=1e-6)
     for delta in (0.0, 1.0, float("nan")):
-        with pytest.raises(InvalidInput, match="^delta=.*--pure for none"):
+        with pytest.raises(InvalidInput, match=r"^delta=.*--pure for none"):
             asked(delta=delta)
 
 

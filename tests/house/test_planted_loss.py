@@ -54,7 +54,7 @@ print(json.dumps({
     "helps": ["logistic, slow, huber:H" in text for text in helps],
     "plan": round(json.loads(said)["privacy"]["epsilon"], 6),
     "auto": RunConfig(method="auto", loss="slow").method,
-    "estimator": ConsensusClassifier("mr_admm", loss="slow", n_sites=2, random_state=0, classes=[-1, 1]).fit(X, y).coef_.shape,
+    "estimator": ConsensusClassifier("mr_admm", loss="slow", n_sites=2, random_state=0).fit(X, y).coef_.shape,
     "documented": "the logistic loss at half its pace" in ConsensusClassifier.__doc__,
 }))
 """
