@@ -57,7 +57,7 @@ class Algorithm(ABC, Generic[StateT]):
     good_for: ClassVar[str]
     """When to choose the method."""
     equals: ClassVar[str] = ""
-    """Another method that this one is at the defaults of both, in its corrected form: see :func:`sottovoce.algorithms.same_as`."""
+    """The method that this one is at the defaults of both: see :func:`sottovoce.algorithms.same_as`."""
     relations: ClassVar[tuple[str, ...]] = ("replace-one", "zero-out")
     """Neighbouring data for which releases have a price."""
     private: ClassVar[bool] = True
