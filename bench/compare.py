@@ -265,8 +265,8 @@ def one_site(sizes: Sizes) -> dict[str, Any]:
         return found[0]
 
     def ours(seed: int) -> Array:
-        model = PrivateClassifier(epsilon=1.0, rho=rho, fit_intercept=False, tol=TOL, random_state=seed).fit(X, y)
-        return model.coef_[0]
+        settings = {"epsilon": 1.0, "delta": None, "rho": rho, "fit_intercept": False, "tol": TOL}
+        return PrivateClassifier("objective", random_state=seed, **settings).fit(X, y).coef_[0]
 
     threads = choices(lambda: theirs(0))
     took: dict[str, list[float]] = {"diffprivlib": [], "private_classifier": []}

@@ -91,7 +91,10 @@ def run_all() -> dict[str, str]:
         found[label] = digest(report.result.models, report.result.ledger, report.test_errors)
     X = np.concatenate([part[0] for part in _parts(two)])
     y = np.concatenate([part[1] for part in _parts(two)])
-    for label, options in (("estimator", {}), ("estimator delta", {"delta": 1e-5, "method": "prox_admm"})):
+    for label, options in (
+        ("estimator", {"method": "mr_admm", "delta": None}),
+        ("estimator delta", {"method": "prox_admm"}),
+    ):
         model = ConsensusClassifier(random_state=3, **options).fit(X, y)
         found[label] = digest(model.coef_, model.intercept_, model.site_coef_)
     return found

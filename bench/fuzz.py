@@ -72,7 +72,9 @@ SCHEMA: dict[str, Any] = {
         "ward": {"kind": "category", "values": ["icu", "surgery"], "other": True},
     },
 }  # fmt: skip
-SMALL = ("--nodes", "2", "--epsilon", "50", "--rounds", "1", "--method", "output", "--rho", "0.1")
+NAMED = ("--method", "mr_admm")  # else every input would cost the search for a method
+BUDGET = (*NAMED, "--pure", "--epsilon", "50")
+SMALL = ("--pure", "--nodes", "2", "--epsilon", "50", "--rounds", "1", "--method", "output", "--rho", "0.1")
 STUDY: dict[str, Any] = {
     "title": "A study", "kind": "training.run", "replicates": 2, "seed": 0, "fixed": {"rounds": 3},
     "grid": {"method": ["dvp", "mr_admm"], "epsilon": [1.0, 2.0]}, "cells": [{"alpha": 1.0, "without": ["epsilon"]}],
@@ -304,9 +306,7 @@ def plan_members(rng: Rng, made: Fixture) -> Said:
     )
     (made.home / "north.public.json").write_bytes(text)
     sites = ("--site", "north.public.json", "--site", "east.public.json")
-    return call(
-        ("plan", "--write", "new.json", "--run", "trial", "--schema", "s.toml", *sites, "--epsilon", "50", "--json")
-    )
+    return call(("plan", "--write", "new.json", "--run", "trial", "--schema", "s.toml", *sites, *BUDGET, "--json"))
 
 
 def arguments(rng: Rng, made: Fixture) -> Said:
@@ -327,10 +327,12 @@ def arguments(rng: Rng, made: Fixture) -> Said:
     for _ in range(rng.integers(1, 4)):
         knobs += [names[rng.integers(len(names))], words[rng.integers(len(words))]]
     if rng.integers(2):
-        return call(("train", "--data", "synthetic:n=60,d=3", "--nodes", "3", "--rounds", "2", *knobs, "--json"))
+        return call(
+            ("train", "--data", "synthetic:n=60,d=3", "--nodes", "3", "--rounds", "2", *NAMED, *knobs, "--json")
+        )
     if "--partition" in knobs:
         knobs[knobs.index("--partition")] = "--features"
-    return call(("plan", "--sizes", "500", "--nodes", "3", "--rounds", "2", *knobs, "--json"))
+    return call(("plan", "--sizes", "500", "--nodes", "3", "--rounds", "2", *NAMED, *knobs, "--json"))
 
 
 def ledger_file(rng: Rng, made: Fixture) -> Said:
@@ -455,7 +457,9 @@ def mapped(rng: Rng, made: Fixture) -> Said:
 
 def edge_list(rng: Rng, made: Fixture) -> Said:
     (made.home / "net.txt").write_bytes(scramble(rng, made.files["net.txt"], text=True))
-    return call(("plan", "--nodes", "4", "--sizes", "500", "--rounds", "1", "--graph", "edges:net.txt", "--json"))
+    return call(
+        ("plan", *NAMED, "--nodes", "4", "--sizes", "500", "--rounds", "1", "--graph", "edges:net.txt", "--json")
+    )
 
 
 TARGETS: dict[str, tuple[int, Callable[[Rng, Fixture], Said]]] = {  # how many of a hundred inputs

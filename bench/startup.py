@@ -25,14 +25,15 @@ from statistics import median
 from typing import Any, NamedTuple
 
 PACKAGE = "sottovoce"
+NAMED = ("--method", "mr_admm", "--pure")  # else a method would be searched for, which is no start
 COMMANDS = {
     "python -c pass": ("-c", "pass"),
     "python -c 'import numpy'": ("-c", "import numpy"),
     "sottovoce --version": ("-m", PACKAGE, "--version"),
     "sottovoce --help": ("-m", PACKAGE, "--help"),
     "sottovoce methods": ("-m", PACKAGE, "methods"),
-    "sottovoce plan": ("-m", PACKAGE, "plan"),
-    "sottovoce train": ("-m", PACKAGE, "train"),
+    "sottovoce plan": ("-m", PACKAGE, "plan", *NAMED),
+    "sottovoce train": ("-m", PACKAGE, "train", *NAMED),
 }
 LINE = re.compile(r"import time: +(\d+) \| +\d+ \| +(\S+)")
 SHOWN = 0.003  # seconds of a library from which on it is listed on a screen

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from check_imports import LAYERS
 
-from sottovoce.algorithms import KNOBS, REGISTRY, knobs_of
+from sottovoce.algorithms import KNOBS, REGISTRY, knobs_of, same_as
 from sottovoce.losses import REGISTRY as LOSSES
 
 project = "sottovoce"
@@ -53,10 +53,11 @@ class Methods(SphinxDirective):
     """What each method releases, from the classes in the registry."""
 
     def run(self) -> list[nodes.Node]:
-        rows = [("method", "releases", "trusts", "noise", "good for")]
+        rows = [("method", "releases", "trusts", "noise", "good for", "the same at the defaults")]
         for name, cls in REGISTRY.items():
             trusts = cls.trust.kind if cls.private else "all who listen"
-            rows.append((f"`{name}`", cls.releases, trusts, cls.noise_law, cls.good_for))
+            same = ", ".join(f"`{other}`" for other in same_as(name))
+            rows.append((f"`{name}`", cls.releases, trusts, cls.noise_law, cls.good_for, same))
         return self.parse_text_to_nodes(table(*rows))
 
 

@@ -74,6 +74,7 @@ LAYERS = (
         (
             "runs.planner",
             "runs.config",
+            "runs.defaults",
             "runs.prepare",
             "runs.rehearsal",
             "runs.choosing",

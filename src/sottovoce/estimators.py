@@ -32,6 +32,7 @@ from .errors import HolderNote, InvalidInput, LedgerMismatch
 from .ledger.durable import DurableLedger, rows_digest
 from .ledger.memory import Ledger
 from .losses import loss_texts
+from .runs import defaults
 from .runs.choosing import KNOBS, Choice, choose
 from .runs.simulate import Result, RunConfig, Start, simulate
 from .schedules import Schedule
@@ -91,7 +92,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    method : str, default="mr_admm"
+    method : str, default="auto"
         A name that ``sottovoce methods`` lists, or "auto".  "auto" lets :func:`sottovoce.runs.choosing.choose` pick a
         method from public facts, and also those of `rounds`, `eta`, `rho` and `noise_growth` that have their default
         values.  It takes the label distributions of sites that are given as groups to differ.
@@ -108,8 +109,10 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         statement says so.
     epsilon : float or tuple of n_sites floats, default=1.0
         Privacy budget of the whole fit, per row of one site, under `relation`.  ``inf`` fits without noise.
-    delta : float or None, default=None
-        The addend of the guarantee ``P(S) <= e^epsilon Q(S) + delta`` of the whole fit; None for pure epsilon.
+    delta : float or None, default=1e-5
+        The addend of the guarantee ``P(S) <= e^epsilon Q(S) + delta`` of the whole fit; None for pure epsilon.  With
+        ``accountant="pure"``, or a ledger that counts pure epsilon, the fit is pure whatever `delta` is, which promises
+        more.
     graph : str, default="ring"
         Which sites are neighbours, see :func:`sottovoce.graphs.make_graph`.
     n_sites : int, default=5
@@ -128,6 +131,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         See :class:`sottovoce.runs.simulate.RunConfig`, also for the other forms of `eta` and `eta_growth`;
         :meth:`sottovoce.facts.Facts.sklearn_weights` maps C and rho to scikit-learn's C.
     form : {"corrected", "printed"}, default="corrected"
+        A printed form needs a method's name, and ``delta=None`` where the paper claims a pure epsilon.
     relation : {"replace-one", "zero-out"}, default="replace-one"
     accountant : str, Ledger, DurableLedger or None, default=None
         How releases add up: "pure", "zcdp", "rdp", "pld" or "best"; None is "pure" without a delta, else "best".
@@ -201,12 +205,12 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        method: str = _DEFAULT.method,
+        method: str = defaults.METHOD,
         *,
         loss: str = _DEFAULT.loss,
         classes: Sequence[Any] | None = None,
-        epsilon: float | tuple[float, ...] = _DEFAULT.epsilon,
-        delta: float | None = _DEFAULT.delta,
+        epsilon: float | tuple[float, ...] = defaults.EPSILON,
+        delta: float | None = defaults.DELTA,
         graph: str = _DEFAULT.graph,
         n_sites: int = 5,
         rounds: int = _DEFAULT.rounds,
@@ -320,6 +324,8 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         encoded = self._encode(features)
         shared = {f.name for f in fields(RunConfig)} & set(self.get_params(deep=False))
         knobs = {name: getattr(self, name) for name in shared}
+        if defaults.pure_total(self.accountant):
+            knobs["delta"] = None
         ledger = self.accountant if isinstance(self.accountant, Ledger | DurableLedger) else None
         if ledger is not None:
             knobs["accountant"] = None
@@ -530,9 +536,10 @@ class PrivateClassifier(ConsensusClassifier):
 
     Parameters
     ----------
-    method : {"objective", "output", "generalised"}, default="objective"
-        Objective perturbation, output perturbation, or Kifer's generalised objective perturbation.  Any other name that
-        ``sottovoce methods`` lists runs on the one site.
+    method : {"auto", "objective", "output", "generalised"}, default="auto"
+        Objective perturbation, output perturbation, or Kifer's generalised objective perturbation.  "auto" picks one of
+        them, or a method that comes down to one release here, and also those of `eta` and `rho` that have their default
+        values, all from public facts.  Any other name that ``sottovoce methods`` lists runs on the one site.
     classes, epsilon, delta, loss, data_norm, fit_intercept, C, form, relation, accountant, tol, random_state
         As for :class:`ConsensusClassifier`.
     rho : float, default=0.0002
@@ -563,12 +570,12 @@ class PrivateClassifier(ConsensusClassifier):
 
     def __init__(
         self,
-        method: str = "objective",
+        method: str = defaults.METHOD,
         *,
         loss: str = _DEFAULT.loss,
         classes: Sequence[Any] | None = None,
-        epsilon: float = 1.0,
-        delta: float | None = None,
+        epsilon: float = defaults.EPSILON,
+        delta: float | None = defaults.DELTA,
         data_norm: float = 1.0,
         fit_intercept: bool = True,
         C: float = 1.0,

@@ -131,7 +131,7 @@ def test_a_game_in_which_nothing_is_released_is_no_verdict() -> None:
 
 
 def test_everything_but_the_values_of_coefficients_is_an_output() -> None:
-    model = PrivateClassifier(random_state=0).fit(np.eye(2) * 0.5, ["a", "b"])
+    model = PrivateClassifier("objective", delta=None, random_state=0).fit(np.eye(2) * 0.5, ["a", "b"])
     found = labels.outputs(model)
     assert set(found) == {name for name in vars(model) if name not in model.get_params()}
     assert found["coef_"] == "of shape (1, 2)" and "'a'" in found["classes_"] and "'epsilon'" in found["privacy_spent_"]

@@ -15,7 +15,8 @@ from sottovoce.algorithms import REGISTRY
 
 METHODS = list(REGISTRY)
 PRIVATE = ["dvp", "r_admm", "mr_admm"]  # whose price has the curvature in it
-SMALL = ("--data", "synthetic:n=600,d=5,seed=1", "--rho", "0.02", "--eta", "0.05", "--rounds", "6")
+ROWS = ("--data", "synthetic:n=600,d=5,seed=1", "--rho", "0.02", "--eta", "0.05", "--rounds", "6")
+SMALL = (*ROWS, "--method", "mr_admm", "--pure")  # where a test is not about the choice of a method
 REQUIRED = {
     "method", "nodes", "rounds", "replicates", "test_error", "test_error_sd", "nonprivate_test_error", "privacy",
     "seconds",
@@ -97,6 +98,7 @@ class Clinic:
     @property
     def train(self) -> tuple[object, ...]:
         knobs = ("--rho", "0.02", "--eta", "0.05", "--epsilon", "4", "--rounds", "6", "--nodes", "3")
+        knobs += ("--method", "mr_admm", "--pure")
         return ("train", "--data", self.csv, "--schema", self.schema, *knobs)
 
     @property
@@ -114,7 +116,7 @@ class Clinic:
 
 def epsilon_for(method: str) -> tuple[str, ...]:
     cls = REGISTRY[method]
-    delta = ("--delta", "1e-5") if cls.needs_delta else ()
+    delta = ("--delta", "1e-5") if cls.needs_delta else ("--pure",)
     return ("--method", method, "--epsilon", "5" if cls.private else "inf", *delta)
 
 

@@ -18,6 +18,7 @@ from command_line import (
     METHODS,
     PRIVATE,
     REQUIRED,
+    ROWS,
     SCHEMA,
     SMALL,
     Call,
@@ -132,9 +133,10 @@ def test_help_explains_every_option_and_says_its_default(ok: Call, name: str) ->
         text = f"{shown} --".partition(f" {option.opts[0]} ")[2].partition(" --")[0]
         for default in (getattr(config, str(option.name)) for config in configs if hasattr(config, str(option.name))):
             # None is "not given" or is said in words, and so is epsilon's, which depends on the method.
-            if default is not None and option.name != "epsilon":
+            if default is not None and option.name not in ("epsilon", "method"):
                 assert option.default == default and f"[default: {default}]" in text, option.name
     if name == "train":
+        assert "[default: auto]" in shown and "[default: 1e-05; none with --pure" in shown
         assert "[default: 1, or inf where a method has no noise]" in shown
         assert "[default: 5, or as many as site:NAME finds]" in shown
 
@@ -149,7 +151,7 @@ def test_without_a_command_the_help_is_shown(run: Call) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_train_json(ok: Call, method: str) -> None:
-    report = ok("train", *SMALL, *epsilon_for(method), "--json").json
+    report = ok("train", *ROWS, *epsilon_for(method), "--json").json
     assert set(report) >= REQUIRED
     cls = REGISTRY[method]
     nodes = 1 if cls.trust.pools_rows else 5
@@ -174,7 +176,7 @@ def test_train_json(ok: Call, method: str) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_the_seed_decides(ok: Call, method: str) -> None:
     first, again, other = (
-        ok("train", *SMALL, *epsilon_for(method), "--seed", seed, "--json").json for seed in (7, 7, 8)
+        ok("train", *ROWS, *epsilon_for(method), "--seed", seed, "--json").json for seed in (7, 7, 8)
     )
     assert numbers(first) == numbers(again)
     assert first["site_test_error"] != other["site_test_error"]

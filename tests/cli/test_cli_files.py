@@ -157,7 +157,7 @@ def test_predictions_are_written_whole_or_not_at_all(ok: Call, clinic: Clinic, t
 def test_standard_output_that_takes_nothing_is_one_line(tmp_path: Path) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("there is no device that is always full")
-    for arguments in (("plan",), ("data", "--json"), (*TRAIN, "--save", "run.npz")):
+    for arguments in (("plan", "--method", "dvp"), ("data", "--json"), (*TRAIN, "--save", "run.npz")):
         with open("/dev/full", "w") as full:
             done = subprocess.run(
                 [sys.executable, "-m", "sottovoce", *map(str, arguments)], stdout=full, stderr=subprocess.PIPE,

@@ -23,7 +23,7 @@ from sottovoce.graphs import MOST_EDGES, MOST_NODES, make_graph
 CSV = "a,y\n" + "".join(f"{k % 10},{k % 2}\n" for k in range(100))
 LABEL = 'label = { column = "y", positive = "1" }\n'
 NUMBER = 'columns.a = { kind = "number", lo = 0, hi = 10 }\n'
-KNOBS = ("--nodes", 2, "--epsilon", 50, "--rounds", 2, "--rho", 0.1, "--eta", 0.1)
+KNOBS = ("--method", "mr_admm", "--pure", "--nodes", 2, "--epsilon", 50, "--rounds", 2, "--rho", 0.1, "--eta", 0.1)
 SYNTHETIC = ("train", "--data", "synthetic:n=100,d=3")
 NINES = "9" * 400
 

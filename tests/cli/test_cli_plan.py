@@ -45,7 +45,8 @@ def test_a_printed_plan_shows_claim_and_price(ok: Call) -> None:
     ("arguments", "word"),
     [
         (("--sizes", "0"), "sizes"), (("--sizes", "10.5"), "sizes"), (("--nodes", 0), "nodes"),
-        (("--features", 0), "features"), (("--accountant", "rdp"), "delta"), (("--accountant", "x"), "accountant"),
+        (("--features", 0), "features"), (("--accountant", "rdp", "--pure"), "delta"),
+        (("--accountant", "x"), "accountant"),
     ],
 )  # fmt: skip
 def test_bad_plans(refused_plan: Callable[..., str], arguments: tuple[object, ...], word: str) -> None:

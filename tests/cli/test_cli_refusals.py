@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from command_line import PRIVATE, SCHEMA, SMALL, Call, Clinic, write_csv
+from command_line import PRIVATE, ROWS, SCHEMA, SMALL, Call, Clinic, write_csv
 
 # Bad input: nothing is spent, nothing is written
 
@@ -18,7 +18,8 @@ BAD: dict[str, tuple[tuple[object, ...], tuple[str, ...]]] = {
     "epsilon-0": (("--epsilon", 0), ("epsilon=0.0", "must be > 0")),
     "epsilon-negative": (("--epsilon", -1), ("epsilon=-1.0", "must be > 0")),
     "epsilon-nan": (("--epsilon", "nan"), ("epsilon=nan", "must be > 0")),
-    "delta-0": (("--delta", 0), ("delta=0.0", "(0, 1)", "leave it out")),
+    "delta-0": (("--delta", 0), ("delta=0.0", "(0, 1)", "--pure for none")),
+    "delta-and-pure": (("--delta", 1e-6, "--pure"), ("pure=1e-06", "no delta", "not both")),
     "delta-1": (("--delta", 1), ("delta=1.0", "(0, 1)")),
     "delta-2": (("--delta", 2), ("delta=2.0", "(0, 1)")),
     "delta-nan": (("--delta", "nan"), ("delta=nan", "(0, 1)")),
@@ -77,7 +78,7 @@ BAD: dict[str, tuple[tuple[object, ...], tuple[str, ...]]] = {
 @pytest.mark.parametrize("case", BAD)
 def test_bad_arguments(refused: Callable[..., str], case: str) -> None:
     arguments, words = BAD[case]
-    good = ("train", *SMALL, "--epsilon", 5, "--save", "run.npz", "--checkpoint", "half.npz")
+    good = ("train", *ROWS, "--method", "mr_admm", "--epsilon", 5, "--save", "run.npz", "--checkpoint", "half.npz")
     message = refused(*good, *arguments)
     assert all(word in message for word in words), message
 

@@ -48,23 +48,26 @@ def test_neither_does_a_command_that_there_is_not(tmp_path: Path) -> None:
 
 
 def test_the_main_job_loads_neither_scikit_learn_nor_scipy_nor_networkx(tmp_path: Path) -> None:
-    names = modules(tmp_path, "train", "--rounds", "2")
+    names = modules(tmp_path, "train", "--method", "mr_admm", "--pure", "--rounds", "2")
     assert not names & (OPTIONAL | NUMERIC)
     assert {"numpy", "sottovoce.runs.training"} <= names  # so that the test sees what is there
 
 
-@pytest.mark.parametrize("arguments", [("plan",), ("methods",), ("data",), ("graphs",), ("plan", "--graph", "grid")])
+NAMED = ("plan", "--method", "mr_admm", "--pure")
+
+
+@pytest.mark.parametrize("arguments", [NAMED, ("methods",), ("data",), ("graphs",), (*NAMED, "--graph", "grid")])
 def test_nor_do_a_plan_and_the_lists(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     assert not modules(tmp_path, *arguments) & (OPTIONAL | NUMERIC)
 
 
 def test_a_delta_needs_special_functions_and_no_more(tmp_path: Path) -> None:
-    names = modules(tmp_path, "train", "--data", "adult", "--rounds", "2", "--delta", "1e-5")
+    names = modules(tmp_path, "train")
     assert "scipy.special" in names
     assert not names & (OPTIONAL | NUMERIC - {"scipy"})
     assert not names & {"scipy.stats", "scipy.optimize", "scipy.signal", "scipy.spatial"}
 
 
 def test_a_random_graph_needs_networkx(tmp_path: Path) -> None:
-    names = modules(tmp_path, "train", *SMALL, "--graph", "erdos-renyi")
+    names = modules(tmp_path, "train", "--method", "mr_admm", *SMALL, "--graph", "erdos-renyi")
     assert "networkx" in names and "sklearn" not in names

@@ -31,7 +31,8 @@ def problem(n: int = 240, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def one_site(ledger: Any, **knobs: Any) -> PrivateClassifier:
-    return PrivateClassifier(accountant=ledger, **({"classes": LABELS, "data_norm": 3.0, "epsilon": 0.5} | knobs))
+    settings = {"method": "objective", "classes": LABELS, "data_norm": 3.0, "epsilon": 0.5} | knobs
+    return PrivateClassifier(accountant=ledger, **settings)
 
 
 @pytest.fixture

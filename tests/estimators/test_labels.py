@@ -23,7 +23,7 @@ from sottovoce.errors import HolderNote, InvalidInput
 from sottovoce.losses import Softmax, make_loss
 from sottovoce.solvers import Solver
 
-SMALL: dict[str, Any] = {"n_sites": 2, "rounds": 3, "data_norm": 3.0}
+SMALL: dict[str, Any] = {"method": "mr_admm", "delta": None, "n_sites": 2, "rounds": 3, "data_norm": 3.0}
 
 
 def table(n: int = 120, classes: int = 2, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -117,7 +117,7 @@ def test_a_rare_label_is_a_row_of_zeros_and_nothing_else(
         return real(run, rows, **options)
 
     monkeypatch.setattr(estimators, "simulate", watch)
-    one, other = (ConsensusClassifier(random_state=0, **SMALL, **knobs) for _ in range(2))
+    one, other = (ConsensusClassifier(random_state=0, **(SMALL | knobs)) for _ in range(2))
     one.fit(X, y)
     half = len(seen)
     with pytest.warns(HolderNote, match=r"^1 of 120 rows have a label that is none of the declared classes.*holder"):

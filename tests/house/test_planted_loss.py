@@ -46,7 +46,7 @@ try:
 except ValueError as error:
     refused = str(error)
 helps = [" ".join(CliRunner().invoke(cli, [name, "--help"]).output.split()) for name in ("train", "plan", "compare")]
-said = CliRunner().invoke(cli, ["plan", "--loss", "slow", "--json"]).output
+said = CliRunner().invoke(cli, ["plan", "--method", "mr_admm", "--pure", "--loss", "slow", "--json"]).output
 print(json.dumps({
     "spent": round(run.privacy["epsilon"], 9),
     "sharper": [row["logistic"] for row in run.ledger],
@@ -54,7 +54,7 @@ print(json.dumps({
     "helps": ["logistic, slow, huber:H" in text for text in helps],
     "plan": round(json.loads(said)["privacy"]["epsilon"], 6),
     "auto": RunConfig(method="auto", loss="slow").method,
-    "estimator": ConsensusClassifier(loss="slow", n_sites=2, random_state=0, classes=[-1, 1]).fit(X, y).coef_.shape,
+    "estimator": ConsensusClassifier("mr_admm", loss="slow", n_sites=2, random_state=0).fit(X, y).coef_.shape,
     "documented": "the logistic loss at half its pace" in ConsensusClassifier.__doc__,
 }))
 """

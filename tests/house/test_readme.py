@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sottovoce.algorithms import REGISTRY
+from sottovoce.algorithms import REGISTRY, same_as
 from sottovoce.cli import main
 
+SCORES = ("this run", "without privacy", "majority")
 README = (Path(__file__).parents[2] / "README.md").read_text()
 
 
@@ -38,6 +39,9 @@ def test_first_command_ends_with_the_main_job(capsys: pytest.CaptureFixture[str]
     shown = words(blocks("text")[0])
     assert len(shown) > 50
     assert words(out)[: len(shown)] == shown
+    scores = {line: float(re.search(rf"^{line} +([0-9.]+) ", out, flags=re.M)[1]) for line in SCORES}  # type: ignore[index]
+    assert scores["this run"] >= scores["without privacy"] - 1.0  # the first run that anybody sees is a good one
+    assert scores["this run"] >= scores["majority"] + 5.0
 
 
 def test_own_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,6 +69,12 @@ def test_method_table_is_the_registry() -> None:
     assert [(name, private == "yes", paper) for name, private, paper in rows] == [
         (cls.name, cls.private, cls.paper) for cls in REGISTRY.values()
     ]
+
+
+def test_methods_that_are_the_same_are_named() -> None:
+    (said,) = re.findall(r"At their defaults (.*?) are the same method, and so are (.*?)\.\s", README, flags=re.S)
+    pairs = [tuple(re.findall(r"`(\w+)`", pair)) for pair in [said[0], *said[1].split(", and")]]
+    assert {frozenset(pair) for pair in pairs} == {frozenset((n, o)) for n in REGISTRY for o in same_as(n)}
 
 
 def test_linked_files_exist() -> None:

@@ -178,7 +178,15 @@ def test_sharing_a_ledger_fixes_its_order(free: Accountant[Any]) -> None:
 
 
 def consensus(ledger: Ledger, **knobs: Any) -> ConsensusClassifier:
-    settings = {"n_sites": 2, "epsilon": 0.5, "rounds": 2, "method": "dvp", "rho": 0.02, "random_state": 0}
+    settings = {
+        "n_sites": 2,
+        "epsilon": 0.5,
+        "rounds": 2,
+        "method": "dvp",
+        "rho": 0.02,
+        "random_state": 0,
+        "delta": None,
+    }
     return ConsensusClassifier(accountant=ledger, **(settings | knobs))
 
 

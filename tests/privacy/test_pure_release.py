@@ -96,7 +96,8 @@ def test_a_release_and_a_simulation_write_the_same_row_and_draw_the_same_law() -
     rows = []
     for state in (None, 0):
         ledger = Ledger(accountants.make_accountant("rdp:8.0"), 5.0, DELTA)
-        PrivateClassifier("output", epsilon=1.0, accountant=ledger, random_state=state, classes=[-1, 1]).fit(X, y)
+        knobs = {"epsilon": 1.0, "delta": None, "accountant": ledger, "random_state": state}
+        PrivateClassifier("output", classes=[-1, 1], **knobs).fit(X, y)
         rows.append(ledger.to_list())
     assert rows[0] == rows[1]
     assert rows[0][0]["event"] == "ExactSphericalMechanism"

@@ -296,7 +296,7 @@ def test_the_estimators_choose() -> None:
     assert model.choice_ is not None and model.choice_.config.rounds == 4 and model.score(X, y) > 0.8
     one = PrivateClassifier("auto", epsilon=3.0, data_norm=3.0, random_state=0).fit(X, y)
     assert one.choice_ is not None and one.n_iter_ == 1 and one.score(X, y) > 0.8
-    assert PrivateClassifier(epsilon=3.0, random_state=0).fit(X, y).choice_ is None
+    assert PrivateClassifier("objective", epsilon=3.0, random_state=0).fit(X, y).choice_ is None
 
 
 def test_softmax_is_rehearsed_too() -> None:

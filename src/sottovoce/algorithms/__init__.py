@@ -29,4 +29,26 @@ REGISTRY: dict[str, type[Algorithm]] = {  # type: ignore[type-arg]
 KNOBS: dict[str, Knob] = gather(REGISTRY.values())
 """What users may set on methods, by name: all fields of methods that are declared as knobs."""
 
-__all__ = ["KNOBS", "REGISTRY", "Algorithm", "Knob", "Node", "knobs_of"]
+
+def same_as(name: str) -> tuple[str, ...]:
+    """The methods that are declared to be the same as this one, at the defaults of both.
+
+    They make the same releases, with the same noise, on the same seed.  Where their noise parameters have the same
+    unit, results are the same bits.  Where not (`dvp` and `m_admm`), they differ by rounding and by what the search for
+    the noise may leave unspent (:func:`sottovoce.runs.calibration.closeness`).
+
+    Parameters
+    ----------
+    name : str
+        A name in `REGISTRY`.
+
+    Returns
+    -------
+    tuple of str
+        In the order of `REGISTRY`; empty for most methods.
+    """
+    own = REGISTRY[name].equals
+    return tuple(other for other, cls in REGISTRY.items() if other == own or cls.equals == name)
+
+
+__all__ = ["KNOBS", "REGISTRY", "Algorithm", "Knob", "Node", "knobs_of", "same_as"]

@@ -56,6 +56,8 @@ class Algorithm(ABC, Generic[StateT]):
     """Which noise, and where it is added."""
     good_for: ClassVar[str]
     """When to choose the method."""
+    equals: ClassVar[str] = ""
+    """The method that this one is at the defaults of both: see :func:`sottovoce.algorithms.same_as`."""
     relations: ClassVar[tuple[str, ...]] = ("replace-one", "zero-out")
     """Neighbouring data for which releases have a price."""
     private: ClassVar[bool] = True

@@ -33,6 +33,7 @@ class MADMM(ADMM):
     releases: ClassVar[str] = "every round"
     noise_law: ClassVar[str] = "spherical, in the objective"
     good_for: ClassVar[str] = "comparisons: what 002 and 004 compare with"
+    equals: ClassVar[str] = "dvp"
     private: ClassVar[bool] = True
     objective_noise: ClassVar[bool] = True
     noise_weight: ClassVar[float] = 2.5

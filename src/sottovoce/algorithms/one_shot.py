@@ -117,7 +117,8 @@ class Generalised(Objective):
     summary: ClassVar[str] = "generalised objective perturbation at every site, then the average"
     releases: ClassVar[str] = "once"
     noise_law: ClassVar[str] = "spherical or Gaussian, in the objective"
-    good_for: ClassVar[str] = "003 as it is; corrected it is `objective`"
+    good_for: ClassVar[str] = "003 as it is"
+    equals: ClassVar[str] = "objective"
 
     def _printed(self, alpha: Array, q: Array, node: Node) -> tuple[Array, SphericalLaw | GaussianLaw]:
         facts, c1 = node.facts, node.facts.loss.bend_bound

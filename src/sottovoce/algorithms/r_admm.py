@@ -29,6 +29,7 @@ class RADMM(MRADMM):
     releases: ClassVar[str] = "every second round"
     noise_law: ClassVar[str] = "spherical or Gaussian, in the objective"
     good_for: ClassVar[str] = "002 with one penalty"
+    equals: ClassVar[str] = "mr_admm"
 
     def check(self, node: Node) -> None:
         if not self.penalty.constant:

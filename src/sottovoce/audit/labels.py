@@ -139,9 +139,9 @@ def _with_ledger(make: Factory, delta: float | None) -> Factory:
 
 
 def _stands(rounds: int | None, delta: float | None) -> dict[str, Stand]:
-    one = _factory(PrivateClassifier, delta=delta)
+    one = _factory(PrivateClassifier, method="objective", delta=delta)
     several: dict[str, Any] = {"delta": delta, "rounds": rounds or 2, "n_sites": 2}
-    many = _factory(ConsensusClassifier, **several)
+    many = _factory(ConsensusClassifier, **several, method="mr_admm")
     soft = _factory(ConsensusClassifier, **several, loss="softmax", method="prox_admm")
     found = {
         "PrivateClassifier, two common classes": Stand(one),

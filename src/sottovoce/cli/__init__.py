@@ -18,6 +18,7 @@ Train one linear classifier across sites that may not share their rows, with a p
 
 \b
   sottovoce train                                  Adult, five sites
+  sottovoce train --pure                           without a delta
   sottovoce train --method dvp --epsilon 2         another method and total
   sottovoce train --data rows.csv --schema s.toml  your own table
   sottovoce plan --rounds 30 --epsilon 1           what noise that means

@@ -18,6 +18,7 @@ from ..deploy import demonstration
 from ..deploy.demonstration import Stage
 from ..plain import jsonable
 from ..privacy.statement import DEMONSTRATION, ceil_text
+from ..runs import defaults
 from ..runs.config import RunConfig
 from .options import as_json, say, takes
 from .render import marked_words
@@ -31,8 +32,8 @@ _EVERY = 0.5
     say("--sites", "Number of sites.", type=int, default=5),
     say("--rounds", "Exchanges with the neighbours.", type=int, default=30),
     say("--method", "One of `sottovoce methods`.", default="prox_admm"),
-    say("--epsilon", "Total budget of the run.", type=float, default=1.0),
-    say("--delta", "Delta of an (epsilon, delta) guarantee.", type=float, default=1e-5),
+    say("--epsilon", "Total budget of the run.", type=float, default=defaults.EPSILON),
+    say("--delta", "Delta of an (epsilon, delta) guarantee.", type=float, default=defaults.DELTA),
     say("--graph", "The sites' network.", default="ring"),
     say("--transport", "What carries the messages.", type=click.Choice(["relay", "nvflare"]), default="relay"),
     say("--keep", "Folder for hub and sites, which stays.  [default: one that is removed at the end]",

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from .. import data as datasets
 from .. import graphs
-from ..algorithms import REGISTRY
+from ..algorithms import REGISTRY, same_as
 from ..data.expected import Fill
 from .screen import Console, escape
 
@@ -25,7 +25,7 @@ def methods(everything: bool, as_json: bool) -> None:
         {
             "name": cls.name, "private": cls.private, "trusts": cls.trust.kind, "releases": cls.releases,
             "noise": cls.noise_law, "relations": list(cls.relations) if cls.private else [], "good for": cls.good_for,
-            "paper": cls.paper, "summary": cls.summary, "forms": list(cls.forms),
+            "equals": list(same_as(cls.name)), "paper": cls.paper, "summary": cls.summary, "forms": list(cls.forms),
         }
         for cls in REGISTRY.values()
         if cls.private or everything
@@ -34,7 +34,8 @@ def methods(everything: bool, as_json: bool) -> None:
         _list("Methods", rows, as_json)
         return
     shown = [
-        {key: row[key] for key in ("name", "private", "trusts", "releases", "noise", "good for")}
+        {key: row[key] for key in ("name", "private", "trusts", "releases", "noise")}
+        | {"good for": "; ".join([row["good for"], *(f"by default the same as {other}" for other in row["equals"])])}
         | {"from": f"{row['paper']} ({', '.join(row['forms'])})"}
         for row in rows
     ]

@@ -13,8 +13,10 @@ from click.core import ParameterSource
 
 from .. import graphs
 from ..algorithms import KNOBS, REGISTRY
+from ..errors import InvalidInput
+from ..ledger.durable import DurableLedger
 from ..losses import loss_texts
-from ..runs import choosing
+from ..runs import choosing, defaults
 from ..runs.config import RunConfig
 
 _RUN = RunConfig()
@@ -63,7 +65,7 @@ def method_options() -> list[Option]:
             "--method",
             "auto, which chooses from public facts, also rounds, eta, rho and noise growth where they are not given, "
             f"or one of: {', '.join(REGISTRY)}.",
-            default=_RUN.method,
+            default=defaults.METHOD,
         ),
         say("--rounds", "Exchanges with the neighbours.", type=int, default=_RUN.rounds),
         say(
@@ -72,7 +74,13 @@ def method_options() -> list[Option]:
             "[default: 1, or inf where a method has no noise]",
             type=NUMBER,
         ),
-        say("--delta", "Delta of an (epsilon, delta) guarantee, in total.  [default: none, pure epsilon]", type=float),
+        say(
+            "--delta",
+            f"Delta of an (epsilon, delta) guarantee, in total.  [default: {defaults.DELTA:g}; none with --pure, with "
+            "an accountant or a ledger of pure epsilon, for printed forms that claim one, and without noise]",
+            type=float,
+        ),
+        say("--pure", "Pure epsilon: no delta.", is_flag=True),
         say("--accountant", "pure, zcdp, rdp, pld or best.  [default: pure without a delta, else best: the least]"),
         say("--sites-per-row", "Sites at which a person may have a row.", type=int, default=_RUN.sites_per_row),
         say("--form", "corrected; or printed: a paper's algorithm to the letter.", default=_RUN.form),
@@ -109,10 +117,39 @@ def as_json(text: str = "Print one JSON object and nothing else.") -> Option:
     return say("--json", text, name="as_json", is_flag=True)
 
 
-def default_epsilon(method: str) -> float | tuple[float, ...]:
-    """The budget if none is given."""
-    known = REGISTRY.get(method)
-    return _RUN.epsilon if known is None or known.private else math.inf
+def run_config(
+    knobs: dict[str, Any], *, seed: int | None, ledger: DurableLedger | None = None, priced: bool = False
+) -> RunConfig:
+    """The run that the options of `method_options` and `knob_options` ask for, with the budget that they leave out.
+
+    Parameters
+    ----------
+    knobs : dict
+        Values of these options, None for an epsilon or a delta that was not given.
+    seed : int or None
+    ledger : DurableLedger, optional
+        The ledger that the run will charge; one of pure epsilon takes runs without a delta only.
+    priced : bool
+        Whether a given `noise` leaves epsilon open, to be told, instead of making it a budget to stop at.
+
+    Raises
+    ------
+    InvalidInput
+        If a delta is not inside (0, 1) or stands beside ``--pure``, or if anything else breaks a rule.
+    """
+    options = dict(knobs)
+    pure, delta, method = options.pop("pure"), options["delta"], options["method"]
+    if delta is not None and not 0.0 < delta < 1.0:
+        raise InvalidInput("delta", delta, "must lie inside (0, 1)", "use e.g. --delta 1e-5, or --pure for none")
+    if delta is not None and pure:
+        raise InvalidInput("pure", delta, "means that there is no delta", "give --delta or --pure, not both")
+    if delta is None and not pure:
+        total = options["accountant"] if ledger is None else ledger
+        options["delta"] = defaults.default_delta(method, options["form"], total)
+    if options["epsilon"] is None:
+        told = priced and options["noise"] is not None
+        options["epsilon"] = math.inf if told else defaults.default_epsilon(method)
+    return RunConfig(seed=seed, **options)
 
 
 def left_open() -> tuple[str, ...]:

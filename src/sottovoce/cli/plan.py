@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 from .. import files
+from ..data.expected import expected_rows
 from ..data import load
 from ..data.schema import Schema
 from ..deploy.plan import Member, Plan, check_public
@@ -26,7 +26,7 @@ from ..runs.prepare import outline
 from ..runs.public import Public, start_of
 from ..runs.simulate import Result
 from ..runs.start import Start
-from .options import NUMBER, as_json, default_epsilon, knob_options, left_open, method_options, say, takes
+from .options import NUMBER, as_json, knob_options, left_open, method_options, run_config, say, takes
 from .render import marked_words
 from .screen import Console, escape
 
@@ -66,10 +66,10 @@ def plan(
     """Price a run from sizes alone: a budget gives the noise, --noise gives the price.  No data are read.
 
     \b
-      sottovoce plan --rounds 30 --epsilon 1 --delta 1e-5    which noise
-      sottovoce plan --rounds 30 --noise 0.3 --delta 1e-5    which epsilon
-      sottovoce plan --sizes 700,7000,7000 --epsilon 2       uneven sites
-      sottovoce plan --method auto --epsilon 1 --delta 1e-5  which method
+      sottovoce plan --epsilon 0.5                             which method
+      sottovoce plan --method dvp --rounds 30 --epsilon 1      which noise
+      sottovoce plan --method dvp --rounds 30 --noise 0.3      which epsilon
+      sottovoce plan --method dvp --sizes 700,7000 --epsilon 2 uneven sites
       sottovoce plan --write plan.json --run trial-1 --schema s.toml \\
           --site north.public.json --site east.public.json
     """
@@ -93,11 +93,12 @@ def plan(
         n = np.repeat(n, nodes)
     if features < 1:
         raise InvalidInput("features", features, "must be at least 1", "use e.g. 36")
-    if knobs["epsilon"] is None:
-        knobs["epsilon"] = default_epsilon(knobs["method"]) if knobs["noise"] is None else math.inf
-    config, choice = RunConfig(**knobs, seed=seed), None
+    config, choice = run_config(knobs, seed=seed, priced=True), None
     if config.auto:
-        choice = choose(config, n, features, heterogeneity=declared(partition), free=left_open())
+        likely = None if encoding is None or encoding.n_features != features else expected_rows(encoding)
+        if public is not None and encoding is not None:
+            likely = _public(public, config, encoding, len(n)).expected() or likely
+        choice = choose(config, n, features, heterogeneity=declared(partition), free=left_open(), expected=likely)
         config = choice.config
     caveats, begin = [None if encoding is None else encoding.caveat], None
     if write is not None:
@@ -124,8 +125,12 @@ def plan(
 def _start(run: Path | None, table: Path | None, config: RunConfig, schema: Schema, nodes: int) -> Start | None:
     """The starting point that the sites' plan will hold."""
     if table is not None:
-        return Public.of(load(table, schema=schema, test_share=None), config, nodes).start
+        return _public(table, config, schema, nodes).start
     return None if run is None else start_of(Result.load(run), config, schema.n_features, schema)
+
+
+def _public(table: Path, config: RunConfig, schema: Schema, nodes: int) -> Public:
+    return Public.of(load(table, schema=schema, test_share=None), config, nodes)
 
 
 def _members(files: tuple[Path, ...], write: Path | None) -> tuple[Member, ...]:

@@ -189,7 +189,7 @@ def principal(X: Array, d: int) -> Array:
 
 
 def onto(directions: Array, X: Array, rng: np.random.Generator) -> Array:
-    """Rows in the coordinates of orthonormal directions; a last one, of random sign, has what is left of their norms."""
+    """Rows in the coordinates of orthonormal directions; a last one, of random sign, keeps their norms."""
     kept = X @ directions
     left = np.sqrt(np.maximum((X**2).sum(axis=1) - (kept**2).sum(axis=1), 0.0))
     return np.column_stack([kept, left * rng.choice([-1.0, 1.0], size=len(X))])

@@ -38,9 +38,7 @@ def validate_target(epsilon: ArrayLike, delta: float | None) -> None:
             "epsilon", shown, "must be > 0", "use e.g. epsilon=1, or epsilon=inf for a run without noise"
         )
     if delta is not None and not 0.0 < delta < 1.0:
-        raise InvalidInput(
-            "delta", delta, "must lie inside (0, 1)", "use e.g. delta=1e-5, or leave it out for pure epsilon"
-        )
+        raise InvalidInput("delta", delta, "must lie inside (0, 1)", "use e.g. delta=1e-5, or none for pure epsilon")
 
 
 _STAYS = (

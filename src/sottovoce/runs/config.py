@@ -79,6 +79,10 @@ def _with_knobs(cls: type[C]) -> type[C]:
 class RunConfig:
     """Everything that a run depends on beside the rows.  All of it is public.
 
+    This is the low-level description of a run.  Its defaults say what a record means that leaves a field out, so they
+    never change.  They are not the best that there is: the command line and the estimators have defaults of their own
+    (:mod:`sottovoce.runs.defaults`).
+
     Parameters
     ----------
     method : str

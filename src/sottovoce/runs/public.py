@@ -191,9 +191,9 @@ class Public:
 class KnownRows(Expected):
     """Worlds made of public rows.
 
-    Each splits them at random into three parts: one gives the start, one is what the sites hold, and one is the test, in
-    which each row has the label that it has.  So the sites know what the start does not, as in the run itself, though
-    all parts are a third as large.
+    Each splits them at random into three parts: one gives the start, one is what the sites hold, and one is the test,
+    in which each row has the label that it has.  So the sites know what the start does not, as in the run itself,
+    though all parts are a third as large.
 
     Parameters
     ----------

@@ -168,7 +168,6 @@ class Rehearsal:
         mine = models.reshape(worlds, many, self.replicates, width)
         return list(np.stack([world.error(W) for world, W in zip(self.worlds, mine, strict=True)], axis=1))
 
-
     def _start(self, candidates: int) -> Array | None:
         """Where the runs of every world start, (worlds candidates replicates, 1, width)."""
         starts = [world.start for world in self.worlds if world.start is not None]

@@ -315,7 +315,8 @@ def check_notion(prepared: Prepared, ledger: DurableLedger | Ledger) -> None:
     """
     if ledger.accountant.name == "pure" and not prepared.facts.pure:
         rule = "the ledger counts pure epsilon, and releases under a delta have no pure price"
-        raise InvalidInput("delta", prepared.config.delta, rule, "leave it out, or use a ledger that has a delta")
+        remedy = "use a pure epsilon (--pure, delta=None), or a ledger that has a delta"
+        raise InvalidInput("delta", prepared.config.delta, rule, remedy)
 
 
 def _join(prepared: Prepared, shared: Ledger, deal: bytes) -> Joint:

@@ -1,0 +1,41 @@
+"""What somebody gets who names no method and no budget: the defaults of the command line and of the estimators.
+
+:class:`sottovoce.runs.config.RunConfig` has defaults of its own, which stay as they are: saved runs, plans, studies and
+digests that leave a field out mean them.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ..algorithms import REGISTRY
+from ..ledger.durable import DurableLedger
+from ..ledger.memory import Ledger
+
+METHOD = "auto"
+EPSILON = 1.0
+DELTA = 1e-5
+
+
+def default_epsilon(method: str) -> float:
+    """`EPSILON`, or infinity where the method has no noise."""
+    known = REGISTRY.get(method)
+    return EPSILON if known is None or known.private else math.inf
+
+
+def default_delta(method: str, form: str, accountant: str | Ledger | DurableLedger | None) -> float | None:
+    """`DELTA`, or None where a delta has no use.
+
+    It has none where the method has no noise, where the total is one of pure epsilon (:func:`pure_total`), and in a
+    paper's own form whose claim is about a pure epsilon.
+    """
+    known = REGISTRY.get(method)
+    if known is not None and known.needs_delta:
+        return DELTA
+    idle = form != "corrected" or pure_total(accountant) or (known is not None and not known.private)
+    return None if idle else DELTA
+
+
+def pure_total(accountant: str | Ledger | DurableLedger | None) -> bool:
+    """Whether totals are sums of pure epsilons, by the accountant's name or in this ledger."""
+    return (accountant if isinstance(accountant, str | None) else accountant.accountant.name) == "pure"
