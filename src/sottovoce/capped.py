@@ -39,6 +39,8 @@ from .typing import Any, Array
 
 LEAST = 1e-6
 """Smallest cap: below it gradients would be lost in the rounding of a solve."""
+NOT_CALIBRATED = "probabilities of a model trained with max_grad_norm are not calibrated: use its classes"
+"""What is said with the probabilities of a capped model."""
 _MARK = "@"
 _NEARLY = 0.999999  # of the largest slope: up to here the margin of a slope is computed
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ..algorithms import REGISTRY, knobs_of
+from ..typing import Any
 from .exact import densities
 from .game import Case, Verdict
 from .game import play as game
@@ -27,11 +28,12 @@ def cases(epsilon: float | None = None, delta: float | None = None, rounds: int 
     """The worst pair of every method that has the cap, by the method's name."""
     own = [SHORT] * 5 + [-SHORT] * 2  # not all on one side: answers lie inside the ball to which they are projected
     worlds = (tables(own, [1.0, -1.0] * 2, LONG)[0], tables(own, [1.0, -1.0] * 2, SHORT)[1])
-    found = {}
+    found, knob = {}, dict[str, Any](max_grad_norm=CAP)
     for name, cls in REGISTRY.items():
         if "max_grad_norm" in knobs_of(cls):
             case = make_case(name, "corrected", epsilon, delta, rounds)
-            found[name] = replace(case, config=replace(case.config, max_grad_norm=CAP), worlds=worlds, why=WHY)
+            config = replace(case.config, **knob)
+            found[name] = replace(case, config=config, worlds=worlds, why=WHY)
     return found
 
 
