@@ -20,7 +20,7 @@ computed to within a few units of the last digit of 1, which moves a row's gradi
 :func:`sottovoce.solvers.rounding_bound` allows for every row's slopes; sensitivities and certificates contain it.
 ``docs/privacy/capped.md`` has the proofs in full.
 
-Source: clipped gradients of a generalised linear model are gradients of a convex loss, Song, Thakurta and Thakkar
+Source: clipped gradients of a generalised linear model are gradients of a convex loss, Song, Thakkar and Thakurta
 (2020).  Softmax's form is ours.
 """
 
