@@ -15,9 +15,12 @@ notation of :class:`sottovoce.losses.Softmax`.  Its Hessian is softmax's where n
 beyond, where ``psi' <= 1`` and ``Hess t`` is a covariance of classes, of norm at most 1/2.  (Clipping the norm of
 softmax's gradient itself gives a field that is no gradient, as its derivative is not symmetric.)
 
-The norm of a row is rounded up, so rounding does not lift a gradient above the cap.
+The norm of a row is rounded up, so rounding does not lift the slope of a margin loss above k.  Softmax's ``1 - p`` is
+computed to within a few units of the last digit of 1, which moves a row's gradient by no more than the rounding that
+:func:`sottovoce.solvers.rounding_bound` allows for every row's slopes; sensitivities and certificates contain it.
+``docs/privacy/capped.md`` has the proofs in full.
 
-Source: clipped gradients of a generalised linear model are gradients of a convex loss, Song, Thakurta and Thakkar
+Source: clipped gradients of a generalised linear model are gradients of a convex loss, Song, Thakkar and Thakurta
 (2020).  Softmax's form is ours.
 """
 
@@ -28,13 +31,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+import numpy as np
+
 from .errors import InvalidInput
 from .losses import Loss, make_loss, namespace
 from .typing import Any, Array
 
 LEAST = 1e-6
 """Smallest cap: below it gradients would be lost in the rounding of a solve."""
+NOT_CALIBRATED = "probabilities of a model trained with max_grad_norm are not calibrated: use its classes"
+"""What is said with the probabilities of a capped model."""
 _MARK = "@"
+_NEARLY = 0.999999  # of the largest slope: up to here the margin of a slope is computed
+
+
+def _cast(x: Any, like: Any) -> Any:
+    """`x` in the precision of `like`; NumPy before 2.1 has no function for it."""
+    return x.astype(like.dtype) if isinstance(x, np.ndarray | np.generic) else namespace(x).astype(x, like.dtype)
 
 
 def cap(loss: Loss, most: float) -> Loss:
@@ -134,19 +147,22 @@ class Capped(Loss):
         xp, far = namespace(z), 2.0 * self.base.slope_bound
         most = self.most if self.outputs == 1 else self.most / math.sqrt(2.0)
         if self.norms is None:
-            return xp.asarray(min(most, far), dtype=z.dtype)
-        k = xp.astype(most / xp.clip(self.norms, most / far, None), z.dtype)
-        if self.outputs > 1:
-            return k[..., None, None, :]
-        return k if k.ndim == z.ndim else k[..., None, :]
+            k = xp.full_like(z[..., :1], min(most, far))
+            return k if self.outputs == 1 else k[..., None, :]
+        k = _cast(most / xp.clip(self.norms, most / far, None), z)
+        while k.ndim < z.ndim:
+            k = k[..., None, :]
+        return k if self.outputs == 1 else k[..., None, :]
 
     def _clip(self, s: Any, k: Any) -> tuple[Any, Any]:
         """``clip(s, -k, k)`` and its derivative in s, or both softened: the clipped value moves by `width` at most."""
         xp = namespace(s)
         if self.width == 0.0:
-            return xp.maximum(xp.minimum(s, k), -k), xp.astype(xp.abs(s) < k, s.dtype)
+            return xp.maximum(xp.minimum(s, k), -k), _cast(xp.abs(s) < k, s)
         above, below = xp.sqrt((s + k) ** 2 + 4.0 * self.width**2), xp.sqrt((s - k) ** 2 + 4.0 * self.width**2)
-        return 0.5 * (above - below), 0.5 * ((s + k) / above - (s - k) / below)
+        whole = above + below  # half their difference is 2 s k / whole, where nothing cancels
+        turn = s * ((s + k) / above + (s - k) / below) / whole
+        return 2.0 * s * k / whole, 2.0 * k * xp.clip(1.0 - turn, 0.0, None) / whole
 
     def slope(self, z: Array) -> Array:
         """The base's slope, clipped; for softmax its slopes times one factor a row."""
@@ -192,7 +208,7 @@ class Capped(Loss):
     def value(self, z: Array) -> Array:
         """The base's value up to the edge at which the slope is clipped, and linear beyond."""
         xp, k = namespace(z), self._k(z)
-        inside = xp.minimum(k, xp.full_like(k, 0.999999 * min(1.0, self.base.slope_bound)))
+        inside = xp.minimum(k, xp.full_like(k, _NEARLY * min(1.0, self.base.slope_bound)))
         if self.outputs == 1:
             edge, s = self.base.steep(inside), self.base.slope(z)
             near = xp.where(s < -k, edge, xp.where(s > k, -edge, z))

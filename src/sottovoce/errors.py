@@ -27,6 +27,7 @@
 A message never holds a data value, only fields, declared parameters, counts of sites and rules.  It is one line of
 bounded length, without any character that could control a terminal, whatever names it contains.  What only the holder
 of the rows should know is not an error but a warning, :class:`HolderNote`, which does not change what is released.
+The warning :class:`NotCalibrated` comes with probabilities of a model that was trained with a cap on gradients.
 """
 
 from __future__ import annotations
@@ -215,6 +216,10 @@ class Busy(SottovoceError):
 class HolderNote(UserWarning):
     """A note about private rows for whoever holds them: it is computed from the rows without noise, so keep it
     private."""
+
+
+class NotCalibrated(UserWarning):
+    """Probabilities were asked of a model that does not estimate them."""
 
 
 EXITS = {

@@ -24,11 +24,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .algorithms import KNOBS as METHOD_KNOBS
 from .algorithms.knobs import paragraphs
+from .capped import NOT_CALIBRATED
 from .data import partition
 from .data.classes import ClassRows
 from .data.given import checked, classes_in, declared, index_of, init_in, misfit, sites_in
 from .data.rows import Rows
-from .errors import HolderNote, InvalidInput, LedgerMismatch
+from .errors import HolderNote, InvalidInput, LedgerMismatch, NotCalibrated
 from .ledger.durable import DurableLedger, rows_digest
 from .ledger.memory import Ledger
 from .losses import loss_texts
@@ -165,6 +166,8 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         Site identifiers, taken as public.
     site_coef_ : ndarray of shape (n_sites, n_features) or (n_sites, n_classes, n_features)
     site_intercept_ : ndarray of shape (n_sites,) or (n_sites, n_classes)
+    max_grad_norm_ : float
+        The cap of the run; inf for none.
     n_iter_ : int
         Rounds completed.
     stopped_ : str
@@ -391,6 +394,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
             self.site_coef_, self.site_intercept_ = (np.stack(x, axis=1) for x in zip(*by_site, strict=True))
         last = results[-1]
         self.privacy_spent_, self.n_iter_, self.stopped_ = last.privacy, last.rounds, last.stopped
+        self.max_grad_norm_ = last.config.max_grad_norm
 
     def _fit_softmax(
         self, K: int, parts: Any, seed: int | None, knobs: dict[str, Any], differ: bool,
@@ -409,6 +413,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         self.coef_, self.intercept_ = coef[0], intercept[0]
         self.site_coef_, self.site_intercept_ = (x[1:, 0] if task.outputs == 1 else x[1:] for x in (coef, intercept))
         self.privacy_spent_, self.n_iter_, self.stopped_ = result.privacy, result.rounds, result.stopped
+        self.max_grad_norm_ = result.config.max_grad_norm
 
     def _chosen(self, run: RunConfig, rows: Rows, differ: bool) -> RunConfig:
         """What "auto" picks from sizes and other public facts, once per fit; other configurations unchanged."""
@@ -511,8 +516,11 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         """Probabilities of the classes, shape (n_samples, n_classes); logistic and softmax loss only.
 
         With more than two classes and the logistic loss: each class against the rest, scaled to a sum of one.
+        A model that was trained with a finite `max_grad_norm` does not estimate probabilities, and the warning
+        :class:`sottovoce.errors.NotCalibrated` says so (``docs/privacy/capped.md``).
         """
         margin = self.decision_function(X)
+        self._warn_if_capped()
         if margin.ndim == 1:
             return np.column_stack([expit(-margin), expit(margin)])
         if self.loss == "softmax":
@@ -522,12 +530,18 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: ArrayLike) -> Array:
-        """Logarithms of :meth:`predict_proba`."""
+        """Logarithms of :meth:`predict_proba`, with the same warning."""
         margin = self.decision_function(X)
+        if margin.ndim > 1 and self.loss != "softmax":
+            return np.asarray(np.log(self.predict_proba(X)))
+        self._warn_if_capped()
         if margin.ndim > 1:
-            soft = self.loss == "softmax"
-            return np.asarray(log_softmax(margin, axis=1) if soft else np.log(self.predict_proba(X)))
+            return np.asarray(log_softmax(margin, axis=1))
         return np.column_stack([log_expit(-margin), log_expit(margin)])
+
+    def _warn_if_capped(self) -> None:
+        if getattr(self, "max_grad_norm_", math.inf) < math.inf:
+            warnings.warn(NOT_CALIBRATED, NotCalibrated, stacklevel=3)
 
 
 @_with_knobs

@@ -486,7 +486,8 @@ class LogCosh(Residual):
         return (1.0 - s) * (1.0 + s) / self.h
 
     def steep(self, s: Any) -> Any:
-        return -self.h * namespace(s).atanh(s)
+        xp = namespace(s)
+        return 0.5 * self.h * (xp.log1p(-s) - xp.log1p(s))  # -h atanh(s)
 
 
 REGISTRY: dict[str, type[Loss]] = {kind.name: kind for kind in (Logistic, HuberSVM, Softmax, HuberResidual, LogCosh)}

@@ -32,6 +32,7 @@ from command_line import (
 
 from sottovoce import data
 from sottovoce.algorithms import REGISTRY
+from sottovoce.capped import NOT_CALIBRATED
 from sottovoce.cli import COMMANDS
 from sottovoce.cli import cli as commands
 from sottovoce.runs.simulate import Result, RunConfig
@@ -389,6 +390,17 @@ def test_predict_in_every_form(ok: Call, clinic: Clinic, tmp_path: Path) -> None
     assert [float(answer["probability"]) for answer in listed] == [float(a["probability"]) for a in read(expected)]
     assert ok("predict", "run.npz", "bare.csv", "--json", "--out", "answers.json").out == ""
     assert json.loads((tmp_path / "answers.json").read_text()) == listed
+
+
+def test_probabilities_of_a_capped_model_come_with_a_note(run: Call, ok: Call, clinic: Clinic, tmp_path: Path) -> None:
+    write_csv(tmp_path / "new.csv", make_table(20, seed=9))
+    for cap in ((), ("--max-grad-norm", 0.2)):
+        ok(*clinic.train, "--method", "prox_admm", *cap, "--save", "run.npz")
+        plain, listed = (run("predict", "run.npz", "new.csv", *more) for more in ((), ("--json",)))
+        assert list(read(plain.out)[0]) == ["prediction", "probability"]
+        assert all((one.get("calibrated") is False) == bool(cap) for one in listed.json)
+        for told in (plain, listed):
+            assert (NOT_CALIBRATED in told.err) == bool(cap) and NOT_CALIBRATED not in told.out
 
 
 @pytest.mark.parametrize("typed", [True, False], ids=["numbers", "text"])

@@ -8,10 +8,12 @@ from array_api_compat import array_namespace
 from scipy.sparse import csr_array
 
 from sottovoce import solvers
+from sottovoce.capped import cap
 from sottovoce.curator import Curator
 from sottovoce.data.classes import ClassRows
 from sottovoce.data.cluster import ClusterRows
 from sottovoce.data.rows import Rows
+from sottovoce.errors import InvalidInput
 from sottovoce.facts import Facts
 from sottovoce.ledger.memory import Ledger
 from sottovoce.losses import REGISTRY, HuberResidual, HuberSVM, LogCosh, Logistic, Loss, Softmax, make_loss
@@ -53,6 +55,32 @@ def test_ill_conditioned_problems_that_are_charged_are_answered(
         book = Ledger("zcdp", delta=1e-5)
         answer = Curator(rows, facts, KeyedNoise(0, [0], [0], lead=()), book).ask(query)
         assert len(book.rows) == 1 and np.all(np.isfinite(answer))
+
+
+@pytest.mark.parametrize("spec", HARD)
+@pytest.mark.parametrize(("c", "widest"), [(0.3, 2000), (1e-2, 2000), (1e-4, 3), (1e-6, 2000)])
+def test_capped_problems_that_are_charged_are_answered(
+    spec: str, c: float, widest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small caps allow small curvatures: the answers lie nearer, and rounding hides less."""
+    monkeypatch.setattr(solvers, "WIDEST", widest)
+    loss, answered = cap(make_loss(spec), c), 0
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        rows, d = table(rng, loss)
+        q = 10.0 ** rng.uniform(-7.0, -5.0) * (c if seed % 2 else 1.0)
+        facts = Facts(loss, rows.n[0], d, 1.0, q, 1, pure=False)
+        linear = -q * rng.normal(size=d) * 10.0 ** rng.uniform(-2.0, 2.0)
+        query = NoisyMinimiser(rng.normal(size=d), np.array([1.0]), "test", linear=linear)
+        book = Ledger("zcdp", delta=1e-5)
+        curator = Curator(rows, facts, KeyedNoise(0, [0], [0], lead=()), book)
+        try:
+            query.check(facts)
+        except InvalidInput:
+            continue
+        assert np.all(np.isfinite(curator.ask(query))) and len(book.rows) == 1
+        answered += 1
+    assert answered >= 2
 
 
 @pytest.mark.parametrize("seed", [18, 44])

@@ -45,7 +45,7 @@ class Knob:
         The only form of the method that reads the knob; empty for all.  Knobs of printed forms are for studies: neither
         the command line nor the estimators offer them.
     strict : str
-        Why a method without the knob refuses values other than the default; empty if it ignores them.
+        Why methods and forms without the knob refuse values other than the default; empty if methods ignore them.
     """
 
     name: str
@@ -124,5 +124,5 @@ def gradient_cap() -> Any:
     return knob(
         math.inf, "Cap on the norm of a row's gradient: less noise, linear tails of the loss; inf for none.",
         "must be at least 1e-6, or inf for no cap", lambda value: value >= 1e-6, "corrected",
-        "noise inside the objective has no proof for capped gradients",
+        "capped gradients are for methods that put noise on answers or gradients alone, such as prox_admm",
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -21,29 +22,15 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Output(Algorithm[State]):
-    """Output perturbation (003, Algorithm 1): the exact minimiser plus noise.  ``penalty`` is the ridge Lambda.
-
-    Round 1 releases; every further round is an averaging step over the graph, which is post-processing.
-
-    Guarantee
-    ---------
-    U7 (:class:`sottovoce.queries.NoisyMinimiser`), for one release.  The paper's claim holds for exact minimisers.
-    """
+class OneShot(Algorithm[State]):
+    """Round 1 releases; every further round is an averaging step over the graph, which is post-processing."""
 
     form: str = "corrected"
-    max_grad_norm: float = gradient_cap()
 
-    name: ClassVar[str] = "output"
-    paper: ClassVar[str] = "003, Algorithm 1"
-    summary: ClassVar[str] = "output perturbation at every site, then the average"
     releases: ClassVar[str] = "once"
-    noise_law: ClassVar[str] = "Gaussian (pure: spherical), on the answer"
-    good_for: ClassVar[str] = "one release of any loss; sites alike"
     forms: ClassVar[tuple[str, ...]] = ("corrected", "printed")
     curvature: ClassVar[str] = "node"
     least_penalty: ClassVar[float] = 0.0003
-    noise_weight: ClassVar[float] = 1.0
     single: ClassVar[bool] = True
 
     def init(self, node: Node) -> State:
@@ -54,15 +41,37 @@ class Output(Algorithm[State]):
         f = node.ask(self.query(node)) if k == 1 else f + node.facts.mixing * (S - node.net.degree * f)
         return State(f, node.net.neighbour_sum(f))
 
+    @abstractmethod
     def query(self, node: Node) -> Query:
         """The one release."""
+
+
+@dataclass(frozen=True)
+class Output(OneShot):
+    """Output perturbation (003, Algorithm 1): the exact minimiser plus noise.  ``penalty`` is the ridge Lambda.
+
+    Guarantee
+    ---------
+    U7 (:class:`sottovoce.queries.NoisyMinimiser`), for one release.  The paper's claim holds for exact minimisers.
+    """
+
+    max_grad_norm: float = gradient_cap()
+
+    name: ClassVar[str] = "output"
+    paper: ClassVar[str] = "003, Algorithm 1"
+    summary: ClassVar[str] = "output perturbation at every site, then the average"
+    noise_law: ClassVar[str] = "Gaussian (pure: spherical), on the answer"
+    good_for: ClassVar[str] = "one release of any loss; sites alike"
+    noise_weight: ClassVar[float] = 1.0
+
+    def query(self, node: Node) -> Query:
         alpha, zero = None if self.noise is None else self.noise(1), node.zeros()
         claimed = alpha if self.form == "printed" else None  # holds as printed: rate n Lambda epsilon / 2
         return NoisyMinimiser(zero, alpha, f"003, Algorithm 1 ({self.form})", claimed, 0.0, self.penalty(1))
 
 
 @dataclass(frozen=True)
-class Objective(Output):
+class Objective(OneShot):
     """Objective perturbation (003, Algorithm 2): noise in the objective.  ``penalty`` is the ridge Lambda.
 
     Guarantee

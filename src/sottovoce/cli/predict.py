@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from pathlib import Path
 
 import click
@@ -12,6 +13,7 @@ import numpy as np
 from scipy.special import expit
 
 from .. import data, files
+from ..capped import NOT_CALIBRATED
 from ..errors import InvalidInput
 from ..runs.simulate import Result
 
@@ -29,7 +31,8 @@ def predict(run: Path, rows: Path, replicate: int, site: int | None, out: Path |
     RUN is a file written by `train --save`, or at the end of a run across sites: a site's NAME.npz, or hub.npz.
 
     The schema saved with the run encodes the rows; its label column may be absent.  One line a row: the class, and for
-    the logistic loss its probability.
+    the logistic loss its probability.  Probabilities of a model trained with --max-grad-norm are not calibrated: a note
+    on standard error says so, and in JSON every line does.
     """
     if out is not None:
         files.check("out", out, reads=(run, rows))
@@ -51,10 +54,13 @@ def predict(run: Path, rows: Path, replicate: int, site: int | None, out: Path |
     table = data.read_parquet(rows) if rows.suffix.lower() == ".parquet" else data.read_csv(rows)
     w = result.consensus[replicate] if site is None else result.models[replicate, site]
     margin = schema.encode(table, labels=False).X @ w
-    answers: list[dict[str, str | float]] = [{"prediction": answer} for answer in schema.task.answers(margin)]
+    answers: list[dict[str, str | float | bool]] = [{"prediction": answer} for answer in schema.task.answers(margin)]
     if result.config.loss == "logistic":
         for answer, p in zip(answers, np.round(expit(margin), 6), strict=True):
             answer["probability"] = float(p)
+        if result.config.max_grad_norm < math.inf:
+            click.echo(f"Note: {NOT_CALIBRATED}.", err=True)
+            answers = [answer | {"calibrated": False} for answer in answers] if as_json else answers
     if as_json:
         written = json.dumps(answers, indent=1) + "\n"
     else:

@@ -192,9 +192,10 @@ class RunConfig:
             knob.check(value)
             if value == knob.default:
                 continue
-            if knob.strict and name not in own:
-                raise InvalidInput(name, value, f"{self.method} has none: {knob.strict}", "leave it out")
             idle = name not in own or knob.form not in ("", self.form)
+            if idle and knob.strict:
+                rule = f"the {self.form} {self.method} has none; {knob.strict}"
+                raise InvalidInput(name, value, rule, f"use {name}={knob.default!r}")
             if idle and (name in own or knob.form == "printed"):  # of another method, so that methods can be compared
                 takes = [m for m, c in REGISTRY.items() if name in knobs_of(c) and knob.form in c.forms]
                 rule = f"the {self.form} {self.method} has " + (

@@ -1,0 +1,54 @@
+"""A run across sites with capped gradients: the plan carries the cap, and sites do what the simulation does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sites_in_tests import NAMES, consortium
+
+from sottovoce.capped import Capped
+from sottovoce.deploy.hublog import HubLog
+from sottovoce.deploy.plan import Plan
+from sottovoce.errors import InvalidInput
+from sottovoce.runs.prepare import prepare
+from sottovoce.runs.simulate import Result, simulate
+
+pytest.importorskip("cryptography")
+
+
+@pytest.mark.parametrize("method", ["prox_admm", "dgd"])
+def test_sites_of_a_capped_plan_repeat_the_simulation_and_resume(tmp_path: Path, method: str) -> None:
+    capped = consortium(tmp_path / "a", method=method, delta=1e-5, max_grad_norm=0.15, eta=0.1, rounds=3)
+    bare = consortium(tmp_path / "b", method=method, delta=1e-5, eta=0.1, rounds=3)
+    capped.plan.write(tmp_path / "plan.json")
+    read = Plan.read(tmp_path / "plan.json")
+    assert read.config == capped.plan.config and read.config.max_grad_norm == 0.15 and read.digest == capped.plan.digest
+    with HubLog(tmp_path / "hub.log") as log:
+        found = capped.run_locally(log)
+        first = {name: site.model for name, site in found.items()}
+        again = capped.run_locally(log)  # every site replays its ledger
+    whole = simulate(capped.plan.config, capped.rows)
+    for i, name in enumerate(NAMES):
+        np.testing.assert_allclose(first[name], whole.models[0, i], rtol=1e-6, atol=1e-9)
+        np.testing.assert_array_equal(again[name].model, first[name])
+        with capped.ledger(name) as book:
+            assert [row["sensitivity"] for row in book.to_list()] == [[row["sensitivity"][i]] for row in whole.ledger]
+    other = simulate(bare.plan.config, bare.rows)
+    ratio = np.array(whole.ledger[0]["sensitivity"]) / np.array(other.ledger[0]["sensitivity"])
+    np.testing.assert_allclose(ratio, 0.15, rtol=1e-2)
+    assert bare.plan.digest != capped.plan.digest
+
+
+def test_a_saved_run_keeps_its_cap(tmp_path: Path) -> None:
+    sites = consortium(tmp_path, method="prox_admm", delta=1e-5, max_grad_norm=0.15, eta=0.1, rounds=2)
+    simulate(sites.plan.config, sites.rows).save(tmp_path / "run.npz")
+    config = Result.load(tmp_path / "run.npz").config
+    assert config == sites.plan.config and config.max_grad_norm == 0.15
+    assert isinstance(prepare(config, sites.rows.n, sites.rows.d).facts.loss, Capped)
+
+
+def test_a_plan_of_a_method_without_the_cap_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"^max_grad_norm=0.15: the corrected mr_admm has none"):
+        consortium(tmp_path, method="mr_admm", max_grad_norm=0.15)
