@@ -108,16 +108,15 @@ def slope_and_bend(loss: str, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if loss == "logistic":
         p = expit(-z)
         return -p, p * (1 - p)
-    inside = np.abs(1 - z) <= WIDTH
-    slope = np.where(z > 1 + WIDTH, 0.0, np.where(inside, -(1 + WIDTH - z) / (2 * WIDTH), -1.0))
-    return slope, inside / (2 * WIDTH)
+    steep = np.clip((1 + WIDTH - z) / (2 * WIDTH), 0.0, 1.0)
+    return -steep, ((steep > 0) & (steep < 1)) / (2 * WIDTH)
 
 
 def value(loss: str, z: np.ndarray) -> np.ndarray:
     if loss == "logistic":
         return np.logaddexp(0.0, -z)
-    inside = np.abs(1 - z) <= WIDTH
-    return np.where(z > 1 + WIDTH, 0.0, np.where(inside, (1 + WIDTH - z) ** 2 / (4 * WIDTH), 1 - z))
+    steep = np.clip((1 + WIDTH - z) / (2 * WIDTH), 0.0, 1.0)
+    return WIDTH * steep**2 + np.maximum(1 - WIDTH - z, 0.0)
 
 
 def minimum(a: np.ndarray, loss: str, ridge: float, b: np.ndarray, goal: float) -> np.ndarray | None:

@@ -1,16 +1,16 @@
 """One search for everybody: settings of the house and of its peers are looked for, and scored, by the same rules.
 
-A grid maps each knob to its values, in order.  The search draws settings at random from every grid, tries the
-neighbours of the best ones (one knob, one step), all with few replicates of noise on the first deal of rows, and then
-scores the few best in full, on every deal and with other noise.  What wins there is called the best: it is chosen on
-the test rows.
+A grid maps each knob to its values, in order.  The search draws settings at random from every grid, then climbs: it
+tries the neighbours of the best one (one knob, one step), and again those of the new best.  All that is done with few
+replicates of noise on the first deal of rows.  The few best are then scored in full, on every deal and with other
+noise.  What wins there is called the best: it is chosen on the test rows.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,27 +22,30 @@ Score = Callable[[Setting, bool], np.ndarray | None]
 
 @dataclass(frozen=True)
 class Grid:
-    """Values of knobs, and how many settings are drawn from their product."""
+    """Values of knobs, and how many settings are drawn from their product.
+
+    Values in `costly` follow those of their knob; they are reached by climbing and not drawn.
+    """
 
     knobs: dict[str, Sequence[Any]]
     draws: int
+    costly: dict[str, Sequence[Any]] = field(default_factory=dict)
 
     def draw(self, rng: np.random.Generator) -> Iterator[Setting]:
         """Different settings at random, or all if they are few."""
         sizes = [len(values) for values in self.knobs.values()]
         total = math.prod(sizes)
         for index in rng.choice(total, size=min(self.draws, total), replace=False):
-            yield self.at(np.unravel_index(index, sizes))
-
-    def at(self, where: Sequence[int]) -> Setting:
-        return {name: values[k] for (name, values), k in zip(self.knobs.items(), where, strict=True)}
+            where = np.unravel_index(index, sizes)
+            yield {name: values[k] for (name, values), k in zip(self.knobs.items(), where, strict=True)}
 
     def neighbours(self, setting: Setting) -> Iterator[Setting]:
         """Those that differ by one step of one knob; none of a setting of another grid."""
-        if not all(setting.get(name, self) in values for name, values in self.knobs.items()):
+        ladders = {name: [*values, *self.costly.get(name, ())] for name, values in self.knobs.items()}
+        if not all(setting.get(name, self) in values for name, values in ladders.items()):
             return
-        for name, values in self.knobs.items():
-            k = list(values).index(setting[name])
+        for name, values in ladders.items():
+            k = values.index(setting[name])
             for other in (k - 1, k + 1):
                 if 0 <= other < len(values):
                     yield setting | {name: values[other]}
@@ -58,7 +61,7 @@ class Found:
     tried: int
 
 
-def search(grids: Sequence[Grid], score: Score, *, finalists: int = 4, starts: int = 2) -> Found:
+def search(grids: Sequence[Grid], score: Score, *, finalists: int = 3, climbs: int = 2) -> Found:
     """Look for the setting of least mean error.
 
     `crossed` halves the replicates, chooses on one half, scores on the other and takes the mean of both ways: the
@@ -79,9 +82,10 @@ def search(grids: Sequence[Grid], score: Score, *, finalists: int = 4, starts: i
 
     for grid in grids:
         screen(grid.draw(rng))
-    for setting in best(starts):
-        for grid in grids:
-            screen(grid.neighbours(setting))
+    for _ in range(climbs):
+        for setting in best(1):
+            for grid in grids:
+                screen(grid.neighbours(setting))
     full = [(setting, score(setting, True)) for setting in best(finalists)]
     table = [(setting, errors) for setting, errors in full if errors is not None]
     if not table:
