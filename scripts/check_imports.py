@@ -86,7 +86,7 @@ LAYERS = (
     ),
     Layer(
         "training from files, trusted aggregators, scikit-learn estimators, audits, experiments from TOML files",
-        ("runs.training", "aggregation", "audit", "estimators", "studies"),
+        ("runs.training", "aggregation", "audit", "parameters", "estimators", "studies"),
     ),
     Layer("the command line", ("cli", "__main__")),
 )

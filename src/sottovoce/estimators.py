@@ -11,8 +11,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from textwrap import fill, indent
-from typing import Self, TypeVar
+from typing import Self
 
 import numpy as np
 from scipy.sparse import csr_array, hstack, issparse
@@ -22,8 +21,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .algorithms import KNOBS as METHOD_KNOBS
-from .algorithms.knobs import paragraphs
 from .capped import NOT_CALIBRATED
 from .data import partition
 from .data.classes import ClassRows
@@ -32,7 +29,7 @@ from .data.rows import Rows
 from .errors import HolderNote, InvalidInput, LedgerMismatch, NotCalibrated
 from .ledger.durable import DurableLedger, rows_digest
 from .ledger.memory import Ledger
-from .losses import loss_texts
+from .parameters import set_knobs, with_knobs
 from .runs import defaults
 from .runs.choosing import KNOBS, Choice, choose
 from .runs.simulate import Result, RunConfig, Start, simulate
@@ -40,9 +37,7 @@ from .schedules import Schedule
 from .task import TwoClasses, of_classes
 from .typing import Any, Array, ArrayLike, IntArray
 
-E = TypeVar("E")
 _DEFAULT = RunConfig()
-_KNOBS = {name: knob for name, knob in METHOD_KNOBS.items() if knob.offered}
 _READ = "the classes were read off the rows, and epsilon does not cover that"
 _SLACK = 1.0 + 1e-12  # so that rounding cannot carry a row of norm one outside the unit ball
 
@@ -64,30 +59,7 @@ def _has_probabilities(estimator: Any) -> bool:
     return str(estimator.loss) in ("logistic", "softmax")
 
 
-def _set_knobs(estimator: BaseEstimator, given: dict[str, Any]) -> None:
-    """The methods' knobs as attributes, as scikit-learn keeps parameters."""
-    if unknown := given.keys() - _KNOBS.keys():
-        raise TypeError(f"{type(estimator).__name__} has no parameter {min(unknown)!r}")
-    for name, knob in _KNOBS.items():
-        setattr(estimator, name, given.get(name, knob.default))
-
-
-def _with_knobs(cls: type[E]) -> type[E]:
-    """Name the methods' knobs in the signature, from which scikit-learn takes the parameters, and in the docstring."""
-    own = inspect.signature(cls.__init__)
-    fixed = [one for one in own.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
-    more = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=knob.default, annotation=knob.kind)
-        for name, knob in _KNOBS.items()
-    ]
-    cls.__init__.__signature__ = own.replace(parameters=[*fixed, *more])  # type: ignore[attr-defined]
-    losses = ", ".join(f'``"{text}"`` ({about})' for text, about in loss_texts().items())
-    written = (cls.__doc__ or "").replace("    <knobs>\n", paragraphs(_KNOBS.values()))
-    cls.__doc__ = written.replace("        <losses>\n", indent(fill(losses, 110), 8 * " ") + "\n")
-    return cls
-
-
-@_with_knobs
+@with_knobs
 class ConsensusClassifier(ClassifierMixin, BaseEstimator):
     """A linear classifier trained across sites that exchange noisy vectors instead of rows.
 
@@ -253,7 +225,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         self.sites_per_row = sites_per_row
         self.tol = tol
         self.random_state = random_state
-        _set_knobs(self, knobs)
+        set_knobs(self, knobs)
 
     def __sklearn_clone__(self) -> Self:
         twin: Self = super().__sklearn_clone__()
@@ -544,7 +516,7 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
             warnings.warn(NOT_CALIBRATED, NotCalibrated, stacklevel=3)
 
 
-@_with_knobs
+@with_knobs
 class PrivateClassifier(ConsensusClassifier):
     """A linear classifier trained at one site and released once, privately (003, chapter 3).
 
@@ -617,4 +589,4 @@ class PrivateClassifier(ConsensusClassifier):
         self.accountant = accountant
         self.tol = tol
         self.random_state = random_state
-        _set_knobs(self, knobs)
+        set_knobs(self, knobs)

@@ -12,8 +12,8 @@ from rich.panel import Panel
 from rich.table import Table
 
 from .. import files
-from ..data.expected import expected_rows
 from ..data import load
+from ..data.expected import expected_rows
 from ..data.schema import Schema
 from ..deploy.plan import Member, Plan, check_public
 from ..errors import InvalidInput
