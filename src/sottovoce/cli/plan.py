@@ -14,6 +14,7 @@ from rich.table import Table
 from .. import files
 from ..data import load
 from ..data.expected import expected_rows
+from ..data.lifelike import Expected
 from ..data.schema import Schema
 from ..deploy.plan import Member, Plan, check_public
 from ..errors import InvalidInput
@@ -95,7 +96,8 @@ def plan(
         raise InvalidInput("features", features, "must be at least 1", "use e.g. 36")
     config, choice = run_config(knobs, seed=seed, priced=True), None
     if config.auto:
-        likely = None if encoding is None or encoding.n_features != features else expected_rows(encoding)
+        same = encoding is not None and encoding.n_features == features
+        likely: Expected | None = expected_rows(encoding) if encoding is not None and same else None
         if public is not None and encoding is not None:
             likely = _public(public, config, encoding, len(n)).expected() or likely
         choice = choose(config, n, features, heterogeneity=declared(partition), free=left_open(), expected=likely)
