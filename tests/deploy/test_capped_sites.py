@@ -11,6 +11,7 @@ from sites_in_tests import NAMES, consortium
 from sottovoce.capped import Capped
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.plan import Plan
+from sottovoce.deploy.report import _agreed
 from sottovoce.errors import InvalidInput
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.simulate import Result, simulate
@@ -39,6 +40,8 @@ def test_sites_of_a_capped_plan_repeat_the_simulation_and_resume(tmp_path: Path,
     ratio = np.array(whole.ledger[0]["sensitivity"]) / np.array(other.ledger[0]["sensitivity"])
     np.testing.assert_allclose(ratio, 0.15, rtol=1e-2)
     assert bare.plan.digest != capped.plan.digest
+    said = "gradients of rows up to 0.15"
+    assert said in "".join(_agreed(capped.plan)) and said not in "".join(_agreed(bare.plan))
 
 
 def test_a_saved_run_keeps_its_cap(tmp_path: Path) -> None:

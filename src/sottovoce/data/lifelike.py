@@ -89,7 +89,9 @@ def make_world(
     """
     rng = np.random.default_rng(seed)
     X = sketch(rows + HELD_OUT, rng)
-    scores = X @ rng.normal(size=(X.shape[1], classes))
+    spread = X.std(axis=0)
+    weight = np.divide(1.0, np.sqrt(spread), out=np.zeros_like(spread), where=spread > 1e-9)  # wide columns matter more
+    scores = X @ (weight[:, None] * rng.normal(size=(X.shape[1], classes)))
     scores -= scores.mean(axis=0)
     scores /= max(float(scores.std()), 1e-12)
     chances = special.softmax(sharpness[0] * scores - UNEVEN * np.linspace(0.0, 1.0, classes), axis=1)

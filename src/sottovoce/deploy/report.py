@@ -184,9 +184,10 @@ def _privacy(statement: Statement) -> str:
 def _agreed(plan: Plan) -> Iterable[str]:
     config, start = plan.config, plan.start
     begin = [] if start is None else [("Starting point", f"public ({start.kind}), digest {start.digest}")]
+    capped = "" if np.isinf(config.max_grad_norm) else f", gradients of rows up to {config.max_grad_norm:g}"
     yield "<h2>What was agreed on</h2>"
     yield _list([*begin,
-        ("Method", f"{config.method} ({config.form}), {config.loss} loss"), ("Graph", config.graph),
+        ("Method", f"{config.method} ({config.form}), {config.loss} loss{capped}"), ("Graph", config.graph),
         ("Sites", str(len(plan.sites))), ("Features", str(plan.d)),
         ("Weights", f"C = {config.C:g}, rho = {config.rho:g}"), ("Longest message", f"{plan.norm_cap:.3g}"),
         ("Digest", plan.digest),
