@@ -66,7 +66,7 @@ def sketch(schema: Schema, n: int, rng: np.random.Generator) -> Array:
 
 def expected_rows(schema: Schema) -> Sketches:
     """What `schema` lets one expect of rows, for the choice behind ``method="auto"``."""
-    return drawn(schema.fingerprint, "rows that the schema lets one expect", partial(sketch, schema))
+    return drawn(schema.fingerprint, "rows that the schema lets one expect", partial(sketch, schema), schema.n_features)
 
 
 def typical_sizes(schema: Schema, n: int = 4000, seed: int = 0) -> Array:

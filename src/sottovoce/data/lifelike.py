@@ -24,9 +24,28 @@ special = Later("scipy.special")
 Sketch = Callable[[int, np.random.Generator], Array]
 """Draws so many made-up rows in the unit ball, an array (n, d)."""
 
-SHARPNESS = ((2.0, 0.05), (6.0, 0.01))
-"""Standard deviation of a class's score and share of labels drawn at random, of every other world: about 80% and 95% of
-labels of two classes can be predicted."""
+
+@dataclass(frozen=True)
+class Labels:
+    """How labels depend on a row's score, which is a linear function of the row.
+
+    Attributes
+    ----------
+    sharpness : float
+        Standard deviation of a class's score.
+    wrong : float
+        Share of labels drawn at random.
+    gap : float
+        How far rows of two classes are moved apart, in standard deviations of the score.
+    """
+
+    sharpness: float
+    wrong: float
+    gap: float
+
+
+LABELS = (Labels(2.0, 0.05, 0.0), Labels(4.0, 0.01, 2.0))
+"""Of every other world: classes that run into each other, and classes with few rows between them."""
 UNEVEN = 1.0  # log of the ratio of the first class's frequency to the last's, at equal scores
 _INSIDE = 1.0 + 1e-9
 
@@ -68,7 +87,7 @@ def make_world(
     *,
     classes: int = 2,
     tilt: float = 0.0,
-    sharpness: tuple[float, float] = SHARPNESS[0],
+    labels: Labels = LABELS[0],
 ) -> World:
     """Draw a world with labels of its own.
 
@@ -84,19 +103,31 @@ def make_world(
     classes : int
     tilt : float
         How much the sites' labels differ: 0 for not at all, 1 for the ``label`` partition's default strength.
-    sharpness : (float, float)
-        One of `SHARPNESS`.
+    labels : Labels
     """
     rng = np.random.default_rng(seed)
     X = sketch(rows + HELD_OUT, rng)
     spread = X.std(axis=0)
     weight = np.divide(1.0, np.sqrt(spread), out=np.zeros_like(spread), where=spread > 1e-9)  # wide columns matter more
-    scores = X @ (weight[:, None] * rng.normal(size=(X.shape[1], classes)))
+    W = weight[:, None] * rng.normal(size=(X.shape[1], classes))
+    W -= W.mean(axis=1, keepdims=True)
+    if labels.gap:
+        X = inside(X + _apart(X, W, labels.gap))
+    scores = X @ W
     scores -= scores.mean(axis=0)
     scores /= max(float(scores.std()), 1e-12)
-    chances = special.softmax(sharpness[0] * scores - UNEVEN * np.linspace(0.0, 1.0, classes), axis=1)
-    chances = (1.0 - sharpness[1]) * chances + sharpness[1] / classes
+    chances = special.softmax(labels.sharpness * scores - UNEVEN * np.linspace(0.0, 1.0, classes), axis=1)
+    chances = (1.0 - labels.wrong) * chances + labels.wrong / classes
     return World(X[:rows], deal(chances[:rows], sites, tilt), X[rows:], chances[rows:])
+
+
+def _apart(X: Array, W: Array, gap: float) -> Array:
+    """Moves of rows towards the class of the highest score, along that class's direction."""
+    scores = X @ W
+    scores -= scores.mean(axis=0)
+    best = scores.argmax(axis=1)
+    along = W / np.maximum((W**2).sum(axis=0), 1e-300)  # a move by one of these raises its score by one
+    return np.asarray(gap * scores.std(axis=0)[best][:, None] * along.T[best])
 
 
 HELD_OUT = 1000
@@ -152,18 +183,19 @@ def dense(d: int, norm: float = 1.0) -> Sketch:
     return draw
 
 
-def correlated(sketch: Sketch) -> Sketch:
+def correlated(sketch: Sketch, decay: float = 1.0) -> Sketch:
     """Rows with the means, spreads and typical norms of a sketch's, and columns that go together.
 
-    The correlations have the spectrum 1, 1/2, 1/3, ...
+    The k-th eigenvalue of the correlations is ``k^-decay``.
     """
 
     def draw(n: int, rng: np.random.Generator) -> Array:
         X = sketch(2000, rng)
         d, mean, spread = X.shape[1], X.mean(axis=0), X.std(axis=0)
         rotation = np.linalg.qr(rng.normal(size=(d, d)))[0]
-        Z = (rng.normal(size=(n, d)) / np.sqrt(np.arange(1.0, d + 1.0))) @ rotation
-        Z /= np.maximum(np.sqrt((rotation**2 / np.arange(1.0, d + 1.0)[:, None]).sum(axis=0)), 1e-12)
+        size = np.arange(1.0, d + 1.0) ** -decay
+        Z = (rng.normal(size=(n, d)) * np.sqrt(size)) @ rotation
+        Z /= np.maximum(np.sqrt((rotation**2 * size[:, None]).sum(axis=0)), 1e-12)
         return inside(mean + spread * Z)
 
     return draw
@@ -237,8 +269,8 @@ class Sketches(Expected):
         self, number: int, rows: int, sites: Sequence[int] | Array, *, classes: int, tilt: float, widest: int
     ) -> World:
         sketch = narrowed(self.sketches[number % len(self.sketches)], widest)
-        sharpness = SHARPNESS[number // len(self.sketches) % len(SHARPNESS)]
-        return make_world(sketch, rows, sites, _SEED + number, classes=classes, tilt=tilt, sharpness=sharpness)
+        labels = LABELS[number // len(self.sketches) % len(LABELS)]
+        return make_world(sketch, rows, sites, _SEED + number, classes=classes, tilt=tilt, labels=labels)
 
 
 _SEED = 20_240_229  # of made-up rows: no user's seed enters them
@@ -250,6 +282,14 @@ def unknown(d: int) -> Sketches:
     return Sketches(f"unknown {d}", "rows of four kinds", kinds)
 
 
-def drawn(key: str, says: str, sketch: Sketch) -> Sketches:
-    """Rows as a sketch draws them, and others with its means, spreads and norms whose columns go together."""
-    return Sketches(key, says, (sketch, correlated(sketch)))
+def drawn(key: str, says: str, sketch: Sketch, d: int) -> Sketches:
+    """Rows as a sketch of d columns draws them, and others with its means, spreads and norms whose columns go together.
+
+    Hundreds of columns that have nothing to do with one another are unlikely; then all rows are of the second kind.
+    """
+    kinds = (sketch, correlated(sketch)) if d <= MANY else (correlated(sketch), correlated(sketch, 2.0))
+    return Sketches(key, says, kinds)
+
+
+MANY = 100
+"""Columns beyond which all made-up rows have columns that go together."""

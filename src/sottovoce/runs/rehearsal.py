@@ -33,8 +33,8 @@ from .prepare import Prepared
 WORLDS = 4
 REPLICATES = 2
 """Repetitions of the noise in every world of the search."""
-CHECKS = 2
-"""The same for the last comparison, on other worlds."""
+CHECKS = 8
+"""Worlds of the last comparison, which are others."""
 ROWS = 200
 """Rows of a world, or fewer where there are many sites or features."""
 WIDEST = 64
@@ -85,22 +85,22 @@ class Ground:
     @cached_property
     def first(self) -> Rehearsal:
         """Of the search."""
-        return self._draw(0, REPLICATES)
+        return self._draw(0, WORLDS)
 
     @cached_property
     def final(self) -> Rehearsal:
         """Of the last comparison."""
         return self._draw(WORLDS, CHECKS)
 
-    def _draw(self, start: int, replicates: int) -> Rehearsal:
+    def _draw(self, start: int, many: int) -> Rehearsal:
         known = unknown(self.d) if self.expected is None else self.expected
         cells = WORLDS * len(self.n) * min(self.d, WIDEST) * self.outputs
         rows = max(_FEWEST, min(ROWS, _CELLS // cells))
         worlds = [
             known.world(start + k, rows, self.n, classes=max(2, self.outputs), tilt=self.tilt, widest=WIDEST)
-            for k in range(WORLDS)
+            for k in range(many)
         ]
-        return Rehearsal(tuple(worlds), replicates, _SEED + start, self.outputs)
+        return Rehearsal(tuple(worlds), REPLICATES, _SEED + start, self.outputs)
 
     @property
     def says(self) -> str:
