@@ -1,9 +1,10 @@
 """Every private method on three data sets, sites alike and label-skewed: writes docs/results.md.
 
-``python bench/results.py [--quick] [--json] [--out docs/results.md]``
+``python bench/results.py [--quick] [--only METHOD,METHOD] [--json] [--out docs/results.md]``
 
 5 nodes on a ring, 10 rounds, 10 replicates of the noise, every other parameter at its default.  Test rows are public;
-seeds are 0.  Takes about 20 minutes on 2 cores; ``--quick`` leaves out MNIST and takes two.
+seeds are 0.  Takes about 20 minutes on 2 cores; ``--quick`` leaves out MNIST and takes two.  ``--only`` measures some
+rows and keeps the others as the page has them: `bench/digests.py` tells whether any of those has changed.
 """
 
 from __future__ import annotations
@@ -26,14 +27,18 @@ HEAD = """# Results
 
 Test accuracy in percent, mean ± standard deviation over {replicates} replicates of the noise (seed 0); 5 nodes on a
 ring, {rounds} rounds, replace-one, delta = {delta:g} in total, all other parameters at their defaults. The adversary
-sees every message of every round; rows marked *curator* trust one party with all rows; `auto` picks its own rounds
-and parameters ([choosing](choosing.md)). Written by `python bench/results.py`.
+sees every message of every round; rows marked *curator* trust one party with all rows. `auto` picks its method, its
+rounds and its parameters ([choosing](choosing.md)); `auto --trust curator` does so among the methods of a curator, and
+is the yardstick: the best curator that we can build. Written by `python bench/results.py`.
 
 """
 
 
 def score(method: str, data: str, partition: str, epsilon: float) -> dict[str, object]:
-    run = RunConfig(method=method, epsilon=epsilon, delta=DELTA, rounds=ROUNDS, replicates=REPLICATES)
+    name, _, trust = method.partition(" --trust ")
+    run = RunConfig(
+        method=name, epsilon=epsilon, delta=DELTA, rounds=ROUNDS, replicates=REPLICATES, trust=trust or "nobody"
+    )
     report = train(TrainConfig(run, data=data, partition=partition))
     spent = report.result.privacy["epsilon"]
     if not 0.999 * epsilon <= spent <= epsilon:
@@ -47,7 +52,8 @@ def score(method: str, data: str, partition: str, epsilon: float) -> dict[str, o
     }  # fmt: skip
 
 
-def page(rows: list[dict[str, object]]) -> str:
+def page(rows: list[dict[str, object]], kept: dict[tuple[str, str], str]) -> str:
+    """The page; `kept` has lines of tables by data set and method that were not measured now."""
     text = HEAD.format(replicates=REPLICATES, rounds=ROUNDS, delta=DELTA)
     for data in dict.fromkeys(row["data"] for row in rows):
         mine = [row for row in rows if row["data"] == data]
@@ -55,7 +61,11 @@ def page(rows: list[dict[str, object]]) -> str:
         text += f"## {data}\n\nWithout privacy {mine[0]['nonprivate']:.2f}, majority {mine[0]['majority']:.2f}.\n\n"
         text += "| method | " + " | ".join(f"{p}, epsilon {e:g}" for e, p in columns) + " |\n"
         text += "|---|" + "---|" * len(columns) + "\n"
-        for method in dict.fromkeys(row["asked"] for row in mine):
+        measured = {row["asked"] for row in mine}
+        for method in METHODS:
+            if method not in measured:
+                text += kept.get((str(data), method), "")
+                continue
             curator = " *curator*" if method in REGISTRY and REGISTRY[method].trust.pools_rows else ""
             cells = {
                 (r["epsilon"], r["partition"]): f"{r['accuracy']:.2f} ± {r['sd']:.2f}"
@@ -67,13 +77,29 @@ def page(rows: list[dict[str, object]]) -> str:
     return text
 
 
+METHODS = ["auto", "auto --trust curator", *(name for name, cls in REGISTRY.items() if cls.private)]
+
+
+def lines_of(text: str) -> dict[tuple[str, str], str]:
+    """Lines of the tables of a page, by data set and method."""
+    found, data = {}, ""
+    for line in text.splitlines(keepends=True):
+        if line.startswith("## "):
+            data = line[3:].strip()
+        elif line.startswith("| `"):
+            found[data, line.split("`")[1]] = line
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="leave out MNIST")
+    parser.add_argument("--only", help="methods to measure; the others stay as the page has them")
     parser.add_argument("--json", action="store_true", help="print one JSON list")
     parser.add_argument("--out", type=Path, default=Path("docs/results.md"))
     arguments = parser.parse_args()
-    methods = ["auto", *(name for name, cls in REGISTRY.items() if cls.private)]
+    methods = arguments.only.split(",") if arguments.only else METHODS
+    kept = lines_of(arguments.out.read_text()) if arguments.only else {}
     rows = []
     for data in DATA:
         if arguments.quick and data == "mnist37":
@@ -83,7 +109,7 @@ def main() -> None:
                 for epsilon in EPSILONS if data == "adult" else EPSILONS[-1:]:
                     rows.append(score(method, data, partition, epsilon))
                     print(f"{rows[-1]}", file=sys.stderr)
-    arguments.out.write_text(page(rows))
+    arguments.out.write_text(page(rows, kept))
     if arguments.json:
         print(json.dumps(rows))
 

@@ -12,7 +12,7 @@ from .momentum import CentralMomentum, Momentum
 from .mr_admm import MRADMM
 from .one_shot import Generalised, Objective, Output
 from .pp_admm import PPADMM
-from .prox import ProxADMM, ProxAverage
+from .prox import CentralProx, ProxADMM, ProxAverage
 from .pvp import PVP
 from .r_admm import RADMM
 
@@ -22,7 +22,7 @@ REGISTRY: dict[str, type[Algorithm]] = {  # type: ignore[type-arg]
         *(ADMM, DVP, PVP, MADMM, RADMM, MRADMM, PPADMM, IPPADMM),
         *(ProxADMM, ProxAverage, Momentum),
         *(Output, Objective, Generalised),
-        *(DGD, Central, CentralGD, CentralSGD, CentralMomentum),
+        *(DGD, Central, CentralGD, CentralSGD, CentralProx, CentralMomentum),
     )
 }
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from ..queries import NoisyMinimiser
+from ..trust import CURATOR, Trust
 from ..typing import Array
 from .base import Algorithm, Node, augment, dual
 from .knobs import gradient_cap
@@ -109,3 +110,21 @@ class ProxAverage(Algorithm[MeanState]):
 
     def model(self, state: MeanState) -> Array:
         return state.mean
+
+
+@dataclass(frozen=True)
+class CentralProx(ProxAverage):
+    """Noisy proximal steps of a trusted curator, who holds all rows as one site.
+
+    Guarantee
+    ---------
+    That of :class:`ProxAverage`, against whoever sees the iterates; the curator sees the rows.
+    """
+
+    name: ClassVar[str] = "central_prox"
+    paper: ClassVar[str] = "baseline"
+    summary: ClassVar[str] = "noisy proximal steps at a trusted curator, tail-averaged"
+    releases: ClassVar[str] = "every round"
+    noise_law: ClassVar[str] = "Gaussian (pure: spherical), on the answer"
+    good_for: ClassVar[str] = "what trust in one party would buy, by proximal steps"
+    trust: ClassVar[Trust] = CURATOR

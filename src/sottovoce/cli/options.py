@@ -67,6 +67,7 @@ def method_options() -> list[Option]:
             f"or one of: {', '.join(REGISTRY)}.",
             default=defaults.METHOD,
         ),
+        say("--trust", "Whom auto may trust: nobody or curator.", default=_RUN.trust),
         say("--rounds", "Exchanges with the neighbours.", type=int, default=_RUN.rounds),
         say(
             "--epsilon",

@@ -138,7 +138,9 @@ def _choose(
     if why := _beyond(config, n, d):
         return Choice(config, says=f"{_named(config)}: the first guess, since {why}.")
     outputs = make_loss(config.loss).outputs
-    ground = Ground(n, d // outputs, outputs, 0.0 if heterogeneity == "iid" else 1.0, expected)
+    pooled = REGISTRY[config.method].trust.pools_rows
+    tilt = 0.0 if heterogeneity == "iid" or pooled else 1.0
+    ground = Ground(n, d // outputs, outputs, tilt, expected, pooled)
     search = _Search(config, ground, free)
     search.explore()
     if not search.tried:
@@ -295,8 +297,8 @@ class _Search:
 
     def siblings(self) -> list[dict[str, Any]]:
         """The other proximal method, with the knobs of the one that was looked into and as much curvature."""
-        found = []
-        for method in PROXIMAL:
+        found: list[dict[str, Any]] = []
+        for method in PROXIMAL if self.config.trust == "nobody" else ():
             mine = [one for one in self.tried if one.config.method == method]
             other = next(name for name in PROXIMAL if name != method)
             if len(mine) < 2 or len(self.ground.n) == 1:
@@ -345,7 +347,9 @@ class _Search:
         return {"eta": float(f"{at.eta * usual[1] / usual[0]:.4g}")} if len(usual) == 2 else {}
 
     def methods(self) -> list[str]:
-        """Those that trust nobody and can win somewhere."""
+        """Those that trust whom the configuration trusts, and can win somewhere."""
+        if self.config.trust == "curator":
+            return ["central_prox", "central_momentum", "central"]
         alike = self.ground.tilt == 0.0
         names = [PROXIMAL[alike], "momentum", "objective", "output"] + ["mr_admm"] * (self.config.delta is None)
         return [name for name in names if name in REGISTRY]
@@ -393,9 +397,9 @@ class _Search:
                 f", the first guess ({_named(first.config)}) {100 * mine.mean:.1f}%, with a standard error of the "
                 f"difference of {100 * best.sure(mine):.1f}"
             )
-        close = sorted({one.config.method for one in others if one.mean - best.mean <= best.sure(one)})
-        if close:
-            says += f".  It is not sure: {', '.join(close)} came within one standard error"
+        close = {one.config.method for one in others if one.mean - best.mean <= best.sure(one)}
+        if rivals := sorted(close - {best.config.method}):
+            says += f".  It is not sure: {', '.join(rivals)} came within one standard error"
         least: dict[str, float] = {}
         for one in self.tried:
             least[one.config.method] = min(one.mean, least.get(one.config.method, 1.0))

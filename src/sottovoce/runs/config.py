@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import asdict, dataclass, fields
 from numbers import Integral, Real
@@ -19,6 +20,8 @@ from ..schedules import Schedule
 from ..typing import Any
 
 C = TypeVar("C")
+TRUSTED = ("nobody", "curator")
+"""Whom a choice of ``method="auto"`` may trust."""
 MOST_ROUNDS, MOST_REPLICATES = 50_000, 1_000_000
 _SIZE = (1e-100, 1e100)
 _KINDS: dict[str, Any] = {  # of a field's type, as it is written: whether a value is of it
@@ -135,6 +138,8 @@ class RunConfig:
     start : str, optional
         Digest of the public point from which the run starts (:class:`sottovoce.runs.start.Start`), which
         :func:`sottovoce.runs.simulate.simulate` fills in; None for zero.
+    trust : {"nobody", "curator"}
+        Whom the methods may trust from which "auto" chooses; a named method trusts whom it trusts.
     <knobs>
     """
 
@@ -161,6 +166,7 @@ class RunConfig:
     replicates: int = 1
     auto: bool = False
     start: str | None = None
+    trust: str = "nobody"
 
     if TYPE_CHECKING:  # which cannot see the knobs
 
@@ -175,11 +181,16 @@ class RunConfig:
         check_types(self)
         validate_target(self.epsilon, self.delta)
         if self.method == "auto":  # measured: docs/results.md
-            object.__setattr__(self, "method", _first_guess(self.delta, self.loss))
+            object.__setattr__(self, "method", _first_guess(self.delta, self.loss, self.trust, self.max_grad_norm))
             object.__setattr__(self, "auto", True)
         if self.method not in REGISTRY:
             raise InvalidInput("method", self.method, f"must be one of {sorted(REGISTRY)}", "see `sottovoce methods`")
         cls = REGISTRY[self.method]
+        if self.trust not in TRUSTED:
+            raise InvalidInput("trust", self.trust, f"must be {' or '.join(map(repr, TRUSTED))}", "use 'nobody'")
+        if self.trust != "nobody" and cls.trust.kind != self.trust:
+            rule = f"{self.method} trusts {cls.trust.kind}"
+            raise InvalidInput("trust", self.trust, rule, "leave it out, or use method='auto' or a method that does")
         if self.form not in cls.forms:
             raise InvalidInput("form", self.form, f"{self.method} has {', '.join(cls.forms)}", f"use {cls.forms[0]!r}")
         for name in ("eta", "eta_growth", "noise", "noise_growth"):  # Facts checks the others
@@ -250,7 +261,7 @@ class RunConfig:
     def to_dict(self) -> dict[str, Any]:
         """Plain data; infinity is the text ``inf``.  Knobs at their defaults are left out, but for ``WRITTEN``."""
         plain = asdict(self) | {"epsilon": self.epsilon if self.budgeted else "inf"}
-        silent = {"auto": False, "start": None} | {
+        silent = {"auto": False, "start": None, "trust": "nobody"} | {
             name: knob.default for name, knob in KNOBS.items() if name not in WRITTEN
         }
         return {name: value for name, value in plain.items() if name not in silent or value != silent[name]}
@@ -265,6 +276,9 @@ class RunConfig:
         return cls(**(values | {"epsilon": epsilon if isinstance(epsilon, tuple) else float(epsilon)}))
 
 
-def _first_guess(delta: float | None, loss: str) -> str:
+def _first_guess(delta: float | None, loss: str, trust: str, cap: float) -> str:
     """The method that "auto" starts from; docs/results.md has the measurements behind it."""
-    return "mr_admm" if delta is None and make_loss(loss).unproved_inside is None else "prox_admm"
+    inside = make_loss(loss).unproved_inside is None and cap == math.inf
+    if trust == "curator":
+        return "central" if inside else "central_prox"
+    return "mr_admm" if delta is None and inside else "prox_admm"

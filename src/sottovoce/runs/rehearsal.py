@@ -59,6 +59,8 @@ class Ground:
         How much the labels of sites differ, see :func:`sottovoce.data.lifelike.make_world`.
     expected : Expected, optional
         What is known of rows; None for rows of a few kinds.
+    pooled : bool
+        Whether one party holds the rows of all sites.
     """
 
     n: tuple[int, ...]
@@ -66,6 +68,7 @@ class Ground:
     outputs: int
     tilt: float
     expected: Expected | None = None
+    pooled: bool = False
 
     @staticmethod
     def too_large(sites: int, d: int, outputs: int) -> bool:
@@ -94,10 +97,11 @@ class Ground:
 
     def _draw(self, start: int, many: int) -> Rehearsal:
         known = unknown(self.d) if self.expected is None else self.expected
-        cells = WORLDS * len(self.n) * min(self.d, WIDEST) * self.outputs
+        held = (sum(self.n),) if self.pooled else self.n
+        cells = WORLDS * len(held) * min(self.d, WIDEST) * self.outputs
         rows = max(_FEWEST, min(ROWS, _CELLS // cells))
         worlds = [
-            known.world(start + k, rows, self.n, classes=max(2, self.outputs), tilt=self.tilt, widest=WIDEST)
+            known.world(start + k, rows, held, classes=max(2, self.outputs), tilt=self.tilt, widest=WIDEST)
             for k in range(many)
         ]
         return Rehearsal(tuple(worlds), REPLICATES, _SEED + start, self.outputs)
