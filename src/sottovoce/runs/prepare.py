@@ -149,9 +149,11 @@ def prepare(config: RunConfig, n: Array, d: int, *, graph: Graph | None = None) 
     if graph is None:
         seed = 0 if config.seed is None else config.seed
         graph = make_graph(config.graph if len(n) > 1 else "complete", len(n), seed)
+    loss = cap(make_loss(config.loss), config.max_grad_norm)
+    tol = config.tol * min(1.0, loss.slope_bound)  # of the largest gradient, also under a cap
     facts = Facts(
-        cap(make_loss(config.loss), config.max_grad_norm), n, d, config.C, rho, len(n), config.relation, config.tol,
-        pure=accountant.name == "pure", max_degree=int(np.max(graph.degree)),
+        loss, n, d, config.C, rho, len(n), config.relation, tol, pure=accountant.name == "pure",
+        max_degree=int(np.max(graph.degree)),
     )  # fmt: skip
     for name in ("epsilon", "eta", "eta_growth", "noise"):
         value = getattr(config, name)
