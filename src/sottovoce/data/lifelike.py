@@ -37,15 +37,21 @@ class Labels:
         Share of labels drawn at random.
     gap : float
         How far rows of two classes are moved apart, in standard deviations of the score.
+    even : float
+        Columns count for the score like their spread to the power of 1 less this: at 1 all columns count alike, at 0
+        wide ones count most.
     """
 
     sharpness: float
     wrong: float
     gap: float
+    even: float
 
 
-LABELS = (Labels(2.0, 0.05, 0.0), Labels(4.0, 0.01, 2.0))
-"""Of every other world: classes that run into each other, and classes with few rows between them."""
+LABELS = (
+    Labels(2.0, 0.05, 0.0, 0.0), Labels(4.0, 0.01, 2.0, 1.0), Labels(2.0, 0.05, 0.0, 1.0), Labels(4.0, 0.01, 2.0, 0.0),
+)  # fmt: skip
+"""Of worlds in turn: classes that run into each other or with few rows between them, along wide columns or all."""
 UNEVEN = 1.0  # log of the ratio of the first class's frequency to the last's, at equal scores
 _INSIDE = 1.0 + 1e-9
 
@@ -108,7 +114,7 @@ def make_world(
     rng = np.random.default_rng(seed)
     X = sketch(rows + HELD_OUT, rng)
     spread = X.std(axis=0)
-    weight = np.divide(1.0, np.sqrt(spread), out=np.zeros_like(spread), where=spread > 1e-9)  # wide columns matter more
+    weight = np.where(spread > 1e-9, np.maximum(spread, 1e-9) ** -labels.even, 0.0)
     W = weight[:, None] * rng.normal(size=(X.shape[1], classes))
     W -= W.mean(axis=1, keepdims=True)
     if labels.gap:

@@ -30,8 +30,8 @@ from . import engine
 from .engine import Place
 from .prepare import Prepared
 
-WORLDS = 4
-REPLICATES = 2
+WORLDS = 8
+REPLICATES = 1
 """Repetitions of the noise in every world of the search."""
 CHECKS = 8
 """Worlds of the last comparison, which are others."""
@@ -39,7 +39,7 @@ ROWS = 200
 """Rows of a world, or fewer where there are many sites or features."""
 WIDEST = 64
 """Features of a world: wider rows are narrowed (:func:`sottovoce.data.lifelike.narrowed`)."""
-_FEWEST, _CELLS, _MOST = 60, 250_000, 1_000_000  # rows, and numbers that a search and a world may have
+_FEWEST, _CELLS, _MOST = 60, 400_000, 1_000_000  # rows, and numbers that a search and a world may have
 _SEED = 20_240_301  # of the noise: no user's seed enters a choice
 
 
