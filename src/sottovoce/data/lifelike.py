@@ -49,9 +49,9 @@ class Labels:
 
 
 LABELS = (
-    Labels(2.0, 0.05, 0.0, 0.0), Labels(4.0, 0.01, 2.0, 1.0), Labels(2.0, 0.05, 0.0, 1.0), Labels(4.0, 0.01, 2.0, 0.0),
+    Labels(2.0, 0.1, 0.0, 0.5), Labels(4.0, 0.02, 0.0, 1.0), Labels(4.0, 0.01, 2.0, 0.5), Labels(4.0, 0.02, 0.0, 0.0),
 )  # fmt: skip
-"""Of worlds in turn: classes that run into each other or with few rows between them, along wide columns or all."""
+"""Of worlds in turn: hard to tell apart, sharp in all columns, with few rows between classes, sharp in wide columns."""
 UNEVEN = 1.0  # log of the ratio of the first class's frequency to the last's, at equal scores
 _INSIDE = 1.0 + 1e-9
 

@@ -32,9 +32,8 @@ CAPS = (math.inf, 0.3, 0.1)
 """Caps on a row's gradient that are tried first, each with every penalty."""
 FACTORS = (0.4, 1.0, 2.5)
 """Multiples of the default penalty that are tried first."""
-ROUNDS = {"steps": (40, 100, 200), "solves": (10, 20, 40)}
-"""Rounds of methods that take gradient steps, and of methods that solve local problems: the first one or two are tried
-first."""
+ROUNDS = {"steps": (100, 200), "solves": (10, 20, 40)}
+"""Rounds of methods that take gradient steps, and of methods that solve local problems; the first are tried first."""
 FINER = ((0.6, 1.6), (0.75, 1.35))
 """Multiples of the best cap and of the best penalty that are tried last, and then around the best of those."""
 REGULARISERS = (0.1, 30.0)

@@ -15,10 +15,12 @@ from typing import Self
 
 import numpy as np
 
+from ..algorithms import REGISTRY
 from ..capped import Capped
 from ..data.lifelike import Expected, World, unknown
 from ..data.sweep import Sweep
 from ..facts import Facts
+from ..graphs import make_graph
 from ..losses import Loss
 from ..net import DenseNet
 from ..privacy.noise import KeyedNoise
@@ -31,10 +33,10 @@ from .engine import Place
 from .prepare import Prepared
 
 WORLDS = 8
-REPLICATES = 1
-"""Repetitions of the noise in every world of the search."""
+REPLICATES = {True: 4, False: 1}
+"""Repetitions of the noise in every world, of sites that are alike and of sites that differ."""
 CHECKS = 8
-"""Worlds of the last comparison, which are others."""
+"""Worlds of the last comparison, which are others, with twice as many repetitions."""
 ROWS = 200
 """Rows of a world, or fewer where there are many sites or features."""
 WIDEST = 64
@@ -88,23 +90,24 @@ class Ground:
     @cached_property
     def first(self) -> Rehearsal:
         """Of the search."""
-        return self._draw(0, WORLDS)
+        return self._draw(0, WORLDS, 1)
 
     @cached_property
     def final(self) -> Rehearsal:
         """Of the last comparison."""
-        return self._draw(WORLDS, CHECKS)
+        return self._draw(WORLDS, CHECKS, 2)
 
-    def _draw(self, start: int, many: int) -> Rehearsal:
+    def _draw(self, start: int, many: int, often: int) -> Rehearsal:
         known = unknown(self.d) if self.expected is None else self.expected
         held = (sum(self.n),) if self.pooled else self.n
-        cells = WORLDS * len(held) * min(self.d, WIDEST) * self.outputs
+        cells = WORLDS * (1 if self.tilt == 0.0 else len(held)) * min(self.d, WIDEST) * self.outputs
         rows = max(_FEWEST, min(ROWS, _CELLS // cells))
         worlds = [
             known.world(start + k, rows, held, classes=max(2, self.outputs), tilt=self.tilt, widest=WIDEST)
             for k in range(many)
         ]
-        return Rehearsal(tuple(worlds), REPLICATES, _SEED + start, self.outputs)
+        alike = self.tilt == 0.0
+        return Rehearsal(tuple(worlds), often * REPLICATES[alike], _SEED + start, self.outputs, alike)
 
     @property
     def says(self) -> str:
@@ -132,20 +135,26 @@ class Rehearsal:
     seed : int
     outputs : int
         Margins per row.
+    alike : bool
+        Whether all sites have the same objective.  Methods that average what sites send are then run as if by one site
+        with the noise of the average, so that only the errors of mixing are left out.
     """
 
     worlds: tuple[World, ...]
     replicates: int
     seed: int
     outputs: int = 1
+    alike: bool = False
 
     def errors(self, candidates: Sequence[Prepared]) -> list[Array]:
         """Expected misclassified shares of the average classifier, (worlds, replicates) for every candidate.
 
         Candidates must have the same method, rounds and graph; caps, penalties, regularisers and noise may differ.
         """
+        if self.alike:
+            candidates = [_as_one(one) for one in candidates]
         first, worlds, many = candidates[0], len(self.worlds), len(candidates)
-        width, nodes = self.worlds[0].X.shape[1] * self.outputs, first.facts.n_nodes
+        width, nodes = self.worlds[0].X.shape[1] * self.outputs, len(first.facts.n)
         lead = (worlds * many * self.replicates, nodes)
 
         def stacked(values: Sequence[ArrayLike]) -> Array:
@@ -176,6 +185,17 @@ class Rehearsal:
         """Where the runs of every world start, (worlds candidates replicates, 1, width)."""
         starts = [world.start for world in self.worlds if world.start is not None]
         return np.repeat(np.stack(starts), candidates * self.replicates, axis=0)[:, None] if starts else None
+
+
+def _as_one(candidate: Prepared) -> Prepared:
+    """The same with one site in place of all, if its method averages what the sites send, round by round."""
+    cls, n = REGISTRY[candidate.config.method], candidate.facts.n
+    averages = cls.curvature == "node" and not (cls.objective_noise or cls.single)
+    schedules = (candidate.algorithm.penalty, candidate.algorithm.noise)
+    if len(n) == 1 or not averages or any(one is not None and not one.constant for one in schedules):
+        return candidate
+    alone = np.array([[len(n) / math.sqrt(float((1.0 / n**2).sum()))]])  # the noise of the average
+    return replace(candidate, facts=replace(candidate.facts, n=alone), graph=make_graph("complete", 1, 0))
 
 
 @dataclass(frozen=True)
@@ -276,7 +296,9 @@ class _Problems(Sweep):
         """Slopes in the margins, each class counted by its share."""
         most, shares = self.most[mine], self.shares[mine]
         if z.ndim == 2:
-            up, down = (np.maximum(np.minimum(loss.slope(one), most), -most) for one in (z, -z))
+            up = loss.slope(z)
+            down = -1.0 - up if loss.logistic_identity else loss.slope(-z)  # log(1 + e^-z) - log(1 + e^z) = -z
+            up, down = (np.maximum(np.minimum(one, most), -most) for one in (up, down))
             return np.asarray(up * shares[:, 1] - down * shares[:, 0])
         p = _softmax(z)
         factor = np.minimum(1.0, (most / math.sqrt(2.0))[:, None] / np.maximum(1.0 - p, 1e-12)) * shares
@@ -307,7 +329,7 @@ class _Solver(Solver):
     """Solves all problems of a rehearsal; those of one candidate in one world share their preconditioner."""
 
     def __init__(self, rehearsal: Rehearsal, facts: Facts, caps: Array) -> None:
-        worlds, sites = rehearsal.worlds, facts.n_nodes
+        worlds, sites = rehearsal.worlds, len(facts.n)
         X = np.stack([world.X for world in worlds]).astype(np.float32)
         shape = (len(worlds), len(caps), rehearsal.replicates, sites)
         world, candidate, _, site = (x.ravel() for x in np.indices(shape))
