@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import subprocess
 import sys
 import venv
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from sottovoce import TrainConfig, data
+from sottovoce.data.blocks import Number
 from sottovoce.data.rows import Rows
 from sottovoce.runs.training import deal
 
@@ -22,6 +24,9 @@ HERE = Path(__file__).resolve().parent
 SCHEMAS = HERE / "tables"
 TRAINING_ROWS, TEST_SHARE = 6000, 0.2
 MOST_ROWS = round(TRAINING_ROWS / (1 - TEST_SHARE))
+KNOWS_TYPICAL = hasattr(Number, "typical")
+"""Whether the version at hand reads typical ranges; version 0.1 does not."""
+
 DEALS = 3
 """Each table is shuffled this many times; a deal has training and test rows of its own."""
 
@@ -72,6 +77,27 @@ SOURCES = {
 }
 
 
+def bounds_only(text: str) -> str:
+    """A schema's text as it was before typical ranges were written, byte by byte.
+
+    Without `typical`, the comment on it and `scale`, and with the intercept of 1 that every schema had.
+    """
+    text = re.sub(r"^# Typical: .*\n(#.*\n)*", "", text, flags=re.MULTILINE)
+    text = re.sub(r"^(typical|scale) = .*\n", "", text, flags=re.MULTILINE)
+    return re.sub(r"^intercept = .*$", "intercept = true", text, flags=re.MULTILINE)
+
+
+def schema_text(name: str) -> str:
+    """The schema of a table, as far as the version at hand can read it."""
+    text = SOURCES[name].schema.read_text(encoding="utf-8")
+    return text if KNOWS_TYPICAL else bounds_only(text)
+
+
+def schema_path(folder: Path, name: str) -> Path:
+    """The file of :func:`schema_text`, which :func:`make` writes for versions that cannot read ours."""
+    return SOURCES[name].schema if KNOWS_TYPICAL else folder / "bounds" / f"{name}.toml"
+
+
 def default_folder() -> Path:
     """Where tables and environments are kept from one run to the next."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sottovoce-bench"
@@ -115,13 +141,17 @@ def of_sklearn(name: str) -> dict[str, Any]:
 
 
 def make(folder: Path, names: list[str]) -> None:
-    """Write the deals of tables that are missing in a folder.
+    """Write the deals of tables that are missing in a folder, and the schemas if those of bench/tables/ do not serve.
 
     A deal is a shuffle of the first 7,500 rows of the shuffle of seed 0; :func:`sottovoce.data.load` then holds out a
     fifth of them by its own fixed seed.
     """
     deals = folder / "deals"
     deals.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        if (schema := schema_path(folder, name)) != SOURCES[name].schema:
+            schema.parent.mkdir(exist_ok=True)
+            schema.write_text(schema_text(name), encoding="utf-8")
     missing = [name for name in names if not all(path(folder, name, k).exists() for k in range(DEALS))]
     theirs = [name for name in missing if SOURCES[name].package != "scikit-learn"]
     raw = folder / "raw"
@@ -152,7 +182,7 @@ def path(folder: Path, name: str, k: int) -> Path:
 @lru_cache(maxsize=2 * DEALS)
 def load(folder: Path, name: str, k: int) -> data.Dataset:
     """Encoded training and test rows of a deal."""
-    return data.load(path(folder, name, k), schema=SOURCES[name].schema, test_share=TEST_SHARE)
+    return data.load(path(folder, name, k), schema=schema_path(folder, name), test_share=TEST_SHARE)
 
 
 @lru_cache(maxsize=4 * DEALS)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _tables_data import DEALS, SOURCES, TEST_SHARE, held, load, path
+from _tables_data import DEALS, TEST_SHARE, held, load, path, schema_path
 from _tables_search import Found, Grid, Setting, search
 
 from sottovoce import TrainConfig, train
@@ -107,7 +107,7 @@ def auto(folder: Path, table: str, nodes: int, partition: str, epsilon: float) -
     errors, plain, majority, chose = [], [], [], ""
     run = RunConfig(method="auto", epsilon=epsilon, delta=DELTA, replicates=REPLICATES)  # one seed: it chooses once
     for k in range(DEALS):
-        data, schema = str(path(folder, table, k)), str(SOURCES[table].schema)
+        data, schema = str(path(folder, table, k)), str(schema_path(folder, table))
         report = train(
             TrainConfig(run, data=data, schema=schema, nodes=nodes, partition=partition, test_share=TEST_SHARE)
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -145,12 +146,18 @@ def test_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     import _tables_search
     import numpy as np
 
-    from sottovoce.data import Schema
+    from sottovoce.data import Schema, fill
 
     sources = _tables_data.SOURCES
     assert len(sources) >= 8 and 2 * sum(source.numeric for source in sources.values()) > len(sources)
     for source in sources.values():
         assert Schema.from_toml(source.schema).label is not None
+        assert fill(Schema.from_toml(source.schema)).fine
+    # What version 0.1 read, which the cells of before.json were made from.
+    with monkeypatch.context() as older:
+        older.setattr(_tables_data, "KNOWS_TYPICAL", False)
+        old = [_tables_data.schema_text(name) for name in sorted(sources)]
+    assert hashlib.sha256("".join(old).encode()).hexdigest()[:16] == "1e141c27a5add1a0"
     for grid in _tables_house.grids():
         for setting in grid.draw(np.random.default_rng(0)):
             n = np.full((5, 1), 200.0)
