@@ -87,8 +87,8 @@ class RunConfig:
     ----------
     method : str
         A name that ``sottovoce methods`` lists.  "auto" leaves it to :func:`sottovoce.runs.choosing.choose`; here it
-        is replaced by the first guess, which is `prox_admm` with a delta or a loss without a proof for noise inside
-        objectives, else `mr_admm`.
+        is replaced by the first guess, which is `prox_admm` with a delta, a cap on gradients or a loss without a proof
+        for noise inside objectives, else `mr_admm`.
     epsilon : float or tuple of N floats
         Total for the whole run, per row of one site: one value for all nodes, or one per node.  ``inf`` runs without
         noise.
@@ -175,7 +175,7 @@ class RunConfig:
         check_types(self)
         validate_target(self.epsilon, self.delta)
         if self.method == "auto":  # measured: docs/results.md
-            object.__setattr__(self, "method", _first_guess(self.delta, self.loss))
+            object.__setattr__(self, "method", _first_guess(self.delta, self.loss, self.max_grad_norm))
             object.__setattr__(self, "auto", True)
         if self.method not in REGISTRY:
             raise InvalidInput("method", self.method, f"must be one of {sorted(REGISTRY)}", "see `sottovoce methods`")
@@ -265,6 +265,7 @@ class RunConfig:
         return cls(**(values | {"epsilon": epsilon if isinstance(epsilon, tuple) else float(epsilon)}))
 
 
-def _first_guess(delta: float | None, loss: str) -> str:
+def _first_guess(delta: float | None, loss: str, cap: Any) -> str:
     """The method that "auto" starts from; docs/results.md has the measurements behind it."""
-    return "mr_admm" if delta is None and make_loss(loss).unproved_inside is None else "prox_admm"
+    inside = delta is None and cap == np.inf and make_loss(loss).unproved_inside is None
+    return "mr_admm" if inside else "prox_admm"
