@@ -396,9 +396,9 @@ class _Search:
                 f", the first guess ({_named(first.config)}) {100 * mine.mean:.1f}%, with a standard error of the "
                 f"difference of {100 * best.sure(mine):.1f}"
             )
-        close = sorted({one.config.method for one in others if one.mean - best.mean <= best.sure(one)})
+        close = {one.config.method for one in others if one.mean - best.mean <= best.sure(one)} - {best.config.method}
         if close:
-            says += f".  It is not sure: {', '.join(close)} came within one standard error"
+            says += f".  It is not sure: {', '.join(sorted(close))} came within one standard error"
         least: dict[str, float] = {}
         for one in self.tried:
             least[one.config.method] = min(one.mean, least.get(one.config.method, 1.0))
