@@ -56,8 +56,8 @@ class Choice:
     table : tuple of dict
         What was tried: the knobs, ``noise`` (standard deviation of a coordinate of the first release at the worst
         site, as planned), ``error`` and ``spread`` (mean and standard deviation over made-up rows and noise),
-        ``seconds``, and the ``stage`` of the search: "rule" for the first guess, then what was varied, and "check" for
-        new rows.
+        ``seconds``, and the ``stage`` of the search: "method" for the grid, then "rounds", "finer" and "sibling" for
+        what was varied, and "check" for new rows.
     says : str
         The choice in words.
     """
