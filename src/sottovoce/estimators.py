@@ -67,8 +67,9 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
     ----------
     method : str, default="auto"
         A name that ``sottovoce methods`` lists, or "auto".  "auto" lets :func:`sottovoce.runs.choosing.choose` pick a
-        method from public facts, and also those of `rounds`, `eta`, `rho` and `noise_growth` that have their default
-        values.  It takes the label distributions of sites that are given as groups to differ.
+        method from public facts, and also those of `rounds`, `eta`, `rho` and `max_grad_norm` that have their default
+        values: those with which made-up rows of a few kinds are classified best.  It takes the label distributions of
+        sites that are given as groups to differ.  With a cap that it picks, probabilities are not calibrated.
     loss : str, default="logistic"
         One of
         <losses>
@@ -524,8 +525,9 @@ class PrivateClassifier(ConsensusClassifier):
     ----------
     method : {"auto", "objective", "output", "generalised"}, default="auto"
         Objective perturbation, output perturbation, or Kifer's generalised objective perturbation.  "auto" picks one of
-        them, or a method that comes down to one release here, and also those of `eta` and `rho` that have their default
-        values, all from public facts.  Any other name that ``sottovoce methods`` lists runs on the one site.
+        them, or a method that comes down to one noisy step here, and also those of `eta`, `rho` and `max_grad_norm`
+        that have their default values, all from public facts.  Any other name that ``sottovoce methods`` lists runs on
+        the one site.
     classes, epsilon, delta, loss, data_norm, fit_intercept, C, form, relation, accountant, tol, random_state
         As for :class:`ConsensusClassifier`.
     rho : float, default=0.0002

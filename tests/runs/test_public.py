@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -61,27 +61,80 @@ def test_norms_of_rows_and_of_gradients() -> None:
     assert json.dumps(some().summary())
 
 
-def test_rehearsal_worlds_keep_their_parts_apart() -> None:
-    for public in (some(150), some(150, loss="softmax:3")):
-        made = public.worlds([40, 90], 3, seed=1)
-        again = public.worlds([40, 90], 3, seed=1)
-        for (world, start), (same, _) in zip(made, again, strict=True):
-            assert [len(X) for X, _ in world.parts] == [40, 90]
-            assert np.array_equal(world.parts[0][0], same.parts[0][0])
-            sites = {row.tobytes() for X, _ in world.parts for row in X}
-            test = {row.tobytes() for row in world.test}
-            everything = {row.tobytes(): k for row, k in zip(public.X, public.labels, strict=True)}
-            assert not sites & test and sites | test <= everything.keys()
-            assert all(everything[x.tobytes()] == k for X, y in world.parts for x, k in zip(X, y, strict=True))
-            shown = world.chances.argmax(axis=1)
-            assert all(everything[x.tobytes()] == k for x, k in zip(world.test, shown, strict=True))
-            assert start.shape == (public.rows.d,) and np.ndim(world.error(start)) == 0
-            assert not np.array_equal(start, public.start.vector)
-        assert not np.array_equal(made[0].start, made[1].start)
-    tilted = some(600).worlds([200, 200], 1, seed=1, tilt=1.0)[0].world
-    assert abs(np.mean(tilted.parts[0][1]) - np.mean(tilted.parts[1][1])) > 0.2
-    with pytest.raises(InvalidInput, match="a rehearsal needs 30 public rows"):
-        some(29).worlds([10], 1, seed=0)
+SIZES = {"sites": (40, 90), "classes": 3, "tilt": 0.0, "widest": 64}
+
+
+@pytest.mark.parametrize("loss", ["logistic", "softmax:3"])
+def test_worlds_keep_their_parts_apart(loss: str) -> None:
+    public = some(150, loss=loss)
+    known, made = public.expected(), []
+    assert known is not None
+    whole = {row.tobytes(): k for row, k in zip(public.X, public.labels, strict=True)}
+    sizes = SIZES | {"classes": max(2, public.loss.outputs)}
+    for number in range(2):
+        world, again = (known.world(number, 60, **sizes) for _ in range(2))
+        made.append(world)
+        assert all(np.array_equal(getattr(world, f.name), getattr(again, f.name)) for f in fields(world))
+        sites, test = ({row.tobytes() for row in rows} for rows in (world.X, world.test))
+        assert not sites & test and sites | test <= whole.keys() and (len(world.X), len(world.test)) == (60, 50)
+        for x, at in zip(world.X, world.shares[0], strict=True):
+            assert whole[x.tobytes()] == at.argmax() and np.count_nonzero(at) == 1
+        assert np.allclose(world.shares.sum(axis=(1, 2)), 60)
+        assert all(whole[x.tobytes()] == k for x, k in zip(world.test, world.chances.argmax(axis=1), strict=True))
+        # the start is the minimiser over rows that are neither at the sites nor in the test
+        rest = np.array([row.tobytes() not in test for row in public.X])
+        assert world.start is not None and world.start.shape == (public.rows.d,)
+        order = np.random.default_rng([20_240_401, number]).permutation(150)[:50]
+        mine = replace(public, X=public.X[order], labels=public.labels[order])
+        assert rest[order].all() and not sites & {row.tobytes() for row in mine.X}
+        assert np.array_equal(world.start, mine.start.vector)
+    assert not np.array_equal(made[0].start, made[1].start)
+
+
+def test_worlds_of_public_rows_may_have_unlike_sites_or_few_rows() -> None:
+    known = some(600).expected()
+    assert known is not None
+    unlike = known.world(0, 200, **(SIZES | {"sites": (200, 200), "classes": 2, "tilt": 1.0}))
+    share = unlike.shares.sum(axis=1)[:, 1] / 200
+    assert share[1] - share[0] > 0.2
+    few = some(30).expected()
+    assert few is not None and some(29).expected() is None
+    world = few.world(0, 200, **(SIZES | {"classes": 2}))
+    assert len(np.unique(world.X, axis=0)) <= 10 and len(world.X) == 200  # a third of them, again and again
+
+
+@pytest.mark.parametrize("n", [40, 400])
+@pytest.mark.parametrize("loss", ["logistic", "softmax:3"])
+def test_wide_public_rows_are_narrowed_with_their_start(n: int, loss: str) -> None:
+    """Rows of few dimensions keep their margins at the start to the last, whatever the number of columns."""
+    narrow, rng = some(n, 3, loss), np.random.default_rng(1)
+    directions = np.linalg.qr(rng.normal(size=(90, 3)))[0]
+    X = narrow.X @ directions.T
+    wide = replace(narrow, X=X)
+    sizes = SIZES | {"classes": max(2, wide.loss.outputs), "widest": 20}
+    known, plain = wide.expected(), narrow.expected()
+    assert known is not None and plain is not None
+    for number in range(2):
+        world, same = known.world(number, 50, **sizes), plain.world(number, 50, **sizes)
+        assert world.X.shape == (50, 20) and world.start is not None and same.start is not None
+        assert world.start.shape == (20 * wide.loss.outputs,)
+        assert np.allclose(np.linalg.norm(world.X, axis=1), np.linalg.norm(same.X, axis=1))
+        found, true = ((one.start.reshape(-1, one.X.shape[1]) @ one.X.T) for one in (world, same))
+        assert np.allclose(found, true, atol=1e-6) and np.allclose(world.shares, same.shares)
+
+
+def test_what_worlds_depend_on_is_their_key() -> None:
+    public = some(90)
+    keys = [
+        one.expected()
+        for one in (
+            public,
+            replace(public, X=-public.X),
+            replace(public, labels=1 - public.labels),
+            replace(public, nodes=7, config=replace(public.config, rho=0.5)),
+        )
+    ]
+    assert len(set(keys)) == 4 and keys[0] == some(90).expected() != object()
 
 
 def test_rows_set_aside_are_in_no_site() -> None:

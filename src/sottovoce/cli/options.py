@@ -63,7 +63,8 @@ def method_options() -> list[Option]:
     return [
         say(
             "--method",
-            "auto, which chooses from public facts, also rounds, eta, rho and noise growth where they are not given, "
+            "auto, which chooses by trying on made-up rows, also rounds, eta, rho and max-grad-norm where they are not "
+            "given, "
             f"or one of: {', '.join(REGISTRY)}.",
             default=defaults.METHOD,
         ),

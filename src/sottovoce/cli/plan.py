@@ -49,7 +49,7 @@ _OPTIONS = [
         type=_FILE,
         multiple=True,
     ),
-    say("--schema", "TOML file by which every site of that plan encodes its rows.", type=_FILE),
+    say("--schema", "TOML file by which sites encode their rows: for that plan, and for --method auto.", type=_FILE),
     say("--start", "Start from the model of this earlier run, a file of `train --save` or a hub's.", type=_FILE),
     say("--public", "Start from public rows: a table under the schema of that plan.", type=_FILE),
     say("--norm-cap", "Longest message of that plan.  [default: from public facts]", type=float),

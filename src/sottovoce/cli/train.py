@@ -65,7 +65,8 @@ def train(
     """Train across sites, print the privacy statement and the accuracy.
 
     Without options: the Adult census data, five sites on a ring, a total epsilon of 1 at a delta of 1e-5, and the
-    method that does best on made-up rows of this shape.  --pure asks for a pure epsilon.
+    method and knobs that do best on made-up rows, as the schema or public rows let one expect them.
+    --pure asks for a pure epsilon.
     All sites run in this process; their noise is keyed by --seed, so the run can be repeated, and is a simulation.
     """
     for name, path in (("save", save), ("checkpoint", checkpoint)):

@@ -221,10 +221,11 @@ def narrowed(sketch: Sketch, d: int) -> Sketch:
 
 
 def principal(X: Array, d: int) -> Array:
-    """The first d principal directions of rows, as columns."""
+    """The first d principal directions of rows, as columns; zeros where few rows have fewer."""
     if len(X) < X.shape[1]:
         values, vectors = np.linalg.eigh(X @ X.T)
-        return np.asarray(X.T @ (vectors[:, -d:] / np.sqrt(np.maximum(values[-d:], 1e-300))))
+        some = values[-d:] > 1e-9 * values[-1]  # the others are rounding
+        return np.asarray(X.T @ (vectors[:, -d:] * (some / np.sqrt(np.where(some, values[-d:], 1.0)))))
     return np.asarray(np.linalg.eigh(X.T @ X)[1][:, -d:])
 
 

@@ -55,8 +55,8 @@ class Choice:
     table : tuple of dict
         What was tried: the knobs, ``noise`` (standard deviation of a coordinate of the first release at the worst
         site, as planned), ``error`` and ``spread`` (mean and standard deviation over made-up rows and noise),
-        ``seconds``, and the ``stage`` of the search: "rule" for the first guess, then what was varied, and "check" for
-        new rows.
+        ``seconds``, and the ``stage`` of the search: "method" for the grid, then "rounds", "finer" and "sibling" for
+        what was varied, and "check" for new rows.
     says : str
         The choice in words.
     """
@@ -156,6 +156,8 @@ def _beyond(config: RunConfig, n: tuple[int, ...], d: int) -> str:
         return "without a budget there is no noise to weigh"
     if config.form != "corrected":
         return "printed forms are for study"
+    if REGISTRY[config.method].trust.pools_rows and len(n) > 1:
+        return "sites without a curator are what is tried out"
     loss = make_loss(config.loss)
     if loss.offset_bound:
         return "made-up rows have classes, and this loss is for numbers"
@@ -254,14 +256,15 @@ class _Search:
         epsilons add up without: one calibration gives the noise for every number of rounds, cap and penalty.
         """
         cls = REGISTRY[config.method]
-        if cls.objective_noise:
+        if not _capped(config.method):
             return prepare(config, self.ground.sizes, self.ground.weights)
         key = (config.method, config.noise_growth)
         if key not in self._once:
             once = next(_valid(config, [{"rounds": 1, "max_grad_norm": math.inf, "eta": None}]))
             self._once[key] = prepare(once, self.ground.sizes, self.ground.weights)
         one = self._once[key]
-        facts = replace(one.facts, loss=cap(make_loss(config.loss), config.max_grad_norm))
+        rho = one.facts.rho * (config.rho / one.config.rho)
+        facts = replace(one.facts, loss=cap(make_loss(config.loss), config.max_grad_norm), rho=rho)
         growth = config.noise_growth ** np.arange(1 if cls.single else config.rounds)
         shape = float(growth.sum()) if facts.pure else math.sqrt(float((growth**2).sum()))
         assert one.algorithm.noise is not None
@@ -288,7 +291,7 @@ class _Search:
         self.run(some, "method")
         if not self.tried:
             return
-        methods = sorted({one.config.method for one in self.tried}, key=lambda m: self.best(m).score)
+        methods = sorted({one.config.method for one in self.tried}, key=lambda m: (self.best(m).score, m))
         for method in methods[:3]:
             if self.best(method).score <= SURE * self.best().score:
                 self.climb(method)
@@ -323,10 +326,11 @@ class _Search:
             self.walk(method, changes, "finer")
 
     def _caps(self, method: str, caps: Sequence[float]) -> Sequence[float]:
-        """Those of the caps that the method may be given."""
+        """Those of the caps that the method may be given; one that no gradient reaches is none."""
         if "max_grad_norm" not in self.free:
             return (self.config.max_grad_norm,)
-        return caps if _capped(method) else (math.inf,)
+        steepest = make_loss(self.config.loss).slope_bound
+        return [c if c < steepest else math.inf for c in caps] if _capped(method) else (math.inf,)
 
     def _rounds(self, method: str) -> tuple[int, ...]:
         if "rounds" not in self.free:
@@ -384,14 +388,13 @@ class _Search:
         if first is not None and first not in ranked:
             ranked.append(first)
         checked = self.run([one.config for one in ranked], "check", check=True) if len(ranked) > 1 else ranked
-        checked = [self._joined(one) for one in checked]
+        checked = [self._joined(one) for one in checked or ranked]
         best = min(checked, key=lambda one: one.score)
         says = f"{_named(best.config)}: {self.ground.says} it misclassifies {100 * best.mean:.1f}%"
         others = [one for one in checked if one is not best]
         if first is None:
             says += f".  The first guess, {self.config.method}, breaks a rule here"
-        elif best.config != first.config:
-            mine = next(one for one in checked if one.config == first.config)
+        elif mine := next((one for one in others if one.config == first.config), None):
             says += (
                 f", the first guess ({_named(first.config)}) {100 * mine.mean:.1f}%, with a standard error of the "
                 f"difference of {100 * best.sure(mine):.1f}"

@@ -128,14 +128,19 @@ class Public:
             return ClassRows.of([(self.X, self.labels)], self.loss.outputs)
         return Rows.build([(self.X, TwoClasses().encode(self.labels))])
 
+    @property
+    def least(self) -> float:
+        """The run's own regulariser beside a site's mean loss, ``rho / (N C)``."""
+        return self.config.rho / (self.nodes * self.config.C)
+
     @cached_property
     def ridge(self) -> float:
         """Weight of ``||w||^2 / 2`` beside the mean loss: the one of `RIDGES` with the least held-out loss.
 
-        Never less than the run's own, ``rho / (N C)``.  With few rows that is too small.  Public rows may be looked at
-        as often as one likes, so cross-validation is free.
+        Never less than the run's own.  With few rows that is too small.  Public rows may be looked at as often as one
+        likes, so cross-validation is free.
         """
-        least, n = self.config.rho / (self.nodes * self.config.C), len(self.X)
+        least, n = self.least, len(self.X)
         ridges = list(dict.fromkeys(max(least, factor / n) for factor in RIDGES))
         if n < FEWEST or len(ridges) == 1:
             return ridges[0]
@@ -205,7 +210,7 @@ class KnownRows(Expected):
     def __init__(self, public: Public) -> None:
         self._public = public
         data = blake2b(np.ascontiguousarray(public.X).tobytes() + public.labels.tobytes(), digest_size=16)
-        self.key = f"public {data.hexdigest()} {public.ridge!r} {public.loss.spec}"
+        self.key = f"public {data.hexdigest()} {public.X.shape} {public.ridge!r} {public.least!r} {public.loss.spec}"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, KnownRows) and self.key == other.key

@@ -173,8 +173,8 @@ def train(
 ) -> Report:
     """Load, deal, train and score.
 
-    With ``method="auto"`` the method and its open knobs are chosen first, from the sizes of the sites and other public
-    facts, by :func:`sottovoce.runs.choosing.choose`.
+    With ``method="auto"`` the method and its open knobs are chosen first, from the sizes of the sites, the schema,
+    public rows and other public facts, by :func:`sottovoce.runs.choosing.choose`.
 
     Parameters
     ----------

@@ -1,0 +1,229 @@
+"""A rehearsal computes what the engine computes, on other rows, for several candidates at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sottovoce.capped import Capped
+from sottovoce.data.classes import ClassRows
+from sottovoce.data.lifelike import LABELS, World, dense, make_world, one_hot, unknown
+from sottovoce.data.rows import Rows
+from sottovoce.losses import make_loss
+from sottovoce.privacy.noise import KeyedNoise
+from sottovoce.runs import rehearsal
+from sottovoce.runs.prepare import Prepared, prepare
+from sottovoce.runs.rehearsal import Ground, Rehearsal
+from sottovoce.runs.simulate import RunConfig, simulate
+from sottovoce.runs.start import Start
+from sottovoce.solvers import Solver
+from sottovoce.typing import Any, Array
+
+SIZES, D, R = (70, 70, 70), 4, 2
+BASE = RunConfig("prox_admm", 1.0, 1e-5, rounds=4, accountant="zcdp")
+EXACT = 2e-7
+"""Gradient norms of solves in these tests, which single precision still reaches."""
+
+
+@pytest.fixture
+def exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    def minimise(self: Any, linear: Array, q: Array, start: Array, tol: Any) -> Any:
+        return Solver.minimise(self, linear, q, start, EXACT)
+
+    monkeypatch.setattr(rehearsal._Solver, "minimise", minimise)
+
+
+def models(rehearsed: Rehearsal, candidates: Sequence[Prepared], monkeypatch: pytest.MonkeyPatch) -> Array:
+    """The average classifiers, (worlds, candidates, replicates, width)."""
+    heard: list[Array] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(World, "error", lambda self, W: heard.append(W.copy()) or W[..., 0])
+        rehearsed.errors(candidates)
+    return np.stack(heard)
+
+
+def worlds(outputs: int = 1, *, hard: bool = True, start: bool = False) -> tuple[World, ...]:
+    """Of sites that differ; each row counts for one class only if `hard`."""
+    rng, found = np.random.default_rng(0), []
+    for k, sketch in enumerate((one_hot(D), dense(D, 0.5))):
+        world = make_world(sketch, 70, SIZES, k, classes=max(2, outputs), tilt=1.0, labels=LABELS[k])
+        if hard:
+            share = world.shares.cumsum(axis=2) / world.shares.sum(axis=2, keepdims=True)
+            drawn = (rng.random((*share.shape[:2], 1)) > share[:, :, :-1]).sum(axis=2)
+            world = replace(world, shares=np.eye(max(2, outputs))[drawn])
+        found.append(replace(world, start=np.linspace(-1.0, 1.0, D * outputs) if start else None))
+    return tuple(found)
+
+
+def ready(config: RunConfig, outputs: int = 1) -> Prepared:
+    loss = config.loss if outputs == 1 else f"softmax:{outputs}"
+    return prepare(replace(config, loss=loss), np.array(SIZES, dtype=float)[:, None], D * outputs)
+
+
+# One run
+
+
+def candidates(method: str) -> list[RunConfig]:
+    """As different as those of one batch may be."""
+    config = replace(BASE, method=method)
+    other = replace(config, max_grad_norm=0.1, rho=0.03, eta=3.0 if method == "momentum" else 0.02, noise_growth=1.2)
+    return [config, replace(config, max_grad_norm=0.3), other]
+
+
+BATCHES = [candidates(method) for method in ("prox_admm", "prox_average", "momentum", "output")]
+BATCHES += [[replace(one, delta=None, accountant=None) for one in batch] for batch in BATCHES[::2]]
+ALONE = [RunConfig(method, 1.0, rounds=4) for method in ("mr_admm", "objective")]
+
+
+@pytest.mark.parametrize(
+    ("batch", "outputs", "start"),
+    [(batch, 1, k % 2 == 0) for k, batch in enumerate(BATCHES)]
+    + [(batch, 3, k % 2 == 1) for k, batch in enumerate(BATCHES[:4])]
+    + [([config], 1, start) for config in ALONE for start in (False, True)],
+)
+@pytest.mark.usefixtures("exact")
+def test_a_rehearsal_computes_what_the_engine_computes(
+    batch: list[RunConfig], outputs: int, start: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the same noise, models agree to within the solver's tolerance over the regulariser's curvature."""
+    noise = np.random.default_rng(5).normal(size=(30, 2, 1, R, len(SIZES), D * outputs))
+    world = [0]
+
+    def same(self: KeyedNoise, d: int, release: int, use: int = 0) -> Array:
+        return np.asarray(noise[release + 15 * use][world[0], 0])
+
+    def mine(self: Any, d: int, release: int, use: int = 0) -> Array:
+        return np.asarray(self._for_all(noise[release + 15 * use]))
+
+    for law in ("spherical", "gaussian"):
+        monkeypatch.setattr(KeyedNoise, law, same)
+        monkeypatch.setattr(rehearsal._Stream, law, mine)
+    made = worlds(outputs, start=start)
+    prepared = [ready(config, outputs) for config in batch]
+    found = models(Rehearsal(made, R, 0, outputs), prepared, monkeypatch)
+    for k, table in enumerate(made):
+        world[0] = k
+        labels = table.shares.argmax(axis=2)
+        rows = (
+            Rows.build([(table.X, 2.0 * y - 1.0) for y in labels])
+            if outputs == 1
+            else ClassRows.of([(table.X, y) for y in labels], outputs)
+        )
+        begin = None if table.start is None else Start(table.start, "public")
+        for i, one in enumerate(prepared):
+            real = simulate(replace(one.config, replicates=R), rows, start=begin).consensus
+            assert np.abs(found[k, i] - real).max() < 2e-5 < 1e-3 * np.abs(real).max()
+
+
+@pytest.mark.parametrize("method", ["prox_admm", "prox_average", "momentum", "output"])
+@pytest.mark.usefixtures("exact")
+def test_a_candidate_does_as_well_alone(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried, prepared = Rehearsal(worlds(hard=False), R, 0), [ready(config) for config in candidates(method)]
+    together = models(tried, prepared, monkeypatch)
+    alone = [models(tried, [one], monkeypatch) for one in prepared]
+    assert np.allclose(together, np.concatenate(alone, axis=1), atol=2e-5)
+    errors = tried.errors(prepared)
+    assert [one.shape for one in errors] == [(2, R)] * 3
+    assert np.allclose(errors[1], tried.errors(prepared[1:2])[0], atol=1e-5)
+    assert all(np.array_equal(a, b) for a, b in zip(errors, tried.errors(prepared), strict=True))
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_rows_that_count_for_every_class_are_the_mean_over_labels(outputs: int) -> None:
+    world, classes = worlds(outputs, hard=False)[1], max(2, outputs)
+    w = np.random.default_rng(1).normal(size=(R, 3, D * outputs))
+
+    def gradient(shares: Array) -> Array:
+        rehearsed = Rehearsal((replace(world, shares=shares),), R, 0, outputs)
+        return rehearsal._Solver(rehearsed, ready(BASE, outputs).facts, np.array([0.2])).gradient(w)
+
+    whole = gradient(world.shares)
+    parts = [gradient(world.shares * np.eye(classes)[c]) for c in range(classes)]
+    assert np.allclose(whole, sum(parts), atol=1e-6) and np.abs(whole).max() > 0.01
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+@pytest.mark.parametrize("cap", [0.05, 0.4, np.inf])
+def test_slopes_are_those_of_a_capped_loss(outputs: int, cap: float) -> None:
+    world = worlds(outputs)[1]
+    base = make_loss("logistic" if outputs == 1 else "softmax:3")
+    facts, labels = ready(BASE, outputs).facts, world.shares.argmax(axis=2)
+    w = np.random.default_rng(1).normal(size=(len(SIZES), D * outputs)) * 4.0
+    found = rehearsal._Solver(Rehearsal((world,), 1, 0, outputs), facts, np.array([cap])).gradient(w[None])[0]
+    for site, y in enumerate(labels):
+        norms = np.linalg.norm(world.X, axis=1)
+        loss = base if cap == np.inf else Capped(base, cap).at(lambda norms=norms: norms)
+        if outputs == 1:
+            signed = world.X * (2.0 * y - 1.0)[:, None]
+            each = loss.slope(signed @ w[site])[:, None] * signed
+        else:
+            scores = w[site].reshape(3, D) @ world.X.T
+            slopes = loss.slope((scores - scores[y, np.arange(70)]).ravel()).reshape(3, 70)
+            slopes[y, np.arange(70)] = 0.0
+            slopes[y, np.arange(70)] = -slopes.sum(axis=0)
+            each = (slopes[:, :, None] * world.X).transpose(1, 0, 2).reshape(70, -1)
+        assert np.allclose(found[site], each.mean(axis=0), atol=1e-6)
+        assert np.linalg.norm(each, axis=1).max() <= min(cap, base.slope_bound) + 1e-9
+
+
+# Noise
+
+
+def test_fewer_made_up_rows_leave_the_noise_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise follows the true sizes: with rows that say nothing, models of small and of large worlds agree."""
+    prepared = [prepare(replace(BASE, rounds=2, eta=0.01), np.full((3, 1), n), D) for n in (4000.0, 400.0)]
+    found = []
+    for m in (50, 400):
+        world = World(np.zeros((m, D)), np.full((3, m, 2), 0.5), np.zeros((5, D)), np.full((5, 2), 0.5))
+        found.append([models(Rehearsal((world,), 3, 1), [one], monkeypatch) for one in prepared])
+    assert np.allclose(found[0][0], found[1][0]) and np.abs(found[0][0]).max() > 0
+    assert np.std(found[0][1]) > 5.0 * np.std(found[0][0])
+
+
+@pytest.mark.parametrize("law", ["gaussian", "spherical"])
+def test_narrower_noise_is_a_part_of_the_true_noise(law: str) -> None:
+    """Of 40 true entries 6 are drawn.  With 20,000 vectors means err by less than 1%; 4% are beyond 1e-6."""
+    stream = rehearsal._Stream(3, (2, 1, 500, 20), (2 * 3 * 500, 20), 6, 40)
+    x = getattr(stream, law)(6, release=1).reshape(2, 3, 500, 20, 6)
+    assert np.array_equal(x[:, 0], x[:, 1]) and np.array_equal(x[:, 0], x[:, 2])  # all candidates get the same
+    assert not np.array_equal(x[0], x[1])
+    square = (x[:, 0] ** 2).sum(axis=-1).mean()
+    whole = 40.0 if law == "gaussian" else 40.0 * 41.0
+    assert square == pytest.approx(whole * 6 / 40, rel=0.04)
+    again = getattr(rehearsal._Stream(3, (2, 1, 500, 20), (2 * 3 * 500, 20), 6, 40), law)(6, release=1)
+    assert np.array_equal(again.ravel(), x.ravel())
+    assert not np.allclose(getattr(stream, law)(6, release=2).ravel(), x.ravel())
+
+
+def test_spherical_noise_of_all_entries_has_the_gamma_norm() -> None:
+    x = rehearsal._Stream(3, (1, 1, 500, 20), (500, 20), 6, 6).spherical(6, 1)
+    norms = np.linalg.norm(x, axis=-1)  # Gamma(6, 1): the mean of 10,000 errs by 0.025
+    assert abs(norms.mean() - 6.0) < 0.15 and abs(norms.var() - 6.0) < 0.6
+
+
+# Where candidates are tried
+
+
+def test_a_ground_is_public_and_the_same_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rehearsal, "WORLDS", 2)
+    monkeypatch.setattr(rehearsal, "CHECKS", 3)
+    one, two = (Ground((300, 200), 5, 1, 1.0) for _ in range(2))
+    assert [len(x.worlds) for x in (one.first, one.final)] == [2, 3]
+    every = [*one.first.worlds, *one.final.worlds]
+    for mine, its in zip(every, [*two.first.worlds, *two.final.worlds], strict=True):
+        assert np.array_equal(mine.X, its.X) and np.array_equal(mine.shares, its.shares)
+    assert len({world.X.tobytes() for world in every}) == 5 and one.first.seed != one.final.seed
+    assert "2 sites of 200 to 300 rows, 5 features, sites with unlike labels" in one.says
+    assert "sites alike" in Ground((300, 200), 5, 1, 0.0, unknown(5)).says
+
+
+def test_a_large_ground_has_fewer_rows_and_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rehearsal, "WORLDS", 1)
+    monkeypatch.setattr(rehearsal, "_CELLS", 3000)
+    small, large = Ground((300,), 4, 1, 0.0).first.worlds[0], Ground((300,) * 9, 80, 1, 0.0).first.worlds[0]
+    assert small.X.shape[1] == 4 and large.X.shape[1] == rehearsal.WIDEST < 80
+    assert len(large.X) == rehearsal._FEWEST < len(small.X) and large.shares.shape[0] == 9
+    assert not Ground.too_large(5, 100_000, 1) and Ground.too_large(5000, 100, 3)
