@@ -8,6 +8,7 @@ rows stand for as many as a site may have.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -49,9 +50,13 @@ class Labels:
 
 
 LABELS = (
-    Labels(2.0, 0.1, 0.0, 0.5), Labels(4.0, 0.02, 0.0, 1.0), Labels(4.0, 0.01, 2.0, 0.5), Labels(4.0, 0.02, 0.0, 0.0),
+    Labels(2.0, 0.05, 0.0, 0.0), Labels(4.0, 0.01, 2.0, 1.0), Labels(2.5, 0.05, 0.0, 1.0), Labels(4.0, 0.01, 2.0, 0.0),
 )  # fmt: skip
 """Of worlds in turn: hard to tell apart, sharp in all columns, with few rows between classes, sharp in wide columns."""
+WIDE = (Labels(3.0, 0.03, 1.0, 0.0), Labels(4.0, 0.01, 2.0, 0.0))
+"""The same for rows of many columns."""
+MANY = 64
+"""Columns beyond which made-up rows are condensed to so many."""
 UNEVEN = 1.0  # log of the ratio of the first class's frequency to the last's, at equal scores
 _INSIDE = 1.0 + 1e-9
 
@@ -207,6 +212,24 @@ def correlated(sketch: Sketch, decay: float = 1.0) -> Sketch:
     return draw
 
 
+def condensed(sketch: Sketch, d: int, decay: float) -> Sketch:
+    """The same as :func:`correlated` in a few coordinates: the mean's direction, the first principal ones, and a last.
+
+    The last coordinate has what is left of the spread, with a random sign.
+    """
+
+    def draw(n: int, rng: np.random.Generator) -> Array:
+        X = sketch(500, rng)
+        size = np.arange(1.0, d + 1.0) ** -decay
+        size *= X.var(axis=0).sum() / size.sum()
+        some = MANY - 2
+        left = math.sqrt(size[some:].sum()) * rng.choice([-1.0, 1.0], size=n)
+        middle = np.full(n, float(np.linalg.norm(X.mean(axis=0))))
+        return inside(np.column_stack([middle, rng.normal(size=(n, some)) * np.sqrt(size[:some]), left]))
+
+    return draw
+
+
 def narrowed(sketch: Sketch, d: int) -> Sketch:
     """The same rows in d dimensions: all but one are the first principal ones, and the last has what is left.
 
@@ -266,17 +289,20 @@ class Sketches(Expected):
     ----------
     key, says : str
     sketches : tuple of Sketch
+    labels : tuple of Labels
+        For worlds in turn.
     """
 
     key: str
     says: str
     sketches: tuple[Sketch, ...] = field(compare=False)
+    labels: tuple[Labels, ...] = field(default=LABELS, compare=False)
 
     def world(
         self, number: int, rows: int, sites: Sequence[int] | Array, *, classes: int, tilt: float, widest: int
     ) -> World:
         sketch = narrowed(self.sketches[number % len(self.sketches)], widest)
-        labels = LABELS[number // len(self.sketches) % len(LABELS)]
+        labels = self.labels[number // len(self.sketches) % len(self.labels)]
         return make_world(sketch, rows, sites, _SEED + number, classes=classes, tilt=tilt, labels=labels)
 
 
@@ -285,18 +311,17 @@ _SEED = 20_240_229  # of made-up rows: no user's seed enters them
 
 def unknown(d: int) -> Sketches:
     """Rows of a few kinds, where nothing is known but their number of features."""
-    kinds = (one_hot(d), dense(d), dense(d, 0.5), dense(d, 0.2))
+    few = min(d, MANY)
+    kinds = (one_hot(few), dense(few), dense(few, 0.5), dense(few, 0.2))
     return Sketches(f"unknown {d}", "rows of four kinds", kinds)
 
 
 def drawn(key: str, says: str, sketch: Sketch, d: int) -> Sketches:
     """Rows as a sketch of d columns draws them, and others with its means, spreads and norms whose columns go together.
 
-    Hundreds of columns that have nothing to do with one another are unlikely; then all rows are of the second kind.
+    Many columns that have nothing to do with one another are unlikely; then all rows are of the second kind, condensed,
+    and labels depend on what they have in common, and can be told better.
     """
-    kinds = (sketch, correlated(sketch)) if d <= MANY else (correlated(sketch), correlated(sketch, 2.0))
-    return Sketches(key, says, kinds)
-
-
-MANY = 100
-"""Columns beyond which all made-up rows have columns that go together."""
+    if d <= MANY:
+        return Sketches(key, says, (sketch, correlated(sketch)))
+    return Sketches(key, says, (condensed(sketch, d, 1.0), condensed(sketch, d, 2.0)), WIDE)

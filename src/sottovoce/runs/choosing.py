@@ -292,7 +292,7 @@ class _Search:
         if not self.tried:
             return
         methods = sorted({one.config.method for one in self.tried}, key=lambda m: (self.best(m).score, m))
-        for method in methods[:3]:
+        for method in methods[:2]:
             if self.best(method).score <= SURE * self.best().score:
                 self.climb(method)
         self.run(list(_valid(self.config, self.siblings())), "sibling")

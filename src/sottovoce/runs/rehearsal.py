@@ -17,7 +17,7 @@ import numpy as np
 
 from ..algorithms import REGISTRY
 from ..capped import Capped
-from ..data.lifelike import Expected, World, unknown
+from ..data.lifelike import MANY, Expected, World, unknown
 from ..data.sweep import Sweep
 from ..facts import Facts
 from ..graphs import make_graph
@@ -33,15 +33,17 @@ from .engine import Place
 from .prepare import Prepared
 
 WORLDS = 8
-REPLICATES = {True: 4, False: 1}
+REPLICATES = {True: 2, False: 1}
 """Repetitions of the noise in every world, of sites that are alike and of sites that differ."""
 CHECKS = 8
 """Worlds of the last comparison, which are others, with twice as many repetitions."""
 ROWS = 200
 """Rows of a world, or fewer where there are many sites or features."""
-WIDEST = 64
+WIDEST = MANY
 """Features of a world: wider rows are narrowed (:func:`sottovoce.data.lifelike.narrowed`)."""
 _FEWEST, _CELLS, _MOST = 60, 400_000, 1_000_000  # rows, and numbers that a search and a world may have
+FAR = 60.0
+"""Margins are cut here, where slopes have long reached their limits: smaller numbers are slow in single precision."""
 _SEED = 20_240_301  # of the noise: no user's seed enters a choice
 
 
@@ -290,7 +292,8 @@ class _Problems(Sweep):
     def _margins(self, X: Array, w: Array) -> Array:
         """(b, m), or (b, K, m) for K classes."""
         short = w.astype(np.float32)
-        return np.asarray((short.reshape(len(w), -1, X.shape[1]) if self.width > X.shape[1] else short[:, 0]) @ X.T)
+        z = (short.reshape(len(w), -1, X.shape[1]) if self.width > X.shape[1] else short[:, 0]) @ X.T
+        return np.asarray(np.clip(z, -FAR, FAR))
 
     def _slopes(self, loss: Loss, z: Array, mine: slice) -> Array:
         """Slopes in the margins, each class counted by its share."""
