@@ -37,6 +37,8 @@ ROUNDS = {"steps": (100, 200), "solves": (10, 20, 40)}
 FINER = ((0.6, 1.6), (0.75, 1.35))
 """Multiples of the best cap and of the best penalty that are tried last, and then around the best of those."""
 REGULARISERS = (0.1, 30.0)
+"""Multiples of the regulariser; less only with many rows a weight, as made-up rows stand for all and do not overfit."""
+MANY_ROWS = 300
 PROXIMAL = ("prox_admm", "prox_average")
 """Methods so alike that only one of them is looked into: the first where sites differ, else the second."""
 SURE = 1.15
@@ -322,7 +324,9 @@ class _Search:
             if "eta" in self.free:
                 changes += self.penalties(at, factors)
             if "rho" in self.free and factors is FINER[0]:
-                changes += [{"rho": float(f"{self.config.rho * f:.4g}")} for f in REGULARISERS]
+                many = sum(self.ground.n) >= MANY_ROWS * self.ground.weights
+                factors_of_rho = [f for f in REGULARISERS if f > 1.0 or many]
+                changes += [{"rho": float(f"{self.config.rho * f:.4g}")} for f in factors_of_rho]
             self.walk(method, changes, "finer")
 
     def _caps(self, method: str, caps: Sequence[float]) -> Sequence[float]:
