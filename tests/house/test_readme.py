@@ -35,11 +35,16 @@ def test_first_command_ends_with_the_main_job(capsys: pytest.CaptureFixture[str]
     install, _, train = blocks("sh")[0].strip().rpartition("&& ")
     assert "pip install" in install
     assert train == ".venv/bin/sottovoce train"
-    out = run(train, capsys)
-    shown = words(blocks("text")[0])
-    assert len(shown) > 50
-    assert words(out)[: len(shown)] == shown
+    out, shown = run(train, capsys), blocks("text")[0]
+    # The choice of "auto" may turn on the last bits of another processor's arithmetic; all else may not.
+    data = "(corrected) on adult: 5 sites of 8,000 rows, iid partition, ring graph, 36 features,"
+    for screen in (out, shown):
+        assert data in " ".join(words(screen)) and "no private row was read." in " ".join(words(screen))
+    told, expected = (re.sub(r"[\d.,]+", "#", " ".join(words(s.partition("Privacy")[2]))) for s in (out, shown))
+    assert len(expected) > 500 and told.startswith(expected)
+    was = float(re.search(r"^this run +([0-9.]+) ", shown, flags=re.M)[1])  # type: ignore[index]
     scores = {line: float(re.search(rf"^{line} +([0-9.]+) ", out, flags=re.M)[1]) for line in SCORES}  # type: ignore[index]
+    assert abs(scores["this run"] - was) <= 0.5
     assert scores["this run"] >= scores["without privacy"] - 1.0  # the first run that anybody sees is a good one
     assert scores["this run"] >= scores["majority"] + 5.0
 
