@@ -39,6 +39,7 @@ ROWS = 200
 """Rows of a world, or fewer where there are many sites or features."""
 WIDEST = 64
 """Features of a world: wider rows are narrowed (:func:`sottovoce.data.lifelike.narrowed`)."""
+_ENTRIES = 160  # of a classifier of several classes in a world: memory grows like the square
 _FEWEST, _CELLS, _MOST = 60, 250_000, 1_000_000  # rows, and numbers that a search and a world may have
 _SEED = 20_240_301  # of the noise: no user's seed enters a choice
 
@@ -94,10 +95,11 @@ class Ground:
 
     def _draw(self, start: int, many: int) -> Rehearsal:
         known = unknown(self.d) if self.expected is None else self.expected
-        cells = WORLDS * len(self.n) * min(self.d, WIDEST) * self.outputs
+        widest = min(WIDEST, max(2, _ENTRIES // self.outputs))
+        cells = WORLDS * len(self.n) * min(self.d, widest) * self.outputs
         rows = max(_FEWEST, min(ROWS, _CELLS // cells))
         worlds = [
-            known.world(start + k, rows, self.n, classes=max(2, self.outputs), tilt=self.tilt, widest=WIDEST)
+            known.world(start + k, rows, self.n, classes=max(2, self.outputs), tilt=self.tilt, widest=widest)
             for k in range(many)
         ]
         return Rehearsal(tuple(worlds), REPLICATES, _SEED + start, self.outputs)
