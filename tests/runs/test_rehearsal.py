@@ -226,4 +226,6 @@ def test_a_large_ground_has_fewer_rows_and_columns(monkeypatch: pytest.MonkeyPat
     small, large = Ground((300,), 4, 1, 0.0).first.worlds[0], Ground((300,) * 9, 80, 1, 0.0).first.worlds[0]
     assert small.X.shape[1] == 4 and large.X.shape[1] == rehearsal.WIDEST < 80
     assert len(large.X) == rehearsal._FEWEST < len(small.X) and large.shares.shape[0] == 9
+    many = Ground((300,), 80, 40, 0.0).first.worlds[0]  # forty classes
+    assert many.shares.shape[2] == 40 and 2 <= many.X.shape[1] < rehearsal.WIDEST
     assert not Ground.too_large(5, 100_000, 1) and Ground.too_large(5000, 100, 3)

@@ -158,8 +158,6 @@ def _beyond(config: RunConfig, n: tuple[int, ...], d: int) -> str:
         return "without a budget there is no noise to weigh"
     if config.form != "corrected":
         return "printed forms are for study"
-    if REGISTRY[config.method].trust.pools_rows and len(n) > 1:
-        return "sites without a curator are what is tried out"
     loss = make_loss(config.loss)
     if loss.offset_bound:
         return "made-up rows have classes, and this loss is for numbers"

@@ -41,7 +41,8 @@ ROWS = 200
 """Rows of a world, or fewer where there are many sites or features."""
 WIDEST = MANY
 """Features of a world: wider rows are narrowed (:func:`sottovoce.data.lifelike.narrowed`)."""
-_FEWEST, _CELLS, _MOST = 60, 400_000, 1_000_000  # rows, and numbers that a search and a world may have
+_ENTRIES = 160  # of a classifier of several classes in a world: memory grows like the square
+_FEWEST, _CELLS, _MOST = 60, 400_000, 120_000  # rows, and numbers that a search and a world may have
 FAR = 60.0
 """Margins are cut here, where slopes have long reached their limits: smaller numbers are slow in single precision."""
 _SEED = 20_240_301  # of the noise: no user's seed enters a choice
@@ -102,10 +103,11 @@ class Ground:
     def _draw(self, start: int, many: int, often: int) -> Rehearsal:
         known = unknown(self.d) if self.expected is None else self.expected
         held = (sum(self.n),) if self.pooled else self.n
-        cells = WORLDS * (1 if self.tilt == 0.0 else len(held)) * min(self.d, WIDEST) * self.outputs
+        widest = min(WIDEST, max(2, _ENTRIES // self.outputs))
+        cells = WORLDS * (1 if self.tilt == 0.0 else len(held)) * min(self.d, widest) * self.outputs
         rows = max(_FEWEST, min(ROWS, _CELLS // cells))
         worlds = [
-            known.world(start + k, rows, held, classes=max(2, self.outputs), tilt=self.tilt, widest=WIDEST)
+            known.world(start + k, rows, held, classes=max(2, self.outputs), tilt=self.tilt, widest=widest)
             for k in range(many)
         ]
         alike = self.tilt == 0.0
