@@ -4,7 +4,7 @@
 
 Adult, breast cancer and digits (even or odd), and in the last picture the made-up rows of bench/fill.py, which also has
 the bounds and the typical ranges.  5 sites on a ring, alike; logistic loss, replace-one, delta 1e-5 in total; penalties
-at their defaults.  `prox_average` and `prox_admm` run 20 rounds, `momentum` 100, where the picture is not about rounds.
+at their defaults.  `prox_average` runs 20 rounds and `momentum` 100, where the picture is not about rounds.
 
 10 replicates of the noise.  Adult has test rows of its own, and its other rows are dealt once (seed 0); of the other
 tables 20% are test rows, in three splits and deals (seeds 0, 1 and 2) with 10 replicates each.  Bars are one standard
@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import re
 from pathlib import Path
 
 import matplotlib
@@ -155,10 +156,16 @@ def table(pictures: dict[str, Cells]) -> str:
         text += f"| {lever} | {' | '.join(mine)} |\n"
     text += "\n| table | rows | norm | epsilon | auto chose | cap | error |\n|---|---|---|---|---|---|---|\n"
     for cell in (cell for cells in pictures.values() for cell in cells if cell["method"] == "auto"):
-        where = f"| {cell['table']} | {cell['rows']} | {cell['norm'] or ''} | {cell['epsilon']:g} |"
+        where = f"| {cell['table']} | {cell['rows']} | {cell['norm']:g} | {cell['epsilon']:g} |"
         what = f"`{cell['ran']}`, {cell['ran_rounds']} rounds | {cell['ran_cap'] or 'none'}"
         text += f"{where} {what} | {cell['error']:.1f} ± {cell['sd']:.1f} |\n"
     return text
+
+
+def lines(numbers: dict[str, Any]) -> str:
+    """JSON with a line for each setting."""
+    flat = re.sub(r"\{[^{}]*\}", lambda cell: " ".join(cell[0].split()), json.dumps(numbers, indent=1))
+    return flat + "\n"
 
 
 def main() -> None:
@@ -178,7 +185,7 @@ def main() -> None:
         print(json.dumps(numbers | {"bytes": {name: len(image) for name, image in images.items()}}))
         return
     given.out.mkdir(parents=True, exist_ok=True)
-    (given.out / "numbers.json").write_text(json.dumps(numbers, indent=1) + "\n")
+    (given.out / "numbers.json").write_text(lines(numbers))
     for name, image in images.items():
         (given.out / f"{name}.svg").write_bytes(image)
     print(table(pictures))
