@@ -47,7 +47,7 @@ def _svg(canvas: Figure, axes: Any) -> bytes:
     found: dict[str, Any] = {}
     for one in axes.flat:
         found |= dict(zip(*one.get_legend_handles_labels()[::-1], strict=True))
-    canvas.legend(list(found.values()), list(found), loc="outside lower center", ncols=min(len(found), 5))
+    canvas.legend(list(found.values()), list(found), loc="outside upper center", ncols=5 if len(found) < 6 else 3)
     sink = io.BytesIO()
     canvas.savefig(sink, format="svg", metadata={"Date": None, "Creator": "sottovoce"})
     return sink.getvalue()
@@ -91,7 +91,8 @@ def _draw_cap(cells: Cells) -> bytes:
                 )
         axes[i, j].set_title(_title({"table": table, "epsilon": e}), loc="left")
         axes[i, j].sharey(axes[i, 0])
-    canvas.supxlabel("cap c (max_grad_norm); 1 is none")
+    for panel in axes[-1]:
+        panel.set_xlabel("cap (max_grad_norm); 1 is none")
     canvas.supylabel("test error, %")
     return _svg(canvas, axes)
 
@@ -110,7 +111,8 @@ def _row(cells: Cells, x: str, said: dict[tuple[str, float | None], str], xlabel
         some = {name: [cell for cell in own if (cell["method"], cell["cap"]) == which] for which, name in said.items()}
         _curves(panel, own, x, {name: line for name, line in some.items() if line})
         panel.set_title(_title(next(cell for cell in own if cell["epsilon"])), loc="left")
-    canvas.supxlabel(xlabel)
+    for panel in axes[0]:
+        panel.set_xlabel(xlabel)
     axes[0, 0].set_ylabel("test error, %")
     return _svg(canvas, axes)
 
