@@ -125,6 +125,46 @@ def test_fill() -> None:
             assert abs(cell["norm"] - cell["expected_norm"]) < 0.1
 
 
+def test_accuracy(tmp_path: Path) -> None:
+    """Every picture has its cells and is drawn; every lever has its mean; the same cells give the same bytes."""
+    pytest.importorskip("matplotlib")
+    command = [sys.executable, str(BENCH / "accuracy.py"), "--quick", "--jobs", "1", "--out", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    numbers = json.loads((tmp_path / "numbers.json").read_text())
+    assert set(numbers["pictures"]) == {"cap", "norm", "rounds", "levers"}
+    for name, cells in numbers["pictures"].items():
+        assert (tmp_path / f"{name}.svg").read_bytes().startswith(b"<?xml")
+        for cell in cells:
+            assert 0 <= cell["error"] <= 100 and cell["sd"] >= 0
+            assert abs(sum(cell["errors"]) / len(cell["errors"]) - cell["error"]) < 1e-3
+            assert len(cell["errors"]) == (1 if cell["method"] == "none" else numbers["replicates"])
+    means = {entry["lever"]: entry["error"] for entry in numbers["levers"]}
+    assert len(means) == 6 and all(f"| {lever} |" in done.stdout for lever in means)
+    assert means["no privacy"] < means["first guess"]
+
+
+def test_accuracy_means(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lever's bar is a mean over tables, and the curator alone is the best over caps."""
+    pytest.importorskip("matplotlib")
+    monkeypatch.syspath_prepend(str(BENCH))
+    import _accuracy_cells as cells
+
+    def cell(table: str, method: str, error: float, epsilon: float | None = 1.0) -> dict[str, Any]:
+        return {"table": table, "method": method, "epsilon": epsilon, "error": error, "sd": error / 10}
+
+    some = []
+    for table, more in (("a", 0.0), ("b", 10.0)):
+        some += [
+            cell(table, "none", 5.0 + more, None),
+            *(cell(table, "prox_admm", e + more) for e in (40.0, 30.0, 20.0)),
+        ]
+        some += [cell(table, "auto", 18.0), *(cell(table, "central_momentum", e + more) for e in (12.0, 9.0, 11.0))]
+    found = {entry["lever"]: (entry["error"], entry["sd"]) for entry in cells.levers(some)}
+    assert [found[lever][0] for lever in cells.LEVERS] == [45.0, 35.0, 25.0, 18.0, 14.0, 10.0]
+    assert found["first guess"][1] == pytest.approx(((4.0**2 + 5.0**2) / 2) ** 0.5)
+
+
 def test_start() -> None:
     """Every line has its four accuracies; a start changes no price, which the benchmark checks itself."""
     command = [sys.executable, str(BENCH / "start.py"), "--quick", "--json"]

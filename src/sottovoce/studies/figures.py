@@ -22,6 +22,12 @@ from .spec import Figure, select
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#000000", "#E69F00", "#7F7F7F")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
 LINES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1.2, 1.5)), (0, (8, 2)))
+STYLE: Any = {  # of matplotlib
+    "font.size": 11, "axes.titlesize": 11, "legend.fontsize": 10, "svg.hashsalt": "sottovoce",
+    "svg.fonttype": "path", "font.family": "DejaVu Sans", "axes.spines.top": False, "axes.spines.right": False,
+    "axes.grid": True, "grid.color": "#d9dde2", "grid.linewidth": 0.7, "axes.axisbelow": True,
+    "legend.frameon": False,
+}  # fmt: skip
 WIDTH, HEIGHT = 5.2, 3.3
 _DENSE = 12  # points of a curve above which its spread is a band and only some points are marked
 SPREADS = {
@@ -85,13 +91,7 @@ def _panel(
     from matplotlib.figure import Figure as Canvas
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
-    style: Any = {
-        "font.size": 11, "axes.titlesize": 11, "legend.fontsize": 10, "svg.hashsalt": "sottovoce",
-        "svg.fonttype": "path", "font.family": "DejaVu Sans", "axes.spines.top": False, "axes.spines.right": False,
-        "axes.grid": True, "grid.color": "#d9dde2", "grid.linewidth": 0.7, "axes.axisbelow": True,
-        "legend.frameon": False,
-    }  # fmt: skip
-    with matplotlib.rc_context(style):
+    with matplotlib.rc_context(STYLE):
         canvas = Canvas(figsize=(WIDTH, HEIGHT))
         FigureCanvasAgg(canvas)
         axes = canvas.add_subplot()
