@@ -40,7 +40,10 @@ ONE = ["logistic", "huber:0.5", "huber:0.001", "huber-residual:0.25", "log-cosh:
 """Losses of one margin, gentle and steep."""
 CAPS = [1e-6, 1e-3, 0.2, 0.7, 1.0, 5.0]
 NORMS = np.array([0.0, 1e-200, 1e-9, 1e-3, 0.03, 0.2, 0.5, 0.9, 1.0])
-TAKING = {"prox_admm", "prox_average", "pvp", "output", "dgd", "central_gd", "central_sgd"}
+TAKING = {
+    *("prox_admm", "prox_average", "momentum", "pvp", "output", "dgd"),
+    *("central_gd", "central_sgd", "central_prox", "central_momentum"),
+}
 U = 2.0**-53
 
 

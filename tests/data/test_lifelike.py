@@ -143,12 +143,14 @@ def test_labels_are_as_hard_as_declared() -> None:
         assert np.linalg.norm(world.X, axis=1).max() < 1.0
         return float(1.0 - world.chances.max(axis=1).mean())
 
-    plain = Labels(2.0, 0.0, 0.0)
-    assert best(Labels(8.0, 0.0, 0.0)) < best(plain) < best(Labels(2.0, 0.2, 0.0))
-    assert best(Labels(2.0, 0.0, 2.0)) != best(plain)
-    assert best(Labels(2.0, 1.0, 0.0)) == pytest.approx(0.5)
+    plain = Labels(2.0, 0.0, 0.0, 0.5)
+    assert best(Labels(8.0, 0.0, 0.0, 0.5)) < best(plain) < best(Labels(2.0, 0.2, 0.0, 0.5))
+    assert best(Labels(2.0, 0.0, 2.0, 0.5)) != best(plain)
+    assert best(Labels(2.0, 1.0, 0.0, 0.5)) == pytest.approx(0.5)
     middle = [
-        np.mean(np.abs(make_world(dense(8), 50, (100,), 1, labels=Labels(4.0, 0.0, gap)).chances[:, 0] - 0.5) < 0.3)
+        np.mean(
+            np.abs(make_world(dense(8), 50, (100,), 1, labels=Labels(4.0, 0.0, gap, 0.5)).chances[:, 0] - 0.5) < 0.3
+        )
         for gap in (0.0, 3.0)
     ]
     assert middle[1] < middle[0]  # fewer rows between the classes
@@ -209,4 +211,4 @@ def test_rows_that_a_schema_lets_one_expect() -> None:
     world = one.world(0, 40, (30, 50), classes=2, tilt=0.0, widest=64)
     assert world.X.shape == (40, d) and np.linalg.norm(world.X, axis=1).max() < 1.0
     many = drawn("many", "many columns", dense(lifelike.MANY + 1), lifelike.MANY + 1)
-    assert all(sketch.__qualname__.startswith("correlated") for sketch in many.sketches)
+    assert all(sketch.__qualname__.startswith("condensed") for sketch in many.sketches)

@@ -23,7 +23,7 @@ from ..losses import make_loss
 from ..schedules import Schedule
 from ..typing import Any, Array
 from .config import RunConfig
-from .prepare import Prepared, build, check_size, default_penalty, prepare
+from .prepare import Prepared, build, certified, check_size, default_penalty, prepare
 from .rehearsal import Ground
 
 KNOBS = ("rounds", "eta", "rho", "max_grad_norm")
@@ -139,7 +139,7 @@ def _choose(
     if why := _beyond(config, n, d):
         return Choice(config, says=f"{_named(config)}: the first guess, since {why}.")
     outputs = make_loss(config.loss).outputs
-    pooled = REGISTRY[config.method].trust.pools_rows
+    pooled = config.trust == "curator"
     tilt = 0.0 if heterogeneity == "iid" or pooled else 1.0
     ground = Ground(n, d // outputs, outputs, tilt, expected, pooled)
     search = _Search(config, ground, free)
@@ -158,6 +158,8 @@ def _beyond(config: RunConfig, n: tuple[int, ...], d: int) -> str:
         return "without a budget there is no noise to weigh"
     if config.form != "corrected":
         return "printed forms are for study"
+    if REGISTRY[config.method].trust.pools_rows and config.trust != "curator":
+        return "only methods without a curator are tried out, unless trust says so"
     loss = make_loss(config.loss)
     if loss.offset_bound:
         return "made-up rows have classes, and this loss is for numbers"
@@ -264,7 +266,8 @@ class _Search:
             self._once[key] = prepare(once, self.ground.sizes, self.ground.weights)
         one = self._once[key]
         rho = one.facts.rho * (config.rho / one.config.rho)
-        facts = replace(one.facts, loss=cap(make_loss(config.loss), config.max_grad_norm), rho=rho)
+        loss = cap(make_loss(config.loss), config.max_grad_norm)
+        facts = replace(one.facts, loss=loss, rho=rho, tol=certified(config, loss))
         growth = config.noise_growth ** np.arange(1 if cls.single else config.rounds)
         shape = float(growth.sum()) if facts.pure else math.sqrt(float((growth**2).sum()))
         assert one.algorithm.noise is not None

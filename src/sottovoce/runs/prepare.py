@@ -16,7 +16,7 @@ from ..errors import InvalidInput
 from ..facts import Facts
 from ..graphs import MOST_NODES, Graph, make_graph
 from ..ledger.memory import Ledger
-from ..losses import make_loss
+from ..losses import Loss, make_loss
 from ..privacy import accountants
 from ..privacy.events import Event
 from ..privacy.gaussian import gaussian_mu
@@ -91,6 +91,11 @@ def _spread(config: RunConfig, facts: Facts, releases: int) -> float:
     return 2.0 * facts.loss.slope_bound * releases / epsilon * (1.0 if inside else math.sqrt(facts.d))
 
 
+def certified(config: RunConfig, loss: Loss) -> float:
+    """The gradient norm to which solves are certified, over C: under a cap it is ``tol`` of the cap."""
+    return config.tol * min(1.0, loss.slope_bound)
+
+
 def held(config: RunConfig, rows: Rows) -> Rows:
     """The rows as the method's curators hold them, on the backend asked for: a trusted curator holds those of all."""
     if REGISTRY[config.method].trust.pools_rows:
@@ -150,9 +155,8 @@ def prepare(config: RunConfig, n: Array, d: int, *, graph: Graph | None = None) 
         seed = 0 if config.seed is None else config.seed
         graph = make_graph(config.graph if len(n) > 1 else "complete", len(n), seed)
     loss = cap(make_loss(config.loss), config.max_grad_norm)
-    tol = config.tol * min(1.0, loss.slope_bound)  # of the largest gradient, also under a cap
     facts = Facts(
-        loss, n, d, config.C, rho, len(n), config.relation, tol, pure=accountant.name == "pure",
+        loss, n, d, config.C, rho, len(n), config.relation, certified(config, loss), pure=accountant.name == "pure",
         max_degree=int(np.max(graph.degree)),
     )  # fmt: skip
     for name in ("epsilon", "eta", "eta_growth", "noise"):
