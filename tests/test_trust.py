@@ -86,7 +86,7 @@ def test_plain_data_of_others_is_refused(plain: Any) -> None:
 
 def test_methods_name_theirs_as_before() -> None:
     curators = {name for name, cls in REGISTRY.items() if cls.trust == CURATOR}
-    assert curators == {"central", "central_gd", "central_sgd", "central_momentum"}
+    assert curators == {"central", "central_gd", "central_sgd", "central_momentum", "central_prox"}
     assert all(cls.trust in (NOBODY, CURATOR) for cls in REGISTRY.values())
     listed = json.loads(CliRunner().invoke(cli, ["methods", "--all", "--json"], catch_exceptions=False).output)
     assert {entry["name"]: entry["trusts"] for entry in listed} == {

@@ -133,7 +133,7 @@ PARENTS: dict[str, Callable[[Problem], Array]] = {
     **dict.fromkeys(("admm", "dvp", "pvp", "m_admm", "pp_admm", "ipp_admm"), admm),
     **dict.fromkeys(("r_admm", "mr_admm"), recycled),
     "prox_admm": lambda p: tail(admm_path(p)),
-    "prox_average": prox_average,
+    **dict.fromkeys(("prox_average", "central_prox"), prox_average),
     **dict.fromkeys(("output", "objective", "generalised", "central"), averaged),
     **dict.fromkeys(("dgd", "central_gd"), descent),
     **dict.fromkeys(("momentum", "central_momentum"), momentum),

@@ -462,3 +462,22 @@ def test_what_a_method_says_of_its_releases_holds(name: str) -> None:
         released = len(plan(ready.algorithm, ready.facts, ready.graph, rounds, book.accountant, book.delta).rows)
         times = {"once": 1, "every second round": 3}
         assert released == next((count for word, count in times.items() if cls.releases == word), rounds)
+
+
+# Whom a choice may trust
+
+
+def test_whoever_trusts_a_curator_gets_a_curators_method() -> None:
+    config = RunConfig("auto", 1.0, 1e-5, trust="curator", accountant="zcdp")
+    found = fresh(config)
+    assert {row["method"] for row in found.table} == {"central_prox", "central_momentum", "central"}
+    assert REGISTRY[found.config.method].trust.pools_rows and found.config.trust == "curator"
+    assert RunConfig.from_dict(found.config.to_dict()) == found.config
+    assert timeless(found) == timeless(fresh(config, heterogeneity="label"))  # one party holds all rows
+    assert all(not REGISTRY[row["method"]].trust.pools_rows for row in fresh().table)
+
+
+@pytest.mark.parametrize(("method", "trust"), [("prox_admm", "curator"), ("auto", "everybody")])
+def test_trust_that_a_method_does_not_have_is_refused(method: str, trust: str) -> None:
+    with pytest.raises(InvalidInput, match=f"^trust='{trust}': "):
+        RunConfig(method, trust=trust)
