@@ -207,7 +207,7 @@ def test_the_lowest_score_wins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_knob_that_helps_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    for knob, wanted in (("rho", 0.03), ("rounds", 4), ("max_grad_norm", 0.6)):
+    for knob, wanted in (("rho", 0.0001), ("rounds", 4), ("max_grad_norm", 0.6)):
 
         def error(config: RunConfig, _: Rehearsal, knob: str = knob, wanted: float = wanted) -> float:
             return 0.1 + 0.1 * (config.method != "prox_average") + 0.05 * (getattr(config, knob) != wanted)

@@ -36,12 +36,13 @@ ROUNDS = {"steps": (100, 200), "solves": (10, 20, 40)}
 """Rounds of methods that take gradient steps, and of methods that solve local problems; the first are tried first."""
 FINER = ((0.6, 1.6), (0.75, 1.35))
 """Multiples of the best cap and of the best penalty that are tried last, and then around the best of those."""
-REGULARISERS = (0.1, 30.0)
-"""Multiples of the regulariser; less only with many rows a weight, as made-up rows stand for all and do not overfit."""
+REGULARISERS = (0.1,)
+"""Multiples of the regulariser.  Less is tried only with many rows a weight, as made-up rows stand for all and do not
+overfit; more was tried and chosen too often (the penalty does the same and follows the noise)."""
 MANY_ROWS = 300
 PROXIMAL = ("prox_admm", "prox_average")
 """Methods so alike that only one of them is looked into: the first where sites differ, else the second."""
-SURE = 1.15
+SURE = 1.05
 """A method whose least error is this many times the least of all is not looked into further."""
 FINALISTS = 6
 
@@ -295,9 +296,9 @@ class _Search:
         if not self.tried:
             return
         methods = sorted({one.config.method for one in self.tried}, key=lambda m: (self.best(m).score, m))
-        for method in methods[:2]:
+        for method, finer in zip(methods, (FINER, FINER[:1]), strict=False):
             if self.best(method).score <= SURE * self.best().score:
-                self.climb(method)
+                self.climb(method, finer)
         self.run(list(_valid(self.config, self.siblings())), "sibling")
 
     def siblings(self) -> list[dict[str, Any]]:
@@ -314,20 +315,19 @@ class _Search:
             found.append(change | self._kept(at, change))
         return found
 
-    def climb(self, method: str) -> None:
+    def climb(self, method: str, finer: Sequence[Sequence[float]]) -> None:
         """More rounds around the best of this method so far; then caps, penalties and regularisers, ever finer."""
         if not REGISTRY[method].single:
             self.walk(method, [{"rounds": T} for T in self._rounds(method)], "rounds")
-        for factors in FINER:
+        for factors in finer:
             at = self.best(method).config
             caps = self._caps(method, [min(1.0, at.max_grad_norm) * f for f in factors])
             changes: list[dict[str, Any]] = [{"max_grad_norm": float(f"{c:.3g}")} for c in caps]
             if "eta" in self.free:
                 changes += self.penalties(at, factors)
-            if "rho" in self.free and factors is FINER[0]:
-                many = sum(self.ground.n) >= MANY_ROWS * self.ground.weights
-                factors_of_rho = [f for f in REGULARISERS if f > 1.0 or many]
-                changes += [{"rho": float(f"{self.config.rho * f:.4g}")} for f in factors_of_rho]
+            many = sum(self.ground.n) >= MANY_ROWS * self.ground.weights
+            if "rho" in self.free and factors is FINER[0] and many:
+                changes += [{"rho": float(f"{self.config.rho * f:.4g}")} for f in REGULARISERS]
             self.walk(method, changes, "finer")
 
     def _caps(self, method: str, caps: Sequence[float]) -> Sequence[float]:
