@@ -62,6 +62,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rehearsal, "WORLDS", 2)
     monkeypatch.setattr(rehearsal, "CHECKS", 2)
     monkeypatch.setattr(rehearsal, "ROWS", 60)
+    monkeypatch.setattr(choosing, "MANY_ROWS", 1)  # these tables are small
     choosing._choose.cache_clear()
 
 
