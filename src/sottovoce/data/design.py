@@ -172,7 +172,7 @@ class Sparse(Design):
 
 @dataclass(frozen=True)
 class Wrapped(Design):
-    """Rows of another design, multiplied in another way."""
+    """Rows of another design, multiplied as those are wherever nothing else is said."""
 
     base: Design
 
@@ -189,6 +189,15 @@ class Wrapped(Design):
 
     def host(self, x: Any) -> Array:
         return self.base.host(x)
+
+    def combine(self, slopes: Any) -> Array:
+        return self.base.combine(slopes)
+
+    def gram(self, weights: Any) -> Array:
+        return self.base.gram(weights)
+
+    def diagonal(self, weights: Any) -> Array:
+        return self.base.diagonal(weights)
 
     def norms(self) -> Any:
         return self.base.norms()
@@ -219,15 +228,6 @@ class Shifted(Wrapped):
 
     def moves(self, along: Array) -> Any:
         return self.base.moves(along)
-
-    def combine(self, slopes: Any) -> Array:
-        return self.base.combine(slopes)
-
-    def gram(self, weights: Any) -> Array:
-        return self.base.gram(weights)
-
-    def diagonal(self, weights: Any) -> Array:
-        return self.base.diagonal(weights)
 
     def keep(self, nodes: Any) -> Self:
         return type(self)(self.base.keep(nodes), self.asarray(self.host(self.offset)[nodes]))
@@ -266,15 +266,6 @@ class Normed(Wrapped):
 
     def moves(self, along: Array) -> Array:
         return self.base.moves(along)
-
-    def combine(self, slopes: Array) -> Array:
-        return self.base.combine(slopes)
-
-    def gram(self, weights: Array) -> Array:
-        return self.base.gram(weights)
-
-    def diagonal(self, weights: Array) -> Array:
-        return self.base.diagonal(weights)
 
     def keep(self, nodes: Any) -> Self:
         return type(self)(self.base.keep(nodes), self.asarray(self.host(self.known)[nodes]))

@@ -378,12 +378,10 @@ class _Search:
     def _joined(self, check: _Trial) -> _Trial:
         """A candidate's errors in the search and in the last comparison together."""
         before = next(one for one in self.tried if one.config == check.config).errors
+        if check.errors is before:  # nothing was compared again
+            return check
         few = min(before.shape[1], check.errors.shape[1])
-        return (
-            check
-            if check.errors is before
-            else _Trial(check.config, np.vstack([before[:, :few], check.errors[:, :few]]))
-        )
+        return _Trial(check.config, np.vstack([before[:, :few], check.errors[:, :few]]))
 
     def verdict(self) -> Choice:
         """Try the best few again on new made-up rows; the least mean error wins."""

@@ -305,7 +305,7 @@ class _Problems(Sweep):
             down = -1.0 - up if loss.logistic_identity else loss.slope(-z)  # log(1 + e^-z) - log(1 + e^z) = -z
             up, down = (np.maximum(np.minimum(one, most), -most) for one in (up, down))
             return np.asarray(up * shares[:, 1] - down * shares[:, 0])
-        p = _softmax(z)
+        p = loss.slope(z.reshape(len(z), -1)).reshape(z.shape)  # of margins against any class
         factor = np.minimum(1.0, (most / math.sqrt(2.0))[:, None] / np.maximum(1.0 - p, 1e-12)) * shares
         return np.asarray(p * factor.sum(axis=1, keepdims=True) - factor)
 
@@ -315,19 +315,14 @@ class _Problems(Sweep):
         out = np.zeros((len(w), self.width, self.width))
         for X, mine in self._worlds():
             z, groups = self._margins(X, w[mine]), self.group[mine]
-            bends = np.minimum(loss.typical_bend(z), 0.5 * self.most[mine]) if z.ndim == 2 else _softmax(z)
-            bends = bends if z.ndim == 2 else bends * (1.0 - bends)
+            bends = loss.typical_bend(z.reshape(len(z), -1)).reshape(z.shape)
+            if z.ndim == 2:
+                bends = np.minimum(bends, 0.5 * self.most[mine])
             for group in np.unique(groups):
                 for j, weights in enumerate(np.atleast_2d(bends[groups == group].mean(axis=0))):
                     block = slice(j * d, (j + 1) * d)
                     out[mine.start + np.flatnonzero(groups == group), block, block] = (X * weights[:, None]).T @ X
         return out
-
-
-def _softmax(z: Array) -> Array:
-    """Probabilities of classes along axis 1."""
-    e = np.exp(z - z.max(axis=1, keepdims=True))
-    return np.asarray(e / e.sum(axis=1, keepdims=True))
 
 
 class _Solver(Solver):
