@@ -9,10 +9,12 @@ from typing import Protocol
 import numpy as np
 
 from .data.rows import Rows
+from .errors import Refused
 from .facts import Facts
+from .net import Net
 from .privacy.events import Event
 from .privacy.noise import Noise
-from .queries import Query, Vault
+from .queries import Query, Sum, Vault
 from .solvers import Solver
 from .typing import Any, Array
 
@@ -44,6 +46,9 @@ class Asked(Protocol):
 
     def ask(self, query: Query) -> Array:
         """Charge, then release."""
+
+    def ask_sum(self, query: Sum, net: Net) -> Array:
+        """Charge, then hand a sealed share to the net, and return what is opened of all sites' shares."""
 
 
 def make_solver(rows: Rows, facts: Facts) -> Solver:
@@ -94,6 +99,8 @@ class Curator:
             own = np.ascontiguousarray(answer, dtype="<f8").tobytes()
             return own
 
+        if isinstance(query, Sum):  # its share would leave unmasked, with too little noise
+            raise TypeError(f"{type(query).__name__}: a sum is asked for with ask_sum")
         query.check(self.facts)
         event = query.event(self.facts)
         self._releases += 1
@@ -101,6 +108,42 @@ class Curator:
         if released != own:  # stored before, or by another process that was first to answer this event
             query.replay(self._vault, self.facts)
         return np.frombuffer(released, dtype="<f8").reshape(query.blank(self.facts).shape).astype(float)
+
+    def ask_sum(self, query: Sum, net: Net) -> Array:
+        """Write an attempt into the ledger, draw this site's share, and return the sum over all sites.
+
+        The ledger stores the share as it leaves, sealed: after a crash the same bytes leave again, or none.
+
+        Raises
+        ------
+        BudgetExceeded
+            If the ledger refuses the event; no noise has been drawn then.
+        InvalidInput
+            If public vectors are too long; nothing has been charged then.
+        AttemptLost
+            If another site's share does not come.  The attempt stays charged.
+        Refused
+            If the sum is none that honest sites can have made.
+        """
+        own: bytes | None = None
+
+        def draw() -> bytes:
+            nonlocal own
+            with np.errstate(all="ignore"):  # as in `ask`
+                share = query.share(self._vault, self.facts, among, self._releases)
+            own = np.ascontiguousarray(net.seal(share), dtype="<i8").tobytes()
+            return own
+
+        query.check(self.facts)
+        event, among = query.event(self.facts), net.among(self.facts)
+        self._releases += 1
+        sealed = self.ledger.once(event, draw)
+        if sealed != own:
+            query.replay(self._vault, self.facts)
+        total = net.total(np.frombuffer(sealed, dtype="<i8").reshape(query.blank(self.facts).shape).astype(np.int64))
+        if not query.within(total, self.facts, among):
+            raise Refused("sum: is larger than rows and noise can make it: a site sent something else; end the run")
+        return query.opened(total, self.facts, among)
 
     def state(self) -> dict[str, Array]:
         """What a checkpoint needs beside the ledger: counters and public reference points, no rows.

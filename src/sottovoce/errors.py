@@ -176,6 +176,10 @@ class NetClosed(SottovoceError):
     """A neighbour left the run before the round was complete."""
 
 
+class AttemptLost(SottovoceError):
+    """A sum over sites could not be opened, because a site sent no share.  It is charged; the next attempt goes on."""
+
+
 class TransportClosed(NetClosed):
     """A run across sites has ended: a site left it, or the hub was told to end it.
 

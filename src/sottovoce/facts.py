@@ -50,6 +50,13 @@ class Facts:
         Whether every release must have a price in pure epsilon; then noise on answers is spherical, not Gaussian.
     max_degree : int, optional
         Largest number of neighbours of any node; None for N - 1.
+    rows : float, optional
+        Rows of all nodes together; None for the sum of `n`, which is right unless this is the view of one node.
+    participants, colluders : int
+        Of sums over sites: the least number of sites of a sum, and how many of them may tell others what they know.  0
+        where nothing is summed.
+    sites_per_row : int
+        Sites at which one person may have a row; only sums need it to know their price.
     """
 
     loss: Loss
@@ -62,6 +69,10 @@ class Facts:
     tol: float = 1e-8
     pure: bool = True
     max_degree: int | None = None
+    rows: float | None = None
+    participants: int = 0
+    colluders: int = 0
+    sites_per_row: int = 1
 
     def __post_init__(self) -> None:
         n = np.asarray(self.n, dtype=float)
@@ -75,6 +86,8 @@ class Facts:
                 raise InvalidInput(name, value, f"must be finite and > 0, because it {why}", f"use {name}=1e-3")
         if self.relation not in RELATIONS:
             raise InvalidInput("relation", self.relation, f"must be one of {sorted(RELATIONS)}", "use 'replace-one'")
+        if self.rows is None:
+            object.__setattr__(self, "rows", float(n.sum()))
 
     @property
     def gradients_changed(self) -> float:
@@ -106,7 +119,8 @@ class Facts:
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         n = self.n.ravel()
-        return {
+        summed = {"participants": self.participants, "colluders": self.colluders, "sites_per_row": self.sites_per_row}
+        return (summed if self.participants else {}) | {
             "loss": self.loss.spec, "n": n.astype(int).tolist(), "d": self.d, "C": self.C, "rho": self.rho,
             "n_nodes": self.n_nodes, "relation": self.relation, "tol": self.tol, "pure": self.pure,
             "max_degree": self.max_degree,

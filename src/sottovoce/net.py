@@ -1,4 +1,7 @@
-"""The network as an algorithm sees it: a degree and one collective, ``neighbour_sum``.
+"""The network: a degree, ``neighbour_sum`` for algorithms, and sums over all sites for their curators.
+
+A vector that goes through ``neighbour_sum`` is public.  A share of a sum over all sites is not: only curators hand one
+over, and it leaves them sealed (:meth:`Net.seal`), so that what others see of an attempt is the total alone.
 
 :class:`DenseNet` is a product with the adjacency matrix over the node axis of a simulation.  :class:`QueueNet` sends
 messages between threads of one process: the in-process twin of a deployment, and the conformance test of every
@@ -8,13 +11,16 @@ transport.
 from __future__ import annotations
 
 import queue
+import threading
 from abc import ABC, abstractmethod
 
 import numpy as np
 
 from .errors import NetClosed
+from .facts import Facts
 from .graphs import Graph
-from .typing import Array
+from .queries.sums import Among
+from .typing import Array, IntArray
 
 LARGE = 200
 """Nodes beyond which the adjacency matrix is kept without its zeros."""
@@ -28,6 +34,30 @@ class Net(ABC):
     @abstractmethod
     def neighbour_sum(self, x: Array) -> Array:
         """``sum_{j in V_i} x_j`` for vectors of shape (..., d).  Sends ``x`` to every neighbour: x must be public."""
+
+    def among(self, facts: Facts) -> Among:
+        """The sites of the next attempt to open a sum, agreed on before noise is drawn.
+
+        Raises
+        ------
+        NetClosed
+            If fewer sites are left than a sum needs.
+        """
+        return Among.all(facts)
+
+    @abstractmethod
+    def seal(self, share: IntArray) -> IntArray:
+        """A share of the attempt as it may leave the curator, of the same shape: masked, or summed already."""
+
+    @abstractmethod
+    def total(self, sealed: IntArray) -> IntArray:
+        """The sum of the attempt's shares over all its sites modulo ``2^64``, from what :meth:`seal` gave.
+
+        Raises
+        ------
+        AttemptLost
+            If a share of the attempt does not come: nothing is opened.
+        """
 
     def close(self) -> None:  # noqa: B027 - a simulation has nobody to tell
         """Tell the neighbours that no more rounds will come."""
@@ -47,6 +77,29 @@ class DenseNet(Net):
         nodes = np.moveaxis(x, -2, 0)
         return np.moveaxis((self._adjacency @ nodes.reshape(len(nodes), -1)).reshape(nodes.shape), 0, -2)
 
+    def seal(self, share: IntArray) -> IntArray:
+        return np.array(np.broadcast_to(share.sum(axis=-2, keepdims=True), share.shape))
+
+    def total(self, sealed: IntArray) -> IntArray:
+        return sealed
+
+
+class Adder:
+    """Where the threads of one process add up their shares; no thread can read another's."""
+
+    def __init__(self, sites: int) -> None:
+        self._sites, self._news = sites, threading.Condition()
+        self._totals: dict[int, tuple[int, IntArray]] = {}
+
+    def add(self, attempt: int, share: IntArray) -> IntArray:
+        """The sum of all shares of the attempt; waits for those that are missing."""
+        with self._news:
+            done, so_far = self._totals.get(attempt, (0, np.zeros_like(share)))
+            self._totals[attempt] = done + 1, so_far + share
+            self._news.notify_all()
+            self._news.wait_for(lambda: self._totals[attempt][0] == self._sites)
+            return self._totals[attempt][1]
+
 
 class QueueNet(Net):
     """One node of `graph`, exchanging vectors through in-process queues.
@@ -55,9 +108,9 @@ class QueueNet(Net):
     """
 
     def __init__(
-        self, inbox: dict[int, queue.Queue[Array | None]], outbox: dict[int, queue.Queue[Array | None]]
+        self, inbox: dict[int, queue.Queue[Array | None]], outbox: dict[int, queue.Queue[Array | None]], adder: Adder
     ) -> None:
-        self._inbox, self._outbox = inbox, outbox
+        self._inbox, self._outbox, self._adder, self._attempts = inbox, outbox, adder, 0
         self.degree = np.array([float(len(inbox))])
 
     @classmethod
@@ -66,8 +119,9 @@ class QueueNet(Net):
         wires: dict[tuple[int, int], queue.Queue[Array | None]] = {}
         for i, j in graph.edges:
             wires[i, j], wires[j, i] = queue.Queue(), queue.Queue()
+        adder = Adder(graph.n_nodes)
         return [
-            cls({j: wires[j, i] for j in graph.neighbours(i)}, {j: wires[i, j] for j in graph.neighbours(i)})
+            cls({j: wires[j, i] for j in graph.neighbours(i)}, {j: wires[i, j] for j in graph.neighbours(i)}, adder)
             for i in range(graph.n_nodes)
         ]
 
@@ -81,6 +135,13 @@ class QueueNet(Net):
                 raise NetClosed(f"node {j} left the run")
             total = total + message
         return total
+
+    def seal(self, share: IntArray) -> IntArray:
+        return share  # read by nobody: only the adder gets it
+
+    def total(self, sealed: IntArray) -> IntArray:
+        self._attempts += 1
+        return self._adder.add(self._attempts, sealed)
 
     def close(self) -> None:
         for wire in self._outbox.values():

@@ -15,12 +15,14 @@ from .pp_admm import PPADMM
 from .prox import CentralProx, ProxADMM, ProxAverage
 from .pvp import PVP
 from .r_admm import RADMM
+from .sums import SumMomentum, SumProx
 
 REGISTRY: dict[str, type[Algorithm]] = {  # type: ignore[type-arg]
     cls.name: cls
     for cls in (
         *(ADMM, DVP, PVP, MADMM, RADMM, MRADMM, PPADMM, IPPADMM),
         *(ProxADMM, ProxAverage, Momentum),
+        *(SumMomentum, SumProx),
         *(Output, Objective, Generalised),
         *(DGD, Central, CentralGD, CentralSGD, CentralProx, CentralMomentum),
     )

@@ -8,7 +8,7 @@ from typing import ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from ..facts import Facts
 from ..net import Net
-from ..queries import Query
+from ..queries import Query, Sum
 from ..schedules import Schedule
 from ..trust import NOBODY, Trust
 from ..typing import Any, Array
@@ -16,7 +16,7 @@ from .knobs import WRITTEN, knobs_of
 
 
 class Node(Protocol):
-    """What an algorithm sees of its node: public facts, the net, one way to ask about rows, and vectors of zeros."""
+    """What an algorithm sees of its node: public facts, the net, two ways to ask about rows, and vectors of zeros."""
 
     @property
     def facts(self) -> Facts:
@@ -28,6 +28,9 @@ class Node(Protocol):
 
     def ask(self, query: Query) -> Array:
         """The released answer of a query, after its charge."""
+
+    def ask_sum(self, query: Sum) -> Array:
+        """The released sum over all sites, after its charge; an exchange of its own."""
 
     def zeros(self) -> Array:
         """A vector of zeros of shape (..., d)."""

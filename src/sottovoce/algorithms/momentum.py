@@ -29,6 +29,14 @@ class State(NamedTuple):
     mean: Array  # tail average of f                (..., d)
 
 
+def momentum_knob() -> Any:
+    """The knob of methods whose steps carry on."""
+    return knob(
+        0.9, "Share of a step that the next one keeps, momentum.", "must be at least 0 and below 1",
+        lambda v: 0 <= v < 1,
+    )  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Momentum(Algorithm[State]):
     """Exact diffusion (Yuan, Ying, Zhao and Sayed 2019) with noisy gradients and heavy-ball momentum.
@@ -46,10 +54,7 @@ class Momentum(Algorithm[State]):
         Share of the velocity that is kept from round to round.
     """
 
-    momentum: float = knob(
-        0.9, "Share of a step that the next one keeps, momentum.", "must be at least 0 and below 1",
-        lambda v: 0 <= v < 1,
-    )  # fmt: skip
+    momentum: float = momentum_knob()
     max_grad_norm: float = gradient_cap()
 
     name: ClassVar[str] = "momentum"

@@ -12,7 +12,7 @@ from .base import Algorithm, Node, augment, dual
 from .knobs import gradient_cap
 
 
-def tail(average: Array, w: Array, k: int) -> Array:
+def tail(average: Array, w: Array, k: int | Array) -> Array:
     """The mean of iterates 1..k with weights that grow like k^3, so the last third counts most; costs no privacy."""
     return average + (4.0 / (k + 3.0)) * (w - average)
 

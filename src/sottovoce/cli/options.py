@@ -68,7 +68,13 @@ def method_options() -> list[Option]:
             f"or one of: {', '.join(REGISTRY)}.",
             default=defaults.METHOD,
         ),
-        say("--trust", "Whom auto may trust: nobody or curator.", default=_RUN.trust),
+        say(
+            "--trust",
+            "Whom auto may trust: nobody; sum, that only sums over sites are seen; or curator, with all rows.",
+            default=_RUN.trust,
+        ),
+        say("--colluders", "Of sums: sites that may tell others all they know.", type=int, default=_RUN.colluders),
+        say("--participants", "Of sums: the least number of sites of one.  [default: more than half]", type=int),
         say("--rounds", "Exchanges with the neighbours.", type=int, default=_RUN.rounds),
         say(
             "--epsilon",

@@ -12,7 +12,7 @@ Sensitivities in an event hold for its relation, and a ledger holds events of on
 from __future__ import annotations
 
 from abc import ABC
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import ClassVar
 
 import numpy as np
@@ -257,6 +257,60 @@ class GaussianMechanism(Event):
 
     def spread(self) -> Array:
         return self.sigma
+
+
+@dataclass(frozen=True, eq=False)
+class SummedGaussianMechanism(Event):
+    """One attempt to open a sum over sites, to which every site adds a share of the noise.
+
+    Nobody sees a share, only the sum.  The event counts whether the sum was opened or not, and for any sites that may
+    take part: noise follows the sites of the attempt, so that `alpha` stays.  See ``docs/privacy/sums.md``.
+
+    Attributes
+    ----------
+    relation : {"replace-one", "zero-out"}
+    alpha : array (N,)
+        Bound on the shift over sigma that one row causes, against the hub and `colluders` sites.
+    sensitivity : array (N,)
+        Largest Euclidean change of the sum by one row, if all sites take part; prices do not depend on it.
+    dimension : int
+    sites, participants, colluders : int
+        Sites of the plan; the least number of an attempt; those whose shares of the noise are known to others.
+    sites_per_row : int
+        Sites at which one person may have a row.  They move one and the same sum, by up to that many times as much, so
+        shifts add up and not their squares: a node is charged ``alpha sqrt(sites_per_row)``.
+    bits : int
+        The grid's step is at most ``2^-bits`` of the standard deviation of a share.
+    """
+
+    relation: str
+    alpha: Array
+    sensitivity: Array
+    dimension: int
+    sites: int
+    participants: int
+    colluders: int
+    sites_per_row: int
+    bits: int
+
+    def shift(self) -> Array:
+        """Shift over sigma that a node is charged."""
+        return np.asarray(self.alpha * np.sqrt(float(self.sites_per_row)))
+
+    def against(self, colluders: int) -> SummedGaussianMechanism:
+        """The same attempt against that many colluding sites, at least as many as were planned for.
+
+        With u sites the honest noise falls from ``u - t`` shares to ``u - t'``; their ratio is largest for the fewest
+        sites that leave an honest one.
+        """
+        fewest = max(self.participants, colluders + 1)
+        factor = np.sqrt((fewest - self.colluders) / (fewest - colluders))
+        return replace(self, alpha=self.alpha * float(factor), participants=fewest, colluders=colluders)
+
+    def spread(self) -> Array:
+        return np.asarray(
+            self.sensitivity / self.alpha * np.sqrt(self.sites / (self.sites - float(self.colluders)))
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

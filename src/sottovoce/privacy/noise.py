@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..errors import InvalidInput
 from ..later import Later
-from ..typing import Array
+from ..typing import Array, IntArray
 
 special = Later("scipy.special")
 _EXACT = {"opendp.prelude": "opendp", "flint": "python-flint"}
@@ -52,6 +52,20 @@ class Noise(ABC):
         ----------
         w : array (..., d)
         sigma, coarsest : array (..., 1)
+        release, use : int
+        """
+
+    @abstractmethod
+    def steps(self, d: int, tau: Array, release: int, use: int = 1) -> IntArray:
+        """Whole numbers of standard deviation `tau`, shape (..., d), for a sum that is rounded to a common grid.
+
+        For a release they are discrete Gaussian, and in a simulation rounded normals; `tau` is at least ``2^20``, where
+        nobody can tell the one from the other (docs/privacy/sums.md).
+
+        Parameters
+        ----------
+        d : int
+        tau : array (..., 1)
         release, use : int
         """
 
@@ -107,6 +121,9 @@ class KeyedNoise(Noise):
 
     def add_gaussian(self, w: Array, sigma: Array, coarsest: Array, release: int, use: int = 1) -> Array:
         return np.asarray(w + sigma * self.gaussian(w.shape[-1], release, use))
+
+    def steps(self, d: int, tau: Array, release: int, use: int = 1) -> IntArray:
+        return np.asarray(np.rint(tau * self.gaussian(d, release, use)).astype(np.int64))
 
     def add_pure(self, w: Array, rate: Array, coarsest: Array, release: int, use: int = 1) -> Array:
         return np.asarray(w + self.spherical(w.shape[-1], release, use) / rate)
@@ -173,6 +190,13 @@ class SystemNoise(Noise):
 
     def add_gaussian(self, w: Array, sigma: Array, coarsest: Array, release: int, use: int = 1) -> Array:
         return self._on_grid(w, np.minimum(coarsest, sigma * 2.0**-40), sigma, _gaussian)
+
+    def steps(self, d: int, tau: Array, release: int, use: int = 1) -> IntArray:
+        scales = np.broadcast_to(tau, (*self._lead, 1))
+        out = np.empty((*self._lead, d), dtype=np.int64)
+        for at in np.ndindex(self._lead):
+            out[at] = _gaussian(d, float(scales[at][0]), 1.0)
+        return out
 
     def add_pure(self, w: Array, rate: Array, coarsest: Array, release: int, use: int = 1) -> Array:
         return self._on_grid(w, coarsest, rate, _spherical)

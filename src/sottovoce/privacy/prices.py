@@ -26,6 +26,9 @@ from .events import Event
 DIRECTIONS = {"replace-one": ("replace-one",), "zero-out": ("add", "remove")}
 """Ordered neighbours that a relation compares: a total is the worst of whole compositions in one direction."""
 
+FINEST, COARSEST = 40, 20
+"""Grids of Gaussian noise have a step of ``2^-40`` of its standard deviation; those of shares of a sum may have up to
+``2^-20`` of a share's, at ``4^(40 - bits)`` times the cost in delta (docs/privacy/sums.md)."""
 _LOUD = 100.0
 T = TypeVar("T")
 Orders = tuple[float, ...]
@@ -44,6 +47,15 @@ def _unknown(event: Event, accountant: str) -> UnknownEvent:
 def _positive(event: Event, *names: str) -> None:
     if not all(np.all(getattr(event, name) > 0) for name in names):
         raise UnknownEvent(f"{', '.join(names)}: must be > 0 for the proof to hold; nothing was drawn")
+
+
+def _summed(event: events.SummedGaussianMechanism) -> Array:
+    """Shift over sigma of a sum, if the event is one that has a proof (docs/privacy/sums.md)."""
+    _positive(event, "alpha", "dimension", "sites_per_row")
+    honest = event.participants - event.colluders
+    if not (event.colluders >= 0 and honest >= 1 and event.participants <= event.sites and event.bits >= COARSEST):
+        raise UnknownEvent("sites, bits: not of a sum with a proof; nothing was drawn")
+    return event.shift()
 
 
 # --- pure ------------------------------------------------------------------------------------------------------------
@@ -99,6 +111,8 @@ def zcdp(event: Event) -> Array:
         case events.GaussianMechanism():
             _positive(event, "sigma")
             return gaussian.gaussian_zcdp(event.sensitivity / event.sigma)
+        case events.SummedGaussianMechanism():
+            return gaussian.gaussian_zcdp(_summed(event))
         case events.ExactSphericalMechanism() | events.SphericalMechanism():
             # Of the first, U2.  Of Laplace noise of scale sqrt(d) / beta in each coordinate, too: coordinate j is
             # s_j-DP, hence s_j^2 / 2-zCDP, with s_j = beta |shift_j| / sqrt(d), and the s_j^2 sum to s^2 / d.
@@ -198,7 +212,7 @@ def renyi(event: Event, orders: Orders) -> Array:
         case events.GatedRelease():
             shift, tests = zcdp(event) - 0.5 * event.tests() ** 2, event.tests()
             return np.array(_each(event, lambda i, _: a * shift[i] + pure_curve(float(tests[i]))))
-        case events.GaussianMechanism():
+        case events.GaussianMechanism() | events.SummedGaussianMechanism():
             rho = zcdp(event)
             return np.array(_each(event, lambda i, _: a * rho[i]))
         case _:
@@ -215,7 +229,7 @@ class Bill(NamedTuple):
     ``mu`` is a Gaussian's shift over sigma; ``ball`` is ``(d, s)`` of U2; ``epsilon`` is pure.  ``fixed``, ``slack``
     and ``degrees`` are those of :class:`sottovoce.privacy.spherical.Within`.  ``exchange`` is U4's X, which turns a
     profile ``delta(eps)`` into ``e^X delta(eps - 2 X)``.  ``lattice`` counts coordinates whose Gaussian noise may be
-    drawn on a grid.
+    drawn on a grid of step ``2^-40`` sigma.
     """
 
     mu: float = 0.0
@@ -266,6 +280,10 @@ def dominating(event: Event) -> tuple[tuple[Bill, ...], ...]:
             _positive(event, "sigma")
             mus = event.sensitivity / event.sigma
             return _each(event, lambda i, _: Bill(mu=float(mus[i]), lattice=event.dimension))
+        case events.SummedGaussianMechanism():
+            shift = _summed(event)
+            drawn = event.dimension * (event.sites - event.colluders) * 4 ** max(0, FINEST - event.bits)
+            return _each(event, lambda i, _: Bill(mu=float(shift[i]), lattice=drawn))
         case events.RedrawnGateRelease():
             inner = event.release()
             whole = _each(event, lambda i, _: Bill()) if inner is None else dominating(inner)

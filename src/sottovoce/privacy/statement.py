@@ -132,6 +132,8 @@ class Statement:
     made : int, optional
         Number of releases that this site made.  If it is below the number priced, the run ended early.
     ledger : Shared, optional
+    alone : float, optional
+        Of sums: epsilon of the same releases if all other sites collude with whoever sees the messages.
     """
 
     epsilon: float
@@ -153,6 +155,7 @@ class Statement:
     site: str | None = None
     made: int | None = None
     ledger: Shared | None = None
+    alone: float | None = None
 
     # How one is made
 
@@ -234,6 +237,10 @@ class Statement:
         more = [caveat] if isinstance(caveat, str) else caveat or ()
         return replace(self, caveat=caveat_text((self.caveat, *more)))
 
+    def if_others_collude(self, epsilon: float) -> Self:
+        """The same with the epsilon that is left if all other sites collude."""
+        return replace(self, alone=epsilon)
+
     def beside(self, printed_claim: float, assumes: str | None = None) -> Self:
         """The same with the epsilon that a paper claims."""
         return replace(self, printed_claim=printed_claim, assumes=assumes)
@@ -282,6 +289,9 @@ class Statement:
             by = f"{_NAMES.get(self.accountant, self.accountant)}, {self.releases} releases a site"
             proved = f", {stated}, proved; by {by}{compared and f' (by {compared})'}."
             words = [(f"epsilon = {ceil_text(self.epsilon)}", proved), ("", f"{self._protects()}: {self._sentence()}.")]
+        if self.alone is not None and math.isfinite(self.epsilon):
+            left = "nothing is proved" if math.isinf(self.alone) else f"epsilon = {ceil_text(self.alone)}"
+            words.append(("If all other sites collude", f": {left}."))
         if self.early is not None:
             words.append(("Ended early", f": {self.early}."))
         if self.caveat is not None:
@@ -362,7 +372,7 @@ class Statement:
             "printed_claim": self.printed_claim, "assumes": self.assumes, "caveat": self.caveat,
             "unprotected": self.unprotected, "says": self.text, "site": self.site, "made": self.made,
             "early": self.early, "demonstration": DEMONSTRATION if self.demonstration else None,
-            "ledger": None if self.ledger is None else self.ledger.to_dict(),
+            "ledger": None if self.ledger is None else self.ledger.to_dict(), "alone": self.alone,
         }  # fmt: skip
         return plain | {key: value for key, value in more.items() if value is not None}
 
@@ -413,6 +423,7 @@ class Statement:
             site=_perhaps(plain, "site", _text),
             made=_perhaps(plain, "made", _count),
             ledger=_perhaps(plain, "ledger", _shared),
+            alone=_perhaps(plain, "alone", _number),
         )
 
 

@@ -12,9 +12,11 @@ from .objective import (
     rate_for_epsilon,
 )
 from .statistic import NoisyEpoch, NoisyGradient, NoisyMinimiser, NoisyStatistic, NoisyValue, SecretMinimiser
+from .sums import Among, Sum, SummedGradient, SummedMinimiser
 from .vault import Secret, Vault
 
 __all__ = [
+    "Among",
     "GatedMinimiser",
     "GaussianLaw",
     "NoisyEpoch",
@@ -29,6 +31,9 @@ __all__ = [
     "SecretMinimiser",
     "SecretStartObjective",
     "SphericalLaw",
+    "Sum",
+    "SummedGradient",
+    "SummedMinimiser",
     "Vault",
     "check_law",
     "law_of",

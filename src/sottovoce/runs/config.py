@@ -20,7 +20,7 @@ from ..schedules import Schedule
 from ..typing import Any
 
 C = TypeVar("C")
-TRUSTED = ("nobody", "curator")
+TRUSTED = ("nobody", "sum", "curator")
 """Whom a choice of ``method="auto"`` may trust."""
 MOST_ROUNDS, MOST_REPLICATES = 50_000, 1_000_000
 _SIZE = (1e-100, 1e100)
@@ -138,8 +138,14 @@ class RunConfig:
     start : str, optional
         Digest of the public point from which the run starts (:class:`sottovoce.runs.start.Start`), which
         :func:`sottovoce.runs.simulate.simulate` fills in; None for zero.
-    trust : {"nobody", "curator"}
+    trust : {"nobody", "sum", "curator"}
         Whom the methods may trust from which "auto" chooses; a named method trusts whom it trusts.
+    colluders : int
+        Of methods of sums: how many sites may tell others all they know.  With one colluder of N sites the noise has
+        N / (N - 1) of a curator's variance.
+    participants : int, optional
+        Of methods of sums: the least number of sites of a sum.  None for the least that the protocol allows:
+        ``max(colluders + 2, more than (N + colluders) / 2)``.
     <knobs>
     """
 
@@ -167,6 +173,8 @@ class RunConfig:
     auto: bool = False
     start: str | None = None
     trust: str = "nobody"
+    colluders: int = 1
+    participants: int | None = None
 
     if TYPE_CHECKING:  # which cannot see the knobs
 
@@ -187,10 +195,24 @@ class RunConfig:
             raise InvalidInput("method", self.method, f"must be one of {sorted(REGISTRY)}", "see `sottovoce methods`")
         cls = REGISTRY[self.method]
         if self.trust not in TRUSTED:
-            raise InvalidInput("trust", self.trust, f"must be {' or '.join(map(repr, TRUSTED))}", "use 'nobody'")
+            raise InvalidInput("trust", self.trust, f"must be one of {', '.join(map(repr, TRUSTED))}", "use 'nobody'")
         if self.trust != "nobody" and cls.trust.kind != self.trust:
             rule = f"{self.method} trusts {cls.trust.kind}"
             raise InvalidInput("trust", self.trust, rule, "leave it out, or use method='auto' or a method that does")
+        if cls.trust.kind == "sum":
+            object.__setattr__(self, "graph", "complete")  # one sum over all sites is opened, and nothing else
+            one_price = {"epsilon": self.epsilon, "eta": self.eta, "noise": self.noise}
+            for name, value in one_price.items():
+                if isinstance(value, tuple) or (isinstance(value, Schedule) and value.nodes):
+                    rule = f"{self.method} opens sums over all sites, which have one price"
+                    raise InvalidInput(name, value, rule, "give one number")
+            if self.colluders < 1:
+                rule = "every site knows its own share of the noise, so one may always collude"
+                raise InvalidInput("colluders", self.colluders, f"must be at least 1: {rule}", "use colluders=1")
+        elif (self.colluders, self.participants) != (1, None):
+            name = "colluders" if self.colluders != 1 else "participants"
+            rule = f"{self.method} opens no sums"
+            raise InvalidInput(name, getattr(self, name), rule, "leave it out, or use trust='sum'")
         if self.form not in cls.forms:
             raise InvalidInput("form", self.form, f"{self.method} has {', '.join(cls.forms)}", f"use {cls.forms[0]!r}")
         for name in ("eta", "eta_growth", "noise", "noise_growth"):  # Facts checks the others
@@ -261,7 +283,7 @@ class RunConfig:
     def to_dict(self) -> dict[str, Any]:
         """Plain data; infinity is the text ``inf``.  Knobs at their defaults are left out, but for ``WRITTEN``."""
         plain = asdict(self) | {"epsilon": self.epsilon if self.budgeted else "inf"}
-        silent = {"auto": False, "start": None, "trust": "nobody"} | {
+        silent = {"auto": False, "start": None, "trust": "nobody", "colluders": 1, "participants": None} | {
             name: knob.default for name, knob in KNOBS.items() if name not in WRITTEN
         }
         return {name: value for name, value in plain.items() if name not in silent or value != silent[name]}
@@ -279,6 +301,8 @@ class RunConfig:
 def _first_guess(delta: float | None, loss: str, trust: str, cap: float) -> str:
     """The method that "auto" starts from; docs/results.md has the measurements behind it."""
     inside = make_loss(loss).unproved_inside is None and cap == math.inf
+    if trust == "sum":
+        return "sum_momentum"
     if trust == "curator":
         return "central" if inside else "central_prox"
     return "mr_admm" if delta is None and inside else "prox_admm"

@@ -16,10 +16,10 @@ import numpy as np
 from .. import files
 from ..algorithms import Algorithm
 from ..curator import Asked, Curator
-from ..errors import BudgetExceeded, CheckpointError, NetClosed, SottovoceError, shown
+from ..errors import AttemptLost, BudgetExceeded, CheckpointError, NetClosed, SottovoceError, shown
 from ..facts import Facts
 from ..net import Net
-from ..queries import Query
+from ..queries import Query, Sum
 from ..typing import Any, Array
 
 Observer = Callable[[int, Any], None]
@@ -57,6 +57,13 @@ class Place:
             return self.curator.ask(query)
         return query.beside(self.curator.ask(query.around(self.start, self.facts)), self.start)
 
+    def ask_sum(self, query: Sum) -> Array:
+        """Ask the curator for a sum over all sites."""
+        if self.start is None:
+            return self.curator.ask_sum(query, self.net)
+        around = query.around(self.start, self.facts)
+        return query.beside(self.curator.ask_sum(around, self.net), self.start)
+
     def classifier(self, model: Array) -> Array:
         """The classifier w of a model that the algorithm counts from the start."""
         return model if self.start is None else model + self.start
@@ -87,7 +94,7 @@ def run(
     """Run rounds ``done + 1 .. rounds``.
 
     The run stops before a release that would exceed the budget, and when a neighbour leaves.  Completed rounds are
-    kept.
+    kept.  A round whose sum over sites is not opened leaves the state as it was.
 
     Parameters
     ----------
@@ -101,6 +108,8 @@ def run(
         for k in range(done + 1, rounds + 1):
             try:
                 state = algorithm.round(k, state, place)
+            except AttemptLost:
+                pass  # charged, and nothing was opened: the next round starts from the same state
             except BudgetExceeded:
                 stopped = BUDGET
                 break

@@ -19,8 +19,8 @@ from ..graphs import Graph
 from ..ledger.memory import Ledger, validate_target
 from ..net import Net
 from ..privacy.accountants import Accountant
-from ..queries import Query
-from ..typing import Any, Array, ArrayLike
+from ..queries import Query, Sum
+from ..typing import Any, Array, ArrayLike, IntArray
 from .calibration import CLOSE, closeness, largest_scale
 from .engine import Place, run
 
@@ -39,6 +39,11 @@ class Pricer:
         self.ledger.charge(query.event(self.facts))
         return query.blank(self.facts)
 
+    def ask_sum(self, query: Sum, net: Net) -> Array:
+        """The same for an attempt to open a sum."""
+        self.ledger.charge(query.event(self.facts))
+        return query.blank(self.facts)
+
 
 class _Silent(Net):
     """Neighbours that send zeros: prices do not depend on messages."""
@@ -48,6 +53,12 @@ class _Silent(Net):
 
     def neighbour_sum(self, x: Array) -> Array:
         return np.zeros_like(x)
+
+    def seal(self, share: IntArray) -> IntArray:
+        return share
+
+    def total(self, sealed: IntArray) -> IntArray:
+        return sealed
 
 
 def plan(

@@ -18,10 +18,11 @@ from ..graphs import MOST_NODES, Graph, make_graph
 from ..ledger.memory import Ledger
 from ..losses import Loss, make_loss
 from ..privacy import accountants
-from ..privacy.events import Event
+from ..privacy.events import Event, SummedGaussianMechanism
 from ..privacy.gaussian import gaussian_mu
 from ..privacy.statement import EXACT, Caveat, Statement, unit_of
 from ..schedules import Schedule
+from ..trust import Trust
 from ..typing import Any, Array
 from .config import RunConfig
 from .planner import calibrate, plan
@@ -96,6 +97,37 @@ def certified(config: RunConfig, loss: Loss) -> float:
     return config.tol * min(1.0, loss.slope_bound)
 
 
+def quorum(config: RunConfig, nodes: int) -> tuple[int, int]:
+    """Least number of sites of a sum, and how many may collude; zeros where nothing is summed.
+
+    Raises
+    ------
+    InvalidInput
+        If the sites are too few for the protocol (docs/privacy/sums.md): a sum needs two honest sites, and any two sets
+        of its sites must have an honest one in common, so that there cannot be two histories.
+    """
+    if REGISTRY[config.method].trust.kind != "sum":
+        return 0, 0
+    t = config.colluders
+    least = max(t + 2, (nodes + t) // 2 + 1)
+    if least > nodes:
+        rule = f"of {nodes} sites, {t} colluding, too few are left for a sum to hide one" + (
+            ": each of two sites can subtract its own share" if nodes == 2 else ""
+        )
+        raise InvalidInput("colluders", t, rule, "use trust='nobody', which needs no other site, or more sites")
+    wanted = least if config.participants is None else config.participants
+    if not least <= wanted <= nodes:
+        rule = f"must be from {least} to {nodes}: more than half of all sites and colluders, and two honest ones"
+        raise InvalidInput("participants", wanted, rule, "leave it out")
+    return wanted, t
+
+
+def trust_of(config: RunConfig, nodes: int) -> Trust:
+    """Whom a run trusts: its method's trust, with the numbers of the run."""
+    least, t = quorum(config, nodes)
+    return Trust.in_sum(least - t, t) if least else REGISTRY[config.method].trust
+
+
 def held(config: RunConfig, rows: Rows) -> Rows:
     """The rows as the method's curators hold them, on the backend asked for: a trusted curator holds those of all."""
     if REGISTRY[config.method].trust.pools_rows:
@@ -155,9 +187,11 @@ def prepare(config: RunConfig, n: Array, d: int, *, graph: Graph | None = None) 
         seed = 0 if config.seed is None else config.seed
         graph = make_graph(config.graph if len(n) > 1 else "complete", len(n), seed)
     loss = cap(make_loss(config.loss), config.max_grad_norm)
+    participants, colluders = quorum(config, len(n))
     facts = Facts(
         loss, n, d, config.C, rho, len(n), config.relation, certified(config, loss), pure=accountant.name == "pure",
-        max_degree=int(np.max(graph.degree)),
+        max_degree=int(np.max(graph.degree)), participants=participants, colluders=colluders,
+        sites_per_row=config.sites_per_row if participants else 1,
     )  # fmt: skip
     for name in ("epsilon", "eta", "eta_growth", "noise"):
         value = getattr(config, name)
@@ -234,9 +268,9 @@ def privacy_statement(
     ledger = Ledger(book.accountant, math.inf, book.delta, book.sites_per_row)
     for row in tuple(rows) * config.copies:
         ledger.charge(row)
-    return Statement.prove(
+    said = Statement.prove(
         ledger,
-        REGISTRY[config.method].trust,
+        trust_of(config, facts.n_nodes),
         relation=facts.relation,
         nodes=facts.n_nodes,
         simulated=simulated,
@@ -246,6 +280,15 @@ def privacy_statement(
         assumes=EXACT,
         caveat=caveat,
     )
+    return said.if_others_collude(_alone(ledger, facts)) if facts.participants else said
+
+
+def _alone(ledger: Ledger, facts: Facts) -> float:
+    """What the same releases cost a site's rows if all other sites collude."""
+    alone = Ledger(ledger.accountant, math.inf, ledger.delta, ledger.sites_per_row)
+    for row in ledger.rows:
+        alone.charge(row.against(facts.n_nodes - 1) if isinstance(row, SummedGaussianMechanism) else row)
+    return alone.total()
 
 
 def outline(config: RunConfig, n: Array, d: int, *, caveat: Caveat = None) -> dict[str, Any]:

@@ -326,6 +326,9 @@ def _join(prepared: Prepared, shared: Ledger, deal: bytes) -> Joint:
     if counted < m:
         rule = f"the ledger counts people with rows at {counted} site" + "s" * (counted > 1)
         raise InvalidInput("sites_per_row", m, rule, f"share a ledger made with sites_per_row={m}")
+    if counted > m and prepared.facts.participants:
+        rule = f"the ledger counts people with rows at {counted} sites, and sums were priced for {m}"
+        raise InvalidInput("sites_per_row", m, rule, f"use sites_per_row={counted}")
     if counted > prepared.facts.n_nodes:  # a curator of all sites' rows would hold several of one person
         nodes = prepared.facts.n_nodes
         rule = f"the ledger counts people with rows at {counted} sites, and this run has {nodes}"
