@@ -120,6 +120,8 @@ class Curator:
             If the ledger refuses the event; no noise has been drawn then.
         InvalidInput
             If public vectors are too long; nothing has been charged then.
+        Refused
+            If the net's sites are none that the run allows; nothing has been charged then.
         AttemptLost
             If another site's share does not come.  The attempt stays charged.
         Refused
@@ -136,6 +138,7 @@ class Curator:
 
         query.check(self.facts)
         event, among = query.event(self.facts), net.among(self.facts)
+        among.check(self.facts)
         self._releases += 1
         sealed = self.ledger.once(event, draw)
         if sealed != own:

@@ -90,6 +90,7 @@ class Adder:
     def __init__(self, sites: int) -> None:
         self._sites, self._news = sites, threading.Condition()
         self._totals: dict[int, tuple[int, IntArray]] = {}
+        self._closed = False
 
     def add(self, attempt: int, share: IntArray) -> IntArray:
         """The sum of all shares of the attempt; waits for those that are missing."""
@@ -97,8 +98,17 @@ class Adder:
             done, so_far = self._totals.get(attempt, (0, np.zeros_like(share)))
             self._totals[attempt] = done + 1, so_far + share
             self._news.notify_all()
-            self._news.wait_for(lambda: self._totals[attempt][0] == self._sites)
-            return self._totals[attempt][1]
+            self._news.wait_for(lambda: self._totals[attempt][0] == self._sites or self._closed)
+            done, total = self._totals[attempt]
+        if done < self._sites:
+            raise NetClosed("a site left the run")
+        return total
+
+    def close(self) -> None:
+        """A site left: no attempt that lacks its share will be opened."""
+        with self._news:
+            self._closed = True
+            self._news.notify_all()
 
 
 class QueueNet(Net):
@@ -144,5 +154,6 @@ class QueueNet(Net):
         return self._adder.add(self._attempts, sealed)
 
     def close(self) -> None:
+        self._adder.close()
         for wire in self._outbox.values():
             wire.put(None)

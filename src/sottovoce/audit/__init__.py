@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ..algorithms import REGISTRY
 from ..errors import InvalidInput
-from . import aggregators, capped, labels, refusals, stopping, worlds
+from . import aggregators, capped, labels, refusals, stopping, sums, worlds
 from .confidence import epsilon_bound
 from .exact import densities
 from .game import Case, Verdict, play
@@ -30,8 +30,10 @@ ADVERSARIES: dict[str, Adversary] = {
     "refusals": Adversary(refusals.play, refusals.RUNS, refusals.QUICK_RUNS),
     "labels": Adversary(labels.play, labels.RUNS, labels.QUICK_RUNS),
     "capped": Adversary(capped.play, capped.RUNS, capped.QUICK_RUNS),
+    "sums": Adversary(sums.play, sums.RUNS, sums.QUICK_RUNS),
 }
-"""Attacks on the code around the methods: a ledger's quotes, a site's refusals, an estimator's attributes, the cap."""
+"""Attacks on the code around the methods: a ledger's quotes, a site's refusals, an estimator's attributes, the cap, and
+sums over sites of which some collude."""
 
 _REPLICATES, _QUICK = 20_000, 4_000
 _MORE = {("pp_admm", "printed"): 100_000, ("pp_admm", "corrected"): 60_000, ("ipp_admm", "corrected"): 60_000}

@@ -15,7 +15,7 @@ from ..typing import Any
 from .exact import densities
 from .game import Case, Verdict
 from .game import play as game
-from .worlds import make_case, tables
+from .worlds import make_case, tables, tables_of_three
 
 RUNS, QUICK_RUNS = 8_000, 2_000
 CAP = 0.25
@@ -27,12 +27,14 @@ WHY = "Huber's linear piece, all rows capped: a row of norm 1 becomes one of nor
 def cases(epsilon: float | None = None, delta: float | None = None, rounds: int | None = None) -> dict[str, Case]:
     """The worst pair of every method that has the cap, by the method's name."""
     own = [SHORT] * 5 + [-SHORT] * 2  # not all on one side: answers lie inside the ball to which they are projected
-    worlds = (tables(own, [1.0, -1.0] * 2, LONG)[0], tables(own, [1.0, -1.0] * 2, SHORT)[1])
+    other = [1.0, -1.0] * 2
     found, knob = {}, dict[str, Any](max_grad_norm=CAP)
     for name, cls in REGISTRY.items():
         if "max_grad_norm" in knobs_of(cls):
             case = make_case(name, "corrected", epsilon, delta, rounds)
             config = replace(case.config, **knob)
+            make = tables_of_three if cls.trust.kind == "sum" else tables
+            worlds = (make(own, other, LONG)[0], make(own, other, SHORT)[1])
             found[name] = replace(case, config=config, worlds=worlds, why=WHY)
     return found
 

@@ -3,8 +3,9 @@
 Both worlds are run with the real curator, queries, noise and engine, thousands of replicates at once.  The adversary
 sees every message of every round and all of the configuration, and scores each transcript in three ways: by the
 likelihood of the releases on either table, by a linear discriminant of the messages, and by the nearest transcript seen
-before (which finds noise that repeats).  One half of the replicates decides which score and which threshold are used;
-the other half gives the bound.
+before (which finds noise that repeats).  Of sums over sites the adversary sees the totals, and all that the colluding
+sites know, which are the last of the sites.  One half of the replicates decides which score and which threshold are
+used; the other half gives the bound.
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ from ..errors import LedgerError
 from ..facts import Facts
 from ..graphs import Graph
 from ..ledger.memory import Ledger
-from ..net import DenseNet
+from ..net import DenseNet, Net
 from ..privacy.events import Event
 from ..privacy.noise import KeyedNoise, Noise
-from ..queries import Query
+from ..queries import Query, Sum
 from ..runs import engine
 from ..runs.config import RunConfig
 from ..runs.engine import Place
 from ..runs.prepare import held, prepare
 from ..runs.start import named
 from ..solvers import Solver
-from ..typing import Any, Array
+from ..typing import Any, Array, IntArray
 from .confidence import Test, choose_test
-from .likelihood import Candidate, score
+from .likelihood import Candidate, Opened, score, score_sums
 
 Scores = tuple[Array, Array]
 NoiseOf = Callable[[int, range, range], Noise]
@@ -63,6 +64,8 @@ class Case:
         A solver that keeps its certificate and errs in the worst direction (printed forms that allow any such).
     noise, book : callable, optional
         Planted faults, for tests of the audit itself: another source of noise, another ledger.
+    colluders : int, optional
+        Of sums: how many sites tell the adversary all they know; by default as many as the claim allows.
     """
 
     config: RunConfig
@@ -73,6 +76,12 @@ class Case:
     solver: SolverOf | None = None
     noise: NoiseOf | None = None
     book: BookOf | None = None
+    colluders: int | None = None
+
+    @property
+    def known(self) -> int:
+        """How many sites collude in sums."""
+        return self.config.colluders if self.colluders is None else self.colluders
 
 
 @dataclass
@@ -82,10 +91,16 @@ class _Recorder:
     curator: Curator
     facts: Facts
     asked: list[tuple[Query, Array]] = field(default_factory=list)
+    opened: list[tuple[Sum, Array]] = field(default_factory=list)
 
     def ask(self, query: Query) -> Array:
         answer = self.curator.ask(query)
         self.asked.append((query, answer))
+        return answer
+
+    def ask_sum(self, query: Sum, net: Net) -> Array:
+        answer = self.curator.ask_sum(query, net)
+        self.opened.append((query, answer))
         return answer
 
 
@@ -114,26 +129,35 @@ class Notes:
 
 
 class _OpenNet(DenseNet):
-    """A net that keeps every message."""
+    """A net that keeps every message, and every share, of which only those of colluding sites are seen."""
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
         self.sent: list[Array] = []
+        self.shares: list[IntArray] = []
 
     def neighbour_sum(self, x: Array) -> Array:
         self.sent.append(np.array(x))
         return super().neighbour_sum(x)
 
+    def seal(self, share: IntArray) -> IntArray:
+        self.shares.append(share)
+        return super().seal(share)
+
 
 @dataclass(frozen=True)
 class Transcripts:
-    """What was seen of one world: queries with answers, all messages (one row a replicate), and the ledger's totals."""
+    """What was seen of one world: queries with answers, all messages (one row a replicate), and the ledger's totals.
+
+    Messages of sums are the totals and the colluding sites' shares.
+    """
 
     asked: list[tuple[Query, Array]]
     messages: Array
     facts: Facts
     claimed: float
     proved: float
+    opened: list[Opened] = field(default_factory=list)
 
 
 def watch(case: Case, world: int, replicates: int, seed: int) -> Transcripts:
@@ -151,13 +175,17 @@ def watch(case: Case, world: int, replicates: int, seed: int) -> Transcripts:
     recorder, net = _Recorder(curator, ready.facts), _OpenNet(ready.graph)
     lead = (replicates, len(rows.n))
     engine.run(algorithm, Place(ready.facts, net, recorder, lead, rows.d), config.rounds)
-    spent = Ledger(ready.ledger.accountant, math.inf, ready.ledger.delta)
+    spent = Ledger(ready.ledger.accountant, math.inf, ready.ledger.delta, ready.ledger.sites_per_row)
     for event in book.rows:
         spent.charge(event)
     proved, claim = spent.total(), spent.claimed()
     claimed = proved if config.form == "corrected" or claim is None else claim
-    sent = np.concatenate([np.broadcast_to(x, (*lead, x.shape[-1])).reshape(replicates, -1) for x in net.sent], axis=1)
-    return Transcripts(recorder.asked, sent, ready.facts, claimed, proved)
+    sent = [np.broadcast_to(x, (*lead, x.shape[-1])).reshape(replicates, -1) for x in net.sent]
+    opened, honest = [], len(rows.n) - case.known
+    for (query, answer), share in zip(recorder.opened, net.shares, strict=True):
+        opened.append(Opened(query, share[:, :honest].sum(axis=1, keepdims=True)))
+        sent += [answer[:, 0], share[:, honest:].reshape(replicates, -1).astype(float)]
+    return Transcripts(recorder.asked, np.concatenate(sent, axis=1), ready.facts, claimed, proved, opened)
 
 
 @dataclass(frozen=True)
@@ -242,7 +270,10 @@ def attacks(case: Case, seen: tuple[Transcripts, Transcripts]) -> list[Attack]:
     quarter = len(seen[0].messages) // 4
 
     def likelihood(transcripts: Transcripts) -> Array:
-        return score(transcripts.asked, candidates(case, transcripts.facts))
+        facts, opened = transcripts.facts, transcripts.opened
+        if not opened:
+            return score(transcripts.asked, candidates(case, facts))
+        return score_sums(opened, case.worlds, facts, lambda rows, own, k: _solver(case, k)(rows, own), case.known)
 
     found = [Attack("likelihood ratio", (likelihood(seen[0]), likelihood(seen[1])), 0)]
     messages = [one.messages for one in seen]
@@ -295,5 +326,5 @@ def play(case: Case, replicates: int = 20_000, *, seed: int = 0, confidence: flo
         method=case.config.method, form=case.config.form,
         claimed_epsilon=max(one.claimed for one in seen), proved_epsilon=max(one.proved for one in seen),
         lower_bound=bound, delta=delta, confidence=confidence, replicates=replicates, rounds=case.config.rounds,
-        attack=attack.name, why=case.why, releases=len(seen[0].asked),
+        attack=attack.name, why=case.why, releases=len(seen[0].asked) + len(seen[0].opened),
     )  # fmt: skip

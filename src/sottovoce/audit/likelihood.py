@@ -7,6 +7,9 @@ candidate tables the density of every answer is known, and the sum over rounds o
 
 Some queries have a density that cannot be computed from the answers alone (a pass over minibatches, a redrawn gate).
 They get the best linear score instead: the position of the answer along the line between the two noise-free answers.
+
+Of a sum over sites the adversary knows what the colluding sites added.  What is left is the sum of the honest sites'
+shares, whose law on either table is known.
 """
 
 from __future__ import annotations
@@ -21,10 +24,10 @@ from ..curator import make_solver
 from ..data.rows import Rows
 from ..facts import Facts
 from ..privacy.noise import KeyedNoise
-from ..queries import Query, Vault
+from ..queries import Among, Query, Sum, Vault
 from ..queries.evidence import Supposed
 from ..solvers import Solver
-from ..typing import Array
+from ..typing import Array, IntArray
 
 T = TypeVar("T")
 
@@ -103,3 +106,33 @@ def score(asked: list[tuple[Query, Array]], candidates: tuple[Candidate, Candida
     # Simulated noise is continuous, drawn in doubles: its last digits depend on what it was added to.  Releases have
     # noise on a grid instead; here those digits are dropped, lest the audit read them.
     return np.round(total, 9)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """An attempt to open a sum as the adversary sees it: without the colluding sites' shares."""
+
+    query: Sum
+    honest: IntArray
+    """Sum of the shares of the honest sites, (R, 1, d)."""
+
+
+def score_sums(
+    opened: list[Opened],
+    tables: tuple[Rows, Rows],
+    facts: Facts,
+    solvers: Callable[[Rows, Facts, int], Solver],
+    known: int,
+) -> Array:
+    """Log likelihood ratio of the second table to the first over all attempts, where `known` sites collude, (R,)."""
+    vaults = [Vault(solvers(rows, facts, world), Silence()) for world, rows in enumerate(tables)]
+    among, honest = Among.all(facts), facts.n_nodes - known
+    total: Array | float = 0.0
+    for one in opened:
+        variance = honest * float(np.max(one.query.spread(facts, among))) ** 2
+        far = [
+            one.honest - one.query.addend(v, facts, among)[..., :honest, :].sum(axis=-2, keepdims=True) for v in vaults
+        ]
+        first, second = (np.sum(x.astype(float) ** 2, axis=(-2, -1)) / (2.0 * variance) for x in far)
+        total = total + first - second
+    return np.asarray(np.round(total, 9))

@@ -28,6 +28,7 @@ import numpy as np
 from ..algorithms import REGISTRY
 from ..curator import Book, Curator
 from ..data.rows import Rows
+from ..errors import NetClosed
 from ..ledger.memory import Ledger
 from ..net import Net
 from ..privacy import accountants
@@ -37,7 +38,7 @@ from ..runs.config import RunConfig
 from ..runs.engine import Place
 from ..runs.prepare import Prepared, prepare
 from ..runs.start import named
-from ..typing import Any, Array
+from ..typing import Any, Array, IntArray
 from .confidence import Test, choose_test
 from .game import Notes, Verdict
 from .worlds import signed_site
@@ -149,6 +150,12 @@ class _Extreme(Net):
     def neighbour_sum(self, x: Array) -> Array:
         self.sent.append(np.array(x))
         return self._vector.copy()
+
+    def seal(self, share: IntArray) -> IntArray:
+        raise NetClosed("a neighbour of two opens no sums")
+
+    def total(self, sealed: IntArray) -> IntArray:
+        raise NetClosed("a neighbour of two opens no sums")
 
 
 class _Silent(KeyedNoise):

@@ -123,10 +123,24 @@ def last_step(method: str, form: str, epsilon: float, delta: float | None, round
     return linear(method, form, epsilon, delta, rounds, rho=0.5)
 
 
+def tables_of_three(own: list[float], other: list[float], row: float) -> tuple[Rows, Rows]:
+    """As :func:`tables`, with a third site that holds what the second holds: two sites cannot hide in a sum."""
+    first, second = (Rows.build([signed_site(*own, last), *[signed_site(*other)] * 2]) for last in (row, -row))
+    return first, second
+
+
+def summed(method: str, form: str, epsilon: float, delta: float | None, rounds: int) -> Case:
+    """The common recipe at three sites, one of which colludes."""
+    case = linear(method, form, epsilon, delta, rounds)
+    return replace(case, worlds=tables_of_three([1.0, -1.0, 1.0], [1.0, -1.0, 1.0, -1.0], 1.0))
+
+
 Recipe = Callable[[str, str, float, float | None, int], Case]
 RECIPES: dict[tuple[str, str], Recipe] = {
     ("ipp_admm", "corrected"): gated,
     ("ipp_admm", "printed"): gated,
+    ("sum_momentum", "corrected"): summed,
+    ("sum_prox", "corrected"): summed,
     ("central_sgd", "corrected"): passes,
     ("generalised", "printed"): kifer,
     ("pp_admm", "printed"): plausible,

@@ -29,7 +29,7 @@ _OPTIONS = [
     say("--rounds", "Rounds that the adversary watches.  [default: 2, or 1; stopping: 40 releases]", type=int),
     say(
         "--replicates",
-        "Runs of each of the two worlds.  [default: 20,000 or more; stopping, refusals, labels and capped: at most "
+        "Runs of each of the two worlds.  [default: 20,000 or more; stopping, refusals, labels, capped, sums: at most "
         f"{', '.join(f'{one.runs:,}' for one in ADVERSARIES.values())}]",
         type=int,
     ),
@@ -62,9 +62,9 @@ def audit(
 
     Two tables differ in one row of one site.  The adversary knows both, sees every message of every round, and must say
     which one it was.  From thousands of runs of each follows a lower bound on epsilon, beside the claim; a bound above
-    the claim refutes it.  Four adversaries attack what stands around the methods: `stopping` the epsilon that a ledger
+    the claim refutes it.  Five adversaries attack what stands around the methods: `stopping` the epsilon that a ledger
     quotes, `refusals` a site that gets extreme vectors, `labels` an estimator that meets a rare label, `capped` the cap
-    on a row's gradient.
+    on a row's gradient, `sums` sums over sites of which some collude.
 
     \b
       sottovoce audit mr_admm                  comes near the claim, never above

@@ -173,6 +173,8 @@ class Ledger:
     def against(self, coalition: Collection[int]) -> float:
         """Epsilon of a person with no row at these sites, against them together: of the worst nodes outside.
 
+        Sums over sites are priced against as many colluders as the coalition has sites, if their plan allowed fewer.
+
         Raises
         ------
         InvalidInput
@@ -185,8 +187,9 @@ class Ledger:
             if strange and self._rows:
                 raise InvalidInput("coalition", min(strange), f"sites are numbered 0 to {most - 1}", "name others")
             outside = {deal: [i for i in range(size) if i not in inside] for deal, size in self._sizes.items()}
+            spent = self._seen_by(len(inside))
             return self._total(
-                {deal: self.accountant.among(self._spent[deal], some) for deal, some in outside.items() if some}
+                {deal: self.accountant.among(spent[deal], some) for deal, some in outside.items() if some}
             )
 
     def report(self) -> dict[str, float]:
@@ -229,6 +232,17 @@ class Ledger:
             raise LedgerError("ledger: this is the trial() of another, which would not know; nothing was drawn")
 
     # Under the lock
+
+    def _seen_by(self, sites: int) -> dict[bytes | None, Any]:
+        """What is spent, by deal, against that many sites together."""
+        sums = _events.SummedGaussianMechanism
+        if not any(isinstance(event, sums) and event.colluders < sites for event, _ in self._rows):
+            return self._spent
+        again: dict[bytes | None, Any] = {}
+        for event, deal in self._rows:
+            known = again[deal] if deal in again else self.accountant.nothing()
+            again[deal] = self.accountant.add(known, event.against(sites) if isinstance(event, sums) else event)
+        return again
 
     def _plus(self, deal: bytes | None, events: Iterable[Event]) -> Any:
         """What is spent under a deal, these events included."""

@@ -283,6 +283,10 @@ class SummedGaussianMechanism(Event):
         The grid's step is at most ``2^-bits`` of the standard deviation of a share.
     """
 
+    caution: ClassVar[str] = (
+        "sums over sites are priced against whoever sees all messages and all that as many of their sites know as "
+        "their plans allow; against more of them together they cost more"
+    )
     relation: str
     alpha: Array
     sensitivity: Array
@@ -298,11 +302,16 @@ class SummedGaussianMechanism(Event):
         return np.asarray(self.alpha * np.sqrt(float(self.sites_per_row)))
 
     def against(self, colluders: int) -> SummedGaussianMechanism:
-        """The same attempt against that many colluding sites, at least as many as were planned for.
+        """The same attempt against that many colluding sites.
 
         With u sites the honest noise falls from ``u - t`` shares to ``u - t'``; their ratio is largest for the fewest
-        sites that leave an honest one.
+        sites that leave an honest one.  Against fewer sites than planned the price is no more, and is left as it is;
+        against all of them nothing is proved.
         """
+        if colluders <= self.colluders:
+            return self
+        if colluders >= self.sites:
+            return replace(self, alpha=np.full_like(self.alpha, np.inf))
         fewest = max(self.participants, colluders + 1)
         factor = np.sqrt((fewest - self.colluders) / (fewest - colluders))
         return replace(self, alpha=self.alpha * float(factor), participants=fewest, colluders=colluders)

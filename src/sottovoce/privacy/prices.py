@@ -53,9 +53,9 @@ def _summed(event: events.SummedGaussianMechanism) -> Array:
     """Shift over sigma of a sum, if the event is one that has a proof (docs/privacy/sums.md)."""
     _positive(event, "alpha", "dimension", "sites_per_row")
     honest = event.participants - event.colluders
-    if not (event.colluders >= 0 and honest >= 1 and event.participants <= event.sites and event.bits >= COARSEST):
-        raise UnknownEvent("sites, bits: not of a sum with a proof; nothing was drawn")
-    return event.shift()
+    if not (event.colluders >= 0 and honest >= 1 and event.participants <= event.sites):
+        raise UnknownEvent("sites: not of a sum with a proof; nothing was drawn")
+    return event.shift() if event.bits >= COARSEST else np.full(event.alpha.shape, np.inf)
 
 
 # --- pure ------------------------------------------------------------------------------------------------------------
@@ -282,6 +282,8 @@ def dominating(event: Event) -> tuple[tuple[Bill, ...], ...]:
             return _each(event, lambda i, _: Bill(mu=float(mus[i]), lattice=event.dimension))
         case events.SummedGaussianMechanism():
             shift = _summed(event)
+            if not np.all(np.isfinite(shift)):
+                return _each(event, lambda i, _: Bill(epsilon=np.inf))
             drawn = event.dimension * (event.sites - event.colluders) * 4 ** max(0, FINEST - event.bits)
             return _each(event, lambda i, _: Bill(mu=float(shift[i]), lattice=drawn))
         case events.RedrawnGateRelease():

@@ -20,7 +20,7 @@ from typing import Self
 
 import numpy as np
 
-from ..errors import InvalidInput
+from ..errors import InvalidInput, Refused
 from ..facts import Facts
 from ..privacy.events import Event, SummedGaussianMechanism, Unprotected
 from ..privacy.prices import COARSEST, FINEST
@@ -31,8 +31,10 @@ from .statistic import gradient_sensitivity
 from .vault import Vault
 
 _RING = 61
-"""Bits that the largest honest sum may have, of the 63 of a signed word: noise has room above it."""
-_ROUNDING = 2.0**-51  # twice the relative rounding of one product
+"""Bits that the largest sum of honest addends may have, of the 63 of a signed word: noise has room above it."""
+_TAIL = 40.0  # standard deviations of a sum of noise: more has a probability below 2 e^-800
+_ROUNDING = 2.0**-50  # of two addends, each rounded by a difference, by the weight, and by the product with it
+_SLACK = 1.0 + 2.0**-40  # of noise, for the rounding of its size
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,24 @@ class Among:
         """All sites of a run."""
         assert facts.rows is not None
         return cls(facts.rows, facts.n_nodes)
+
+    def check(self, facts: Facts) -> None:
+        """Refuse sites that cannot be those of an attempt of this run; called before the charge.
+
+        Raises
+        ------
+        Refused
+        """
+        assert facts.rows is not None
+        own, all_of_them = float(np.max(facts.n)), self.sites == facts.n_nodes
+        if not (
+            max(facts.participants, facts.colluders + 1) <= self.sites <= facts.n_nodes
+            and (self.rows == facts.rows if all_of_them else own + self.sites - 1 <= self.rows < facts.rows)
+        ):
+            raise Refused(
+                f"sites={self.sites}: of this run are {facts.n_nodes}, and a sum needs {facts.participants} of them "
+                "with their rows as agreed; nothing was charged; find out who signed another roster"
+            )
 
 
 @dataclass(frozen=True)
@@ -102,7 +122,16 @@ class Sum(ABC):
         length(self.start, "start")
         if facts.pure and self.alpha is not None:
             raise InvalidInput("delta", None, "noise on sums is Gaussian and has no pure price", "use delta=1e-5")
-        self._bits(facts)
+        if self.alpha is None:
+            return
+        if np.ptp(self.alpha) > 0:
+            raise InvalidInput("alpha", None, "a sum over sites has one price", "give one number, not one a site")
+        if self._bits(facts) < COARSEST:
+            rule = f"{facts.rows:,.0f} rows with so little noise do not fit into sums of 64-bit words"
+            raise InvalidInput("epsilon", None, rule, "use a smaller epsilon, fewer rows, or trust='nobody'")
+        if not self._noise_fits(facts):
+            rule = "so much noise does not fit into sums of 64-bit words"
+            raise InvalidInput("epsilon", None, rule, "use a larger epsilon, or fewer features")
 
     def event(self, facts: Facts) -> Event:
         """The parameters that price an attempt, from public facts alone: the same for any sites that take part."""
@@ -125,12 +154,19 @@ class Sum(ABC):
 
         The share alone is not protected: it must be masked before it leaves.
         """
-        grid = self._grid(facts, among)
-        mean = self.value(vault, facts)
-        words = np.rint(mean * (facts.n / among.rows) / grid.step).astype(np.int64)
+        words = self.addend(vault, facts, among)
         if self.alpha is not None:
-            words = words + vault.noise.steps(mean.shape[-1], grid.tau, release)
-        return np.asarray(words)
+            words = words + vault.noise.steps(words.shape[-1], self._grid(facts, among).tau, release)
+        return words
+
+    def addend(self, vault: Vault, facts: Facts, among: Among) -> IntArray:
+        """The share without its noise, which never leaves the query; the audit computes it from rows of its own."""
+        exact = self.value(vault, facts) * (facts.n / among.rows) / self._grid(facts, among).step
+        return np.asarray(np.rint(exact).astype(np.int64))
+
+    def spread(self, facts: Facts, among: Among) -> Array:
+        """Standard deviation of a coordinate of a share's noise, in steps of the grid, (..., 1)."""
+        return self._grid(facts, among).tau
 
     def replay(self, vault: Vault, facts: Facts) -> None:  # noqa: B027 - gradients leave nothing behind
         """Called when the share is taken from the ledger: the solver goes on as if it had solved."""
@@ -142,7 +178,8 @@ class Sum(ABC):
     def within(self, total: IntArray, facts: Facts, among: Among) -> bool:
         """Whether honest sites can have made this sum: larger entries do not come from rows and noise."""
         grid = self._grid(facts, among)
-        most = self.reach(facts) / grid.step + among.sites * (1.0 + 40.0 * grid.tau)
+        noise = _TAIL * math.sqrt(among.sites) * grid.tau
+        most = self.reach(facts) / grid.step + among.sites + noise
         return bool(np.all(np.abs(total.astype(float)) <= most))
 
     def around(self, origin: Array, facts: Facts) -> Self:
@@ -160,21 +197,26 @@ class Sum(ABC):
     def _bits(self, facts: Facts) -> int:
         """How fine the grid is: as fine as the ring allows to all sites together, and no finer than is of use.
 
-        Raises
-        ------
-        InvalidInput
-            If the grid would be too coarse for a proof.
+        Below :data:`sottovoce.privacy.prices.COARSEST` nothing is proved: the price is infinite, and `check` refuses.
         """
         if self.alpha is None:
             return FINEST
         among = Among.all(facts)
-        honest = among.sites - facts.colluders
-        share = self._moved(facts, among) / (np.asarray(self.alpha, dtype=float) * math.sqrt(honest))
-        bits = _RING - 1 - math.ceil(math.log2(float(np.max(self.reach(facts) / share)) + 1.0))
-        if bits < COARSEST:
-            rule = f"{among.rows:,.0f} rows with so little noise do not fit into sums of 64-bit words"
-            raise InvalidInput("epsilon", None, rule, "use a smaller epsilon, fewer rows, or trust='nobody'")
-        return min(FINEST, bits)
+        share = self._moved(facts, among) / (
+            np.asarray(self.alpha, dtype=float) * math.sqrt(self._honest(facts, among))
+        )
+        return min(FINEST, _RING - 1 - math.frexp(float(np.max(self.reach(facts) / share)) + 1.0)[1])
+
+    def _noise_fits(self, facts: Facts) -> bool:
+        """Whether noise of any sites that may take part leaves the words of honest sums below half of the ring."""
+        alpha, d, sites = float(np.min(np.asarray(self.alpha))), math.sqrt(facts.d), math.sqrt(facts.n_nodes)
+        tau = 2.0 ** (self._bits(facts) + 1) + d * (1.0 + 0.5 * sites) / alpha
+        return (_TAIL + 1.0) * sites * tau <= 2.0**_RING
+
+    @staticmethod
+    def _honest(facts: Facts, among: Among) -> int:
+        """How many shares of the noise nobody knows."""
+        return among.sites - facts.colluders
 
     def _grid(self, facts: Facts, among: Among) -> Grid:
         """The grid of an attempt, the same at all its sites.
@@ -184,12 +226,16 @@ class Sum(ABC):
         """
         moved = self._moved(facts, among)
         if self.alpha is None:
-            return Grid(2.0 ** np.floor(np.log2(self.reach(facts) * 2.0**-50)), np.zeros_like(moved))
-        honest = among.sites - facts.colluders
-        share = moved / (self.alpha * math.sqrt(honest))
-        step = 2.0 ** np.floor(np.log2(share) - self._bits(facts))
+            return Grid(_power(self.reach(facts), -50), np.zeros_like(moved))
+        honest = self._honest(facts, among)
+        step = _power(moved / (self.alpha * math.sqrt(honest)), -self._bits(facts))
         steps = moved / step + math.sqrt(facts.d)  # both data sets' sums are rounded, by at most half a step each
-        return Grid(step, np.sqrt(steps**2 / honest + facts.d * honest / 4.0) / self.alpha)
+        return Grid(step, np.sqrt(steps**2 / honest + facts.d * honest / 4.0) * _SLACK / self.alpha)
+
+
+def _power(x: Array, more: int) -> Array:
+    """The largest power of two up to `x`, times ``2^more``, exactly: a logarithm may differ between machines."""
+    return np.asarray(np.ldexp(1.0, np.frexp(x)[1] - 1 + more))
 
 
 @dataclass(frozen=True)
@@ -228,7 +274,7 @@ class SummedMinimiser(Sum):
         return np.asarray(facts.mu + np.asarray(self.curvature, dtype=float))
 
     def _tol(self, facts: Facts) -> Array:
-        return certificate(replace(facts, n=np.full_like(facts.n, facts.rows)), facts.tol, self._q(facts))
+        return certificate(_alike(facts), facts.tol, self._q(facts))
 
     def _linear(self, facts: Facts) -> Array:
         pull = np.asarray(self.curvature, dtype=float) * self.start
@@ -251,7 +297,7 @@ class SummedMinimiser(Sum):
     def check(self, facts: Facts) -> None:
         super().check(facts)
         if self.alpha is not None:
-            check_solve(facts, self._tol(facts), self._linear(facts), self.start, self._q(facts))
+            check_solve(_alike(facts), self._tol(facts), self._linear(facts), self.start, self._q(facts))
 
     def _nearest(self, facts: Facts) -> Array:
         """The point in reach that is nearest to the start."""
@@ -275,3 +321,8 @@ class SummedMinimiser(Sum):
 
     def beside(self, answer: Array, origin: Array) -> Array:
         return answer - origin
+
+
+def _alike(facts: Facts) -> Facts:
+    """Facts by which all sites refuse and certify alike: as if each had all rows, whose rounding is the largest."""
+    return replace(facts, n=np.full_like(facts.n, facts.rows))
