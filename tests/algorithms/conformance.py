@@ -20,7 +20,7 @@ from sottovoce.deploy import run_sites
 from sottovoce.facts import Facts
 from sottovoce.ledger.memory import Ledger
 from sottovoce.losses import make_loss
-from sottovoce.net import DenseNet
+from sottovoce.net import DenseNet, Net
 from sottovoce.privacy.accountants import PureAccountant
 from sottovoce.privacy.events import (
     ExactSphericalMechanism,
@@ -28,16 +28,17 @@ from sottovoce.privacy.events import (
     GaussianMechanism,
     GaussianObjectivePerturbation,
     SphericalObjectivePerturbation,
+    SummedGaussianMechanism,
     Unprotected,
 )
 from sottovoce.privacy.noise import KeyedNoise, Noise
-from sottovoce.queries import Query
+from sottovoce.queries import Among, Query, Sum
 from sottovoce.runs.engine import Place, run
 from sottovoce.runs.planner import plan
 from sottovoce.runs.prepare import build
 from sottovoce.runs.simulate import RunConfig, prepare, simulate
 from sottovoce.solvers import Solver
-from sottovoce.typing import Array
+from sottovoce.typing import Array, IntArray
 
 
 class Recorder:
@@ -45,20 +46,30 @@ class Recorder:
 
     def __init__(self, curator: Curator) -> None:
         self.facts, self._curator = curator.facts, curator
-        self.asked: list[tuple[Query, Array]] = []
+        self.asked: list[tuple[Query | Sum, Array]] = []
 
     def ask(self, query: Query) -> Array:
         answer = self._curator.ask(query)
         self.asked.append((query, answer))
         return answer
 
+    def ask_sum(self, query: Sum, net: Net) -> Array:
+        answer = self._curator.ask_sum(query, net)
+        self.asked.append((query, answer))
+        return answer
+
 
 class SpyNet(DenseNet):
-    """A net that keeps every message."""
+    """A net that keeps every message, and every sum over all sites."""
 
     def __init__(self, graph: graphs.Graph) -> None:
         super().__init__(graph)
         self.sent: list[Array] = []
+        self.opened: list[IntArray] = []
+
+    def total(self, sealed: IntArray) -> IntArray:
+        self.opened.append(sealed)
+        return super().total(sealed)
 
     def neighbour_sum(self, x: Array) -> Array:
         self.sent.append(np.array(x))
@@ -81,7 +92,7 @@ class Rescaled(KeyedNoise):
     def spherical(self, d: int, release: int, use: int = 0) -> Array:
         return super().spherical(d, release, use) * (self._factor if use in self._uses else 1.0)
 
-    def gaussian(self, d: int, release: int, use: int = 0) -> Array:
+    def gaussian(self, d: int, release: int, use: int = 0) -> Array:  # from which steps of a sum are made, too
         return super().gaussian(d, release, use) * (self._factor if use in self._uses else 1.0)
 
 
@@ -104,7 +115,7 @@ class AlgorithmContract:
     method: str
     releases_in_ten: int  # charged releases of a site in ten rounds
     delta: float | None = None  # for methods whose noise has no pure price
-    kind = "objective"  # what the noise is on: an objective, or a "statistic"; anything else brings its own test
+    kind = "objective"  # what the noise is on: an objective, a "statistic", a "sum"; others bring their own test
     part = 1.0  # a budget that is spent before ten rounds of a run at 3.0 end
     quiet = 2e-4  # what noise of that budget may leave
     loud: dict[str, Any] = {"epsilon": 1e7}  # noqa: RUF012 - a budget whose noise vanishes
@@ -140,7 +151,8 @@ class AlgorithmContract:
 
     def test_one_message_a_round_and_as_many_releases_as_stated(self, rows: Rows) -> None:
         recorder, net, _, ledger = self.spied(self.make(), rows)
-        assert len(net.sent) == 10
+        assert len(net.sent) + len(net.opened) == 10
+        assert not net.opened or all(np.all(one == one[:, :1]) for one in net.opened)  # a sum, the same at all sites
         assert len(recorder.asked) == len(ledger.rows) == self.releases_in_ten
 
     def test_every_message_is_a_function_of_released_answers(self, rows: Rows) -> None:
@@ -153,15 +165,23 @@ class AlgorithmContract:
             facts = recorder.facts
 
             def __init__(self) -> None:
-                self._answers = iter(answer for _, answer in recorder.asked)
+                self._answers, self.asked = iter(answer for _, answer in recorder.asked), list[Query | Sum]()
 
             def ask(self, query: Query) -> Array:
+                self.asked.append(query)
+                return next(self._answers)
+
+            def ask_sum(self, query: Sum, net: Net) -> Array:
+                self.asked.append(query)
                 return next(self._answers)
 
         again = SpyNet(graphs.make_graph(config.graph if len(rows.n) > 1 else "complete", len(rows.n)))
-        run(algorithm, Place(recorder.facts, again, Replay(), (2, len(rows.n)), rows.d), config.rounds)
+        replay = Replay()
+        run(algorithm, Place(recorder.facts, again, replay, (2, len(rows.n)), rows.d), config.rounds)
         for one, two in zip(net.sent, again.sent, strict=True):
             assert np.array_equal(one, two)
+        for (first, _), second in zip(recorder.asked, replay.asked, strict=True):  # the points that sums are taken at
+            assert not isinstance(first, Sum) or np.array_equal(first.start, second.start)  # type: ignore[attr-defined]
 
     def test_plan_equals_ledger(self, rows: Rows) -> None:
         config = self.make()
@@ -386,3 +406,30 @@ class AlgorithmContract:
                 found.append((answer - exact) / scale[:, None])
             law = "spherical" if delta is None else "gaussian"
             assert accepts(np.array(found), law) == (factor == 1), (delta, factor)
+
+    def test_noise_in_a_sum_has_the_law_of_the_event(self, rows: Rows) -> None:
+        """Sums of three rounds less the exact ones, at N / (N - t) of a curator's variance, not 2/3 or 3/2 of it."""
+        if self.kind != "sum":
+            return
+        for factor in FACTORS:
+            recorder, _, ledger = self.rescaled(self.make(rounds=3, replicates=400), rows, factor, [1])
+            facts, found = recorder.facts, []
+            for (query, answer), event in zip(recorder.asked, ledger.rows, strict=True):
+                assert isinstance(query, Sum) and isinstance(event, SummedGaussianMechanism)
+                exact = self.exact_sum(query, rows, facts)
+                found.append((answer[:, 0] - exact) / event.spread()[0])
+                curator = event.sensitivity[0] / event.alpha[0]
+                assert event.spread()[0] == pytest.approx(curator * math.sqrt(5 / (5 - facts.colluders)))
+                step, tau = query._grid(facts, Among.all(facts)).step, query.spread(facts, Among.all(facts))
+                np.testing.assert_allclose(math.sqrt(5) * step * tau, event.spread()[0], rtol=1e-6)
+            assert accepts(np.array(found), "gaussian") == (factor == 1), factor
+
+    def exact_sum(self, query: Any, rows: Rows, facts: Facts) -> Array:
+        """The sum without noise, (R, d): of gradients, or of minimisers."""
+        weight = rows.n / rows.n.sum()
+        if not hasattr(query, "curvature"):
+            return np.asarray(np.sum(weight * parents.gradient(rows, facts.C, query.start), axis=1))
+        pull = np.broadcast_to(np.asarray(query.curvature, dtype=float), query.start.shape)
+        q = facts.mu + np.asarray(query.curvature, dtype=float)
+        w = Solver(rows, facts.loss, facts.C).minimise(-pull * query.start, q, query.start, 1e-12).w
+        return np.asarray(np.sum(weight * w, axis=1))

@@ -115,6 +115,28 @@ def momentum(p: Problem) -> Array:
     return tail(path)
 
 
+def pooled_descent(p: Problem) -> Array:
+    """Heavy-ball descent on the objective of all rows: a row weighs the same, whatever its site."""
+    weight = p.rows.n / p.rows.n.sum()
+    w, velocity, path = p.zero[0], p.zero[0], []
+    for _ in range(p.rounds):
+        everywhere = np.tile(w, (len(p.V), 1))
+        velocity = p.config.momentum * velocity + (weight * gradient(p.rows, p.C, everywhere)).sum(axis=0) + p.mu * w
+        w = w - velocity / p.eta
+        path.append(w)
+    return np.tile(tail(path), (len(p.V), 1))
+
+
+def pooled_prox(p: Problem) -> Array:
+    """Proximal steps from one point, averaged by rows."""
+    weight = p.rows.n / p.rows.n.sum()
+    w, path = p.zero, []
+    for _ in range(p.rounds):
+        w = np.tile((weight * p.minimiser(-p.eta * w, p.eta)).sum(axis=0), (len(p.V), 1))
+        path.append(w)
+    return tail(path)
+
+
 def part(rows: Rows, b: int, batches: int) -> Rows:
     """Rows b, b + batches, ... of one site, whose mean is taken over the size of the smallest part."""
     return Rows(rows.signed[:, b::batches], np.floor(rows.n / batches))
@@ -138,4 +160,6 @@ PARENTS: dict[str, Callable[[Problem], Array]] = {
     **dict.fromkeys(("dgd", "central_gd"), descent),
     **dict.fromkeys(("momentum", "central_momentum"), momentum),
     "central_sgd": passes,
+    "sum_momentum": pooled_descent,
+    "sum_prox": pooled_prox,
 }

@@ -294,7 +294,8 @@ def test_any_two_rosters_have_an_honest_site_in_common_and_no_smaller_quorum_wou
 
         def shared(k: int) -> int:
             return min(
-                len(set(one) & set(two)) for one, two in itertools.product(itertools.combinations(range(sites), k), repeat=2)
+                len(set(one) & set(two))
+                for one, two in itertools.product(itertools.combinations(range(sites), k), repeat=2)
             )
 
         assert shared(least) > t
