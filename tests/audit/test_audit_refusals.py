@@ -130,9 +130,10 @@ def kinds(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> set[type[Query]
         found.add(type(query))
         return query.blank(pricer.facts)
 
-    ready = prepare(config, np.full((2, 1), 4.0), 1)
+    ready = prepare(config, np.full((3, 1), 4.0), 1)
     with monkeypatch.context() as patched:
         patched.setattr(Pricer, "ask", ask)
+        patched.setattr(Pricer, "ask_sum", lambda pricer, query, net: ask(pricer, query))
         plan(ready.algorithm, ready.facts, ready.graph, config.rounds, ready.ledger.accountant)
     return found
 

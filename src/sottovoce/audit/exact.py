@@ -16,8 +16,8 @@ from scipy.special import logsumexp
 from ..errors import InvalidInput
 from ..queries import Query
 from ..typing import Array
-from .game import Case, candidates, watch
-from .likelihood import of_node
+from .game import Case, Transcripts, candidates, solvers, watch
+from .likelihood import honest_sums, of_node
 
 _POINTS, _SPAN = {1: 40_001, 2: 601}, {1: 30.0, 2: 12.0}  # grid points an axis, and its half-width in deviations
 _SEEN = 400
@@ -64,9 +64,12 @@ def densities(case: Case, seed: int = 0) -> Exact:
         For more than two features, or a query whose density is not known.
     """
     seen = [watch(case, world, _SEEN, seed + world) for world in (0, 1)]
-    facts, d, whole = seen[0].facts, case.worlds[0].d, seen[0].asked[0][0]
+    facts, d = seen[0].facts, case.worlds[0].d
     if d not in _POINTS:
         raise InvalidInput("features", d, "quadrature is for one or two", "use a game")
+    if seen[0].opened:
+        return _of_sum(case, seen[0])
+    whole = seen[0].asked[0][0]
     tables = candidates(case, facts)
     answers = np.concatenate([of_node(one.asked[0][1], tables[0].i, len(facts.n))[:, 0] for one in seen])
     if answers.shape[1] != d:
@@ -85,6 +88,18 @@ def densities(case: Case, seed: int = 0) -> Exact:
             raise InvalidInput("method", case.config.method, "its density is not known in closed form", "use a game")
         logs.append(density - logsumexp(density))
     return Exact((logs[0], logs[1]))
+
+
+def _of_sum(case: Case, seen: Transcripts) -> Exact:
+    """Of the first sum, less the shares of colluding sites: a Gaussian about what the honest sites add.
+
+    The grid is as fine as the words of a sum, in one direction: that in which the two tables differ.
+    """
+    middles, deviation = honest_sums(seen.opened[0], case.worlds, seen.facts, solvers(case), case.known)
+    apart = float(np.linalg.norm((middles[1] - middles[0])[0, 0])) / deviation
+    x = apart / 2 + (_SPAN[1] + apart) * np.linspace(-1.0, 1.0, _POINTS[1])
+    logs = [-0.5 * (x - middle) ** 2 for middle in (0.0, apart)]
+    return Exact((logs[0] - logsumexp(logs[0]), logs[1] - logsumexp(logs[1])))
 
 
 def _first(query: Query) -> Query:

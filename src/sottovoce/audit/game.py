@@ -38,7 +38,7 @@ from ..runs.start import named
 from ..solvers import Solver
 from ..typing import Any, Array, IntArray
 from .confidence import Test, choose_test
-from .likelihood import Candidate, Opened, score, score_sums
+from .likelihood import Candidate, Opened, Solvers, score, score_sums
 
 Scores = tuple[Array, Array]
 NoiseOf = Callable[[int, range, range], Noise]
@@ -246,6 +246,11 @@ def _solver(case: Case, world: int) -> Callable[[Rows, Facts], Solver]:
     return make_solver if wrong is None else lambda rows, facts: wrong(rows, facts, world)
 
 
+def solvers(case: Case) -> Solvers:
+    """The same for both worlds."""
+    return lambda rows, facts, world: _solver(case, world)(rows, facts)
+
+
 def candidates(case: Case, facts: Facts) -> tuple[Candidate, Candidate]:
     """Both tables of the victim, or of the curator who holds all."""
     curator = len(facts.n) != len(case.worlds[0].n)
@@ -273,7 +278,7 @@ def attacks(case: Case, seen: tuple[Transcripts, Transcripts]) -> list[Attack]:
         facts, opened = transcripts.facts, transcripts.opened
         if not opened:
             return score(transcripts.asked, candidates(case, facts))
-        return score_sums(opened, case.worlds, facts, lambda rows, own, k: _solver(case, k)(rows, own), case.known)
+        return score_sums(opened, case.worlds, facts, solvers(case), case.known)
 
     found = [Attack("likelihood ratio", (likelihood(seen[0]), likelihood(seen[1])), 0)]
     messages = [one.messages for one in seen]

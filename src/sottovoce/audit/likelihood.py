@@ -117,22 +117,31 @@ class Opened:
     """Sum of the shares of the honest sites, (R, 1, d)."""
 
 
-def score_sums(
-    opened: list[Opened],
-    tables: tuple[Rows, Rows],
-    facts: Facts,
-    solvers: Callable[[Rows, Facts, int], Solver],
-    known: int,
-) -> Array:
-    """Log likelihood ratio of the second table to the first over all attempts, where `known` sites collude, (R,)."""
-    vaults = [Vault(solvers(rows, facts, world), Silence()) for world, rows in enumerate(tables)]
+Solvers = Callable[[Rows, Facts, int], Solver]
+"""What makes the solver of a table, by its number."""
+
+
+def honest_sums(
+    one: Opened, tables: tuple[Rows, Rows], facts: Facts, solvers: Solvers, known: int
+) -> tuple[tuple[IntArray, IntArray], float]:
+    """What the honest sites add on either table, (R, 1, d), and the standard deviation of their noise together.
+
+    The last `known` sites collude.
+    """
     among, honest = Among.all(facts), facts.n_nodes - known
+
+    def exact(world: int) -> IntArray:
+        vault = Vault(solvers(tables[world], facts, world), Silence())
+        return np.asarray(one.query.addend(vault, facts, among)[..., :honest, :].sum(axis=-2, keepdims=True))
+
+    return (exact(0), exact(1)), float(np.sqrt(honest) * np.max(one.query.spread(facts, among)))
+
+
+def score_sums(opened: list[Opened], tables: tuple[Rows, Rows], facts: Facts, solvers: Solvers, known: int) -> Array:
+    """Log likelihood ratio of the second table to the first over all attempts, shape (R,)."""
     total: Array | float = 0.0
     for one in opened:
-        variance = honest * float(np.max(one.query.spread(facts, among))) ** 2
-        far = [
-            one.honest - one.query.addend(v, facts, among)[..., :honest, :].sum(axis=-2, keepdims=True) for v in vaults
-        ]
-        first, second = (np.sum(x.astype(float) ** 2, axis=(-2, -1)) / (2.0 * variance) for x in far)
-        total = total + first - second
+        exact, deviation = honest_sums(one, tables, facts, solvers, known)
+        first, second = (np.sum((one.honest - x).astype(float) ** 2, axis=(-2, -1)) for x in exact)
+        total = total + (first - second) / (2.0 * deviation**2)
     return np.asarray(np.round(total, 9))

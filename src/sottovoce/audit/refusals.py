@@ -2,7 +2,8 @@
 
 Whatever a neighbour sends enters a site's next query.  The vector may be so long that the solver cannot certify its
 answer, that an answer does not fit its grid, or that a margin overflows.  If whether, when and how the site refuses
-depends on its rows, then the refusal is an answer without noise.
+depends on its rows, then the refusal is an answer without noise.  In sums over sites she is one of three sites and adds
+such numbers to what she sends; the third site is honest.
 
 The adversary knows both tables.  Beforehand she runs each method on both, without noise, against vectors of growing
 length up to the largest doubles.  Wherever a site's behaviour changes, she bisects the length.  She looks for a length
@@ -28,11 +29,12 @@ import numpy as np
 from ..algorithms import REGISTRY
 from ..curator import Book, Curator
 from ..data.rows import Rows
-from ..errors import NetClosed
+from ..facts import Facts
 from ..ledger.memory import Ledger
 from ..net import Net
 from ..privacy import accountants
 from ..privacy.noise import KeyedNoise, Noise, SystemNoise
+from ..queries import Among, Query, Sum
 from ..runs import engine
 from ..runs.config import RunConfig
 from ..runs.engine import Place
@@ -61,7 +63,7 @@ _WHY = (
 
 @dataclass(frozen=True)
 class Victim:
-    """One method at one site, whose one neighbour is the adversary.
+    """One method at one site, whose one neighbour is the adversary; of sums, one of three sites.
 
     Attributes
     ----------
@@ -79,13 +81,19 @@ class Victim:
     features: int = 1
     curator: Callable[[Rows, Any, Noise, Book], Curator] = Curator
 
+    @property
+    def sums(self) -> bool:
+        """Whether its method opens sums over sites."""
+        return REGISTRY[self.config.method].trust.kind == "sum"
+
     @cached_property
     def worlds(self) -> tuple[Rows, Rows]:
         """The two tables: site 0 is the victim."""
         if self.features == 1:
             own, other = [1.0, -1.0, 1.0], signed_site(1.0, -1.0, 1.0, -1.0)
             instead = 1.0 if self.config.relation == "replace-one" else 0.0
-            first, second = (Rows.build([signed_site(*own, row), other]) for row in (-1.0, instead))
+            others = [other] * (2 if self.sums else 1)
+            first, second = (Rows.build([signed_site(*own, row), *others]) for row in (-1.0, instead))
             return first, second
         X = np.full((4, self.features), 1.0 / math.sqrt(self.features) / (1.0 + 1e-9))
         turned, y = X.copy(), np.ones(4)
@@ -120,7 +128,8 @@ class Victim:
     def _run(self, world: int, length: float, noise: Noise) -> tuple[Seen, Notes]:
         ready, rows, book = self.ready, self.worlds[world], Notes()
         facts, net = ready.facts.node(0), _Extreme(np.full(self.features, length))
-        place = Place(facts, net, self.curator(rows.node(0), facts, noise, book), (), self.features)
+        curator = self.curator(rows.node(0), facts, noise, book)
+        place = Place(facts, net, _Beside(curator, facts, net, noise) if self.sums else curator, (), self.features)
         with np.errstate(all="ignore"):
             try:
                 ended = engine.run(ready.algorithm.at(0), place, self.config.rounds).stopped
@@ -141,21 +150,45 @@ class Seen:
 
 
 class _Extreme(Net):
-    """A neighbour that answers every message with one vector."""
+    """A neighbour that answers every message with one vector, and adds it to every sum."""
 
     def __init__(self, vector: Array) -> None:
         self.degree, self._vector = np.ones(1), vector
         self.sent: list[Array] = []
+        self.honest: IntArray = np.zeros(1, dtype=np.int64)
+        """What the third site of a sum adds, less what its rows add, which she knows."""
 
     def neighbour_sum(self, x: Array) -> Array:
         self.sent.append(np.array(x))
         return self._vector.copy()
 
     def seal(self, share: IntArray) -> IntArray:
-        raise NetClosed("a neighbour of two opens no sums")
+        return share
 
     def total(self, sealed: IntArray) -> IntArray:
-        raise NetClosed("a neighbour of two opens no sums")
+        total = sealed + self.honest
+        self.sent.append(total.astype(float))
+        return np.asarray(total + np.minimum(self._vector, 2.0**62).astype(np.int64))
+
+
+@dataclass
+class _Beside:
+    """A site's curator, beside an honest site that draws its share of every sum's noise."""
+
+    curator: Curator
+    facts: Facts
+    net: _Extreme
+    noise: Noise
+    attempts: int = 0
+
+    def ask(self, query: Query) -> Array:
+        return self.curator.ask(query)
+
+    def ask_sum(self, query: Sum, net: Net) -> Array:
+        self.attempts += 1
+        tau = query.spread(self.facts, Among.all(self.facts))
+        self.net.honest = self.noise.steps(query.start.shape[-1], tau, self.attempts, use=2)
+        return self.curator.ask_sum(query, net)
 
 
 class _Silent(KeyedNoise):
@@ -197,6 +230,7 @@ def _stands(epsilon: float, delta: float | None, rounds: int | None) -> dict[str
     gated = {"method": "ipp_admm", "positives": 2, "threshold": -1e6}
     known: dict[str, tuple[dict[str, Any], int]] = {"m_admm, zero-out": (inside, 1)}
     known |= {name: ({"method": name}, 1) for name in ("prox_admm", "prox_average", "pp_admm")}
+    known |= {name: ({"method": name}, 1) for name in ("sum_momentum", "sum_prox")}
     known |= {
         "ipp_admm": (gated, 1),
         "prox_admm, a coarse solver": ({"method": "prox_admm", "tol": 1e-2, "eta": 1e-3}, 1),

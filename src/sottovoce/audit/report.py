@@ -334,6 +334,7 @@ def _reading(verdicts: Sequence[Verdict]) -> str:
          "stops by what she sees must not outrun the epsilon that a ledger quotes; its numbers are the last quote plus "
          "what the quotes lack. Refusals: whether and how a site refuses extreme vectors must not tell the tables "
          "apart. Labels: nor may classes, shapes, words and errors of a released model, if one row has a rare label."),
+        ("Sums", "Of sums over sites the adversary sees the totals, and all that the claim's colluding sites know."),
         ("Stands", "No attack that we know refutes the claim. That is no proof; the proofs are in the documentation."),
     ]  # fmt: skip
     return "<h2>How to read this</h2><dl>" + "".join(f"<dt>{a}</dt><dd>{b}</dd>" for a, b in entries) + "</dl>"
