@@ -2,11 +2,11 @@
 
 ``python bench/sums.py [--quick] [--json] [--rows 6000] [--jobs 2] [--out docs/methods]``
 
-Rows of Adult, drawn once (seed 0) and dealt to 2, 3, 5, 10, 20, 50, 100 and 200 sites of equal size, alike and, for 20
-sites, with unlike labels.  At each number of sites `auto` chooses under local trust (``--trust nobody``), under sums with
-one colluder (``--trust sum``) and for a trusted curator; nothing is chosen on test rows.  Delta 1e-5, replace-one, 10
-replicates of the noise; the 8,842 test rows of Adult are public.  Two sites with one colluder gain nothing by sums: that
-cell is local trust's.  Writes ``sums.svg`` and ``sums.json``.
+Rows of Adult, drawn once (seed 0) and dealt to 2, 3, 5, 10, 20, 50, 100 and 200 sites of equal size, alike and, for
+20 sites, with unlike labels.  At each number of sites `auto` chooses under local trust (``--trust nobody``), under sums
+with one colluder (``--trust sum``) and for a trusted curator; nothing is chosen on test rows.  Delta 1e-5, replace-one,
+10 replicates of the noise; the 8,842 test rows of Adult are public.  Two sites with one colluder gain nothing by sums:
+that cell is local trust's.  Writes ``sums.svg`` and ``sums.json``.
 """
 
 from __future__ import annotations
