@@ -202,8 +202,8 @@ class RunConfig:
         if cls.trust.kind == "sum":
             if self.graph not in ("ring", "complete"):  # a ring is what is meant if nothing is said
                 rule = (
-                    f"{self.method} opens one sum over all sites; sums over neighbours hide nothing: on a ring of five, "
-                    "say, they can be solved for every site's own vector"
+                    f"{self.method} opens one sum over all sites; sums over neighbours hide nothing: those of a ring "
+                    "of five can be solved for every single vector"
                 )
                 raise InvalidInput("graph", self.graph, rule, "leave it out")
             object.__setattr__(self, "graph", "complete")
