@@ -128,6 +128,14 @@ def test_auto_picks_a_method_of_sums() -> None:
     assert least < min(row["error"] for row in local.table if row["stage"] == "check")
 
 
+def test_many_sites_are_tried_out_as_one() -> None:
+    """Local trust with 500 sites keeps its first guess; what is summed, or held by one party, has one site's size."""
+    sizes = (60,) * 500
+    for trust in ("nobody", "sum", "curator"):
+        choice = choose(RunConfig(method="auto", trust=trust, epsilon=0.5, delta=1e-5), sizes, 6)
+        assert (len(choice.table) == 0) == (trust == "nobody")
+
+
 def test_a_rehearsal_has_the_noise_of_the_run() -> None:
     """`Sum.at_once`, of which rehearsals are made, against shares that are drawn, rounded, added and opened."""
 
