@@ -215,6 +215,8 @@ class AlgorithmContract:
 
     @pytest.mark.parametrize("graph", ["ring", "star", "erdos-renyi:p=0.5"])
     def test_batched_equals_message_passing(self, rows: Rows, graph: str) -> None:
+        if self.kind == "sum" and graph != "ring":
+            return  # one sum over all sites is opened: there is one graph
         config = self.make(graph=graph, tol=1e-12, replicates=2, seed=4)
         together = simulate(config, rows)
         algorithm = prepare(config, rows.n, rows.d).algorithm

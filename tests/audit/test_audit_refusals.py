@@ -83,6 +83,36 @@ def test_a_site_that_refuses_by_its_minimiser_gives_a_row_away(method: str, knob
     assert f"planted at {verdict.length:.6g}" in verdict.channels
 
 
+class Telling(Solver):
+    """Refuses by the gradient of its rows, wherever the public point is."""
+
+    def _tell(self, gradient: Array) -> None:
+        if float(gradient.max()) < -0.25:
+            raise SolverError("the rows pull too much")
+
+    def minimise(self, linear: Array, q: Array, start: Array, tol: float) -> Solution:
+        found = super().minimise(linear, q, start, tol)
+        self._tell(-(linear + q * found.w))
+        return found
+
+    def gradient(self, w: Array, part: int = 0, parts: int = 1) -> Array:
+        found = super().gradient(w, part, parts)
+        self._tell(found)
+        return found
+
+
+@pytest.mark.parametrize("method", ["sum_momentum", "sum_prox"])
+def test_a_site_of_a_sum_that_refuses_by_its_rows_gives_one_away(method: str) -> None:
+    """Whoever is missing from a sum is seen.  A sum that is too large is refused by what it is, and tells nothing."""
+    knobs = {"delta": 1e-5, "loss": "huber:0.5", "eta": 1e4}
+    verdict = play(stand(method, curator=with_solver(Telling), **knobs), replicates=FAST)
+    assert verdict.refuted and any("pull too much" in told for told in {**verdict.told[0], **verdict.told[1]})
+    assert not play(stand(method, **knobs), replicates=FAST).refuted
+    site = stand(method, **knobs)["planted"]
+    ends = [site.watch(0, length, refusals._Silent()).told for length in (1.0, 1e18)]
+    assert "finished" in ends[0] and "a site sent something else" in ends[1]
+
+
 def test_a_refusal_that_noise_decides_gives_a_row_away_together_with_the_answer() -> None:
     """How often it refuses says little; an answer that only one of the tables would have given says all."""
     knobs = {"relation": "zero-out", "noise_growth": 20.0}

@@ -555,3 +555,18 @@ def test_a_site_hands_its_share_to_the_net_and_to_nobody_else(kind: Any) -> None
     algorithm = kind(penalty=Schedule(1.0), noise=Schedule(0.2))
     run(algorithm, Place(whole, DenseNet(make_graph("complete", 5)), Watch(curator), (5,), 4), 3)
     assert len(seen) == 3 and all(np.all(one == one[0]) for one in seen)
+
+
+@pytest.mark.parametrize("method", ["sum_momentum", "sum_prox"])
+def test_an_interrupted_simulation_goes_on_from_its_checkpoint_bit_by_bit(method: str, tmp_path: Path) -> None:
+    rows = make_rows(SIZES, 4)
+    config = RunConfig(method=method, epsilon=1.0, delta=1e-5, rounds=6, seed=0, noise_growth=1.2)
+
+    def interrupt(k: int, state: Any) -> None:
+        if k == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        simulate(config, rows, checkpoint=tmp_path / "a", observers=[interrupt])
+    again, whole = simulate(config, rows, checkpoint=tmp_path / "a"), simulate(config, rows)
+    assert np.array_equal(again.models, whole.models) and again.ledger == whole.ledger
