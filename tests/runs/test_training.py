@@ -235,6 +235,8 @@ def test_a_calibrated_run_spends_its_epsilon_and_no_more(method: str, epsilon: f
 @pytest.mark.parametrize("graph", ["ring", "star", "erdos-renyi:p=0.5"])
 @pytest.mark.parametrize("method", METHODS)
 def test_sites_and_simulation_agree(method: str, graph: str, rows: Rows) -> None:
+    if REGISTRY[method].trust.kind == "sum" and graph != "ring":
+        return  # one sum over all sites is opened: there is one graph
     changes = {"eta": (0.05, 0.08, 0.06, 0.05, 0.07), "eta_growth": 1.1} if method == "mr_admm" else {}
     config = config_of(method, graph=graph, rounds=6, tol=1e-12, replicates=2, seed=5, **changes)
     assert len(set(rows.n[:, 0])) > 1
