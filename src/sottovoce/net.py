@@ -98,21 +98,21 @@ class Adder:
         Raises
         ------
         NetClosed
-            If a site left without its share.
+            If the share of every site is needed, and a site left.
         """
         most = self._sites if sites is None else sites
         with self._news:
             done, so_far = self._totals.get(attempt, (0, np.zeros_like(share)))
             self._totals[attempt] = done + 1, so_far + share
             self._news.notify_all()
-            self._news.wait_for(lambda: self._totals[attempt][0] == most or self._closed)
+            self._news.wait_for(lambda: self._totals[attempt][0] == most or (self._closed and sites is None))
             done, total = self._totals[attempt]
         if done < most:
             raise NetClosed("a site left the run")
         return total
 
     def close(self) -> None:
-        """A site left: no attempt that lacks its share will be opened."""
+        """A site left: no attempt of all sites that lacks its share will be opened."""
         with self._news:
             self._closed = True
             self._news.notify_all()
