@@ -400,3 +400,27 @@ def test_no_schedule_shows_more_than_one_sum_an_attempt_and_keys_without_an_atte
     # two honest sites need one mask: alone, a site is seen
     assert leaks([((0, 3, 4), 0)], {3, 4}, sites, lambda r, roster, parent: (r,)) is False
     assert leaks([((0, 1, 4), 0)], {4}, sites, lambda r, roster, parent: (r,)) is False
+
+
+@pytest.mark.parametrize("h", [2, 3, 6])
+def test_a_site_that_draws_twice_for_one_attempt_takes_away_less_than_its_share(h: int) -> None:
+    """A restored site: two totals with one share drawn anew.  The best estimate from both has at least h shares."""
+    tau = 5.0
+    covariance = tau**2 * (h * np.ones((2, 2)) + np.eye(2))  # h others, the same in both, and its own
+    best = 1.0 / float(np.ones(2) @ np.linalg.solve(covariance, np.ones(2)))
+    assert h * tau**2 < best < (h + 1) * tau**2
+
+
+def test_a_sum_and_the_sum_without_one_site_cost_as_much_as_two_attempts() -> None:
+    """Differencing: whatever is computed from both totals, its shift over sigma is at most ``sqrt(2) alpha``."""
+    alpha, shift = 0.3, 2.0
+    sigmas = shift / alpha * np.ones(2)  # noise follows the roster, so that each attempt has its alpha
+    for weights in np.random.default_rng(0).standard_normal((200, 2)):
+        for moved in (
+            np.array([shift, shift]),
+            np.array([shift, 0.0]),
+        ):  # a row of a site in both, or in the first only
+            seen = abs(weights @ moved) / math.sqrt(float((weights * sigmas) @ (weights * sigmas)))
+            assert seen <= (math.sqrt(2) if moved[1] else 1.0) * alpha * (1 + 1e-12)
+    only = abs(np.array([1.0, -1.0]) @ np.array([shift, 0.0])) / math.sqrt(2 * sigmas[0] ** 2)
+    assert only == pytest.approx(alpha / math.sqrt(2))  # of the difference alone

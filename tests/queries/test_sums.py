@@ -97,6 +97,25 @@ def test_the_grid_is_a_power_of_two_below_the_stated_part_of_a_share_for_all_ros
                 assert np.all(query.reach(whole) / grid.step <= 2.0**61)
 
 
+def test_more_colluders_than_planned_see_no_more_than_the_event_says_at_any_roster() -> None:
+    """With k < h shares left, ``sqrt(D^2 / k + d k / 4) / tau`` is below the price of `against`, and comes near it."""
+    sizes = [60, 45, 80, 60, 51, 70, 33]
+    whole = facts(sizes, participants=5, colluders=2)
+    for query in queries():
+        event = query.event(whole)
+        assert isinstance(event, SummedGaussianMechanism)
+        for more in range(2, 7):
+            seen = []
+            for u in range(max(5, more + 1), 8):
+                for members in itertools.combinations(range(7), u):
+                    those = among(whole, list(members))
+                    grid = query._grid(whole, those)
+                    steps, left = float((query._moved(whole, those) / grid.step)[0, 0]) + 2.0, u - more
+                    seen.append(math.sqrt(steps**2 / left + left) / float(grid.tau[0, 0]))
+            stated = float(event.against(more).alpha[0])
+            assert stated * (1 - 1e-9) < max(seen) <= stated
+
+
 # --- Sensitivity ----------------------------------------------------------------------------------------------------
 
 
