@@ -232,6 +232,20 @@ class Plan:
         return prepare(self.config, self._n, self.d, graph=self.graph)
 
     @property
+    def summed(self) -> bool:
+        """Whether sites send masked shares of sums, and nothing to neighbours."""
+        return self.prepared.facts.participants > 0
+
+    @property
+    def last_round(self) -> int:
+        """The highest number that an exchange between sites can have; greeting and last models are exchanges too.
+
+        With sums, every roster takes an exchange: the first one, and one for each site that may be lost.
+        """
+        spare = len(self.sites) - self.prepared.facts.participants + 1 if self.summed else 0
+        return self.config.rounds + 1 + spare
+
+    @property
     def _n(self) -> Array:
         return np.array([[float(site.rows)] for site in self.sites])
 
