@@ -91,13 +91,14 @@ class Adder:
         self._sites, self._news = sites, threading.Condition()
         self._totals: dict[int, tuple[int, IntArray]] = {}
 
-    def add(self, attempt: int, share: IntArray) -> IntArray:
-        """The sum of all shares of the attempt; waits for those that are missing."""
+    def add(self, attempt: int, share: IntArray, sites: int | None = None) -> IntArray:
+        """The sum of the shares of the attempt, of all sites or of so many; waits for those that are missing."""
+        most = self._sites if sites is None else sites
         with self._news:
             done, so_far = self._totals.get(attempt, (0, np.zeros_like(share)))
             self._totals[attempt] = done + 1, so_far + share
             self._news.notify_all()
-            self._news.wait_for(lambda: self._totals[attempt][0] == self._sites)
+            self._news.wait_for(lambda: self._totals[attempt][0] == most)
             return self._totals[attempt][1]
 
 

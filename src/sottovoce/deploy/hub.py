@@ -167,10 +167,14 @@ class Hub:
         """How far every site is, as plain data."""
         gone = self.gone()
         return [
-            {"site": one.name, "round": self.log.last(self.plan.run, one.name), "left": gone.get(one.name),
-             "rows": one.rows}
+            {"site": one.name, "round": self._round(one.name), "left": gone.get(one.name), "rows": one.rows}
             for one in self.plan.sites
         ]  # fmt: skip
+
+    def _round(self, site: str) -> int:
+        """The round of the algorithm of a site's last message; 0 for its greeting, -1 for none, T + 1 for its last."""
+        last = self.log.last(self.plan.run, site)
+        return last if self.desk is None else self.desk.attempt_in(last)
 
     def status(self) -> dict[str, Any]:
         """The run and its sites, as plain data."""

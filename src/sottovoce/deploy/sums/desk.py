@@ -54,6 +54,7 @@ class Desk:
         self._kept: dict[int, dict[str, bytes]] = {}
         self._since: float | None = None
         self._shut = False
+        self._shares: list[int] = []  # exchanges with an attempt
         self._questions: dict[str, bytes] = {}
         self._answers: dict[str, dict[str, bytes]] = {}
 
@@ -90,6 +91,19 @@ class Desk:
                 if isinstance(what, Message):
                     found[name] = what.payload
             return found
+
+    def attempt_in(self, round: int) -> int:
+        """Number of the attempt that was made in an exchange, or in the last one with an attempt before it.
+
+        0 if there was none yet, -1 before the greeting, and one more than the plan has for the last models.
+        """
+        with self._news:
+            self._look()
+            if round < 0:
+                return -1
+            if self._course.phase == "over" and round >= self._round - 1:
+                return self._plan.config.rounds + 1
+            return sum(at <= round for at in self._shares)
 
     def missing(self) -> list[str]:
         """Members of the roster that have sent nothing in the present round."""
@@ -252,6 +266,8 @@ class Desk:
             left = self._log.gone(self._run)
             why = {name: TWICE if name in accused else LEFT for name in absent if name in accused or name in left}
             self._kept = {self._round: self._whole(self._round)}
+            if self._course.phase == "share":
+                self._shares.append(self._round)
             self._course.take(self._present, why)
             self._round, self._present, self._since = self._round + 1, None, None
         return self._round > before

@@ -1,8 +1,8 @@
 """A site's key of one run, and the masks that hide its shares: X25519, HKDF and ChaCha20, all of them from a library.
 
-Two sites of a roster derive the same key from their exchange and from everything that was agreed on before the attempt.
-One adds the keystream to its share and the other subtracts it, modulo ``2^64``, so that masks vanish in the sum over the
-roster and nowhere else.  No key is ever used for two attempts, two rosters or two histories.
+Two sites of a roster derive the same key from their exchange and from everything that was agreed on before the
+attempt.  One adds the keystream to its share and the other subtracts it, modulo ``2^64``, so that masks vanish in the
+sum over the roster and nowhere else.  No key is ever used for two attempts, two rosters or two histories.
 """
 
 from __future__ import annotations
@@ -154,7 +154,9 @@ def _settle(path: Path) -> None:
         finally:
             os.close(folder)
     except OSError as error:
-        raise NotWritten(f"key={shown(path)}: its folder cannot be written: {error.strerror}; free some space") from None
+        raise NotWritten(
+            f"key={shown(path)}: its folder cannot be written: {error.strerror}; free some space"
+        ) from None
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ class SumNet(Net):
         """Seconds spent on messages, the other sites' time included."""
         self.closed_by: str | None = None
         """Why no more sums are opened, if not because all are."""
-        self._again = journal.highest >= 0
+        self._again = journal.highest >= 0 or secret.exists()
         self._seen: dict[str, int] = {}
         transport.answers = self.answer
 

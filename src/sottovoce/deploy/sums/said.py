@@ -18,7 +18,7 @@ how far they have seen it (:class:`Question`), and they sign an :class:`Answer`.
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -172,7 +172,9 @@ def read(plan: Plan, data: bytes, sender: str, round: int) -> Said:
         raise Refused(f"{where}: has a kind that does not belong there")
     signature = decoded(where, body.pop("sig"))
     check_signature(plan, where, sender, signature, _DOMAIN + canonical(body).encode())
-    readers = {"key": _hello, "roster": _roster, "share": _share}
+    readers: dict[str, Callable[[Plan, str, dict[str, Any]], What]] = {
+        "key": _hello, "roster": _roster, "share": _share
+    }  # fmt: skip
     return Said(sender, readers[kind](plan, where, body), data)
 
 
@@ -329,9 +331,7 @@ def read_answer(plan: Plan, data: bytes, sender: str, question: Question) -> Ans
     return Answer(sender, *asked, body["seen"])
 
 
-def _exchanged(
-    plan: Plan, where: str, data: bytes, keys: set[str], sender: str, domain: bytes
-) -> dict[str, Any]:  # fmt: skip
+def _exchanged(plan: Plan, where: str, data: bytes, keys: set[str], sender: str, domain: bytes) -> dict[str, Any]:
     body = opened(plan, where, data, keys, sender=sender)
     nonce = body["nonce"]
     if not isinstance(nonce, str) or len(nonce) != NONCE or set(nonce) - set("0123456789abcdef"):
