@@ -283,8 +283,11 @@ class Desk:
         return self._clock() >= self._closes
 
     def _whole(self, round: int) -> dict[str, bytes]:
-        """All messages of a round, and the proofs against sites that sent none because they are out for two."""
+        """All messages of a round; of sites that sent none, what proves that they left, or why they are out."""
         found = self._log.round(self._run, round)
+        for name, farewell in self._log.gone(self._run).items():
+            if name not in found and self._log.last(self._run, name) == round - 1:
+                found[name] = farewell
         proofs = 0
         for name, (about, second) in sorted(self._log.accused(self._run).items()):
             first = self._log.message(self._run, about, name)

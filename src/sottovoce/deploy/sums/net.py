@@ -18,11 +18,11 @@ from ...plain import canonical, keyed_hash
 from ...queries.sums import Among
 from ...typing import Array, IntArray
 from ..keys import SigningKey
-from ..messages import FEW, HUB, OUT, Farewell, Kind, Message, Reason, longest_inbox
+from ..messages import FEW, HUB, OUT, Farewell, Kind, Message, Reason, longest_inbox, read_farewell
 from ..plan import Plan
 from ..strict import parse
 from ..transport import Transport
-from .course import TWICE, Course
+from .course import LEFT, TWICE, Course
 from .masks import Bound, RunKey, seal
 from .said import NONCE, Answer, Hello, Question, Said, Share, What, read, read_answer, read_proof, read_question, say
 
@@ -215,6 +215,10 @@ class SumNet(Net):
         if not inbox.keys() <= others:
             raise Refused(f"round={self.round}: the hub gave messages of other sites than the roster's")
         for name in sorted(inbox):
+            if b'"reason":' in inbox[name]:
+                read_farewell(self._plan, inbox[name], name, self.round)
+                why[name] = LEFT
+                continue
             twice = read_proof(self._plan, inbox[name], name, longest_inbox(self._plan))
             if twice is None:
                 present[name] = read(self._plan, inbox[name], name, self.round)
