@@ -190,6 +190,7 @@ def test_senseless_words_end_the_run_and_show_nothing(
         assert isinstance(ends[name], Refused) and "sum: is larger than rows and noise can make it" in str(ends[name])
         with sites.ledger(name) as ledger:
             assert len(ledger.rows) == 1  # charged, and nothing more was drawn
+        assert not secret_of(sites.folder / f"{name}.ledger", "trial").exists()  # the run is over for everybody
 
 
 @pytest.mark.parametrize("added", [2**62, -(2**62)])

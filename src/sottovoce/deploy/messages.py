@@ -20,7 +20,7 @@ from ..errors import Refused
 from ..plain import canonical
 from ..typing import Any, Array
 from .keys import SigningKey, verify
-from .limits import inbox_bytes, message_bytes
+from .limits import PROOFS, inbox_bytes, message_bytes
 from .plan import Plan
 from .strict import parse
 from .transport import printable
@@ -96,8 +96,7 @@ def longest(plan: Plan) -> int:
 
 def longest_inbox(plan: Plan) -> int:
     """The most bytes of what a site of this plan gets in a round."""
-    proof = 2 if plan.summed else 0  # two messages of one site, in place of its message
-    return inbox_bytes(plan.d, int(plan.graph.degree.max()) + proof)
+    return inbox_bytes(plan.d, int(plan.graph.degree.max()) + (PROOFS if plan.summed else 0))
 
 
 def check_payload(plan: Plan, kind: str, payload: Array) -> None:

@@ -193,7 +193,8 @@ class Plan:
 
     def __post_init__(self) -> None:
         check_public(self.run, self.config, self.sites, self.d)
-        limits.check_size(self.d, int(np.max(self.graph.degree)))
+        proofs = limits.PROOFS if REGISTRY[self.config.method].trust.kind == "sum" else 0
+        limits.check_size(self.d, int(np.max(self.graph.degree)), proofs)
         if self.start is not None and self.d > _LONGEST:
             raise InvalidInput("start", None, f"a plan holds at most {_LONGEST:,} entries of one", "leave it out")
         if named(self.config, self.start, self.d) != self.config:

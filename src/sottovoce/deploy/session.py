@@ -113,6 +113,9 @@ class WireNet(Net):
         """Send the last model."""
         self.say(kind, model)
 
+    def refused(self) -> None:
+        """Something was refused: nothing to do, because this site may still go on."""
+
     def leave(self, reason: Reason) -> None:
         """Say, signed, that no more messages will come, and why."""
         farewell = Farewell(self._plan.run, self._plan.digest, self.round + 1, self._name, reason)
@@ -308,6 +311,9 @@ class SiteSession:
             net.greet()
             net.waited, started = 0.0, time.perf_counter()
             outcome = engine.run(algorithm, place, plan.config.rounds, observers=self.observers)
+        except Refused:
+            net.refused()
+            raise
         except NetClosed:  # before the first round
             outcome = Outcome(algorithm.init(place), 0, NEIGHBOUR)
         if outcome.stopped == NEIGHBOUR and net.closed_by in (HUB, FEW, OUT):

@@ -15,6 +15,7 @@ from contextlib import suppress
 from ...errors import Refused, TransportClosed
 from ...typing import Array
 from ..hublog import HubLog
+from ..limits import PROOFS
 from ..messages import Message
 from ..plan import Plan
 from .course import LEFT, TWICE, Attempt, Course
@@ -24,7 +25,6 @@ PATIENCE = 60.0
 """Seconds that a round waits for the last site after the first site's message."""
 
 _LOOK = 0.5  # seconds between looks at what another process may have written
-_PROOFS = 2  # in one inbox at most: see messages.longest_inbox
 
 
 class Desk:
@@ -292,6 +292,6 @@ class Desk:
         for name, (about, second) in sorted(self._log.accused(self._run).items()):
             first = self._log.message(self._run, about, name)
             here = name not in found and about < round and self._log.last(self._run, name) == round - 1
-            if here and first is not None and proofs < _PROOFS:
+            if here and first is not None and proofs < PROOFS:
                 found[name], proofs = prove(first, second), proofs + 1
         return found

@@ -57,6 +57,7 @@ class SumNet(Net):
         """Seconds spent on messages, the other sites' time included."""
         self.closed_by: str | None = None
         """Why no more sums are opened, if not because all are."""
+        self._handed = False  # whether the curator judges a sum just now
         self._again = journal.highest >= 0 or secret.exists()
         self._seen: dict[str, int] = {}
         transport.answers = self.answer
@@ -76,6 +77,7 @@ class SumNet(Net):
         NetClosed
             If too few sites are left, or this one was left out.
         """
+        self._handed = False
         while self.course.phase == "roster":
             if not self.course.enough:
                 self.closed_by = FEW
@@ -100,6 +102,7 @@ class SumNet(Net):
         if course.total is None:
             lost = ", ".join(sorted(set(course.gone) - {self._name}))
             raise AttemptLost(f"attempt={attempt}: no sum, because a share is missing; gone so far: {lost}")
+        self._handed = True
         return course.total.view(np.int64)
 
     def neighbour_sum(self, x: Array) -> Array:
@@ -131,6 +134,11 @@ class SumNet(Net):
         if self.closed_by != OUT:
             farewell = Farewell(self._plan.run, self._plan.digest, self.round + 1, self._name, reason)
             self._transport.leave(farewell.seal(self._key))
+
+    def refused(self) -> None:
+        """Something was refused: erase the key if it was a sum, because then the run is over for everybody."""
+        if self._handed:
+            RunKey.erase(self._secret)
 
     def answer(self, asker: str, question: bytes) -> bytes:
         """How far this site has seen another one, signed; see :class:`sottovoce.deploy.sums.said.Answer`.
