@@ -121,7 +121,7 @@ def one_run(
     killed = {"hub": 0, "site": 0}
     seen: dict[tuple[int, str], bytes] = {}
     supervised = Supervised(stage, patience)
-    moved, before = time.monotonic(), -1
+    moved, before, at_kill = time.monotonic(), -1, 0
     next_kill, until = (
         time.monotonic() + rng.uniform(0.0, 4.0),
         rng.randrange(len(stage.plan.names), 4 * stage.plan.last_round),
@@ -129,7 +129,7 @@ def one_run(
     try:
         while not supervised.over:
             supervised.look()
-            now, count = time.monotonic(), len(messages(stage)) if lose or now_and_then(rng) else 0
+            now, count = time.monotonic(), len(messages(stage))
             if lose and count >= until:
                 name = rng.choice(stage.plan.names)
                 supervised.lost.add(name)
@@ -137,7 +137,7 @@ def one_run(
                     killed["site"], lose = killed["site"] + 1, False
                 else:
                     supervised.lost.discard(name)
-            if now >= next_kill and sum(killed.values()) < kills:
+            if now >= next_kill and count >= at_kill and sum(killed.values()) < kills:
                 name = rng.choice(["hub", *stage.plan.names])
                 if name not in supervised.lost and supervised.kill(name):
                     killed["hub" if name == "hub" else "site"] += 1
@@ -146,19 +146,17 @@ def one_run(
                         if held.get(key) != message:
                             raise SystemExit(f"round {key[0]} of {key[1]}: lost, or seen with two values")
                     seen = held
-                next_kill = now + (rng.uniform(0.0, 1.0) if rng.random() < 0.3 else rng.uniform(1.0, 5.0))
+                # Mostly when all are up and rounds go by, sometimes while something still starts.
+                next_kill, soon = now + rng.uniform(0.0, 2.0), rng.random() < 0.3
+                at_kill = 0 if soon else count + rng.randrange(1, 3 * len(stage.plan.names))
             if count > before:
                 moved, before = now, count
             if now - moved > plain.PATIENCE:
                 raise SystemExit(f"stuck with {count} messages")
-            time.sleep(0.02)
+            time.sleep(0.05)
     finally:
         supervised.stop()
     return killed, supervised.lost
-
-
-def now_and_then(rng: random.Random) -> bool:
-    return rng.random() < 0.01
 
 
 def undisturbed(folder: Path, arguments: argparse.Namespace, rows: Path) -> dict[str, Any]:
@@ -184,6 +182,7 @@ def main() -> None:
     parser.add_argument("--sites", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--patience", type=float, default=30.0, help="seconds that the hub waits for a site")
+    parser.add_argument("--runs", type=int, default=0, help="runs at least")
     parser.add_argument("--method", default="sum_momentum")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -198,7 +197,8 @@ def main() -> None:
         rows = table(folder, 150 * arguments.sites)
         if not arguments.kills:
             report = undisturbed(folder, arguments, rows)
-        while report.get("kills", 0) < arguments.kills:
+            arguments.runs = 0
+        while report.get("kills", 0) < arguments.kills or report.get("runs", 0) < arguments.runs:
             number = report["runs"]
             place = folder / f"run-{number}"
             stage = demonstration.build(place, config_of(arguments, number), arguments.sites, str(rows), SCHEMA)
