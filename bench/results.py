@@ -27,9 +27,11 @@ HEAD = """# Results
 
 Test accuracy in percent, mean ± standard deviation over {replicates} replicates of the noise (seed 0); 5 nodes on a
 ring, {rounds} rounds, replace-one, delta = {delta:g} in total, all other parameters at their defaults. The adversary
-sees every message of every round; rows marked *curator* trust one party with all rows. `auto` picks its method, its
-rounds and its parameters ([choosing](choosing.md)); `auto --trust curator` does so among the methods of a curator, and
-is the yardstick: the best curator that we can build. Written by `python bench/results.py`.
+sees every message of every round; rows marked *curator* trust one party with all rows, and rows marked *sum* hold
+against whoever sees all messages and knows what one of the sites knows ([sums](methods/sums.md)). `auto` picks its
+method, its rounds and its parameters ([choosing](choosing.md)); `auto --trust sum` does so among the methods of sums,
+and `auto --trust curator` among those of a curator, which is the yardstick: the best curator that we can build. Written
+by `python bench/results.py`.
 
 """
 
@@ -66,18 +68,19 @@ def page(rows: list[dict[str, object]], kept: dict[tuple[str, str], str]) -> str
             if method not in measured:
                 text += kept.get((str(data), method), "")
                 continue
-            curator = " *curator*" if method in REGISTRY and REGISTRY[method].trust.pools_rows else ""
+            kind = REGISTRY[method].trust.kind if method in REGISTRY else ""
+            trusted = "" if kind in ("", "nobody") else f" *{kind}*"
             cells = {
                 (r["epsilon"], r["partition"]): f"{r['accuracy']:.2f} ± {r['sd']:.2f}"
                 for r in mine
                 if r["asked"] == method
             }
-            text += f"| `{method}`{curator} | " + " | ".join(cells.get(c, "") for c in columns) + " |\n"
+            text += f"| `{method}`{trusted} | " + " | ".join(cells.get(c, "") for c in columns) + " |\n"
         text += "\n"
     return text
 
 
-METHODS = ["auto", "auto --trust curator", *(name for name, cls in REGISTRY.items() if cls.private)]
+METHODS = ["auto", "auto --trust sum", "auto --trust curator", *(name for name, cls in REGISTRY.items() if cls.private)]
 
 
 def lines_of(text: str) -> dict[tuple[str, str], str]:

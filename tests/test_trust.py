@@ -87,8 +87,10 @@ def test_plain_data_of_others_is_refused(plain: Any) -> None:
 def test_methods_name_theirs_as_before() -> None:
     curators = {name for name, cls in REGISTRY.items() if cls.trust == CURATOR}
     assert curators == {"central", "central_gd", "central_sgd", "central_momentum", "central_prox"}
-    assert all(cls.trust in (NOBODY, CURATOR) for cls in REGISTRY.values())
+    sums = {name for name, cls in REGISTRY.items() if cls.trust == Trust.in_sum(2, 1)}
+    assert sums == {"sum_momentum", "sum_prox"}
+    assert all(cls.trust in (NOBODY, CURATOR, Trust.in_sum(2, 1)) for cls in REGISTRY.values())
     listed = json.loads(CliRunner().invoke(cli, ["methods", "--all", "--json"], catch_exceptions=False).output)
     assert {entry["name"]: entry["trusts"] for entry in listed} == {
-        name: "curator" if name in curators else "nobody" for name in REGISTRY
+        name: "curator" if name in curators else "sum" if name in sums else "nobody" for name in REGISTRY
     }

@@ -41,7 +41,8 @@ def without_source(result: Result) -> list[dict[str, object]]:
 def test_the_declared_pairs_and_no_others_are_the_same(notion: str) -> None:
     """Both give the same models, but for what the search for the noise may leave unspent."""
     found = runs(notion)
-    assert len(found) >= len(REGISTRY) - 2
+    without = sum(cls.needs_delta for cls in REGISTRY.values())
+    assert len(found) >= len(REGISTRY) - max(2, without)
     same = set()
     for one, other in combinations(found, 2):
         a, b = found[one], found[other]

@@ -135,6 +135,15 @@ class Sum(ABC):
     def replay(self, vault: Vault, facts: Facts) -> None:  # noqa: B027 - gradients leave nothing behind
         """Called when the share is taken from the ledger: the solver goes on as if it had solved."""
 
+    def at_once(self, vault: Vault, facts: Facts, release: int) -> Array:
+        """The answer as if one site held all rows, with the noise of all shares but no grid: for rehearsals only."""
+        mean = self.value(vault, facts)
+        if self.alpha is not None:
+            shares = facts.n_nodes / (facts.n_nodes - facts.colluders)
+            scale = self.influence(facts, Among.all(facts).rows) / self.alpha * math.sqrt(shares)
+            mean = mean + scale * vault.noise.gaussian(mean.shape[-1], release, 1)
+        return self.centred(mean, facts)
+
     def opened(self, total: IntArray, facts: Facts, among: Among) -> Array:
         """The released mean, from the sum of all shares of an attempt, taken modulo ``2^64``."""
         return self.centred(total * self._grid(facts, among).step, facts)

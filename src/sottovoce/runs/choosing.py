@@ -140,10 +140,10 @@ def _choose(
     if why := _beyond(config, n, d):
         return Choice(config, says=f"{_named(config)}: the first guess, since {why}.")
     outputs = make_loss(config.loss).outputs
-    pooled = config.trust == "curator"
+    pooled = config.trust != "nobody"  # a sum over sites is one over all rows
     tilt = 0.0 if heterogeneity == "iid" or pooled else 1.0
     ground = Ground(n, d // outputs, outputs, tilt, expected, pooled)
-    search = _Search(config, ground, free)
+    search = _Search(config, ground, free, heterogeneity == "iid")
     search.explore()
     if not search.tried:
         assert search.refused is not None
@@ -164,7 +164,8 @@ def _beyond(config: RunConfig, n: tuple[int, ...], d: int) -> str:
     loss = make_loss(config.loss)
     if loss.offset_bound:
         return "made-up rows have classes, and this loss is for numbers"
-    if Ground.too_large(len(n), d // loss.outputs, loss.outputs):
+    held = len(n) if config.trust == "nobody" else 1  # sums and curators are tried out as one site with all rows
+    if Ground.too_large(held, d // loss.outputs, loss.outputs):
         return f"{len(n)} sites and {d} entries of a classifier are too many to try out in seconds"
     return ""
 
@@ -200,6 +201,8 @@ class _Search:
 
     Attributes
     ----------
+    alike : bool
+        Whether sites are declared to be alike.
     tried : list of _Trial
         On the rows of the search.
     """
@@ -207,6 +210,7 @@ class _Search:
     config: RunConfig
     ground: Ground
     free: tuple[str, ...]
+    alike: bool
     table: list[dict[str, Any]] = field(default_factory=list)
     tried: list[_Trial] = field(default_factory=list)
     refused: SottovoceError | None = None
@@ -356,6 +360,8 @@ class _Search:
 
     def methods(self) -> list[str]:
         """Those that trust whom the configuration trusts, and can win somewhere."""
+        if self.config.trust == "sum":
+            return ["sum_momentum"] + ["sum_prox"] * self.alike
         if self.config.trust == "curator":
             return ["central_prox", "central_momentum", "central"]
         alike = self.ground.tilt == 0.0

@@ -200,7 +200,13 @@ class RunConfig:
             rule = f"{self.method} trusts {cls.trust.kind}"
             raise InvalidInput("trust", self.trust, rule, "leave it out, or use method='auto' or a method that does")
         if cls.trust.kind == "sum":
-            object.__setattr__(self, "graph", "complete")  # one sum over all sites is opened, and nothing else
+            if self.graph not in ("ring", "complete"):  # a ring is what is meant if nothing is said
+                rule = (
+                    f"{self.method} opens one sum over all sites; sums over neighbours hide nothing: those of a ring "
+                    "of five can be solved for every single vector"
+                )
+                raise InvalidInput("graph", self.graph, rule, "leave it out")
+            object.__setattr__(self, "graph", "complete")
             one_price = {"epsilon": self.epsilon, "eta": self.eta, "noise": self.noise}
             for name, value in one_price.items():
                 if isinstance(value, tuple) or (isinstance(value, Schedule) and value.nodes):

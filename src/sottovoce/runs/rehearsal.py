@@ -22,9 +22,9 @@ from ..data.sweep import Sweep
 from ..facts import Facts
 from ..graphs import make_graph
 from ..losses import Loss
-from ..net import DenseNet
+from ..net import DenseNet, Net
 from ..privacy.noise import KeyedNoise
-from ..queries import Query, Vault
+from ..queries import Query, Sum, Vault
 from ..schedules import Schedule
 from ..solvers import Solution, Solver
 from ..typing import Any, Array, ArrayLike, BoolArray
@@ -192,13 +192,17 @@ class Rehearsal:
 
 
 def _as_one(candidate: Prepared) -> Prepared:
-    """The same with one site in place of all, if its method averages what the sites send, round by round."""
+    """The same with one site in place of all, if its method averages or sums what the sites send, round by round.
+
+    The noise of the one site is that of the average, or of the sum.
+    """
     cls, n = REGISTRY[candidate.config.method], candidate.facts.n
     averages = cls.curvature == "node" and not (cls.objective_noise or cls.single)
     schedules = (candidate.algorithm.penalty, candidate.algorithm.noise)
     if len(n) == 1 or not averages or any(one is not None and not one.constant for one in schedules):
         return candidate
-    alone = np.array([[len(n) / math.sqrt(float((1.0 / n**2).sum()))]])  # the noise of the average
+    summed = cls.trust.kind == "sum"  # of all rows, with noise of its own
+    alone = np.array([[candidate.facts.rows if summed else len(n) / math.sqrt(float((1.0 / n**2).sum()))]])
     return replace(candidate, facts=replace(candidate.facts, n=alone), graph=make_graph("complete", 1, 0))
 
 
@@ -247,6 +251,11 @@ class _Rehearsed:
         """Answer."""
         self._releases += 1
         return query.answer(self._vault, self.facts, self._releases)
+
+    def ask_sum(self, query: Sum, net: Net) -> Array:
+        """Answer as one site that holds all rows."""
+        self._releases += 1
+        return query.at_once(self._vault, self.facts, self._releases)
 
 
 @dataclass(frozen=True)
