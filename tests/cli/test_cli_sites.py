@@ -350,6 +350,25 @@ def test_the_demonstration_is_the_run_of_one_process(run: Call) -> None:
     assert ran.code != 0
 
 
+def test_the_demonstration_of_sums_is_the_run_of_one_process(run: Call) -> None:
+    report = run("demo", "--trust", "sum", "--sites", "3", "--rounds", "3", "--json", "--keep", "shown").json
+    assert report["difference"] == 0.0 and report["rounds"] == 3 and report["privacy"]["trust"]["kind"] == "sum"
+    assert report["privacy"]["epsilon"] <= 1.0 < report["privacy"]["alone"]
+    for name in NAMES:
+        with DurableLedger.open(f"shown/{name}/{name}.ledger") as ledger:
+            assert len(ledger.rows) == 3
+        assert not list(Path(f"shown/{name}").glob("*.masks"))
+    page = Path("shown/hub/hub.html").read_text()
+    assert "no single share of a sum" in page and "over at least 3 of 3 sites, 1 of which may collude" in page
+
+
+@pytest.mark.parametrize("option", ["--patience", "--greeting"])
+@pytest.mark.parametrize("seconds", ["0", "-1", "inf", "nan"])
+def test_a_hub_needs_a_number_of_seconds(run: Call, agreed: int, option: str, seconds: str) -> None:
+    ran = run("hub", "run", "hub", option, seconds)
+    assert ran.code == 2 and f"{option[2:]}={float(seconds)!r}: must be above 0, in seconds" in ran.err
+
+
 def test_a_site_sees_before_it_runs_that_it_cannot_connect(run: Call, agreed: int, tmp_path: Path) -> None:
     """Keys and certificates of another site or authority, and a hub without a port."""
     north = tmp_path / "north"

@@ -22,3 +22,16 @@ def test_killed_processes_leave_no_trace() -> None:
     report = json.loads(done.stdout)
     assert report["kills"] == report["of_hub"] + report["of_sites"] >= 4
     assert report["difference"] == 0.0 and report["messages"] == report["runs"] * 3 * 10
+
+
+def test_killed_processes_of_a_run_of_sums_leave_no_trace() -> None:
+    """Two runs: in the second a site is lost for good."""
+    bench = BENCH.with_name("sums_sites.py")
+    options = ["--kills", "4", "--sites", "5", "--rounds", "6", "--patience", "20", "--runs", "2", "--json"]
+    command = [sys.executable, str(bench), *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["kills"] == report["of_hub"] + report["of_sites"] >= 4
+    assert report["runs"] >= 2 and report["with_a_site_lost"] >= 1 and report["gone"] >= 1
+    assert report["opened"] + report["lost_attempts"] == 6 * report["runs"]

@@ -71,11 +71,9 @@ class Job:
         while (task := self._tasks[name].get()) is not None:
             transport.take(task)
             transport.wait(done, 30.0)
-            wish, result = transport.wish(), {words.LEFT: transport.left()}
+            result = transport.says()
             if done.is_set():
                 result |= {words.STATE: words.FAILED if failed else words.FINISHED, words.REASON: "".join(failed)}
-            elif wish is not None:
-                result |= {words.STATE: words.WAITING, words.ROUND: wish[0], words.MESSAGE: wish[1]}
             self._results.put((name, self._twist(name, result)))
         transport.end("the job is over")
         session.join()

@@ -16,7 +16,6 @@ from transports_in_tests import Door, TransportContract
 
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
-from sottovoce.deploy.nvflare import words
 from sottovoce.deploy.nvflare.talk import Talk
 from sottovoce.deploy.nvflare.tasks import TaskTransport
 from sottovoce.deploy.relay import serve
@@ -63,10 +62,7 @@ class Task:
                 tasks = [task for _, task in talk.look()]
 
     def _result(self) -> dict[str, Any]:
-        result: dict[str, Any] = {words.LEFT: self.transport.left()}
-        if (wish := self.transport.wish()) is not None:
-            result |= {words.STATE: words.WAITING, words.ROUND: wish[0], words.MESSAGE: wish[1]}
-        return result
+        return self.transport.says()
 
     def close(self) -> None:
         self._over.set()

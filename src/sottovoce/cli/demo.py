@@ -31,7 +31,10 @@ _EVERY = 0.5
 @takes([
     say("--sites", "Number of sites.", type=int, default=5),
     say("--rounds", "Exchanges with the neighbours.", type=int, default=30),
-    say("--method", "One of `sottovoce methods`.", default="prox_admm"),
+    say("--method", "One of `sottovoce methods`.  [default: prox_admm; sum_momentum with --trust sum]"),
+    say("--trust", "Whom sites trust: nobody, or that only sums over sites are seen.", default="nobody",
+        type=click.Choice(["nobody", "sum"])),
+    say("--colluders", "Of sums: sites that may tell others all they know.", type=int, default=1),
     say("--epsilon", "Total budget of the run.", type=float, default=defaults.EPSILON),
     say("--delta", "Delta of an (epsilon, delta) guarantee.", type=float, default=defaults.DELTA),
     say("--graph", "The sites' network.", default="ring"),
@@ -41,15 +44,18 @@ _EVERY = 0.5
     as_json(),
 ])  # fmt: skip
 def demo(
-    sites: int, rounds: int, method: str, epsilon: float, delta: float, graph: str, transport: str, keep: Path | None,
-    as_json: bool,
+    sites: int, rounds: int, method: str | None, trust: str, colluders: int, epsilon: float, delta: float, graph: str,
+    transport: str, keep: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Start a hub and sites as real processes with generated certificates, train on Adult, and compare.
 
     The model is compared with that of the same run in one process.  For that the noise is repeatable: this is a
     demonstration, not a release, and its ledgers and reports say so.
     """
-    config = RunConfig(method=method, rounds=rounds, epsilon=epsilon, delta=delta, graph=graph)
+    named = method or ("sum_momentum" if trust == "sum" else "prox_admm")
+    config = RunConfig(
+        method=named, rounds=rounds, epsilon=epsilon, delta=delta, graph=graph, trust=trust, colluders=colluders
+    )
     console = Console()
     with _folder(keep) as folder:
         stage = demonstration.build(folder, config, sites)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import signal
 import threading
 from contextlib import nullcontext
@@ -23,6 +24,7 @@ from ..deploy.lock import only_one
 from ..deploy.plan import Plan
 from ..deploy.relay import Credentials, serve
 from ..deploy.report import last_words, other_run, write_hub
+from ..deploy.sums.desk import PATIENCE
 from ..errors import EXIT_CODES, InvalidInput
 from ..files import read
 from .files import check_folder
@@ -107,15 +109,22 @@ def admit(folder: Path, requests: tuple[Path, ...], renew: bool) -> None:
 @takes([
     say("--listen", "HOST:PORT to listen on.", default="0.0.0.0:8443"),
     say("--once", "End when every site has left the run.", is_flag=True),
+    say("--patience", "Seconds that a sum waits for the last site after the first.", type=float, default=PATIENCE),
+    say("--greeting", "The same for the greeting of a run of sums.  [default: until all sites are there]", type=float),
     as_json("Print a JSON object at the start, for every refusal, and when every site has left."),
 ])  # fmt: skip
-def run(folder: Path, listen: str, once: bool, as_json: bool) -> None:
+def run(
+    folder: Path, listen: str, once: bool, patience: float, greeting: float | None, as_json: bool
+) -> None:  # fmt: skip
     """Serve the plan.json of FOLDER until stopped.
 
     After a crash, the same command goes on.  When the last model of every site is there, hub.html, hub.npz and hub.json
     are written to FOLDER; the hub goes on answering until Ctrl-C, or SIGTERM, unless --once is given.
     """
     plan = Plan.read(folder / "plan.json")
+    for field, seconds in (("patience", patience), ("greeting", greeting)):
+        if seconds is not None and not 0.0 < seconds < math.inf:
+            raise InvalidInput(field, seconds, "must be above 0, in seconds", f"use --{field} {PATIENCE:g}")
     credentials = Credentials(*(folder / f for f in ("ca.crt", "hub.crt", "hub.key")))
     certificates.check("hub", *credentials.read())
     other_run(folder / "hub", plan)
@@ -133,7 +142,7 @@ def run(folder: Path, listen: str, once: bool, as_json: bool) -> None:
         tell(f"{site}: refused: {why}", site=site, refused=why)
 
     with only_one(folder / "hub.lock"), HubLog(folder / "hub.log") as log:
-        carried, written = Hub(plan, log), False
+        carried, written = Hub(plan, log, patience, math.inf if greeting is None else greeting), False
         carried.check()
         server, port = serve(carried, credentials, listen, refused)
         tell(f"run {plan.run}: listening on port {port}; Ctrl-C ends it\nplan {plan.digest}",

@@ -18,6 +18,7 @@ from ..deploy.keys import SigningKey, need_cryptography
 from ..deploy.lock import only_one
 from ..deploy.names import check_name
 from ..deploy.relay import RelayTransport, target
+from ..deploy.report import sums_text
 from ..deploy.requests import sizes
 from ..deploy.session import Finished, check_end
 from ..deploy.settings import SiteSettings, load_rows, write_settings
@@ -151,7 +152,9 @@ def check(settings: Path, as_json: bool) -> None:
         "demonstration": plan.demonstration, "spent": shown["spent"][0], "budget": shown["epsilon"][0],
         "certificate_ends": certificates.expiry(found.credentials.certificate).isoformat(),
         "authority": authority, "known": known, "takes": takes_now,
-        "privacy": plan.statement.to_dict(), "sent": 0, "message_bytes": sizes(plan)[0], "inbox_bytes": sizes(plan)[1],
+        "privacy": plan.statement.to_dict(), "participants": plan.prepared.facts.participants,
+        "colluders": plan.prepared.facts.colluders, "sent": 0,
+        "message_bytes": sizes(plan)[0], "inbox_bytes": sizes(plan)[1],
     }  # fmt: skip
     if as_json:
         click.echo(json.dumps(jsonable(report), allow_nan=False))
@@ -160,7 +163,7 @@ def check(settings: Path, as_json: bool) -> None:
     console.print(
         f"[bold]{escape(found.name)}[/] in run [bold]{escape(plan.run)}[/]: {report['rows']:,} rows, "
         f"{plan.d} features, {plan.config.method}, {plan.config.rounds} rounds, "
-        f"neighbours {escape(', '.join(report['neighbours']))}"
+        + (f"sums {sums_text(plan)}" if plan.summed else f"neighbours {escape(', '.join(report['neighbours']))}")
     )
     console.print(Panel(marked_words(plan.statement.words), title="Privacy of the whole run", title_align="left"))
     console.print(
@@ -217,6 +220,8 @@ def _show(done: dict[str, Any]) -> None:
         f"[bold]{escape(done['site'])}[/]: {done['rounds']} rounds ({done['stopped']}); "
         f"{ceil_text(done['spent'])} spent of {done['budget']:g} for life", highlight=False,
     )  # fmt: skip
+    for other, why in done.get("lost", {}).items():
+        shown.print(f"without {escape(other)}: it {escape(why)}", highlight=False)
     words = Statement.from_dict(done["privacy"]).words
     shown.print(Panel(marked_words(words), title="Privacy of this site's rows", title_align="left"))
     shown.print(f"report {done['report']}; classifier {done['model']}", soft_wrap=True, highlight=False)

@@ -6,6 +6,11 @@ change the plan, because the plan's digest is in every message.
 
 from __future__ import annotations
 
+import math
+import time
+from collections import Counter
+from collections.abc import Callable
+
 import numpy as np
 
 from ..errors import EndedEarly, InvalidInput, Refused, Unreachable
@@ -13,6 +18,7 @@ from ..typing import Any, Array
 from .hublog import HubLog
 from .messages import COMPLETE, Farewell, agree, read, read_farewell
 from .plan import Plan
+from .sums.desk import PATIENCE, Desk
 
 
 class Hub:
@@ -22,10 +28,15 @@ class Hub:
     ----------
     plan : Plan
     log : HubLog
+    patience, greeting : float
+        Of a run of sums: see :class:`sottovoce.deploy.sums.desk.Desk`.
     """
 
-    def __init__(self, plan: Plan, log: HubLog) -> None:
+    def __init__(
+        self, plan: Plan, log: HubLog, patience: float = PATIENCE, greeting: float = math.inf
+    ) -> None:  # fmt: skip
         self.plan, self.log = plan, log
+        self.desk = Desk(plan, log, patience, greeting) if plan.summed else None
         self._left: dict[str, Farewell] = {}
 
     def exchange(self, site: str, round: int, message: bytes, seconds: float) -> dict[str, bytes] | None:
@@ -35,15 +46,49 @@ class Hub:
         Returns
         -------
         dict or None
-            Their messages of this round; None if they are not all there after `seconds`: ask again.
+            Their messages of this round; None if they are not all there after `seconds`: ask again.  With sums it is
+            None also if there are questions to answer: see :meth:`asked`.
 
         Raises
         ------
         Refused, TransportClosed
         """
+        if self.desk is not None:
+            return self.desk.exchange(self._known(site), round, message, seconds)
         read(self.plan, message, self._known(site), round)
         self.log.post(self.plan.run, round, site, message)
         return self.log.wait(self.plan.run, round, self.plan.neighbours(site), seconds)
+
+    def inbox(self, site: str, round: int) -> dict[str, bytes] | None:
+        """What `site` gets in a round; None as long as it cannot be had.
+
+        Raises
+        ------
+        TransportClosed
+        """
+        if self.desk is not None:
+            return self.desk.inbox(self._known(site), round)
+        return self.log.inbox(self.plan.run, round, self.plan.neighbours(site))
+
+    def asked(self, site: str) -> dict[str, bytes]:
+        """Questions of other sites that `site` has to answer, by who asks; only in a run of sums."""
+        return {} if self.desk is None else self.desk.asked(self._known(site))
+
+    def answer(self, site: str, asker: str, answer: bytes) -> None:
+        """Take in what `site` answers to `asker`."""
+        if self.desk is not None:
+            self.desk.answer(self._known(site), asker, answer)
+
+    def inquire(self, site: str, question: bytes, enough: int, seconds: float) -> dict[str, bytes] | None:
+        """Answers of `enough` other sites to a question of `site`; None if they are not there yet: ask again.
+
+        Raises
+        ------
+        Refused, TransportClosed
+        """
+        if self.desk is None:
+            raise Refused("question: there are none in this run")
+        return self.desk.inquire(self._known(site), question, enough, seconds)
 
     def highest(self, site: str) -> int:
         """The highest round of which a message of `site` is held; 0 for none."""
@@ -52,6 +97,8 @@ class Hub:
     def missing(self, site: str, round: int) -> list[str]:
         """Neighbours of `site` that have sent nothing in `round` yet."""
         run = self.plan.run
+        if self.desk is not None:
+            return self.desk.missing()
         return [name for name in self.plan.neighbours(site) if self.log.last(run, name) < round]
 
     def leave(self, site: str, farewell: bytes) -> None:
@@ -65,9 +112,11 @@ class Hub:
         due = self.log.last(self.plan.run, self._known(site)) + 1
         read_farewell(self.plan, farewell, site, due)
         self.log.leave(self.plan.run, site, due, farewell)
+        if self.desk is not None:
+            self.desk.tell()
 
     def gone(self) -> dict[str, str]:
-        """Sites that left, and why, from what they signed.
+        """Sites that left, and why, from what they signed; and sites without which a run of sums went on.
 
         Raises
         ------
@@ -78,7 +127,8 @@ class Hub:
             if site not in self._left:
                 due = self.log.last(self.plan.run, self._known(site)) + 1
                 self._left[site] = read_farewell(self.plan, data, site, due)
-        return {site: farewell.reason for site, farewell in sorted(self._left.items())}
+        without = {} if self.desk is None else self.desk.gone
+        return dict(sorted((without | {site: farewell.reason for site, farewell in self._left.items()}).items()))
 
     @property
     def over(self) -> bool:
@@ -106,6 +156,8 @@ class Hub:
         ------
         EndedEarly
         """
+        if self.desk is not None and self.desk.over:
+            return  # the others have done all that the plan asks for, at its price
         left = [f"site {site!r} ({reason})" for site, reason in self.gone().items() if reason not in COMPLETE]
         if left:
             who = "the hub ended it" if self.log.ended(self.plan.run) else f"its sites left: {', '.join(left)}"
@@ -115,10 +167,14 @@ class Hub:
         """How far every site is, as plain data."""
         gone = self.gone()
         return [
-            {"site": one.name, "round": self.log.last(self.plan.run, one.name), "left": gone.get(one.name),
-             "rows": one.rows}
+            {"site": one.name, "round": self._round(one.name), "left": gone.get(one.name), "rows": one.rows}
             for one in self.plan.sites
         ]  # fmt: skip
+
+    def _round(self, site: str) -> int:
+        """The round of the algorithm of a site's last message; 0 for its greeting, -1 for none, T + 1 for its last."""
+        last = self.log.last(self.plan.run, site)
+        return last if self.desk is None else self.desk.attempt_in(last)
 
     def status(self) -> dict[str, Any]:
         """The run and its sites, as plain data."""
@@ -129,7 +185,9 @@ class Hub:
         }  # fmt: skip
 
     def models(self) -> Array | None:
-        """The last model of every site, shape (N, d); None while one is missing."""
+        """The last model of every site, shape (N, d), or of all, shape (1, d); None while one is missing."""
+        if self.desk is not None:
+            return self._common()
         found = {}
         for name in self.plan.names:
             round = self.log.last(self.plan.run, name)
@@ -139,6 +197,12 @@ class Hub:
                 found[name] = message.payload
         return np.array([found[name] for name in self.plan.names]) if len(found) == len(self.plan.names) else None
 
+    def _common(self) -> Array | None:
+        """The model that most sites of a run of sums ended with: all of them, if they are honest."""
+        assert self.desk is not None
+        models = Counter(model.tobytes() for model in self.desk.last().values())
+        return None if not models else np.frombuffer(models.most_common(1)[0][0], dtype=float)[None]
+
     def _known(self, site: str) -> str:
         if site not in self.plan.names:
             raise Refused(f"site={site!r}: is no site of this plan")
@@ -147,6 +211,8 @@ class Hub:
 
 class LocalTransport:
     """A site's connection to a hub in the same process."""
+
+    answers: Callable[[str, bytes], bytes] | None = None
 
     def __init__(self, hub: Hub, site: str, patience: float = 60.0) -> None:
         self._hub, self._site, self._patience = hub, site, patience
@@ -158,11 +224,29 @@ class LocalTransport:
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
         """See :class:`sottovoce.deploy.transport.Transport`."""
-        inbox = self._hub.exchange(self._site, round, message, self._patience)
+        inbox = self._until(lambda left: self._hub.exchange(self._site, round, message, left))
         if inbox is None:
             raise Unreachable(f"round={round}: no message of every neighbour after {self._patience:g} s")
         return inbox
 
+    def inquire(self, question: bytes, enough: int) -> dict[str, bytes]:
+        """See :class:`sottovoce.deploy.transport.Transport`."""
+        found = self._until(lambda left: self._hub.inquire(self._site, question, enough, left))
+        if found is None:
+            raise Unreachable(f"fewer than {enough} other sites answered in {self._patience:g} s")
+        return found
+
     def leave(self, farewell: bytes) -> None:
         """See :class:`sottovoce.deploy.transport.Transport`."""
         self._hub.leave(self._site, farewell)
+
+    def _until(self, ask: Callable[[float], dict[str, bytes] | None]) -> dict[str, bytes] | None:
+        """What the hub says in time; what it asks for meanwhile is answered."""
+        until = time.monotonic() + self._patience
+        while True:
+            found = ask(until - time.monotonic())
+            if found is not None or time.monotonic() >= until:
+                return found
+            for asker, question in self._hub.asked(self._site).items():
+                if self.answers is not None:
+                    self._hub.answer(self._site, asker, self.answers(asker, question))

@@ -32,6 +32,14 @@ _LATER = (
 )
 """Not in a log of version 0.1, whose sites did not sign that they left; what such a log says of that is ignored."""
 
+_OF_SUMS = (
+    "CREATE TABLE IF NOT EXISTS closed (run TEXT NOT NULL, round INTEGER NOT NULL, PRIMARY KEY (run, round)) STRICT, "
+    "WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS twice (run TEXT NOT NULL, site TEXT NOT NULL, round INTEGER NOT NULL, "
+    "bytes BLOB NOT NULL, PRIMARY KEY (run, site)) STRICT, WITHOUT ROWID",
+)
+"""Only in logs of runs of sums: rounds that were closed before all had sent, and second messages of one round."""
+
 
 class HubLog:
     """A write-once log in one SQLite file; a context manager, which closes it.  Safe from several threads.
@@ -242,6 +250,40 @@ class HubLog:
         with self._news, self._translated():
             rows = self._db.execute("SELECT round, site, bytes FROM message WHERE run = ? ORDER BY round, site", (run,))
             return {(round, site): message for round, site, message in rows}
+
+    # Of runs of sums
+
+    def round(self, run: str, round: int) -> dict[str, bytes]:
+        """The messages of a round so far, by site."""
+        with self._news, self._translated():
+            rows = self._db.execute("SELECT site, bytes FROM message WHERE run = ? AND round = ?", (run, round))
+            return {site: bytes(message) for site, message in rows}
+
+    def shut(self, run: str, round: int) -> None:
+        """Record that a round goes on without whoever has sent nothing; on the disk before anybody is told."""
+        with self._news, self._translated():
+            self._db.execute(_OF_SUMS[0])
+            self._db.execute("INSERT OR IGNORE INTO closed VALUES (?, ?)", (run, round))
+
+    def is_shut(self, run: str, round: int) -> bool:
+        """Whether :meth:`shut` was called for this round."""
+        with self._news, self._translated():
+            known = self._one("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'closed'") is not None
+            return known and self._one("SELECT 1 FROM closed WHERE run = ? AND round = ?", run, round) is not None
+
+    def accuse(self, run: str, site: str, round: int, message: bytes) -> None:
+        """Record a second message of a site for one round; the first such is kept."""
+        with self._news, self._translated():
+            self._db.execute(_OF_SUMS[1])
+            self._db.execute("INSERT OR IGNORE INTO twice VALUES (?, ?, ?, ?)", (run, site, round, message))
+
+    def accused(self, run: str) -> dict[str, tuple[int, bytes]]:
+        """Sites that sent two messages for one round: that round, and the second."""
+        with self._news, self._translated():
+            if self._one("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'twice'") is None:
+                return {}
+            rows = self._db.execute("SELECT site, round, bytes FROM twice WHERE run = ?", (run,))
+            return {site: (round, bytes(message)) for site, round, message in rows}
 
     def _one(self, query: str, *values: object) -> Any:
         row = self._db.execute(query, values).fetchone()

@@ -15,6 +15,8 @@ ROUNDS = 10_000
 COPIES = 1_000
 LARGEST = 2**28
 """The most bytes of a site's inbox of one round.  A hub holds the inboxes of all sites at once, about three times."""
+PROOFS = 2
+"""Of two messages of one site in place of one, in an inbox of a run of sums at most."""
 _SLOWEST = 2**18
 """Bytes a second of the slowest line for which a site waits."""
 _GRPC = 2**31 - 1
@@ -49,7 +51,7 @@ def known() -> dict[str, int]:
     }  # fmt: skip
 
 
-def check_size(d: object, degree: int) -> None:
+def check_size(d: object, degree: int, proofs: int = 0) -> None:
     """Refuse a plan whose messages, or inboxes, some transport or store would not accept.
 
     Parameters
@@ -58,6 +60,8 @@ def check_size(d: object, degree: int) -> None:
         Numbers in a message.
     degree : int
         Neighbours of a site at most.
+    proofs : int
+        Messages more than these in an inbox at most.
 
     Raises
     ------
@@ -65,7 +69,7 @@ def check_size(d: object, degree: int) -> None:
     """
     if type(d) is not int or d < 1:
         raise InvalidInput("d", d, "must be a whole number, at least 1", "use the schema's number of features")
-    largest = inbox_bytes(d, max(degree, 1))
+    largest = inbox_bytes(d, max(degree, 1) + proofs)
     for name, most in known().items():
         if largest > most:
             said = f"{degree} neighbour{'s' if degree != 1 else ''}"

@@ -6,6 +6,7 @@ the result equals the batched simulation of the same replicate, which is how eve
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -13,19 +14,49 @@ import numpy as np
 from ..curator import Curator
 from ..data.rows import Rows
 from ..data.sweep import one_thread_a_product
+from ..errors import AttemptLost, NetClosed
+from ..facts import Facts
 from ..ledger.memory import Ledger
 from ..net import QueueNet
 from ..privacy.accountants import make_accountant
 from ..privacy.noise import KeyedNoise, Noise, SystemNoise
+from ..queries.sums import Among
 from ..runs import engine
 from ..runs.config import RunConfig
 from ..runs.engine import Outcome, Place
 from ..runs.prepare import held, prepare
 from ..runs.start import Start, named, place_of
+from ..typing import Array, IntArray
+
+Attempts = Sequence[tuple[Sequence[int], bool]]
+"""Of a run of sums: for every attempt its nodes, and whether its sum was opened."""
+
+
+class LossyNet(QueueNet):
+    """A :class:`sottovoce.net.QueueNet` in which sites are lost as it is told."""
+
+    def __init__(self, inner: QueueNet, node: int, n: Array, attempts: Attempts) -> None:
+        super().__init__(inner._inbox, inner._outbox, inner._adder)
+        self._node, self._n, self._given = node, n, attempts
+
+    def among(self, facts: Facts) -> Among:
+        """See :meth:`sottovoce.net.Net.among`."""
+        members = self._given[self._attempts][0] if self._attempts < len(self._given) else ()
+        if self._node not in members:
+            raise NetClosed(f"node {self._node} is not in attempt {self._attempts + 1}")
+        return Among(float(self._n[list(members)].sum()), len(members))
+
+    def total(self, sealed: IntArray) -> IntArray:
+        """See :meth:`sottovoce.net.Net.total`."""
+        members, opened = self._given[self._attempts]
+        self._attempts += 1
+        if not opened:
+            raise AttemptLost(f"attempt {self._attempts}: a share is missing")
+        return self._adder.add(self._attempts, sealed, len(members))
 
 
 def run_sites(
-    config: RunConfig, rows: Rows, replicate: int = 0, *, start: Start | None = None
+    config: RunConfig, rows: Rows, replicate: int = 0, *, start: Start | None = None, attempts: Attempts | None = None
 ) -> list[tuple[Outcome, Ledger]]:
     """Run every node of `rows` as a site of its own.
 
@@ -38,6 +69,8 @@ def run_sites(
         Which replicate's noise of the simulation to repeat; without a seed, noise is the operating system's.
     start : Start, optional
         As for :func:`sottovoce.runs.simulate.simulate`; the states are counted from it.
+    attempts : sequence of (nodes, bool), optional
+        Of a run of sums in which sites were lost: the nodes of every attempt, and whether its sum was opened.
 
     Returns
     -------
@@ -48,6 +81,8 @@ def run_sites(
     prepared = prepare(config, rows.n, rows.d)
     rows = held(config, rows)
     nets = QueueNet.connect(prepared.graph)
+    if attempts is not None:
+        nets = [LossyNet(net, i, rows.n[:, 0], attempts) for i, net in enumerate(nets)]
 
     def site(i: int) -> tuple[Outcome, Ledger]:
         facts = prepared.facts.node(i)

@@ -20,7 +20,7 @@ from ..errors import Refused
 from ..plain import canonical
 from ..typing import Any, Array
 from .keys import SigningKey, verify
-from .limits import message_bytes
+from .limits import PROOFS, inbox_bytes, message_bytes
 from .plan import Plan
 from .strict import parse
 from .transport import printable
@@ -30,7 +30,10 @@ DTYPE = "<f8"
 Kind = Literal["hello", "release", "refuse", "stop"]
 """Agreement on the plan; a vector of a round; the last model of a site that cannot go on; of one that is done."""
 _KEYS = {"v", "run", "plan", "round", "sender", "kind", "dtype", "shape", "payload", "sig"}
-Reason = Literal["done", "its budget is spent", "a neighbour left", "the hub ended the run"]
+HUB, FEW = "the hub ended the run", "too few sites are left"
+OUT = "the other sites go on without this one"
+"""Why a run across sites stopped, beside the reasons of :mod:`sottovoce.runs.engine`."""
+Reason = Literal["done", "its budget is spent", "a neighbour left", "the hub ended the run", "too few sites are left"]
 """Why a site sends no more.  There are no other reasons: a free text could reveal something about its rows."""
 COMPLETE: tuple[Reason, ...] = ("done", "its budget is spent")
 """Reasons after which the site has done all that the plan asks of it."""
@@ -58,11 +61,7 @@ class Message:
             "kind": self.kind, "dtype": DTYPE, "shape": list(self.payload.shape),
             "payload": base64.b64encode(np.ascontiguousarray(self.payload, dtype=DTYPE).tobytes()).decode(),
         }  # fmt: skip
-        return canonical(body | {"sig": base64.b64encode(key.sign(_signed(body))).decode()}).encode()
-
-
-def _signed(body: dict[str, Any]) -> bytes:
-    return _DOMAIN + canonical(body).encode()
+        return signed(key, _DOMAIN, body)
 
 
 @dataclass(frozen=True)
@@ -81,13 +80,23 @@ class Farewell:
             "v": VERSION, "run": self.run, "plan": self.plan, "round": self.round, "sender": self.sender,
             "reason": self.reason,
         }  # fmt: skip
-        signature = base64.b64encode(key.sign(_LAST_DOMAIN + canonical(body).encode())).decode()
-        return canonical(body | {"sig": signature}).encode()
+        return signed(key, _LAST_DOMAIN, body)
+
+
+def signed(key: SigningKey, domain: bytes, body: dict[str, Any]) -> bytes:
+    """The canonical text of `body` with its signature in `domain`: the same body and key give the same bytes."""
+    signature = base64.b64encode(key.sign(domain + canonical(body).encode())).decode()
+    return canonical(body | {"sig": signature}).encode()
 
 
 def longest(plan: Plan) -> int:
     """The most bytes of a message of this plan."""
     return message_bytes(plan.d)
+
+
+def longest_inbox(plan: Plan) -> int:
+    """The most bytes of what a site of this plan gets in a round."""
+    return inbox_bytes(plan.d, int(plan.graph.degree.max()) + (PROOFS if plan.summed else 0))
 
 
 def check_payload(plan: Plan, kind: str, payload: Array) -> None:
@@ -127,13 +136,13 @@ def read(plan: Plan, data: bytes, sender: str, round: int) -> Message:
         If anything differs from what the plan allows, the signature included.
     """
     where = f"message of {printable(sender)!r} in round {round}"
-    body = _open(plan, where, data, _KEYS, sender)
-    if body["round"] != round or not 0 <= round <= plan.config.rounds + 1:
+    body = opened(plan, where, data, _KEYS, sender=sender)
+    if body["round"] != round or not 0 <= round <= plan.last_round:
         raise Refused(f"{where}: is of another round")
     if body["kind"] not in get_args(Kind) or (body["kind"] == "hello") != (round == 0) or body["dtype"] != DTYPE:
         raise Refused(f"{where}: has a kind or type of number that does not belong there")
-    signature, raw = _bytes(where, body.pop("sig")), _bytes(where, body["payload"])
-    _check_signature(plan, where, sender, signature, _signed(body))
+    signature, raw = decoded(where, body.pop("sig")), decoded(where, body["payload"])
+    check_signature(plan, where, sender, signature, _DOMAIN + canonical(body).encode())
     if not isinstance(body["shape"], list) or len(raw) % 8 or body["shape"] != [len(raw) // 8]:
         raise Refused(f"{where}: its shape is not that of its payload")
     payload = np.frombuffer(raw, dtype=DTYPE).astype(float)
@@ -153,23 +162,33 @@ def read_farewell(plan: Plan, data: bytes, sender: str, round: int) -> Farewell:
         If it is from another run, plan, round or site, or not signed by this site.
     """
     where = f"farewell of {printable(sender)!r} before round {round}"
-    body = _open(plan, where, data, _FAREWELL, sender)
-    if body["round"] != round or not 0 <= round <= plan.config.rounds + 2:
+    body = opened(plan, where, data, _FAREWELL, sender=sender)
+    if body["round"] != round or not 0 <= round <= plan.last_round + 1:
         raise Refused(f"{where}: is of another round")
     if body["reason"] not in get_args(Reason):
         raise Refused(f"{where}: gives a reason that is none of {', '.join(get_args(Reason))}")
-    signature = _bytes(where, body.pop("sig"))
-    _check_signature(plan, where, sender, signature, _LAST_DOMAIN + canonical(body).encode())
+    signature = decoded(where, body.pop("sig"))
+    check_signature(plan, where, sender, signature, _LAST_DOMAIN + canonical(body).encode())
     return Farewell(plan.run, plan.digest, round, sender, body["reason"])
 
 
-def _open(plan: Plan, where: str, data: bytes, keys: set[str], sender: str) -> dict[str, Any]:
-    """The content of a message, if its form, plan and sender are right; the signature is not checked here."""
+def opened(plan: Plan, where: str, data: bytes, keys: set[str], *other: set[str], sender: str) -> dict[str, Any]:
+    """The content of a message, if its form, plan and sender are right; the signature is not checked here.
+
+    Parameters
+    ----------
+    keys, other : set of str
+        Of the content; of messages that may come in its place.
+
+    Raises
+    ------
+    Refused
+    """
     if len(data) > longest(plan):
         raise Refused(f"{where}: has {len(data)} bytes, more than any of this plan")
     try:
         body = parse(data, longest(plan))
-        known = isinstance(body, dict) and body.keys() == keys
+        known = isinstance(body, dict) and any(body.keys() == one for one in (keys, *other))
         known = known and canonical(body).encode() == data  # one text a message: a signature vouches for every byte
     except (ValueError, TypeError, RecursionError):
         known = False
@@ -187,14 +206,16 @@ def _open(plan: Plan, where: str, data: bytes, keys: set[str], sender: str) -> d
     return dict(body)
 
 
-def _check_signature(plan: Plan, where: str, sender: str, signature: bytes, signed: bytes) -> None:
+def check_signature(plan: Plan, where: str, sender: str, signature: bytes, signed: bytes) -> None:
+    """Raise :class:`Refused` if `signed` was not signed by `sender`."""
     try:
         verify(base64.b64decode(plan.sites[plan.index(sender)].key), signature, signed)
     except ValueError as error:
         raise Refused(f"{where}: is not signed by {sender!r}") from error
 
 
-def _bytes(where: str, text: object) -> bytes:
+def decoded(where: str, text: object) -> bytes:
+    """The bytes of a text in base64, which must be the one text of these; else :class:`Refused`."""
     try:
         raw = base64.b64decode(text, validate=True)  # type: ignore[arg-type]
     except (ValueError, TypeError):

@@ -193,7 +193,8 @@ class Plan:
 
     def __post_init__(self) -> None:
         check_public(self.run, self.config, self.sites, self.d)
-        limits.check_size(self.d, int(np.max(self.graph.degree)))
+        proofs = limits.PROOFS if REGISTRY[self.config.method].trust.kind == "sum" else 0
+        limits.check_size(self.d, int(np.max(self.graph.degree)), proofs)
         if self.start is not None and self.d > _LONGEST:
             raise InvalidInput("start", None, f"a plan holds at most {_LONGEST:,} entries of one", "leave it out")
         if named(self.config, self.start, self.d) != self.config:
@@ -230,6 +231,20 @@ class Plan:
     def prepared(self) -> Prepared:
         """The run, validated and priced."""
         return prepare(self.config, self._n, self.d, graph=self.graph)
+
+    @property
+    def summed(self) -> bool:
+        """Whether sites send masked shares of sums, and nothing to neighbours."""
+        return self.prepared.facts.participants > 0
+
+    @property
+    def last_round(self) -> int:
+        """The highest number that an exchange between sites can have; greeting and last models are exchanges too.
+
+        With sums, every roster takes an exchange: the first one, and one for each site that may be lost.
+        """
+        spare = len(self.sites) - self.prepared.facts.participants + 1 if self.summed else 0
+        return self.config.rounds + 1 + spare
 
     @property
     def _n(self) -> Array:

@@ -1,6 +1,6 @@
 """The built-in transport: one gRPC server at the hub, mutual TLS, and outbound connections only from the sites.
 
-Three unary methods carry JSON.  ``exchange`` is a long poll: the hub answers when the round is complete, or after a
+Five unary methods carry JSON.  ``exchange`` is a long poll: the hub answers when the round is complete, or after a
 while with nothing, and then the site asks again.  The sender is the common name of its certificate, never a field of a
 message.
 """

@@ -33,6 +33,7 @@ def site_page(plan: Plan, name: str, finished: Finished) -> str:
         ("Releases of this site", f"{finished.statement.made} of {finished.statement.releases}"),
         ("Rows", f"{plan.sites[plan.index(name)].rows:,}"),
         ("Lifetime budget of these rows", f"{ceil_text(finished.spent)} spent of {finished.budget:g}"),
+        *[(f"Without {site}", why) for site, why in finished.lost.items()],
     ]  # fmt: skip
     body = [
         *_head(f"Site {name}", plan.demonstration), _privacy(finished.statement), "<h2>The run</h2>", _list(facts),
@@ -57,11 +58,12 @@ def hub_page(plan: Plan, status: dict[str, Any], models: Array, statement: State
         [escape(site["site"]), f"{site['rows']:,}", last_words(site, plan.config.rounds), escape(site["left"] or "no")]
         for site in status["sites"]
     ]
+    unseen = "no rows, and no single share of a sum" if plan.summed else "no rows"
     body = [
         *_head(f"Run {plan.run}", plan.demonstration), _privacy(statement), "<h2>Sites</h2>",
         _table([("site", ""), ("rows", "n"), ("last message", ""), ("left", "")], rows), *_agreed(plan),
-        "<h2>Classifiers that were released</h2>", _model(models, plan.names),
-        '<p class="soft">Everything on this page was sent by the sites or agreed on before: a hub sees no rows.</p>',
+        "<h2>Classifiers that were released</h2>", _model(models, ["all sites"] if plan.summed else plan.names),
+        f'<p class="soft">Everything on this page was sent by the sites or agreed on before: a hub sees {unseen}.</p>',
     ]  # fmt: skip
     return frame(plan.run, body)
 
@@ -113,6 +115,12 @@ def other_run(stem: Path, plan: Plan) -> str | None:
         path, rule = str(_at(stem, "json")), "is in the way: it does not say of which run it is"
         raise InvalidInput("results", path, rule, "move it away; the same command goes on") from None
     return None if found.get("plan") == plan.digest else str(found["run"])
+
+
+def sums_text(plan: Plan) -> str:
+    """How many sites a sum of a plan needs, and how many may collude."""
+    facts = plan.prepared.facts
+    return f"over at least {facts.participants} of {facts.n_nodes} sites, {facts.colluders} of which may collude"
 
 
 def last_words(site: dict[str, Any], rounds: int) -> str:
@@ -185,9 +193,10 @@ def _agreed(plan: Plan) -> Iterable[str]:
     config, start = plan.config, plan.start
     begin = [] if start is None else [("Starting point", f"public ({start.kind}), digest {start.digest}")]
     capped = "" if np.isinf(config.max_grad_norm) else f", gradients of rows up to {config.max_grad_norm:g}"
+    sums = [("Sums", sums_text(plan))] if plan.summed else []
     yield "<h2>What was agreed on</h2>"
     yield _list([*begin,
-        ("Method", f"{config.method} ({config.form}), {config.loss} loss{capped}"), ("Graph", config.graph),
+        ("Method", f"{config.method} ({config.form}), {config.loss} loss{capped}"), ("Graph", config.graph), *sums,
         ("Sites", str(len(plan.sites))), ("Features", str(plan.d)),
         ("Weights", f"C = {config.C:g}, rho = {config.rho:g}"), ("Longest message", f"{plan.norm_cap:.3g}"),
         ("Digest", plan.digest),

@@ -1,4 +1,4 @@
-"""The three calls of a transport as requests and answers in plain JSON, for a carrier that takes texts both ways.
+"""The calls of a transport as requests and answers in plain JSON, for a carrier that takes texts both ways.
 
 At a site an :class:`Asking` turns each call into a request.  At the hub :func:`answer` says what to reply.  The carrier
 between them establishes who asks, and moves the two texts; it need not know what they say.
@@ -13,7 +13,7 @@ from ..errors import Refused, TransportClosed
 from ..typing import Any
 from . import limits
 from .hub import Hub
-from .messages import agree
+from .messages import agree, longest_inbox
 from .plan import Plan
 from .transport import printable
 
@@ -22,7 +22,7 @@ OTHER_VERSION = "the hub gave an answer of another version"
 
 def sizes(plan: Plan) -> tuple[int, int]:
     """The most bytes of one request of a site to the hub of this plan, and of one answer."""
-    return limits.inbox_bytes(plan.d, 1), limits.inbox_bytes(plan.d, int(plan.graph.degree.max()))
+    return limits.inbox_bytes(plan.d, 1), longest_inbox(plan)
 
 
 def answer(hub: Hub, site: str, method: str, asked: dict[str, Any], seconds: float) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def answer(hub: Hub, site: str, method: str, asked: dict[str, Any], seconds: flo
     site : str
         Who asks, as the carrier has established; a request says nothing of that.
     method : str
-        ``highest``, ``exchange`` or ``leave``.
+        ``highest``, ``exchange``, ``inquire``, ``answer`` or ``leave``.
     asked : dict
         What :meth:`Asking.ask` was given.
     seconds : float
@@ -69,8 +69,33 @@ def _exchange(hub: Hub, site: str, asked: dict[str, Any], seconds: float) -> dic
     except TransportClosed as error:
         return {"closed": str(error), "site": error.site, "farewell": error.farewell.decode("ascii")}
     if inbox is None:
-        return {"inbox": None, "missing": hub.missing(site, round)}
-    return {"inbox": {name: data.decode("ascii") for name, data in inbox.items()}}
+        return {"inbox": None, "missing": hub.missing(site, round)} | _asked(hub, site)
+    return {"inbox": _texts(inbox)}
+
+
+def _inquire(hub: Hub, site: str, asked: dict[str, Any], seconds: float) -> dict[str, Any]:
+    enough = asked["enough"]
+    if type(enough) is not int:
+        raise TypeError
+    try:
+        found = hub.inquire(site, str(asked["question"]).encode(), enough, seconds)
+    except TransportClosed as error:
+        return {"closed": str(error), "site": error.site, "farewell": ""}
+    return {"answers": None} | _asked(hub, site) if found is None else {"answers": _texts(found)}
+
+
+def _answer(hub: Hub, site: str, asked: dict[str, Any], seconds: float) -> dict[str, Any]:
+    hub.answer(site, str(asked["asker"]), str(asked["answer"]).encode())
+    return {}
+
+
+def _asked(hub: Hub, site: str) -> dict[str, Any]:
+    questions = hub.asked(site)
+    return {"asked": _texts(questions)} if questions else {}
+
+
+def _texts(found: dict[str, bytes]) -> dict[str, str]:
+    return {name: data.decode("ascii") for name, data in found.items()}
 
 
 def _leave(hub: Hub, site: str, asked: dict[str, Any], seconds: float) -> dict[str, Any]:
@@ -79,7 +104,7 @@ def _leave(hub: Hub, site: str, asked: dict[str, Any], seconds: float) -> dict[s
 
 
 _ANSWERS: dict[str, Callable[[Hub, str, dict[str, Any], float], dict[str, Any]]] = {
-    "highest": _highest, "exchange": _exchange, "leave": _leave
+    "highest": _highest, "exchange": _exchange, "inquire": _inquire, "answer": _answer, "leave": _leave
 }  # fmt: skip
 METHODS = tuple(_ANSWERS)
 
@@ -97,6 +122,7 @@ class Asking(ABC):
 
     def __init__(self, plan: Plan, tell: Callable[[str], None] = lambda _: None) -> None:
         self._run, self._tell = plan.run, tell
+        self.answers: Callable[[str, bytes], bytes] | None = None
 
     @abstractmethod
     def ask(self, method: str, asked: dict[str, Any]) -> dict[str, Any]:
@@ -128,19 +154,41 @@ class Asking(ABC):
         told: object = None
         while True:
             found = self._ask("exchange", round=round, message=message.decode("ascii"))
-            if "closed" in found:
-                site, farewell = found.get("site"), str(found.get("farewell", ""))
-                why = printable(str(found["closed"]))
-                raise TransportClosed(why, None if site is None else str(site), farewell.encode("utf-8", "replace"))
-            inbox, missing = found.get("inbox"), found.get("missing")
+            inbox, missing = self._open(found, "inbox"), found.get("missing")
             if inbox is not None:
-                break
+                return inbox
             if missing != told and isinstance(missing, list):
                 self._tell(f"waits for {printable(', '.join(map(str, missing)))} in round {round}")
                 told = missing
-        if not isinstance(inbox, dict):
+
+    def inquire(self, question: bytes, enough: int) -> dict[str, bytes]:
+        """See :class:`sottovoce.deploy.transport.Transport`."""
+        told = False
+        while True:
+            found = self._ask("inquire", question=question.decode("ascii"), enough=enough)
+            answers = self._open(found, "answers")
+            if answers is not None:
+                return answers
+            if not told:
+                self._tell(f"was started again, and waits for the word of {enough} other sites")
+                told = True
+
+    def _open(self, found: dict[str, Any], word: str) -> dict[str, bytes] | None:
+        """What was asked for, if it is there; what the hub asks in its place is answered."""
+        if "closed" in found:
+            site, farewell = found.get("site"), str(found.get("farewell", ""))
+            why = printable(str(found["closed"]))
+            raise TransportClosed(why, None if site is None else str(site), farewell.encode("utf-8", "replace"))
+        given, asked = found.get(word), found.get("asked", {})
+        if given is None and isinstance(asked, dict):
+            for asker, question in asked.items():
+                if self.answers is not None:
+                    answer = self.answers(str(asker), str(question).encode("utf-8", "replace"))
+                    self._ask("answer", asker=asker, answer=answer.decode("ascii"))
+            return None
+        if not isinstance(given, dict):
             raise Refused(OTHER_VERSION)
-        return {str(name): str(text).encode("utf-8", "replace") for name, text in inbox.items()}
+        return {str(name): str(text).encode("utf-8", "replace") for name, text in given.items()}
 
     def _ask(self, method: str, **asked: Any) -> dict[str, Any]:
         return self.ask(method, asked | {"run": self._run})

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -31,18 +31,18 @@ from ..runs.engine import BUDGET, FINISHED, NEIGHBOUR, Observer, Outcome, Place
 from ..runs.prepare import held, privacy_statement
 from ..runs.simulate import check_notion
 from ..runs.start import place_of
-from ..typing import Any, Array
+from ..typing import Any, Array, IntArray
 from .keys import SigningKey
 from .limits import inbox_bytes
-from .messages import Farewell, Kind, Message, Reason, check_payload, read, read_farewell
+from .messages import FEW, HUB, OUT, Farewell, Kind, Message, Reason, check_payload, read, read_farewell
 from .plan import Plan
 from .strict import parse
+from .sums.net import SumNet, secret_of
 from .transport import Transport
 
-HUB = "the hub ended the run"
-"""Why a run stopped, beside the reasons of :mod:`sottovoce.runs.engine`."""
 _WORDS: dict[str, Reason] = {
-    FINISHED: "done", BUDGET: "its budget is spent", NEIGHBOUR: "a neighbour left", HUB: "the hub ended the run"
+    FINISHED: "done", BUDGET: "its budget is spent", NEIGHBOUR: "a neighbour left", HUB: "the hub ended the run",
+    FEW: "too few sites are left", OUT: "a neighbour left",
 }  # fmt: skip
 
 
@@ -67,6 +67,8 @@ class WireNet(Net):
         """Seconds spent on messages, neighbours' time included."""
         self.closed_by: str | None = None
         """The neighbour that left or stopped before this site did, or :data:`HUB`; verified."""
+        self.lost: dict[str, str] = {}
+        """None: a run that a site leaves ends here."""
 
     def say(self, kind: Kind, x: Array) -> list[Message]:
         """One exchange: write down, send, wait, check, write down."""
@@ -103,9 +105,20 @@ class WireNet(Net):
             self.closed_by = error.site
             raise
 
-    def leave(self, stopped: str) -> None:
+    def greet(self) -> None:
+        """Agree on the plan."""
+        self.say("hello", np.zeros(0))
+
+    def finish(self, kind: Kind, model: Array) -> None:
+        """Send the last model."""
+        self.say(kind, model)
+
+    def refused(self) -> None:
+        """Something was refused: nothing to do, because this site may still go on."""
+
+    def leave(self, reason: Reason) -> None:
         """Say, signed, that no more messages will come, and why."""
-        farewell = Farewell(self._plan.run, self._plan.digest, self.round + 1, self._name, _WORDS[stopped])
+        farewell = Farewell(self._plan.run, self._plan.digest, self.round + 1, self._name, reason)
         self._transport.leave(farewell.seal(self._key))
 
     def _read(self, inbox: dict[str, bytes]) -> list[Message]:
@@ -119,6 +132,14 @@ class WireNet(Net):
                 raise NetClosed(f"site {message.sender!r} ended its run in round {self.round}")
             total = total + message.payload
         return total
+
+    def seal(self, share: IntArray) -> IntArray:
+        """No share leaves in a run without sums."""
+        raise TypeError("a run without sums has no shares")
+
+    def total(self, sealed: IntArray) -> IntArray:
+        """See :meth:`seal`."""
+        raise TypeError("a run without sums has no shares")
 
 
 @dataclass(frozen=True)
@@ -139,6 +160,8 @@ class Finished:
         for the site's own console, and written to a file only in a demonstration.
     by : str, optional
         The neighbour that ended the run early, if one did.
+    lost : dict
+        In a run of sums: sites without which it went on, and why.
     """
 
     model: Array
@@ -149,6 +172,7 @@ class Finished:
     seconds: float
     waited: float
     by: str | None = None
+    lost: dict[str, str] = field(default_factory=dict)
 
     @property
     def privacy(self) -> dict[str, Any]:
@@ -165,7 +189,7 @@ class Finished:
         return {
             "rounds": self.outcome.rounds, "stopped": self.outcome.stopped, "privacy": self.privacy,
             "spent": self.spent, "budget": self.budget, "by": self.by,
-        }  # fmt: skip
+        } | ({"lost": self.lost} if self.lost else {})  # fmt: skip
 
 
 def check_end(site: str, run: str, stopped: str, by: str | None) -> None:
@@ -280,29 +304,39 @@ class SiteSession:
             book = self.ledger.reserve(plan.run, plan.digest, plan.events(self.name))
         facts = prepared.facts.node(i)
         algorithm = prepared.algorithm.at(i)
-        net = WireNet(plan, self.name, journal, transport, self.key)
+        net = self._net(journal, transport)
         place = Place(facts, net, Curator(rows, facts, noise, book), (), plan.d, place_of(plan.start))
         started = time.perf_counter()
         try:
-            net.say("hello", np.zeros(0))
+            net.greet()
             net.waited, started = 0.0, time.perf_counter()
             outcome = engine.run(algorithm, place, plan.config.rounds, observers=self.observers)
+        except Refused:
+            net.refused()
+            raise
         except NetClosed:  # before the first round
             outcome = Outcome(algorithm.init(place), 0, NEIGHBOUR)
-        if outcome.stopped == NEIGHBOUR and net.closed_by == HUB:
-            outcome = replace(outcome, stopped=HUB)
+        if outcome.stopped == NEIGHBOUR and net.closed_by in (HUB, FEW, OUT):
+            outcome = replace(outcome, stopped=net.closed_by)
         model = np.array(np.broadcast_to(place.classifier(algorithm.model(outcome.state)), (plan.d,)))
         if outcome.stopped in (FINISHED, BUDGET):
             with suppress(NetClosed):  # a neighbour that ended before has nothing left to say
-                net.say("stop" if outcome.stopped == FINISHED else "refuse", model)
+                net.finish("stop" if outcome.stopped == FINISHED else "refuse", model)
         seconds = time.perf_counter() - started
-        net.leave(outcome.stopped)
+        net.leave(_WORDS[outcome.stopped])
         book.close()
         statement = self._statement(noise, len(book.rows))
         by = net.closed_by if outcome.stopped == NEIGHBOUR else None
         return Finished(
-            model, outcome, statement, self.ledger.total(), float(self.ledger.epsilon[0]), seconds, net.waited, by
-        )
+            model, outcome, statement, self.ledger.total(), float(self.ledger.epsilon[0]), seconds, net.waited, by,
+            net.lost,
+        )  # fmt: skip
+
+    def _net(self, journal: Journal, transport: Transport) -> WireNet | SumNet:
+        if not self.plan.summed:
+            return WireNet(self.plan, self.name, journal, transport, self.key)
+        secret = secret_of(self.ledger.path, self.plan.run)
+        return SumNet(self.plan, self.name, journal, transport, self.key, secret)
 
     def _statement(self, noise: Noise, made: int) -> Statement:
         """The price of everything that was planned for this site, even if others ended the run early.

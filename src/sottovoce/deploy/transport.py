@@ -10,11 +10,18 @@ again (from its journal), and the other side keeps the first (:class:`sottovoce.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 
 class Transport(Protocol):
-    """What a site needs to take part in one run."""
+    """What a site needs to take part in one run.
+
+    Runs of sums need two things more than others: :attr:`answers`, which a session sets, and :meth:`inquire`.
+    """
+
+    answers: Callable[[str, bytes], bytes] | None
+    """What this site says to another site's question, signed.  While this site waits, the hub may ask at any time."""
 
     def highest(self, plan: str) -> int:
         """The highest round of this run of which the hub holds a message from this site; 0 for none.
@@ -41,9 +48,19 @@ class Transport(Protocol):
             If the hub holds another message of this round, or the round is not the next.
         TransportClosed
             If the hub ended the run, or a neighbour left before it sent its message of this round; with the statement
-            that it signed, which the caller must verify.
+            that it signed, which the caller must verify.  In a run of sums with this site itself, if the others went
+            on without it.
         Unreachable
             If the hub cannot be reached for longer than the transport waits.
+        """
+
+    def inquire(self, question: bytes, enough: int) -> dict[str, bytes]:
+        """Pass this site's question to the other sites of a run of sums, and return at least `enough` answers by site.
+
+        Raises
+        ------
+        Refused, TransportClosed, Unreachable
+            As :meth:`exchange`.
         """
 
     def leave(self, farewell: bytes) -> None:

@@ -159,6 +159,11 @@ class DurableLedger(OnDisk):
             raise
         return ledger
 
+    @property
+    def path(self) -> Path:
+        """Of the file, without links."""
+        return self._file.real
+
     def close(self) -> None:
         """Close the file, not its runs."""
         self._file.close()

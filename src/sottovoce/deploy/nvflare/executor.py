@@ -43,16 +43,10 @@ class SiteExecutor(Executor):
         self._transport.take(shareable)
         self._transport.wait(self._done, words.PATIENCE)
         result = make_reply(ReturnCode.OK)
-        result[words.LEFT] = self._transport.left()
-        wish = self._transport.wish()
+        result.update(self._transport.says())
         if self._done.is_set():
             result[words.STATE] = words.FINISHED if self._failure is None else words.FAILED
             result[words.REASON] = self._failure
-        elif wish is not None:
-            result[words.STATE] = words.WAITING
-            result[words.ROUND], result[words.MESSAGE] = wish
-        else:
-            result[words.STATE] = words.WORKING
         return result
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:

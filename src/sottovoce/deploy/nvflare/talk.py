@@ -30,13 +30,16 @@ class Talk:
         self._hub = hub
         self._running = set(hub.plan.names)
         self._waiting: dict[str, int] = {}
+        self._asking: dict[str, tuple[bytes, int]] = {}
+        self._told: set[tuple[str, bytes]] = set()
         self.failure: str | None = None
         """Why the run cannot go on in this job; None while it can."""
 
     @property
     def over(self) -> bool:
         """Whether every site has ended, or nothing can go on."""
-        return self.failure is not None or not self._running
+        running = self._running if self._hub.desk is None else self._running - self._hub.gone().keys()
+        return self.failure is not None or not running
 
     def open(self) -> Iterable[Task]:
         """The first task of every site."""
@@ -54,22 +57,26 @@ class Talk:
             None if the task was not answered.
         """
         if result is None:
-            self.failure = f"site {site!r} does not answer"
-            return []
+            return self._fail(site, f"site {site!r} does not answer")
         tasks: list[Task] = []
         state, round, message = (result.get(word) for word in (words.STATE, words.ROUND, words.MESSAGE))
         left = result.get(words.LEFT)
         if isinstance(left, bytes):
             with suppress(Refused):  # it is no word of this site, and the run goes on
                 self._hub.leave(site, left)
+        answers = result.get(words.ANSWERS)
+        for asker, answer in (answers if isinstance(answers, dict) else {}).items():
+            if isinstance(answer, bytes):
+                self._hub.answer(site, str(asker), answer)
+        question, enough = result.get(words.QUESTION), result.get(words.ENOUGH)
         if state == words.FINISHED:
             if site not in self._hub.gone():
-                self.failure = f"site {site!r} stopped, and has not signed that it leaves"
-                return []
+                return self._fail(site, f"site {site!r} stopped, and has not signed that it leaves")
             self._running.discard(site)
         elif state == words.FAILED:
-            self.failure = f"site {site!r} stopped: {result.get(words.REASON)}"
-            return []
+            return self._fail(site, f"site {site!r} stopped: {result.get(words.REASON)}")
+        elif state == words.WAITING and isinstance(question, bytes) and type(enough) is int:
+            self._asking[site] = question, enough
         elif state == words.WAITING and type(round) is int and isinstance(message, bytes):
             self._waiting[site] = round
             tasks += self._grant(site, round, partial(self._hub.exchange, site, round, message, 0.0))
@@ -79,10 +86,43 @@ class Talk:
 
     def look(self) -> Iterable[Task]:
         """The tasks of sites that wait for what is there by now."""
-        run, plan, tasks = self._hub.plan.run, self._hub.plan, list[Task]()
+        tasks = list[Task]()
+        for name, (question, enough) in list(self._asking.items()):
+            tasks += self._answered(name, question, enough)
         for name, k in list(self._waiting.items()):
-            tasks += self._grant(name, k, partial(self._hub.log.inbox, run, k, plan.neighbours(name)))
+            tasks += self._grant(name, k, partial(self._hub.inbox, name, k))
+        for name in [*self._waiting, *self._asking]:
+            new = {who: asked for who, asked in self._hub.asked(name).items() if (name, asked) not in self._told}
+            if new:  # it says again what it waits for when it answers
+                self._told |= {(name, asked) for asked in new.values()}
+                self._waiting.pop(name, None)
+                self._asking.pop(name, None)
+                tasks.append((name, {words.ASKED: new}))
         return tasks
+
+    def _fail(self, site: str, why: str) -> Iterable[Task]:
+        """A site is lost: a run of sums goes on without it when the hub's patience ends, any other with a new job."""
+        if self._hub.desk is None:
+            self.failure = why
+            return []
+        self._waiting.pop(site, None)
+        self._asking.pop(site, None)
+        return self.look()
+
+    def _answered(self, site: str, question: bytes, enough: int) -> Iterable[Task]:
+        """The answers to a question, if there are enough."""
+        answer: dict[str, Any] | None
+        try:
+            found = self._hub.inquire(site, question, enough, 0.0)
+            answer = None if found is None else {words.ANSWERED: found}
+        except TransportClosed as error:
+            answer = {words.CLOSED: str(error), words.SITE: error.site}
+        except Refused as error:
+            answer = {words.REFUSED: str(error)}
+        if answer is None:
+            return []
+        del self._asking[site]
+        return [(site, {words.QUESTION: question} | answer)]
 
     def _grant(self, site: str, round: int, inbox: Callable[[], dict[str, bytes] | None]) -> Iterable[Task]:
         """The answer to what a site waits for, if there is one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from ...errors import Refused, TransportClosed, Unreachable
 from ...typing import Any
@@ -20,6 +21,10 @@ class TaskTransport:
         self._plan: object = None
         self._wish: tuple[int, bytes] | None = None
         self._answer: dict[str, Any] | None = None
+        self._question: tuple[bytes, int] | None = None
+        self._answered: dict[str, Any] | None = None
+        self._replies: dict[str, bytes] = {}
+        self.answers: Callable[[str, bytes], bytes] | None = None
         self._left: bytes | None = None
         self._ended: str | None = None
 
@@ -44,20 +49,18 @@ class TaskTransport:
             if self._answer is None:
                 raise Unreachable(f"round={round}: {self._ended}")
             answer = self._answer
-        if words.REFUSED in answer:
-            raise Refused(f"round={round}: the hub refused: {printable(str(answer[words.REFUSED]))}")
-        if words.CLOSED in answer:
-            site, farewell = answer.get(words.SITE), answer.get(words.FAREWELL)
-            raise TransportClosed(
-                printable(str(answer[words.CLOSED])), None if site is None else str(site),
-                farewell if isinstance(farewell, bytes) else b"",
-            )  # fmt: skip
-        inbox = answer.get(words.INBOX)
-        if not isinstance(inbox, dict) or not all(
-            isinstance(name, str) and isinstance(data, bytes) for name, data in inbox.items()
-        ):
-            raise Refused(f"round={round}: the hub gave no inbox")
-        return dict(inbox)
+        return _granted(answer, words.INBOX, f"round={round}")
+
+    def inquire(self, question: bytes, enough: int) -> dict[str, bytes]:
+        """See :class:`sottovoce.deploy.transport.Transport`."""
+        with self._news:
+            self._question, self._answered = (question, enough), None
+            self._news.notify_all()
+            self._news.wait_for(lambda: self._answered is not None or self._ended is not None)
+            self._question = None
+            if self._answered is None:
+                raise Unreachable(f"question: {self._ended}")
+            return _granted(self._answered, words.ANSWERED, "question")
 
     def leave(self, farewell: bytes) -> None:
         """See :class:`sottovoce.deploy.transport.Transport`."""
@@ -74,7 +77,13 @@ class TaskTransport:
                 self._highest, self._plan = max(highest, self._highest or 0), task.get(words.PLAN)
             if self._wish is not None and task.get(words.ROUND) == self._wish[0]:
                 self._answer = task
+            if self._question is not None and task.get(words.QUESTION) == self._question[0]:
+                self._answered = task
             self._news.notify_all()
+        asked = task.get(words.ASKED)
+        for asker, question in (asked if isinstance(asked, dict) else {}).items():
+            if self.answers is not None and isinstance(question, bytes):
+                self._replies[str(asker)] = self.answers(str(asker), question)
 
     def end(self, reason: str) -> None:
         """The job is over: whoever waits is told."""
@@ -91,6 +100,21 @@ class TaskTransport:
         """Round and message that the session waits with; None while it does not wait."""
         return None if self._answer is not None else self._wish
 
+    def asks(self) -> tuple[bytes, int] | None:
+        """The question that the session waits with, and how many answers it needs; None while it does not."""
+        return None if self._answered is not None else self._question
+
+    def says(self) -> dict[str, Any]:
+        """What a result says of the session while it works or waits."""
+        said: dict[str, Any] = {words.LEFT: self.left(), words.STATE: words.WORKING}
+        if self._replies:
+            said[words.ANSWERS], self._replies = self._replies, {}
+        if (wish := self.wish()) is not None:
+            said |= {words.STATE: words.WAITING, words.ROUND: wish[0], words.MESSAGE: wish[1]}
+        elif (asks := self.asks()) is not None:
+            said |= {words.STATE: words.WAITING, words.QUESTION: asks[0], words.ENOUGH: asks[1]}
+        return said
+
     def left(self) -> bytes | None:
         """What the site has signed when no more messages will come; None while they may."""
         return self._left
@@ -99,5 +123,24 @@ class TaskTransport:
         """Wait until the session waits for the hub, or has ended."""
         with self._news:
             self._news.wait_for(
-                lambda: done.is_set() or self._ended is not None or self.wish() is not None, timeout=seconds
+                lambda: done.is_set() or self._ended is not None or (self.wish() or self.asks()) is not None,
+                timeout=seconds,
             )
+
+
+def _granted(answer: dict[str, Any], word: str, where: str) -> dict[str, bytes]:
+    """What was waited for, from the task that grants it or says why not."""
+    if words.REFUSED in answer:
+        raise Refused(f"{where}: the hub refused: {printable(str(answer[words.REFUSED]))}")
+    if words.CLOSED in answer:
+        site, farewell = answer.get(words.SITE), answer.get(words.FAREWELL)
+        raise TransportClosed(
+            printable(str(answer[words.CLOSED])), None if site is None else str(site),
+            farewell if isinstance(farewell, bytes) else b"",
+        )  # fmt: skip
+    found = answer.get(word)
+    if not isinstance(found, dict) or not all(
+        isinstance(name, str) and isinstance(data, bytes) for name, data in found.items()
+    ):
+        raise Refused(f"{where}: the hub gave no {word}")
+    return dict(found)

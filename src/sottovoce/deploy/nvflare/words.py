@@ -13,6 +13,9 @@ in a task       meaning
 ``site``        whose leaving closed it; None if the hub ended the run
 ``farewell``    what that site signed
 ``refused``     why the message of ``round`` was not kept
+``asked``       with sums: other sites' questions, by site
+``question``    with sums: the site's own question, and with it
+                ``answered``, by site, or ``closed`` or ``refused``
 ==============  =====================================================
 
 ===================  ==================================================================
@@ -20,6 +23,8 @@ in a result          meaning
 ===================  ==================================================================
 ``state``            "working", "waiting", "finished" or "failed"
 ``round, message``   if waiting: the message to keep, and the round whose inbox is asked for
+``answers``          with sums: what it says to other sites' questions, by site
+``question, enough`` with sums: what it asks the others, and how many answers it waits for
 ``left``             the site's signed farewell, once it has said that no more messages will come
 ``reason``           if failed: what to write down; never a data value
 ===================  ==================================================================
@@ -32,6 +37,7 @@ from ...errors import InvalidInput
 TASK = "sottovoce"
 HIGHEST, PLAN, ROUND, INBOX, CLOSED, REFUSED = "highest", "plan", "round", "inbox", "closed", "refused"
 SITE, FAREWELL = "site", "farewell"
+ASKED, ANSWERS, QUESTION, ENOUGH, ANSWERED = "asked", "answers", "question", "enough", "answered"
 STATE, MESSAGE, LEFT, REASON = "state", "message", "left", "reason"
 WORKING, WAITING, FINISHED, FAILED = "working", "waiting", "finished", "failed"
 SITE_FILE = "site.toml"

@@ -1,0 +1,196 @@
+"""How messages become rosters and attempts: rules that every site and the hub follow by themselves.
+
+Nobody proposes anything.  From the same messages everybody computes the same next roster, so a hub that shows different
+messages to different sites gets no roster that all its members have signed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from ...errors import Refused
+from ...plain import keyed_hash
+from ..messages import Message
+from ..plan import Plan
+from .masks import Words, fields
+from .said import Hello, Roster, Said, Share
+
+Phase = Literal["key", "roster", "share", "over"]
+LATE, LEFT, TWICE = "sent nothing in time", "left", "signed two messages where there may be one"
+"""Why a site is no longer in the roster."""
+
+
+def check_quorum(sites: int, least: int, colluders: int) -> None:
+    """Refuse numbers with which a sum might show a single share, or a run have two histories.
+
+    Parameters
+    ----------
+    sites, least, colluders : int
+        Of the plan: all sites, the fewest of a sum, and how many may collude.
+
+    Raises
+    ------
+    Refused
+    """
+    if colluders < 1:
+        raise Refused("colluders: must be at least 1, because every site knows its own share")
+    if least - colluders < 2:
+        raise Refused(f"participants={least}: must leave two honest sites beside {colluders} colluding")
+    if not (2 * least > sites + colluders and least <= sites):
+        raise Refused(f"participants={least}: must be more than half of {sites} sites and {colluders} colluding")
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt: its sites, and whether its sum was opened."""
+
+    members: tuple[str, ...]
+    opened: bool
+
+
+@dataclass
+class Course:
+    """Where a run is after the exchanges so far.  Make one with :meth:`of`, and give it each exchange's messages.
+
+    Attributes
+    ----------
+    phase : str
+        What the next exchange is for: keys, the next roster, shares of the next attempt, or nothing more.
+    members : tuple of str
+        Sites of the next exchange, sorted.
+    keys : dict
+        Public halves by site.
+    session, parent : bytes
+        Digest of the greetings, and of the history.
+    epoch, attempt : int
+        Numbers of the next (or present) roster, and of the next attempt.
+    roster : bytes
+        Digest of the present roster, which all its members have signed.
+    gone : dict
+        Sites that are no longer in it, and why.
+    attempts : list of Attempt
+        So far.
+    total : array (d,) or None
+        The sum of the shares of the last exchange modulo ``2^64``, if it was one of an attempt that was opened.
+    """
+
+    plan: Plan
+    members: tuple[str, ...]
+    phase: Phase = "key"
+    keys: dict[str, bytes] = field(default_factory=dict)
+    session: bytes = b""
+    parent: bytes = b""
+    epoch: int = 0
+    attempt: int = 1
+    roster: bytes = b""
+    gone: dict[str, str] = field(default_factory=dict)
+    attempts: list[Attempt] = field(default_factory=list)
+    total: Words | None = None
+
+    @classmethod
+    def of(cls, plan: Plan) -> Course:
+        """Before the greeting.
+
+        Raises
+        ------
+        Refused
+            If the plan's numbers do not allow sums.
+        """
+        facts = plan.prepared.facts
+        check_quorum(len(plan.sites), facts.participants, facts.colluders)
+        return cls(plan, tuple(sorted(plan.names)))
+
+    @property
+    def least(self) -> int:
+        """The fewest sites of a roster."""
+        return self.plan.prepared.facts.participants
+
+    @property
+    def enough(self) -> bool:
+        """Whether a roster of these members may be signed."""
+        return len(self.members) >= self.least
+
+    @property
+    def next_roster(self) -> Roster:
+        """What every member has to sign now."""
+        return Roster(self.session, self.epoch, self.attempt, self.members, self.parent)
+
+    def check(self, said: Said) -> None:
+        """Refuse what does not belong into the present exchange.
+
+        Raises
+        ------
+        Refused
+            If its sender is no member, or it is of another phase, roster, attempt or history.
+        """
+        where, what = f"message of {said.sender!r}", said.what
+        if said.sender not in self.members:
+            raise Refused(f"{where}: it is not in the present roster")
+        if isinstance(what, Message):
+            if self.phase == "key":
+                raise Refused(f"{where}: comes before any greeting")
+            return
+        expected = {"key": Hello, "roster": Roster, "share": Share}.get(self.phase)
+        if expected is None or not isinstance(what, expected):
+            raise Refused(f"{where}: does not belong here: the sites do not have the same history")
+        if isinstance(what, Hello):
+            others = [name for name, key in self.keys.items() if key == what.key and name != said.sender]
+            if others:
+                raise Refused(f"{where}: has the key of {others[0]!r}")
+        elif isinstance(what, Roster):
+            if what != self.next_roster:
+                raise Refused(f"{where}: signs another roster {what.epoch}: the sites do not have the same history")
+        elif (what.roster, what.attempt, what.parent) != (self.roster, self.attempt, self.parent):
+            raise Refused(f"{where}: is of another attempt: the sites do not have the same history")
+
+    def take(self, present: Mapping[str, Said], why: Mapping[str, str]) -> None:
+        """Go on with the messages of an exchange.
+
+        Parameters
+        ----------
+        present : mapping
+            What members said; who is missing here sent nothing before the exchange was closed.
+        why : mapping
+            What is known of some that are missing.
+
+        Raises
+        ------
+        Refused
+            As :meth:`check`.
+        """
+        for name in sorted(present):
+            self.check(present[name])
+            if isinstance(what := present[name].what, Hello):
+                self.keys[name] = what.key
+        self.total = None
+        last = [name for name, said in present.items() if isinstance(said.what, Message)]
+        stay = tuple(name for name in self.members if name in present and name not in last)
+        lost = {name: LEFT if name in last else why.get(name, LATE) for name in self.members if name not in stay}
+        if last and not stay:  # all that are there have said their last word
+            self.gone |= {name: reason for name, reason in lost.items() if name not in last}
+            self.members, self.phase = tuple(sorted(last)), "over"
+            return
+        if self.phase == "key":
+            self.session = keyed_hash(b"session", fields(*(present[name].data for name in stay)))
+            self.parent = keyed_hash(b"history", self.session)
+            self.phase = "roster"
+        elif self.phase == "share":
+            self.attempts.append(Attempt(self.members, not lost))
+            self.attempt += 1
+            if not lost:
+                shares = [said.what.words for said in present.values() if isinstance(said.what, Share)]
+                self.total = np.sum(np.array(shares, dtype=np.uint64), axis=0, dtype=np.uint64)
+                digests = (present[name].digest for name in self.members)
+                self.parent = keyed_hash(b"history", fields(self.parent, *digests))
+            else:
+                self.epoch, self.phase = self.epoch + 1, "roster"
+        elif not lost:
+            self.roster, self.phase = self.next_roster.digest, "share"
+        else:
+            self.epoch += 1
+        self.members = stay
+        self.gone |= lost

@@ -1,0 +1,297 @@
+"""The hub's side of a run of sums: who may speak, how long the others wait, and who asked how far it was seen.
+
+It decides one thing only, when to go on without a site, and writes that down before it tells anybody.  It cannot read a
+share, and cannot lie about a sum, because every site adds up what was signed.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from ...errors import Refused, TransportClosed
+from ...typing import Array
+from ..hublog import HubLog
+from ..limits import PROOFS
+from ..messages import Message
+from ..plan import Plan
+from .course import LEFT, TWICE, Attempt, Course
+from .said import Hello, Said, prove, read, read_answer, read_question
+
+PATIENCE = 60.0
+"""Seconds that a round waits for the last site after the first site's message."""
+
+_LOOK = 0.5  # seconds between looks at what another process may have written
+
+
+class Desk:
+    """Where the messages of one run of sums meet.  Safe from several threads; one process at a time.
+
+    Parameters
+    ----------
+    plan : Plan
+    log : HubLog
+    patience : float
+        Seconds from the first message of a round to its end.
+    greeting : float
+        The same for the greeting, in which sites may be started one after another.
+    clock : callable
+        Seconds.
+    """
+
+    def __init__(
+        self, plan: Plan, log: HubLog, patience: float = PATIENCE, greeting: float = math.inf,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        self._plan, self._log, self._run, self._clock = plan, log, plan.run, clock
+        self._patience, self._greeting = patience, greeting
+        self._news = threading.Condition(threading.RLock())
+        self._course, self._round = Course.of(plan), 0
+        self._present: dict[str, Said] | None = None  # of the present round; None before the log was read
+        self._kept: dict[int, dict[str, bytes]] = {}
+        self._since: float | None = None
+        self._shut = False
+        self._shares: list[int] = []  # exchanges with an attempt
+        self._questions: dict[str, bytes] = {}
+        self._answers: dict[str, dict[str, bytes]] = {}
+
+    @property
+    def attempts(self) -> list[Attempt]:
+        """All attempts so far: their sites, and which sums were opened."""
+        with self._news:
+            self._look()
+            return list(self._course.attempts)
+
+    @property
+    def gone(self) -> dict[str, str]:
+        """Sites that are no longer in the roster, and why."""
+        with self._news:
+            self._look()
+            return dict(self._course.gone)
+
+    @property
+    def over(self) -> bool:
+        """Whether the last models were sent."""
+        with self._news:
+            self._look()
+            return self._course.phase == "over"
+
+    def last(self) -> dict[str, Array]:
+        """The last models of the sites that came to the end; empty before."""
+        with self._news:
+            self._look()
+            if self._course.phase != "over":
+                return {}
+            found = {}
+            for name, data in self._log.round(self._run, self._round - 1).items():
+                what = read(self._plan, data, name, self._round - 1).what
+                if isinstance(what, Message):
+                    found[name] = what.payload
+            return found
+
+    def attempt_in(self, round: int) -> int:
+        """Number of the attempt that was made in an exchange, or in the last one with an attempt before it.
+
+        0 if there was none yet, -1 before the greeting, and one more than the plan has for the last models.
+        """
+        with self._news:
+            self._look()
+            if round < 0:
+                return -1
+            if self._course.phase == "over" and round >= self._round - 1:
+                return self._plan.config.rounds + 1
+            return sum(at <= round for at in self._shares)
+
+    def missing(self) -> list[str]:
+        """Members of the roster that have sent nothing in the present round."""
+        with self._news:
+            self._look()
+            return [name for name in self._course.members if name not in (self._present or {})]
+
+    def exchange(self, site: str, round: int, message: bytes, seconds: float) -> dict[str, bytes] | None:
+        """See :meth:`sottovoce.deploy.hub.Hub.exchange`; also returns None when there is something to answer.
+
+        Raises
+        ------
+        Refused, TransportClosed
+            The latter with the site itself, if the others went on without it.
+        """
+        with self._news:
+            self._look()
+            self._post(site, round, message)
+            until = self._clock() + seconds
+            while True:
+                found = self.inbox(site, round)
+                left = until - self._clock()
+                if found is not None or left <= 0.0 or self.asked(site):
+                    return found
+                self._wait(left)
+
+    def inbox(self, site: str, round: int) -> dict[str, bytes] | None:
+        """What the others sent in a round, once it is over for all.
+
+        Raises
+        ------
+        TransportClosed
+        """
+        with self._news:
+            self._look()
+            if self._log.ended(self._run):
+                raise TransportClosed(f"the hub ended the run {self._run!r}")
+            if round >= self._round:
+                return None
+            if round not in self._kept:
+                self._kept[round] = self._whole(round)
+            return {name: data for name, data in self._kept[round].items() if name != site}
+
+    def inquire(self, site: str, question: bytes, enough: int, seconds: float) -> dict[str, bytes] | None:
+        """Pass a question to the other sites, and wait for `enough` answers.
+
+        Returns
+        -------
+        dict or None
+            Answers by site; None if there are fewer after `seconds`, or something to answer.
+
+        Raises
+        ------
+        Refused, TransportClosed
+            As :meth:`exchange`.
+        """
+        with self._news:
+            read_question(self._plan, question, site)
+            if self._questions.get(site) != question:
+                self._questions[site], self._answers[site] = question, {}
+                self._news.notify_all()
+            until = self._clock() + seconds
+            while True:
+                self._look()
+                if self._log.ended(self._run):
+                    raise TransportClosed(f"the hub ended the run {self._run!r}")
+                self._still_in(site)
+                left = until - self._clock()
+                if len(self._answers[site]) >= enough:
+                    del self._questions[site]
+                    return self._answers[site]
+                if left <= 0.0 or self.asked(site):
+                    return None
+                self._wait(left)
+
+    def asked(self, site: str) -> dict[str, bytes]:
+        """Questions of other sites that `site` has not answered."""
+        with self._news:
+            open_ = self._questions.items()
+            return {who: asked for who, asked in open_ if who != site and site not in self._answers[who]}
+
+    def answer(self, site: str, asker: str, answer: bytes) -> None:
+        """Take in an answer of `site`; one to an earlier question, or to none, is dropped."""
+        with self._news, suppress(Refused):
+            if asker in self._questions:
+                question = read_question(self._plan, self._questions[asker], asker)
+                read_answer(self._plan, answer, site, question)
+                self._answers[asker][site] = answer
+                self._news.notify_all()
+
+    def tell(self) -> None:
+        """Look again: something was written into the log."""
+        with self._news:
+            self._look()
+            self._news.notify_all()
+
+    # Inside the lock
+
+    def _wait(self, seconds: float) -> None:
+        """Until there is news, or the round closes; another process may have ended the run meanwhile."""
+        closes = self._closes - self._clock()
+        self._news.wait(min(seconds, closes if closes > 0.0 else _LOOK, _LOOK))
+
+    def _post(self, site: str, round: int, message: bytes) -> None:
+        known = self._log.message(self._run, round, site)
+        if known == message:
+            return
+        said = read(self._plan, message, site, round)
+        if known is not None:
+            self._accuse(site, round, message)
+            raise Refused(f"round={round}: site {site!r} has sent another message of this round already")
+        if round < self._round:
+            self._still_in(site, late=True)
+        self._still_in(site)
+        if round > self._round:
+            raise Refused(f"round={round}: out of order; the next message of site {site!r} is that of {self._round}")
+        self._course.check(said)
+        present = {} if self._present is None else self._present
+        for other in present.values():
+            if isinstance(said.what, Hello) and isinstance(other.what, Hello) and other.what.key == said.what.key:
+                raise Refused(f"message of {site!r}: has the key of {other.sender!r}")
+        self._log.post(self._run, round, site, message)
+        present[site] = said
+        self._since = self._clock() if self._since is None else self._since
+        if self._look():
+            self._news.notify_all()
+
+    def _still_in(self, site: str, *, late: bool = False) -> None:
+        if late or site not in self._course.members or site in self._log.accused(self._run):
+            why = self._course.gone.get(site, TWICE if site in self._log.accused(self._run) else "came too late")
+            raise TransportClosed(f"the other sites go on without {site!r}: it {why}", site)
+
+    def _accuse(self, site: str, round: int, message: bytes) -> None:
+        if site in self._course.members:
+            self._log.accuse(self._run, site, round, message)
+            if self._look():
+                self._news.notify_all()
+
+    @property
+    def _closes(self) -> float:
+        """When the present round ends, whoever is missing."""
+        waits = self._greeting if self._round == 0 else self._patience
+        return math.inf if self._since is None else self._since + waits
+
+    def _look(self) -> bool:
+        """Go on as far as the log allows; whether that was any further."""
+        before = self._round
+        while self._course.phase != "over":
+            if self._present is None:
+                stored = self._log.round(self._run, self._round).items()
+                self._present = {name: read(self._plan, data, name, self._round) for name, data in stored}
+                self._since = self._clock() if self._present else None
+                self._shut = self._log.is_shut(self._run, self._round)
+            absent = [name for name in self._course.members if name not in self._present]
+            if absent and not self._shut:
+                if not self._may_go_on(absent):
+                    break
+                self._log.shut(self._run, self._round)
+            accused = self._log.accused(self._run)
+            left = self._log.gone(self._run)
+            why = {name: TWICE if name in accused else LEFT for name in absent if name in accused or name in left}
+            self._kept = {self._round: self._whole(self._round)}
+            if self._course.phase == "share":
+                self._shares.append(self._round)
+            self._course.take(self._present, why)
+            self._round, self._present, self._since = self._round + 1, None, None
+        return self._round > before
+
+    def _may_go_on(self, absent: list[str]) -> bool:
+        """Whether to close the round without these: they left, signed two messages, or are late."""
+        assert self._present is not None
+        known = self._log.gone(self._run).keys() | self._log.accused(self._run).keys()
+        if known.issuperset(absent):
+            return bool(self._present)
+        if self._round == 0 and len(self._present) < self._course.least:
+            return False
+        return self._clock() >= self._closes
+
+    def _whole(self, round: int) -> dict[str, bytes]:
+        """All messages of a round; of sites that sent none, what proves that they left, or why they are out."""
+        found = self._log.round(self._run, round)
+        for name, farewell in self._log.gone(self._run).items():
+            if name not in found and self._log.last(self._run, name) == round - 1:
+                found[name] = farewell
+        proofs = 0
+        for name, (about, second) in sorted(self._log.accused(self._run).items()):
+            first = self._log.message(self._run, about, name)
+            here = name not in found and about < round and self._log.last(self._run, name) == round - 1
+            if here and first is not None and proofs < PROOFS:
+                found[name], proofs = prove(first, second), proofs + 1
+        return found

@@ -1,0 +1,269 @@
+"""A site's side of a run of sums: every exchange through the journal, every sum added up at the site itself."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from ...errors import AttemptLost, LedgerCorrupt, NetClosed, Refused, TransportClosed
+from ...facts import Facts
+from ...ledger.journal import Journal
+from ...net import Net
+from ...plain import canonical, keyed_hash
+from ...queries.sums import Among
+from ...typing import Array, IntArray
+from ..keys import SigningKey
+from ..messages import FEW, HUB, OUT, Farewell, Kind, Message, Reason, longest_inbox, read_farewell
+from ..plan import Plan
+from ..strict import parse
+from ..transport import Transport
+from .course import LEFT, TWICE, Course
+from .masks import Bound, RunKey, seal
+from .said import NONCE, Answer, Hello, Question, Said, Share, What, read, read_answer, read_proof, read_question, say
+
+
+def secret_of(ledger: Path, run: str) -> Path:
+    """Where the private half of a site's key of a run is while the run lasts: beside the ledger, never in it."""
+    return ledger.with_name(f"{ledger.stem}.{run}.masks")
+
+
+class SumNet(Net):
+    """The network of a site in a run of sums.
+
+    Parameters
+    ----------
+    plan : Plan
+    name : str
+    journal : Journal
+    transport : Transport
+    key : SigningKey
+    secret : path
+        Of the private half of the key of this run, which is made with the greeting and erased at the end.
+    """
+
+    def __init__(
+        self, plan: Plan, name: str, journal: Journal, transport: Transport, key: SigningKey, secret: Path
+    ) -> None:
+        self._plan, self._name, self._journal, self._transport, self._key = plan, name, journal, transport, key
+        self.course, self._secret = Course.of(plan), secret
+        self.degree = np.array([float(len(plan.sites) - 1)])
+        self.round = -1
+        self.waited = 0.0
+        """Seconds spent on messages, the other sites' time included."""
+        self.closed_by: str | None = None
+        """Why no more sums are opened, if not because all are."""
+        self._handed = False  # whether the curator judges a sum just now
+        self._again = journal.highest >= 0 or secret.exists()
+        self._seen: dict[str, int] = {}
+        transport.answers = self.answer
+
+    @property
+    def lost(self) -> dict[str, str]:
+        """Sites without which the run went on, and why."""
+        return dict(sorted(self.course.gone.items()))
+
+    # What a curator needs
+
+    def among(self, facts: Facts) -> Among:
+        """See :meth:`sottovoce.net.Net.among`: signs the next roster first, if there is none.
+
+        Raises
+        ------
+        NetClosed
+            If too few sites are left, or this one was left out.
+        """
+        self._handed = False
+        while self.course.phase == "roster":
+            if not self.course.enough:
+                self.closed_by = FEW
+                who = f"{len(self.course.members)} sites are left, and a sum of this plan needs {self.course.least}"
+                raise NetClosed(f"attempt={self.course.attempt}: {who}; nothing was drawn for it")
+            self._ready()
+            self._exchange(self.course.next_roster)
+        self._ready()
+        rows = {site.name: site.rows for site in self._plan.sites}
+        return Among(float(sum(rows[name] for name in self.course.members)), len(self.course.members))
+
+    def seal(self, share: IntArray) -> IntArray:
+        """See :meth:`sottovoce.net.Net.seal`: with masks that vanish in the sum over the roster."""
+        course = self.course
+        return seal(share, self._own_key, self._name, course.members, course.keys, self._bound).view(np.int64)
+
+    def total(self, sealed: IntArray) -> IntArray:
+        """See :meth:`sottovoce.net.Net.total`: sends the share, and adds up what all sites of the roster sent."""
+        course = self.course
+        attempt, words = course.attempt, np.ascontiguousarray(sealed, dtype=np.int64).view(np.uint64)
+        self._exchange(Share(course.roster, attempt, course.parent, words))
+        if course.total is None:
+            lost = ", ".join(sorted(set(course.gone) - {self._name}))
+            raise AttemptLost(f"attempt={attempt}: no sum, because a share is missing; gone so far: {lost}")
+        self._handed = True
+        return course.total.view(np.int64)
+
+    def neighbour_sum(self, x: Array) -> Array:
+        """Nothing goes to neighbours in a run of sums."""
+        raise TypeError("a run of sums sends nothing to neighbours")
+
+    # What a session needs
+
+    def greet(self) -> None:
+        """Agree on the plan, and exchange the keys of this run."""
+        stored = self._journal.sent(0)
+        if stored is None:
+            key = RunKey.make(self._secret).public
+        else:
+            what = read(self._plan, stored, self._name, 0).what
+            key = what.key if isinstance(what, Hello) else b""
+        self._exchange(Hello(key))
+
+    def finish(self, kind: Kind, model: Array) -> None:
+        """Send the last model, which is the same at all sites."""
+        self._exchange(Message(self._plan.run, self._plan.digest, self.round + 1, self._name, kind, model))
+
+    def leave(self, reason: Reason) -> None:
+        """Erase the key of this run, and say, signed, that no more messages will come, and why.
+
+        A site without which the others went on has nothing to say to them.
+        """
+        RunKey.erase(self._secret)
+        if self.closed_by != OUT:
+            farewell = Farewell(self._plan.run, self._plan.digest, self.round + 1, self._name, reason)
+            self._transport.leave(farewell.seal(self._key))
+
+    def refused(self) -> None:
+        """Something was refused: erase the key if it was a sum, because then the run is over for everybody."""
+        if self._handed:
+            RunKey.erase(self._secret)
+
+    def answer(self, asker: str, question: bytes) -> bytes:
+        """How far this site has seen another one, signed; see :class:`sottovoce.deploy.sums.said.Answer`.
+
+        Raises
+        ------
+        Refused
+            If the other site did not ask.
+        """
+        asked = read_question(self._plan, question, asker)
+        seen = self._seen.get(asker, -1)
+        return Answer(self._name, asked.round, asked.nonce, asker, seen).seal(self._plan, self._key)
+
+    # Inside
+
+    def _ready(self) -> None:
+        """Before anything new is signed, charged or drawn: this site has its key, and its journal is the newest."""
+        if self._journal.sent(self.round + 1) is None:
+            self._not_behind()
+            _ = self._own_key
+
+    @cached_property
+    def _own_key(self) -> RunKey:
+        """Read when something new is masked: a run that is only repeated needs no key."""
+        key = RunKey.read(self._secret)
+        if key.public != self.course.keys[self._name]:
+            raise LedgerCorrupt(
+                f"run={self._plan.run!r}: the key of this run is another than the one that was sent; halted, nothing "
+                "was drawn; the other sites go on without this one"
+            )
+        return key
+
+    @cached_property
+    def _queries(self) -> list[bytes]:
+        """Digests of the events of all attempts, the same at all sites."""
+        return [keyed_hash(canonical(event.to_dict()).encode()) for event in self._plan.prepared.plan(node=0).rows]
+
+    @property
+    def _bound(self) -> Bound:
+        course = self.course
+        query = self._queries[course.attempt - 1]
+        return Bound(course.session, course.roster, course.attempt, query, course.parent)
+
+    def _exchange(self, what: What) -> None:
+        """Write down, send, wait, check, write down, go on."""
+        started = time.perf_counter()
+        self.round += 1
+        message = say(self._plan, self.round, self._name, what, self._key)
+        self._journal.send(self.round, message)
+        stored = self._journal.received(self.round)
+        if stored is None:
+            inbox = self._ask(message)
+            present, why = self._read(inbox)
+            kept = {name: data.decode("ascii") for name, data in inbox.items()}
+            self._journal.receive(self.round, canonical(kept).encode())
+        else:
+            kept = parse(stored, longest_inbox(self._plan))
+            present, why = self._read({name: text.encode() for name, text in kept.items()})
+        own = Said(self._name, what, message)
+        self.course.take(present | {self._name: own}, why)
+        self._seen |= dict.fromkeys(present, self.round)
+        self.waited += time.perf_counter() - started
+
+    def _ask(self, message: bytes) -> dict[str, bytes]:
+        return self._told(lambda: self._transport.exchange(self.round, message))
+
+    def _told(self, ask: Callable[[], dict[str, bytes]]) -> dict[str, bytes]:
+        """What the hub says; it may end the run, or say that this site comes too late."""
+        try:
+            return ask()
+        except TransportClosed as error:
+            if error.site not in (None, self._name):
+                raise Refused(f"round={self.round}: the hub names a site that ends no run of sums") from None
+            self.closed_by = HUB if error.site is None else OUT
+            raise
+
+    def _read(self, inbox: Mapping[str, bytes]) -> tuple[dict[str, Said], dict[str, str]]:
+        """The messages of an inbox, and what is proved of senders that are out."""
+        present: dict[str, Said] = {}
+        why: dict[str, str] = {}
+        others = set(self.course.members) - {self._name}
+        if not inbox.keys() <= others:
+            raise Refused(f"round={self.round}: the hub gave messages of other sites than the roster's")
+        for name in sorted(inbox):
+            if b'"reason":' in inbox[name]:
+                read_farewell(self._plan, inbox[name], name, self.round)
+                why[name] = LEFT
+                continue
+            twice = read_proof(self._plan, inbox[name], name, longest_inbox(self._plan))
+            if twice is None:
+                present[name] = read(self._plan, inbox[name], name, self.round)
+                self.course.check(present[name])
+            elif twice <= self.round:
+                why[name] = TWICE
+            else:
+                raise Refused(f"round={self.round}: a proof against {name!r} is about a later round")
+        return present, why
+
+    def _not_behind(self) -> None:
+        """Before a restarted site signs or draws anything new: ask the others how far they have seen it.
+
+        Every roster has an honest site among any ``N - K + t + 1``, so a hub cannot hide that this site went further
+        than its journal knows.
+
+        Raises
+        ------
+        LedgerCorrupt
+            If the journal is an older copy.
+        """
+        if not self._again:
+            return
+        facts = self._plan.prepared.facts
+        need = len(self._plan.sites) - facts.participants + facts.colluders + 1
+        question = Question(self._name, self._journal.highest, secrets.token_hex(NONCE // 2))
+        started = time.perf_counter()
+        found = self._told(lambda: self._transport.inquire(question.seal(self._plan, self._key), need))
+        self.waited += time.perf_counter() - started
+        answers = [read_answer(self._plan, data, name, question) for name, data in found.items() if name != self._name]
+        if len(answers) < need:
+            raise Refused(f"round={self.round}: the hub gave {len(answers)} answers of other sites, not {need}")
+        seen = max(answers, key=lambda answer: answer.seen)
+        if seen.seen > question.round:
+            raise LedgerCorrupt(
+                f"run={self._plan.run!r}: site {seen.sender!r} has seen round {seen.seen} of this site and its journal "
+                f"ends at round {question.round}: the journal is an older copy; halted, nothing was drawn; find the "
+                "newest one, and never restore a ledger from a backup"
+            )
+        self._again = False

@@ -1,0 +1,340 @@
+"""What sites sign in a run of sums: greetings with a key, rosters, shares, last models; and answers about the past.
+
+Each is one JSON object in its one canonical text, signed with the site's key in a domain of its own.  All have the keys
+``v, run, plan, round, sender, kind, sig``, and beside them
+
+==========  =============================================================================================
+kind        more
+==========  =============================================================================================
+``key``     ``key``: the public half of the site's key of this run
+``roster``  ``session, epoch, first, members, parent``: see :class:`Roster`
+``share``   ``roster, attempt, parent, dtype, shape, words``: masked words, of which nobody reads anything
+==========  =============================================================================================
+
+A last model is an ordinary :class:`sottovoce.deploy.messages.Message`.  A site that was started again asks the others
+how far they have seen it (:class:`Question`), and they sign an :class:`Answer`.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...errors import Refused
+from ...plain import canonical, keyed_hash
+from ...typing import Any
+from ..keys import SigningKey
+from ..messages import VERSION, Message, check_signature, decoded, opened, signed
+from ..messages import read as read_message
+from ..plan import Plan
+from ..strict import parse
+from ..transport import printable
+from .masks import Words, check_key, fields
+
+DTYPE = "<u8"
+_DOMAIN = b"sottovoce sums 1\n"
+_ASKING = b"sottovoce sums question 1\n"
+_ANSWERING = b"sottovoce sums answer 1\n"
+_HEAD = {"v", "run", "plan", "round", "sender", "kind", "sig"}
+_KEY = _HEAD | {"key"}
+_ROSTER = _HEAD | {"session", "epoch", "first", "members", "parent"}
+_SHARE = _HEAD | {"roster", "attempt", "parent", "dtype", "shape", "words"}
+_LAST = _HEAD | {"dtype", "shape", "payload"}
+_QUESTION = {"v", "run", "plan", "round", "sender", "nonce", "sig"}
+_ANSWER = _QUESTION | {"asker", "seen"}
+NONCE = 32
+"""Hexadecimal digits of a nonce."""
+
+
+@dataclass(frozen=True)
+class Hello:
+    """A greeting.
+
+    Parameters
+    ----------
+    key : bytes
+        The public half of the site's key of this run, canonical and not of low order.
+    """
+
+    key: bytes
+
+
+@dataclass(frozen=True)
+class Roster:
+    """The sites of the attempts from `first` on.  It holds once all its members have signed it.
+
+    Parameters
+    ----------
+    session : bytes
+        Digest of all greetings.
+    epoch : int
+        Number of the roster, from 0; a site signs at most one of a number, and never a lower one later.
+    first : int
+        The first attempt for which it holds; who signs sends nothing more for lower ones.
+    members : tuple of str
+        Distinct sites of the plan, sorted.
+    parent : bytes
+        Digest of the history.
+    """
+
+    session: bytes
+    epoch: int
+    first: int
+    members: tuple[str, ...]
+    parent: bytes
+
+    @property
+    def digest(self) -> bytes:
+        """Of all of it."""
+        numbers = (self.epoch.to_bytes(8, "big"), self.first.to_bytes(8, "big"))
+        return keyed_hash(
+            b"roster", fields(self.session, *numbers, fields(*(m.encode() for m in self.members)), self.parent)
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Share:
+    """A site's masked share of one attempt.
+
+    Parameters
+    ----------
+    roster : bytes
+        Digest of the roster.
+    attempt : int
+    parent : bytes
+        Digest of the history.
+    words : array (d,) of numbers modulo ``2^64``
+    """
+
+    roster: bytes
+    attempt: int
+    parent: bytes
+    words: Words
+
+
+What = Hello | Roster | Share | Message
+
+
+@dataclass(frozen=True, eq=False)
+class Said:
+    """A message that was checked: who said what, and the signed bytes."""
+
+    sender: str
+    what: What
+    data: bytes
+
+    @property
+    def digest(self) -> bytes:
+        """Of the signed bytes."""
+        return keyed_hash(b"said", self.data)
+
+
+def say(plan: Plan, round: int, sender: str, what: What, key: SigningKey) -> bytes:
+    """The signed bytes; the same for the same arguments."""
+    body: dict[str, Any] = {"v": VERSION, "run": plan.run, "plan": plan.digest, "round": round, "sender": sender}
+    match what:
+        case Hello(public):
+            body |= {"kind": "key", "key": _text(public)}
+        case Roster(session, epoch, first, members, parent):
+            body |= {
+                "kind": "roster", "session": session.hex(), "epoch": epoch, "first": first, "parent": parent.hex(),
+                "members": _mask(plan, members),
+            }  # fmt: skip
+        case Share(roster, attempt, parent, words):
+            body |= {
+                "kind": "share", "roster": roster.hex(), "attempt": attempt, "parent": parent.hex(), "dtype": DTYPE,
+                "shape": [len(words)], "words": _text(np.ascontiguousarray(words, dtype=DTYPE).tobytes()),
+            }  # fmt: skip
+        case Message():
+            return what.seal(key)
+    return signed(key, _DOMAIN, body)
+
+
+def read(plan: Plan, data: bytes, sender: str, round: int) -> Said:
+    """Check a message as that of `sender` in exchange number `round` of a run of sums.
+
+    Raises
+    ------
+    Refused
+        If anything differs from what the plan allows, the signature included.
+    """
+    where = f"message of {printable(sender)!r} in round {round}"
+    body = opened(plan, where, data, _KEY, _ROSTER, _SHARE, _LAST, sender=sender)
+    if body["round"] != round or not 0 <= round <= plan.last_round:
+        raise Refused(f"{where}: is of another round")
+    kind = body["kind"]
+    if body.keys() == _LAST and kind in ("stop", "refuse"):
+        return Said(sender, read_message(plan, data, sender, round), data)
+    if not isinstance(kind, str) or body.keys() != {"key": _KEY, "roster": _ROSTER, "share": _SHARE}.get(kind):
+        raise Refused(f"{where}: has a kind that does not belong there")
+    signature = decoded(where, body.pop("sig"))
+    check_signature(plan, where, sender, signature, _DOMAIN + canonical(body).encode())
+    readers: dict[str, Callable[[Plan, str, dict[str, Any]], What]] = {
+        "key": _hello, "roster": _roster, "share": _share
+    }  # fmt: skip
+    return Said(sender, readers[kind](plan, where, body), data)
+
+
+def _hello(plan: Plan, where: str, body: dict[str, Any]) -> Hello:
+    key = decoded(where, body["key"])
+    try:
+        check_key(key)
+    except ValueError as error:
+        raise Refused(f"{where}: its key {error}") from None
+    return Hello(key)
+
+
+def _roster(plan: Plan, where: str, body: dict[str, Any]) -> Roster:
+    members = _named(plan, where, body["members"])
+    numbers = (_count(where, body["epoch"], 0), _count(where, body["first"], 1))
+    return Roster(_digest(where, body["session"]), *numbers, members, _digest(where, body["parent"]))
+
+
+def _share(plan: Plan, where: str, body: dict[str, Any]) -> Share:
+    raw = decoded(where, body["words"])
+    if body["dtype"] != DTYPE or body["shape"] != [plan.d] or len(raw) != 8 * plan.d:
+        raise Refused(f"{where}: must hold {plan.d} words of 64 bits")
+    words = np.frombuffer(raw, dtype=DTYPE).astype(np.uint64)
+    attempt = _count(where, body["attempt"], 1)
+    return Share(_digest(where, body["roster"]), attempt, _digest(where, body["parent"]), words)
+
+
+def _mask(plan: Plan, members: Sequence[str]) -> str:
+    """The members as bits of one number, site 0 the lowest: a text in which nobody stands twice."""
+    return format(sum(1 << plan.index(name) for name in set(members)), "x")
+
+
+def _named(plan: Plan, where: str, text: object) -> tuple[str, ...]:
+    longest = len(plan.sites) // 4 + 1
+    if not isinstance(text, str) or not 0 < len(text) <= longest or set(text) - set("0123456789abcdef"):
+        raise Refused(f"{where}: its members are no sites of the plan")
+    bits = int(text, 16)
+    if format(bits, "x") != text or bits >> len(plan.sites):
+        raise Refused(f"{where}: its members are no sites of the plan")
+    return tuple(sorted(name for i, name in enumerate(plan.names) if bits >> i & 1))
+
+
+def _digest(where: str, text: object) -> bytes:
+    if not isinstance(text, str) or len(text) != 64 or set(text) - set("0123456789abcdef"):
+        raise Refused(f"{where}: is no message of this schema")
+    return bytes.fromhex(text)
+
+
+def _count(where: str, value: object, least: int) -> int:
+    if type(value) is not int or not least <= value < 2**63:
+        raise Refused(f"{where}: is no message of this schema")
+    return value
+
+
+def _text(raw: bytes) -> str:
+    return base64.b64encode(raw).decode()
+
+
+# Two messages where there may be one
+
+
+def prove(first: bytes, second: bytes) -> bytes:
+    """Two different messages of one site for one exchange, as the proof against it."""
+    return canonical({"first": first.decode("ascii"), "second": second.decode("ascii")}).encode()
+
+
+def read_proof(plan: Plan, data: bytes, sender: str, longest: int) -> int | None:
+    """The exchange for which `sender` has signed two messages; None if this is no such proof, but may be a message.
+
+    Raises
+    ------
+    Refused
+        If it has the form of a proof and proves nothing.
+    """
+    if not data.startswith(b'{"first":'):
+        return None
+    where = f"proof against {printable(sender)!r}"
+    try:
+        body = parse(data, longest)
+        pair = [body[word].encode("ascii") for word in ("first", "second")] if len(body) == 2 else []
+        rounds = [parse(one, longest)["round"] for one in pair]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise Refused(f"{where}: is none") from None
+    if len(pair) != 2 or pair[0] == pair[1] or type(rounds[0]) is not int or rounds[0] != rounds[1]:
+        raise Refused(f"{where}: is none")
+    for one in pair:
+        read(plan, one, sender, rounds[0])
+    return int(rounds[0])
+
+
+# Questions of a site that was started again
+
+
+@dataclass(frozen=True)
+class Question:
+    """Asks how far the others have seen `sender`; `nonce` is new, so that no old answer fits; `round` is its own."""
+
+    sender: str
+    round: int
+    nonce: str
+
+    def seal(self, plan: Plan, key: SigningKey) -> bytes:
+        """The signed bytes."""
+        body = {
+            "v": VERSION, "run": plan.run, "plan": plan.digest, "round": self.round, "sender": self.sender,
+            "nonce": self.nonce,
+        }  # fmt: skip
+        return signed(key, _ASKING, body)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What `sender` says to a question: `seen` is the highest exchange in which it has a message of `asker`."""
+
+    sender: str
+    round: int
+    nonce: str
+    asker: str
+    seen: int
+
+    def seal(self, plan: Plan, key: SigningKey) -> bytes:
+        """The signed bytes."""
+        body = {
+            "v": VERSION, "run": plan.run, "plan": plan.digest, "round": self.round, "sender": self.sender,
+            "nonce": self.nonce, "asker": self.asker, "seen": self.seen,
+        }  # fmt: skip
+        return signed(key, _ANSWERING, body)
+
+
+def read_question(plan: Plan, data: bytes, asker: str) -> Question:
+    """Check a question as that of `asker`.
+
+    Raises
+    ------
+    Refused
+    """
+    body = _exchanged(plan, f"question of {printable(asker)!r}", data, _QUESTION, asker, _ASKING)
+    return Question(asker, body["round"], body["nonce"])
+
+
+def read_answer(plan: Plan, data: bytes, sender: str, question: Question) -> Answer:
+    """Check an answer of `sender` to `question`.
+
+    Raises
+    ------
+    Refused
+        If it is to another question, another site's, or not signed by `sender`.
+    """
+    where = f"answer of {printable(sender)!r}"
+    body = _exchanged(plan, where, data, _ANSWER, sender, _ANSWERING)
+    asked = (question.round, question.nonce, question.sender)
+    if (body["round"], body["nonce"], body["asker"]) != asked or type(body["seen"]) is not int:
+        raise Refused(f"{where}: is to another question")
+    return Answer(sender, *asked, body["seen"])
+
+
+def _exchanged(plan: Plan, where: str, data: bytes, keys: set[str], sender: str, domain: bytes) -> dict[str, Any]:
+    body = opened(plan, where, data, keys, sender=sender)
+    nonce = body["nonce"]
+    if not isinstance(nonce, str) or len(nonce) != NONCE or set(nonce) - set("0123456789abcdef"):
+        raise Refused(f"{where}: is no message of this schema")
+    check_signature(plan, where, sender, decoded(where, body.pop("sig")), domain + canonical(body).encode())
+    return body

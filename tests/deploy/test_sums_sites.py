@@ -1,0 +1,346 @@
+"""Runs of sums between separate sites: the models of one process; sites that are lost, come late or lie."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sites_in_tests import Consortium, Stop
+from sums_in_tests import NAMES, Background, Lost, hub_of, run, summed, twin
+
+from sottovoce.deploy import run_sites
+from sottovoce.deploy.hub import Hub, LocalTransport
+from sottovoce.deploy.hublog import HubLog
+from sottovoce.deploy.report import site_page, write_hub
+from sottovoce.deploy.session import Finished
+from sottovoce.deploy.sums.course import LATE, LEFT, TWICE
+from sottovoce.deploy.sums.masks import RunKey
+from sottovoce.deploy.sums.net import SumNet, secret_of
+from sottovoce.deploy.sums.said import Share, read, say
+from sottovoce.errors import EndedEarly, LedgerCorrupt, LedgerError, Refused, TransportClosed
+from sottovoce.ledger.journal import Journal
+from sottovoce.queries.sums import SummedGradient
+
+pytest.importorskip("cryptography")
+
+
+@pytest.fixture
+def sites(tmp_path: Path) -> Consortium:
+    return summed(tmp_path / "sites")
+
+
+def finished(ends: dict[str, Any]) -> dict[str, Finished]:
+    return {name: end for name, end in ends.items() if isinstance(end, Finished)}
+
+
+def check_spending(sites: Consortium, ends: dict[str, Any]) -> None:
+    """Every attempt was charged once, lost or not."""
+    for name in finished(ends):
+        with sites.ledger(name) as ledger:
+            ledger.verify()
+            assert ledger.to_list() == [event.to_dict() for event in sites.plan.events(name)]
+
+
+@pytest.mark.parametrize(
+    "knobs",
+    [{}, {"method": "sum_prox"}, {"max_grad_norm": 0.5, "rounds": 6}, {"epsilon": float("inf")},
+     {"colluders": 2, "participants": 5}],
+    ids=str,
+)  # fmt: skip
+def test_separate_sites_arrive_where_one_process_does(tmp_path: Path, knobs: dict[str, Any]) -> None:
+    sites = summed(tmp_path / "sites", **knobs)
+    sites.budget = float("inf") if "epsilon" in knobs else sites.budget
+    with hub_of(sites, tmp_path / "hub.log") as hub:
+        ends = run(sites, hub)
+        common = hub.models()
+    made = run_sites(sites.plan.config, sites.rows)
+    for i, name in enumerate(NAMES):
+        model = sites.plan.prepared.algorithm.at(i).model(made[i][0].state)
+        np.testing.assert_array_equal(ends[name].model, model)
+        np.testing.assert_array_equal(common, model[None])
+        assert ends[name].outcome.stopped == "finished" and ends[name].lost == {}
+        assert not secret_of(sites.folder / f"{name}.ledger", "trial").exists()
+    check_spending(sites, ends)
+
+
+def test_operating_system_noise_works_too(tmp_path: Path) -> None:
+    sites = summed(tmp_path / "sites", seed=None)
+    with hub_of(sites, tmp_path / "hub.log") as hub:
+        ends = run(sites, hub)
+    models = [end.model for end in ends.values()]
+    assert all(end.privacy["release"] for end in ends.values())
+    assert all(np.array_equal(model, models[0]) for model in models) and np.all(np.isfinite(models[0]))
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("last", [1, 2, 4, 6])
+def test_a_run_ends_with_those_that_remain(sites: Consortium, tmp_path: Path, last: int, after: bool) -> None:
+    """One site is lost for good while the roster is signed (1), in attempts 1 and 3, or with the last model."""
+    with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
+        ends = run(sites, hub, lambda name: Lost(hub, name, last, after) if name == "south" else None)
+        attempts = hub.desk.attempts
+        assert hub.gone() == ({"south": LATE} if (last, after) != (6, True) else {}) | dict.fromkeys(
+            set(NAMES) - {"south"}, "done"
+        )
+        assert hub.over == ((last, after) != (6, True))  # its word that it leaves is still to come
+        hub.check_end()
+        assert hub.models().shape == (1, sites.plan.d)
+    models = twin(sites, attempts)
+    assert isinstance(ends["south"], Stop) and len(attempts) == sites.plan.config.rounds
+    first = {(1, True): 1, (2, False): 1, (2, True): 2, (4, False): 3, (4, True): 4}  # attempt that lacks its share
+    lost = [k + 1 for k, one in enumerate(attempts) if not one.opened]
+    assert lost == ([first[last, after]] if (last, after) in first else [])
+    for name in set(NAMES) - {"south"}:
+        np.testing.assert_array_equal(ends[name].model, models[name])
+        assert ends[name].outcome.stopped == "finished"
+        assert ends[name].lost == ({} if (last, after) == (6, True) else {"south": LATE})
+        assert ends[name].statement.epsilon == sites.plan.statement.epsilon  # the price that the plan had
+    check_spending(sites, ends)
+
+
+def test_too_few_sites_end_the_run_with_what_was_opened(sites: Consortium, tmp_path: Path) -> None:
+    """K = 4 of 5: after the second loss no roster is signed, and nothing more is drawn."""
+    with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
+        ends = run(sites, hub, lambda name: Lost(hub, name, {"south": 3, "west": 5}[name]) if name[0] in "sw" else None)
+        attempts = hub.desk.attempts
+        assert hub.over and hub.models() is None
+        with pytest.raises(EndedEarly, match="its sites left"):
+            hub.check_end()
+    assert [one.opened for one in attempts] == [True, False, False]
+    models = twin(sites, attempts)
+    for name in ("north", "east", "centre"):
+        assert ends[name].outcome.stopped == "too few sites are left" and ends[name].outcome.rounds == 3
+        np.testing.assert_array_equal(ends[name].model, models[name])
+        with sites.ledger(name) as ledger:
+            assert len(ledger.rows) == 3 and not ledger.show()["runs"][0]["held"]
+        assert not secret_of(sites.folder / f"{name}.ledger", "trial").exists()
+
+
+def test_a_site_that_comes_late_is_told_and_ends(sites: Consortium, tmp_path: Path) -> None:
+    """Its late share is not stored, and its own run ends with what was opened before."""
+    with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
+        ends = run(sites, hub, lambda name: Lost(hub, name, 3) if name == "east" else None)
+        late = sites.run_site("east", LocalTransport(hub, "east", 5.0))
+        assert hub.log.last("trial", "east") == 2
+        again = sites.run_site("east", LocalTransport(hub, "east", 5.0))
+    assert late.outcome.stopped == again.outcome.stopped == "the other sites go on without this one"
+    assert late.outcome.rounds == 1 and isinstance(ends["east"], Stop)
+    assert not secret_of(sites.folder / "east.ledger", "trial").exists()
+    np.testing.assert_array_equal(late.model, again.model)
+    assert "Without east" in site_page(sites.plan, "north", ends["north"])
+
+
+class Doubled(LocalTransport):
+    """A site that sends two shares for one attempt: the second when the first is in, or before the others are."""
+
+    def __init__(self, hub: Hub, sites: Consortium, site: str, round: int, early: bool) -> None:
+        super().__init__(hub, site, 30.0)
+        self._sites, self._twice, self._early = sites, round, early
+
+    def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
+        if round == self._twice:
+            plan, key = self._sites.plan, self._sites.keys[self._site]
+            share = read(plan, message, self._site, round).what
+            assert isinstance(share, Share)
+            other = Share(share.roster, share.attempt, share.parent, share.words + np.uint64(1))
+            if self._early:
+                self._hub.exchange(self._site, round, message, 0.0)
+            else:
+                super().exchange(round, message)
+            self._hub.exchange(self._site, round, say(plan, round, self._site, other, key), 0.0)
+        return super().exchange(round, message)
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_two_shares_of_one_site_are_proof_against_it(sites: Consortium, tmp_path: Path, early: bool) -> None:
+    """It is out without a wait, named with the proof in every journal, and its first share stands."""
+    with hub_of(sites, tmp_path / "hub.log", 600.0) as hub:
+        ends = run(sites, hub, lambda name: Doubled(hub, sites, name, 3, early) if name == "west" else None)
+        attempts = hub.desk.attempts
+    assert isinstance(ends["west"], Refused) and "another message of this round" in str(ends["west"])
+    assert [one.opened for one in attempts] == [True, True, False, True]
+    models = twin(sites, attempts)
+    for name in set(NAMES) - {"west"}:
+        assert ends[name].lost == {"west": TWICE}
+        np.testing.assert_array_equal(ends[name].model, models[name])
+        with sites.ledger(name) as ledger:
+            kept = json.loads(Journal(ledger, "trial").received(4))
+        assert set(json.loads(kept["west"])) == {"first", "second"}
+
+
+def other_words(monkeypatch: pytest.MonkeyPatch, twist: Callable[[np.ndarray], np.ndarray]) -> None:
+    """The site west sends other words than it should."""
+    honest = SumNet.seal
+    monkeypatch.setattr(SumNet, "seal", lambda net, x: (twist if net._name == "west" else np.copy)(honest(net, x)))
+
+
+@pytest.mark.parametrize("word", [0, 2**62, -(2**63)])
+def test_senseless_words_end_the_run_and_show_nothing(
+    sites: Consortium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: int
+) -> None:
+    """Masks hide who sent them; the sum is out of what rows and noise can make, and is never used."""
+    other_words(monkeypatch, lambda words: np.full_like(words, word))  # without its masks nothing vanishes
+    with hub_of(sites, tmp_path / "hub.log") as hub:
+        ends = run(sites, hub)
+    for name in NAMES:
+        assert isinstance(ends[name], Refused) and "sum: is larger than rows and noise can make it" in str(ends[name])
+        with sites.ledger(name) as ledger:
+            assert len(ledger.rows) == 1  # charged, and nothing more was drawn
+        assert not secret_of(sites.folder / f"{name}.ledger", "trial").exists()  # the run is over for everybody
+
+
+@pytest.mark.parametrize("added", [2**62, -(2**62)])
+def test_a_huge_addend_ends_the_run(
+    sites: Consortium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, added: int
+) -> None:
+    other_words(monkeypatch, lambda words: words + added)
+    with hub_of(sites, tmp_path / "hub.log") as hub:
+        ends = run(sites, hub)
+    assert all("sum: is larger than rows and noise can make it" in str(end) for end in ends.values())
+
+
+def test_an_addend_of_an_honest_size_spoils_the_sum_and_no_more(
+    sites: Consortium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It cannot be told from an honest one: that is integrity, and no guarantee rests on it."""
+    other_words(monkeypatch, lambda words: words + 10**9)
+    with hub_of(sites, tmp_path / "hub.log") as hub:
+        ends = run(sites, hub)
+        honest = twin(sites, hub.desk.attempts)
+    for name in NAMES:
+        assert ends[name].outcome.stopped == "finished" and not np.array_equal(ends[name].model, honest[name])
+    check_spending(sites, ends)
+
+
+def test_a_draw_that_fails_is_silence_and_never_drawn_again(
+    sites: Consortium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An exception that depends on rows shows nothing of them but that a share is missing: no word of it is sent."""
+    share = SummedGradient.share
+
+    def fail(self: SummedGradient, vault: Any, facts: Any, among: Any, release: int) -> Any:
+        if facts.n[0] == 80 and release == 2:  # south
+            raise ValueError("row 17 is odd")
+        return share(self, vault, facts, among, release)
+
+    monkeypatch.setattr(SummedGradient, "share", fail)
+    with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
+        ends = run(sites, hub)
+        assert "odd" not in "".join(data.decode() for data in hub.log.messages("trial").values())
+        assert hub.gone()["south"] == LATE
+        monkeypatch.setattr(SummedGradient, "share", share)
+        late = sites.run_site("south", LocalTransport(hub, "south", 5.0))
+        with sites.ledger("south") as ledger, pytest.raises(LedgerError, match="the draw of release 2 failed"):
+            ledger.payload("trial", 2)
+        attempts = hub.desk.attempts
+    assert isinstance(ends["south"], ValueError) and late.outcome.rounds == 1
+    assert [one.opened for one in attempts] == [True, False, True, True]
+    models = twin(sites, attempts)
+    for name in set(NAMES) - {"south"}:
+        np.testing.assert_array_equal(ends[name].model, models[name])
+
+
+def test_a_site_whose_key_is_gone_halts_and_makes_no_second_one(sites: Consortium, tmp_path: Path) -> None:
+    with hub_of(sites, tmp_path / "hub.log", 4.0) as hub:
+        others = Background(sites, hub, tuple(set(NAMES) - {"east"}))
+        with pytest.raises(Stop):
+            sites.run_site("east", Lost(hub, "east", 3))
+        RunKey.erase(secret_of(sites.folder / "east.ledger", "trial"))
+        with sites.ledger("east") as ledger:
+            charged = len(ledger.rows)
+        with pytest.raises(LedgerCorrupt, match="key of this run is gone"):
+            sites.run_site("east", LocalTransport(hub, "east", 5.0))
+        with sites.ledger("east") as ledger:
+            assert len(ledger.rows) == charged
+        ends = others.join()
+    assert all(end.lost == {"east": LATE} for end in ends.values())
+
+
+def test_a_key_of_another_time_halts_the_site(sites: Consortium, tmp_path: Path) -> None:
+    with hub_of(sites, tmp_path / "hub.log", 3.0) as hub:
+        others = Background(sites, hub, tuple(set(NAMES) - {"east"}))
+        with pytest.raises(Stop):
+            sites.run_site("east", Lost(hub, "east", 1))
+        path = secret_of(sites.folder / "east.ledger", "trial")
+        path.unlink()
+        RunKey.make(path)
+        with pytest.raises(LedgerCorrupt, match="another than the one that was sent"):
+            sites.run_site("east", LocalTransport(hub, "east", 5.0))
+        assert all(end.lost == {"east": LATE} for end in others.join().values())
+
+
+def test_a_site_that_says_it_leaves_is_not_waited_for(sites: Consortium, tmp_path: Path) -> None:
+    with hub_of(sites, tmp_path / "hub.log", 600.0) as hub:
+
+        class Leaving(Lost):
+            def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
+                try:
+                    return super().exchange(round, message)
+                except Stop:
+                    self.leave(sites.farewell(self._site, round))
+                    raise
+
+        ends = run(sites, hub, lambda name: Leaving(hub, name, 4) if name == "north" else None)
+        assert hub.gone()["north"] == "a neighbour left"
+    assert ends["centre"].lost == {"north": LEFT} and ends["centre"].outcome.stopped == "finished"
+
+
+def test_a_hub_that_starts_again_goes_on_with_the_same_rounds(sites: Consortium, tmp_path: Path) -> None:
+    """What was closed stays closed: a new process of the hub tells the same."""
+    with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
+        run(sites, hub, lambda name: Lost(hub, name, 3) if name == "south" else None)
+        attempts, gone, inbox = hub.desk.attempts, hub.gone(), hub.inbox("north", 3)
+    with HubLog(tmp_path / "hub.log") as log:
+        again = Hub(sites.plan, log, 1.0)
+        assert (again.desk.attempts, again.gone(), again.inbox("north", 3)) == (attempts, gone, inbox)
+        assert again.over and write_hub(tmp_path, again)
+        again.check()
+        assert [one["round"] for one in again.sites()] == [5, 5, 1, 5, 5]
+    shown = json.loads((tmp_path / "hub.json").read_text())
+    assert shown["finished"] and "all sites" in (tmp_path / "hub.html").read_text()
+
+
+def test_the_hub_ends_a_run_of_sums(sites: Consortium, tmp_path: Path) -> None:
+    with hub_of(sites, tmp_path / "hub.log", 600.0) as hub:
+        others = Background(sites, hub, tuple(set(NAMES) - {"east"}))
+        with pytest.raises(Stop):
+            sites.run_site("east", Lost(hub, "east", 3))
+        hub.log.end("trial")
+        ends = others.join()
+        assert set(hub.gone().values()) == {"the hub ended the run"}
+    assert all(end.outcome.stopped == "the hub ended the run" and end.outcome.rounds == 1 for end in ends.values())
+
+
+def test_a_greeting_waits_for_all_unless_told_otherwise(sites: Consortium, tmp_path: Path) -> None:
+    """With a limit the run begins without who has not come, if enough have."""
+    present = tuple(set(NAMES) - {"south"})
+    with hub_of(sites, tmp_path / "hub.log", 600.0, greeting=1.0) as hub:
+        ends = Background(sites, hub, present).join()
+        attempts = hub.desk.attempts
+        with pytest.raises(TransportClosed, match="go on without 'south'"):
+            LocalTransport(hub, "south").exchange(0, hello(sites, "south", tmp_path))
+    models = twin(sites, attempts)
+    for name in present:
+        np.testing.assert_array_equal(ends[name].model, models[name])
+
+
+def hello(sites: Consortium, name: str, folder: Path) -> bytes:
+    from sottovoce.deploy.sums.said import Hello
+
+    key = RunKey.make(folder / f"{name}.masks").public
+    return say(sites.plan, 0, name, Hello(key), sites.keys[name])
+
+
+def test_the_hub_refuses_the_key_of_another_site(sites: Consortium, tmp_path: Path) -> None:
+    from sottovoce.deploy.sums.said import Hello
+
+    with hub_of(sites, tmp_path / "hub.log") as hub:
+        key = RunKey.make(tmp_path / "one.masks").public
+        assert hub.exchange("north", 0, say(sites.plan, 0, "north", Hello(key), sites.keys["north"]), 0.0) is None
+        with pytest.raises(Refused, match="has the key of 'north'"):
+            hub.exchange("east", 0, say(sites.plan, 0, "east", Hello(key), sites.keys["east"]), 0.0)
+        assert hub.missing("north", 0) == ["centre", "east", "south", "west"]

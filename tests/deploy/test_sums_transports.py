@@ -1,0 +1,192 @@
+"""Sums over every transport of the package: the models of one process, crashes, questions while sites wait, losses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from relay_in_tests import certify, credentials, transport
+from sites_in_tests import Consortium, Fragile, Stop
+from sums_in_tests import NAMES, run, summed, twin
+from test_transports import Task
+
+from sottovoce.cli import cli
+from sottovoce.deploy.hub import Hub, LocalTransport
+from sottovoce.deploy.hublog import HubLog
+from sottovoce.deploy.nvflare import words
+from sottovoce.deploy.nvflare.talk import Talk
+from sottovoce.deploy.relay import serve
+from sottovoce.deploy.requests import sizes
+from sottovoce.deploy.sums.course import LATE
+from sottovoce.deploy.sums.said import Answer, Question, prove
+from sottovoce.deploy.transport import Transport
+from sottovoce.errors import Refused
+
+pytest.importorskip("cryptography")
+
+Door = Callable[[str], Transport]
+
+
+class SumContract:
+    """What every transport must do for sums; subclasses override the fixture ``door``."""
+
+    @pytest.fixture
+    def sites(self, tmp_path: Path) -> Consortium:
+        return summed(tmp_path / "sites")
+
+    @pytest.fixture
+    def hub(self, sites: Consortium, tmp_path: Path) -> Iterator[Hub]:
+        with HubLog(tmp_path / "hub.log") as log:
+            yield Hub(sites.plan, log, 3.0)
+
+    @pytest.fixture
+    def door(self, sites: Consortium, hub: Hub, tmp_path: Path) -> Iterator[Door] | Door:
+        raise NotImplementedError
+
+    def test_a_run_has_the_models_of_one_process(self, sites: Consortium, hub: Hub, door: Door) -> None:
+        ends = run(sites, hub, door)
+        models = twin(sites, hub.desk.attempts)
+        for name in NAMES:
+            np.testing.assert_array_equal(ends[name].model, models[name])
+        assert hub.gone() == dict.fromkeys(sorted(NAMES), "done") and all(one.opened for one in hub.desk.attempts)
+
+    @pytest.mark.parametrize("crash", [(1, False), (3, True)])
+    def test_a_site_that_crashes_asks_the_others_and_goes_on(
+        self, sites: Consortium, hub: Hub, door: Door, crash: tuple[int, bool]
+    ) -> None:
+        asked = []
+
+        def twice(name: str) -> np.ndarray:
+            if name == "north":
+                with pytest.raises(Stop):
+                    sites.run_site(name, Fragile(door(name), *crash))
+                again = door(name)
+                inquire = again.inquire
+                again.inquire = lambda *question: asked.append(inquire(*question)) or asked[-1]  # type: ignore[method-assign]
+                return sites.run_site(name, again).model
+            return sites.run_site(name, door(name)).model
+
+        with ThreadPoolExecutor(5) as pool:
+            models = list(pool.map(twice, NAMES))
+        assert len(asked) == 1 and len(asked[0]) >= 3 and "north" not in asked[0]
+        assert all(np.array_equal(model, models[0]) for model in models) and len(hub.desk.attempts) == 4
+
+    def test_a_lost_site_costs_an_attempt(self, sites: Consortium, hub: Hub, door: Door) -> None:
+        ends = run(sites, hub, lambda name: Fragile(door(name), 3, False) if name == "west" else door(name))
+        models = twin(sites, hub.desk.attempts)
+        assert [one.opened for one in hub.desk.attempts] == [True, False, True, True]
+        for name in set(NAMES) - {"west"}:
+            np.testing.assert_array_equal(ends[name].model, models[name])
+            assert ends[name].lost == {"west": LATE}
+        late = sites.run_site("west", door("west"))
+        assert late.outcome.stopped == "the other sites go on without this one" and late.outcome.rounds == 1
+
+    def test_the_longest_messages_fit(self, sites: Consortium, hub: Hub, door: Door) -> None:
+        """A proof holds two of the longest, each with its quotes escaped twice."""
+        share = b'{"x":"' + b"y" * (2048 + 12 * sites.plan.d - 300) + b'",' + b'"a":"b",' * 30 + b'"c":1}'
+        inbox = {name: share.decode() for name in NAMES[:2]} | {
+            name: prove(share, share).decode() for name in NAMES[2:4]
+        }
+        assert len(json.dumps({"inbox": inbox})) <= sizes(sites.plan)[1]
+
+
+class TestInOneProcess(SumContract):
+    @pytest.fixture
+    def door(self, sites: Consortium, hub: Hub, tmp_path: Path) -> Door:
+        return lambda name: LocalTransport(hub, name, 30.0)
+
+
+class TestRelay(SumContract):
+    @pytest.fixture
+    def door(self, sites: Consortium, hub: Hub, tmp_path: Path) -> Iterator[Door]:
+        pytest.importorskip("grpc")
+        folder = tmp_path / "tls"
+        certify(folder, NAMES)
+        server, port = serve(hub, credentials(folder, "hub"), "127.0.0.1:0")
+        with ExitStack() as stack:
+            stack.callback(lambda: server.stop(0.2).wait())
+            yield lambda name: stack.enter_context(transport(sites, folder, f"127.0.0.1:{port}", name))
+
+
+class TestTasks(SumContract):
+    @pytest.fixture
+    def door(self, sites: Consortium, hub: Hub, tmp_path: Path) -> Iterator[Door]:
+        with ExitStack() as stack:
+
+            def fresh(name: str) -> Transport:
+                job = Task(hub, name)
+                stack.callback(job.close)
+                return job.transport
+
+            yield fresh
+
+
+@pytest.fixture
+def sites(tmp_path: Path) -> Consortium:
+    return summed(tmp_path / "sites")
+
+
+def test_a_job_goes_on_without_a_site_that_does_not_answer(sites: Consortium, tmp_path: Path) -> None:
+    """As long as the hub is patient it may come back; then it is out, and the job does not wait for it."""
+    with HubLog(tmp_path / "hub.log") as log:
+        hub = Hub(sites.plan, log, 0.1)
+        talk = Talk(hub)
+        assert list(talk.hear("west", None)) == [] and talk.failure is None and not talk.over
+        for name in NAMES:
+            if name != "west":
+                hub.leave(name, sites.farewell(name, 0, "the hub ended the run"))
+        assert not talk.over
+        hub.desk._course.gone["west"] = LATE
+        assert talk.over and talk.failure is None
+
+
+def test_a_site_is_asked_once_while_it_waits(sites: Consortium, tmp_path: Path) -> None:
+    from test_sums_rules import Table
+
+    with HubLog(tmp_path / "hub.log") as log:
+        hub = Hub(sites.plan, log)
+        talk, table, plan = Talk(hub), Table(sites, tmp_path), sites.plan
+        waiting = {words.STATE: words.WAITING, words.ROUND: 0, words.MESSAGE: table.said("east").data}
+        assert list(talk.hear("east", waiting)) == []
+        question = Question("north", 3, "0" * 32)
+        text = question.seal(plan, sites.keys["north"])
+        asking = {words.STATE: words.WAITING, words.QUESTION: text, words.ENOUGH: 1}
+        assert list(talk.hear("north", asking)) == [("east", {words.ASKED: {"north": text}})]
+        assert list(talk.look()) == []
+        answer = Answer("east", 3, question.nonce, "north", 2).seal(plan, sites.keys["east"])
+        told = list(talk.hear("east", waiting | {words.ANSWERS: {"north": answer}}))
+        assert told == [("north", {words.QUESTION: text, words.ANSWERED: {"east": answer}})]
+        stranger = {words.STATE: words.WAITING, words.QUESTION: b"?", words.ENOUGH: 1}
+        ((name, refused),) = talk.hear("south", stranger)
+        assert name == "south" and "is no message of this schema" in refused[words.REFUSED]
+
+
+def test_questions_are_of_runs_of_sums_only(tmp_path: Path) -> None:
+    from sites_in_tests import consortium
+
+    other = consortium(tmp_path / "sites")
+    with HubLog(tmp_path / "hub.log") as log, pytest.raises(Refused, match="there are none in this run"):
+        Hub(other.plan, log).inquire("north", b"", 1, 0.0)
+
+
+def test_the_site_check_says_the_adversary_and_what_is_left(sites: Consortium, tmp_path: Path) -> None:
+    from sites_in_tests import settle
+
+    home = settle(sites, tmp_path / "north")
+    certify(home, ("north",))
+    shown = CliRunner().invoke(cli, ["site", "check", str(home / "site.toml")], catch_exceptions=False).output
+    text = " ".join(shown.replace("│", " ").split())
+    assert "sums over at least 4 of 5 sites, 1 of which may collude" in text
+    assert "If all other sites collude: epsilon =" in text
+    found = CliRunner().invoke(cli, ["site", "check", str(home / "site.toml"), "--json"], catch_exceptions=False)
+    plain: dict[str, Any] = json.loads(found.output)
+    assert (plain["participants"], plain["colluders"]) == (4, 1) and plain["privacy"]["alone"] > plain["privacy"][
+        "epsilon"
+    ]
