@@ -338,5 +338,6 @@ def drawn(key: str, says: str, sketch: Sketch, d: int) -> Sketches:
     and labels depend on what they have in common, and can be told better.
     """
     if d <= MANY:
-        return Sketches(key, says, (correlated(sketch, 1.0, 1.0), correlated(sketch, 1.5, 1.0, 0.5)))
+        together = (correlated(sketch), correlated(sketch, 1.0, 1.0), correlated(sketch, 1.5, 1.0, 0.5))
+        return Sketches(key, says, (sketch, *together))
     return Sketches(key, says, (condensed(sketch, d, 1.0), condensed(sketch, d, 2.0)), WIDE)

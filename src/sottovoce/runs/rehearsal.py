@@ -36,7 +36,7 @@ WORLDS = 8
 REPLICATES = {True: 4, False: 2}
 """Repetitions of the noise in every world, of sites that are alike and of sites that differ."""
 CHECKS = 8
-"""Worlds of the last comparison, which are others, with twice as many repetitions."""
+"""Worlds of the last comparison, which are others."""
 ROWS = 200
 """Rows of a world, or fewer where there are many sites or features."""
 WIDEST = MANY
@@ -93,14 +93,14 @@ class Ground:
     @cached_property
     def first(self) -> Rehearsal:
         """Of the search."""
-        return self._draw(0, WORLDS, 1)
+        return self._draw(0, WORLDS)
 
     @cached_property
     def final(self) -> Rehearsal:
         """Of the last comparison."""
-        return self._draw(WORLDS, CHECKS, 2)
+        return self._draw(WORLDS, CHECKS)
 
-    def _draw(self, start: int, many: int, often: int) -> Rehearsal:
+    def _draw(self, start: int, many: int) -> Rehearsal:
         known = unknown(self.d) if self.expected is None else self.expected
         held = (sum(self.n),) if self.pooled else self.n
         widest = min(WIDEST, max(2, _ENTRIES // self.outputs))
@@ -111,7 +111,7 @@ class Ground:
             for k in range(many)
         ]
         alike = self.tilt == 0.0
-        return Rehearsal(tuple(worlds), often * REPLICATES[alike], _SEED + start, self.outputs, alike)
+        return Rehearsal(tuple(worlds), REPLICATES[alike], _SEED + start, self.outputs, alike)
 
     @property
     def says(self) -> str:
