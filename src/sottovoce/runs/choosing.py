@@ -45,8 +45,8 @@ MANY_ROWS = 300
 PROXIMAL = ("prox_admm", "prox_average")
 """Methods so alike that only one of them is looked into: the first where sites differ, else the second."""
 AHEAD = 1.1
-"""Errors of methods that solve local problems count for so much more: made-up rows stand for all that there may be, so
-what a solve makes of few rows looks too good, as seen on tables of others."""
+"""Errors count for so much more where a site solves local problems, or takes a single step: made-up rows stand for all
+that there may be, so what a solve makes of few rows looks too good, as seen on tables of others."""
 SURE = 1.0
 """A second method is looked into further if its least error is below this many times the first's."""
 NEARLY = 1.025
@@ -191,7 +191,8 @@ class _Trial:
     @property
     def score(self) -> float:
         """What is compared."""
-        return self.mean * (1.0 if REGISTRY[self.config.method].gradient_steps else AHEAD)
+        steps = REGISTRY[self.config.method].gradient_steps and self.config.rounds > 1
+        return self.mean * (1.0 if steps else AHEAD)
 
     def sure(self, other: _Trial) -> float:
         """The standard error of the difference to another: over worlds, or over noise if that is larger."""

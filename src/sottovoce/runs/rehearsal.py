@@ -156,10 +156,11 @@ class Rehearsal:
         Candidates must have the same method, rounds and graph; caps, penalties, regularisers and noise may differ.
         """
         alone = [_as_one(one, self.alike) for one in candidates]
-        if not self.alike and all(len(one.facts.n) == 1 for one in alone):
+        if self.alike:
+            candidates = alone
+        elif all(len(one.facts.n) == 1 for one in alone):
             pooled = tuple(replace(one, shares=one.shares.mean(axis=0, keepdims=True)) for one in self.worlds)
             return replace(self, worlds=pooled, alike=True).errors(alone)
-        candidates = alone
         first, worlds, many = candidates[0], len(self.worlds), len(candidates)
         width, nodes = self.worlds[0].X.shape[1] * self.outputs, len(first.facts.n)
         lead = (worlds * many * self.replicates, nodes)
