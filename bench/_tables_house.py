@@ -23,8 +23,9 @@ from sottovoce.runs.simulate import RunConfig, prepare, simulate
 from sottovoce.trust import NOBODY
 
 DELTA = 1e-5
-REPLICATES, SCREENED = 20, 10
+REPLICATES, SCREENED, FRESH = 20, 10, 50
 SCREENING_SEED = 1000  # other noise than that of the scores
+FRESH_SEED = 2000
 
 STEPS: dict[str, tuple[Any, ...]] = {  # of methods with many releases
     "rounds": (5, 10, 20, 40),
@@ -83,6 +84,17 @@ def _same(value: Any, default: Any) -> bool:
     return value == default or (default is None and value == math.inf)
 
 
+def fresh(folder: Path, table: str, nodes: int, partition: str, chose: RunConfig | Setting, epsilon: float) -> float:
+    """The mean error of a configuration or setting, with noise that no choice saw and that differs between deals."""
+    errors = []
+    for k in range(DEALS):
+        rows, dataset = held(folder, table, k, nodes, partition), load(folder, table, k)
+        config = chose if isinstance(chose, RunConfig) else configured(chose, epsilon, rows.n, rows.d)
+        result = simulate(replace(config, seed=FRESH_SEED + k, replicates=FRESH), rows)
+        errors.append(dataset.task.model_errors(dataset.X_test, dataset.y_test, result.consensus).mean())
+    return float(np.mean(errors))
+
+
 def best_fixed(folder: Path, table: str, nodes: int, partition: str, epsilon: float) -> Found:
     """The best of all methods and settings of the house."""
 
@@ -104,8 +116,8 @@ def best_fixed(folder: Path, table: str, nodes: int, partition: str, epsilon: fl
 
 def auto(folder: Path, table: str, nodes: int, partition: str, epsilon: float) -> dict[str, Any]:
     """`auto` as ``sottovoce.train`` runs it: errors (deals, replicates), what it chose, and models without privacy."""
-    errors, plain, majority, chose = [], [], [], ""
     run = RunConfig(method="auto", epsilon=epsilon, delta=DELTA, replicates=REPLICATES)  # one seed: it chooses once
+    errors, plain, majority, chose = [], [], [], run
     for k in range(DEALS):
         data, schema = str(path(folder, table, k)), str(schema_path(folder, table))
         report = train(
@@ -114,9 +126,10 @@ def auto(folder: Path, table: str, nodes: int, partition: str, epsilon: float) -
         errors.append(report.test_errors)
         plain.append(report.nonprivate_test_error)
         majority.append(report.baseline_test_errors["majority"])
-        chose = words(report.config.run)
+        chose = report.config.run
     return {
-        "errors": np.array(errors), "setting": chose,
+        "errors": np.array(errors), "setting": words(chose),
+        "fresh": fresh(folder, table, nodes, partition, chose, epsilon),
         "nonprivate": float(np.mean(plain)), "majority": float(np.mean(majority)),
     }  # fmt: skip
 

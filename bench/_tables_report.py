@@ -29,8 +29,15 @@ def summary(cells: Cells, before: Cells, numeric: set[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     auto, fixed = keyed(cells, "auto"), keyed(cells, "fixed")
     if both := sorted(auto.keys() & fixed.keys()):
-        for name, column in (("regret", "error"), ("crossed regret", "crossed")):
-            regrets = [auto[key]["error"] - fixed[key][column] for key in both]
+        columns = {
+            "regret": ("error", "error"),
+            "crossed regret": ("error", "crossed"),
+            "fresh regret": ("fresh", "fresh"),
+        }
+        for name, (mine, its) in columns.items():
+            if not all(mine in auto[key] and its in fixed[key] for key in both):
+                continue
+            regrets = [auto[key][mine] - fixed[key][its] for key in both]
             found[name] = {
                 "mean": float(np.mean(regrets)), "worst": float(np.max(regrets)), "settings": len(both),
                 "by epsilon": _by_epsilon(both, regrets),
@@ -138,7 +145,7 @@ def _worst(console: Console, cells: Cells, many: int = 8) -> None:
 def verdicts(found: dict[str, Any]) -> list[str]:
     """Sentences with yes or no."""
     lines = []
-    for name in ("regret", "crossed regret"):
+    for name in ("regret", "crossed regret", "fresh regret"):
         if r := found.get(name):
             lines.append(
                 f"{name.capitalize()} of auto over {r['settings']} settings: {r['mean']:.2f} points on average (at "

@@ -36,6 +36,12 @@ def exact(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rehearsal._Solver, "minimise", minimise)
 
 
+@pytest.fixture
+def apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No method's sites are taken as one."""
+    monkeypatch.setattr(rehearsal, "_as_one", lambda candidate, alike: candidate)
+
+
 def models(rehearsed: Rehearsal, candidates: Sequence[Prepared], monkeypatch: pytest.MonkeyPatch) -> Array:
     """The average classifiers, (worlds, candidates, replicates, width)."""
     heard: list[Array] = []
@@ -84,7 +90,7 @@ ALONE = [RunConfig(method, 1.0, rounds=4) for method in ("mr_admm", "objective")
     + [(batch, 3, k % 2 == 1) for k, batch in enumerate(BATCHES[:4])]
     + [([config], 1, start) for config in ALONE for start in (False, True)],
 )
-@pytest.mark.usefixtures("exact")
+@pytest.mark.usefixtures("exact", "apart")
 def test_a_rehearsal_computes_what_the_engine_computes(
     batch: list[RunConfig], outputs: int, start: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,7 +102,8 @@ def test_a_rehearsal_computes_what_the_engine_computes(
         return np.asarray(noise[release + 15 * use][world[0], 0])
 
     def mine(self: Any, d: int, release: int, use: int = 0) -> Array:
-        return np.asarray(self._for_all(noise[release + 15 * use]))
+        lead = (2, len(batch), R, len(SIZES), D * outputs)
+        return np.broadcast_to(noise[release + 15 * use], lead).reshape(-1, *lead[3:])
 
     for law in ("spherical", "gaussian"):
         monkeypatch.setattr(KeyedNoise, law, same)
@@ -119,7 +126,7 @@ def test_a_rehearsal_computes_what_the_engine_computes(
 
 
 @pytest.mark.parametrize("method", ["prox_admm", "prox_average", "momentum", "output"])
-@pytest.mark.usefixtures("exact")
+@pytest.mark.usefixtures("exact", "apart")
 def test_a_candidate_does_as_well_alone(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     tried, prepared = Rehearsal(worlds(hard=False), R, 0), [ready(config) for config in candidates(method)]
     together = models(tried, prepared, monkeypatch)
@@ -190,7 +197,8 @@ def test_narrower_noise_is_a_part_of_the_true_noise(law: str) -> None:
     x = getattr(stream, law)(6, release=1).reshape(2, 3, 500, 20, 6)
     assert np.array_equal(x[:, 0], x[:, 1]) and np.array_equal(x[:, 0], x[:, 2])  # all candidates get the same
     assert not np.array_equal(x[0], x[1])
-    square = (x[:, 0] ** 2).sum(axis=-1).mean()
+    assert np.array_equal(x[:, :, 1::2], -x[:, :, ::2]) and not np.array_equal(x[:, :, 2], x[:, :, 0])  # in pairs
+    square = (x[:, 0, ::2] ** 2).sum(axis=-1).mean()  # 10,000 vectors
     whole = 40.0 if law == "gaussian" else 40.0 * 41.0
     assert square == pytest.approx(whole * 6 / 40, rel=0.04)
     again = getattr(rehearsal._Stream(3, (2, 1, 500, 20), (2 * 3 * 500, 20), 6, 40), law)(6, release=1)
@@ -202,6 +210,23 @@ def test_spherical_noise_of_all_entries_has_the_gamma_norm() -> None:
     x = rehearsal._Stream(3, (1, 1, 500, 20), (500, 20), 6, 6).spherical(6, 1)
     norms = np.linalg.norm(x, axis=-1)  # Gamma(6, 1): the mean of 10,000 errs by 0.025
     assert abs(norms.mean() - 6.0) < 0.15 and abs(norms.var() - 6.0) < 0.6
+
+
+def test_an_odd_number_of_replicates_has_one_without_a_pair() -> None:
+    x = rehearsal._Stream(3, (1, 1, 3, 2), (2 * 3, 2), 4, 4).gaussian(4, 1).reshape(2, 3, 2, 4)
+    assert np.array_equal(x[:, 1], -x[:, 0]) and not np.array_equal(np.abs(x[:, 2]), np.abs(x[:, 0]))
+
+
+def test_gradient_steps_of_sites_that_differ_are_those_of_their_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exact diffusion: without noise to speak of the network's average model is near that of one site with all rows."""
+    config = replace(BASE, method="momentum", rounds=60, epsilon=1e4, eta=2.0)
+    tried, prepared = Rehearsal(worlds(hard=False), 1, 0), [ready(config)]
+    as_one = models(tried, prepared, monkeypatch)
+    monkeypatch.setattr(rehearsal, "_as_one", lambda candidate, alike: candidate)
+    as_three = models(tried, prepared, monkeypatch)
+    assert np.abs(as_one - as_three).max() < 0.02 * np.abs(as_three).max()
+    first = replace(tried, worlds=tuple(replace(w, shares=w.shares[:1].repeat(3, axis=0)) for w in tried.worlds))
+    assert np.abs(models(first, prepared, monkeypatch) - as_three).max() > 0.1 * np.abs(as_three).max()  # one site's
 
 
 # Where candidates are tried

@@ -194,15 +194,26 @@ def dense(d: int, norm: float = 1.0) -> Sketch:
     return draw
 
 
-def correlated(sketch: Sketch, decay: float = 1.0) -> Sketch:
-    """Rows with the means, spreads and typical norms of a sketch's, and columns that go together.
+def correlated(sketch: Sketch, decay: float = 1.0, astray: float = 0.0, share: float = 1.0) -> Sketch:
+    """Rows with the means, spreads and typical norms of a sketch's, and columns that go together; or nearly so.
 
-    The k-th eigenvalue of the correlations is ``k^-decay``.
+    Parameters
+    ----------
+    sketch : Sketch
+    decay : float
+        The k-th eigenvalue of the correlations is ``k^-decay``.
+    astray : float
+        How far a column's mean is from the sketch's, in standard deviations of the column.
+    share : float
+        The spread of a column beside the sketch's, in the middle; where means go astray spreads differ by a factor.
     """
 
     def draw(n: int, rng: np.random.Generator) -> Array:
         X = sketch(2000, rng)
         d, mean, spread = X.shape[1], X.mean(axis=0), X.std(axis=0)
+        if astray:
+            mean = mean + astray * spread * rng.normal(size=d)
+            spread = spread * share * np.exp(FACTOR * rng.normal(size=d))
         rotation = np.linalg.qr(rng.normal(size=(d, d)))[0]
         size = np.arange(1.0, d + 1.0) ** -decay
         Z = (rng.normal(size=(n, d)) * np.sqrt(size)) @ rotation
@@ -210,6 +221,10 @@ def correlated(sketch: Sketch, decay: float = 1.0) -> Sketch:
         return inside(mean + spread * Z)
 
     return draw
+
+
+FACTOR = 0.5
+"""Log-scale standard deviation of the factors by which columns spread less or more than a schema lets one expect."""
 
 
 def condensed(sketch: Sketch, d: int, decay: float) -> Sketch:
@@ -302,7 +317,7 @@ class Sketches(Expected):
         self, number: int, rows: int, sites: Sequence[int] | Array, *, classes: int, tilt: float, widest: int
     ) -> World:
         sketch = narrowed(self.sketches[number % len(self.sketches)], widest)
-        labels = self.labels[number // len(self.sketches) % len(self.labels)]
+        labels = self.labels[(number + number // len(self.sketches)) % len(self.labels)]
         return make_world(sketch, rows, sites, _SEED + number, classes=classes, tilt=tilt, labels=labels)
 
 
@@ -323,5 +338,6 @@ def drawn(key: str, says: str, sketch: Sketch, d: int) -> Sketches:
     and labels depend on what they have in common, and can be told better.
     """
     if d <= MANY:
-        return Sketches(key, says, (sketch, correlated(sketch)))
+        together = (correlated(sketch), correlated(sketch, 1.0, 1.0), correlated(sketch, 1.5, 1.0, 0.5))
+        return Sketches(key, says, (sketch, *together))
     return Sketches(key, says, (condensed(sketch, d, 1.0), condensed(sketch, d, 2.0)), WIDE)

@@ -32,6 +32,8 @@ CAPS = (math.inf, 0.3, 0.1)
 """Caps on a row's gradient that are tried first, each with every penalty."""
 FACTORS = (0.4, 1.0, 2.5)
 """Multiples of the default penalty that are tried first."""
+WIDER = (0.15, 0.4, 1.0, 2.5, 6.0)
+"""The same of methods that take gradient steps, which are quick to try."""
 ROUNDS = {"steps": (100, 200), "solves": (10, 20, 40)}
 """Rounds of methods that take gradient steps, and of methods that solve local problems; the first are tried first."""
 FINER = ((0.6, 1.6), (0.75, 1.35))
@@ -42,8 +44,14 @@ overfit; more was tried and chosen too often (the penalty does the same and foll
 MANY_ROWS = 300
 PROXIMAL = ("prox_admm", "prox_average")
 """Methods so alike that only one of them is looked into: the first where sites differ, else the second."""
-SURE = 1.05
-"""A method whose least error is this many times the least of all is not looked into further."""
+AHEAD = 1.1
+"""Errors count for so much more where a site solves local problems, or takes a single step: made-up rows stand for all
+that there may be, so what a solve makes of few rows looks too good, as seen on tables of others."""
+SURE = 1.0
+"""A second method is looked into further if its least error is below this many times the first's."""
+NEARLY = 1.025
+"""Of methods and knobs whose last score is at most this many times the least, the one with the smallest cap is taken:
+it leans least on rows that are unlike those made up."""
 FINALISTS = 6
 
 
@@ -183,8 +191,9 @@ class _Trial:
 
     @property
     def score(self) -> float:
-        """What is compared: the mean of roots, so that easy worlds count too; an error's spread grows like its root."""
-        return float(np.sqrt(self.errors).mean()) ** 2
+        """What is compared."""
+        steps = REGISTRY[self.config.method].gradient_steps and self.config.rounds > 1
+        return self.mean * (1.0 if steps else AHEAD)
 
     def sure(self, other: _Trial) -> float:
         """The standard error of the difference to another: over worlds, or over noise if that is larger."""
@@ -288,14 +297,12 @@ class _Search:
         """The first guess, and every method at a grid of caps and penalties; then the knobs of methods that may win."""
         some = [self.config]
         for method in self.methods():
-            rounds = self._rounds(method)[: 2 if REGISTRY[method].gradient_steps else 1]
-            starts = [
-                {"method": method, "rounds": T, "max_grad_norm": c} for T in rounds for c in self._caps(method, CAPS)
-            ]
+            first, factors = self._rounds(method)[0], WIDER if REGISTRY[method].gradient_steps else FACTORS
+            starts = [{"method": method, "rounds": first, "max_grad_norm": c} for c in self._caps(method, CAPS)]
             for at in _valid(self.config, starts):
                 some.append(at)
                 if "eta" in self.free and not REGISTRY[method].single:
-                    some += _valid(at, self.penalties(at, [f for f in FACTORS if f != 1.0]))
+                    some += _valid(at, self.penalties(at, [f for f in factors if f != 1.0]))
         self.run(some, "method")
         if not self.tried:
             return
@@ -398,7 +405,11 @@ class _Search:
             ranked.append(first)
         checked = self.run([one.config for one in ranked], "check", check=True) if len(ranked) > 1 else ranked
         checked = [self._joined(one) for one in checked or ranked]
-        best = min(checked, key=lambda one: one.score)
+        least_score = min(one.score for one in checked)
+        best = min(
+            (one for one in checked if one.score <= NEARLY * least_score),
+            key=lambda one: (one.config.max_grad_norm, one.score),
+        )
         says = f"{_named(best.config)}: {self.ground.says} it misclassifies {100 * best.mean:.1f}%"
         others = [one for one in checked if one is not best]
         if first is None:

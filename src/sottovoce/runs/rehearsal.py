@@ -33,10 +33,10 @@ from .engine import Place
 from .prepare import Prepared
 
 WORLDS = 8
-REPLICATES = {True: 2, False: 1}
+REPLICATES = {True: 4, False: 2}
 """Repetitions of the noise in every world, of sites that are alike and of sites that differ."""
 CHECKS = 8
-"""Worlds of the last comparison, which are others, with twice as many repetitions."""
+"""Worlds of the last comparison, which are others."""
 ROWS = 200
 """Rows of a world, or fewer where there are many sites or features."""
 WIDEST = MANY
@@ -93,14 +93,14 @@ class Ground:
     @cached_property
     def first(self) -> Rehearsal:
         """Of the search."""
-        return self._draw(0, WORLDS, 1)
+        return self._draw(0, WORLDS)
 
     @cached_property
     def final(self) -> Rehearsal:
         """Of the last comparison."""
-        return self._draw(WORLDS, CHECKS, 2)
+        return self._draw(WORLDS, CHECKS)
 
-    def _draw(self, start: int, many: int, often: int) -> Rehearsal:
+    def _draw(self, start: int, many: int) -> Rehearsal:
         known = unknown(self.d) if self.expected is None else self.expected
         held = (sum(self.n),) if self.pooled else self.n
         widest = min(WIDEST, max(2, _ENTRIES // self.outputs))
@@ -111,7 +111,7 @@ class Ground:
             for k in range(many)
         ]
         alike = self.tilt == 0.0
-        return Rehearsal(tuple(worlds), often * REPLICATES[alike], _SEED + start, self.outputs, alike)
+        return Rehearsal(tuple(worlds), REPLICATES[alike], _SEED + start, self.outputs, alike)
 
     @property
     def says(self) -> str:
@@ -155,8 +155,12 @@ class Rehearsal:
 
         Candidates must have the same method, rounds and graph; caps, penalties, regularisers and noise may differ.
         """
+        alone = [_as_one(one, self.alike) for one in candidates]
         if self.alike:
-            candidates = [_as_one(one) for one in candidates]
+            candidates = alone
+        elif all(len(one.facts.n) == 1 for one in alone):
+            pooled = tuple(replace(one, shares=one.shares.mean(axis=0, keepdims=True)) for one in self.worlds)
+            return replace(self, worlds=pooled, alike=True).errors(alone)
         first, worlds, many = candidates[0], len(self.worlds), len(candidates)
         width, nodes = self.worlds[0].X.shape[1] * self.outputs, len(first.facts.n)
         lead = (worlds * many * self.replicates, nodes)
@@ -191,13 +195,14 @@ class Rehearsal:
         return np.repeat(np.stack(starts), candidates * self.replicates, axis=0)[:, None] if starts else None
 
 
-def _as_one(candidate: Prepared) -> Prepared:
+def _as_one(candidate: Prepared, alike: bool) -> Prepared:
     """The same with one site in place of all, if its method averages or sums what the sites send, round by round.
 
-    The noise of the one site is that of the average, or of the sum.
+    The noise of the one site is that of the average, or of the sum.  Sites that differ are as one for methods of
+    gradient steps: the average of their gradients is that of their mean.
     """
     cls, n = REGISTRY[candidate.config.method], candidate.facts.n
-    averages = cls.curvature == "node" and not (cls.objective_noise or cls.single)
+    averages = cls.gradient_steps or (alike and cls.curvature == "node" and not (cls.objective_noise or cls.single))
     schedules = (candidate.algorithm.penalty, candidate.algorithm.noise)
     if len(n) == 1 or not averages or any(one is not None and not one.constant for one in schedules):
         return candidate
@@ -375,15 +380,21 @@ class _Solver(Solver):
 
 
 class _Stream(KeyedNoise):
-    """One stream a release; of vectors of `d` entries only the first `width` are drawn, and all candidates get them."""
+    """One stream a release; of vectors of `d` entries only the first `width` are drawn, and all candidates get them.
+
+    Every second replicate has the noise of the one before with the other sign.  Where noise decides, what one errs too
+    much the other errs too little, so their mean is much nearer the expected error than that of two that are apart.
+    """
 
     def __init__(self, seed: int, drawn: tuple[int, ...], lead: tuple[int, ...], width: int, d: int) -> None:
         super().__init__(seed, range(1), range(1), lead)
-        self._drawn, self._width, self._d = drawn, width, d
+        worlds, one, self._replicates, nodes = drawn
+        self._drawn, self._width, self._d = (worlds, one, -(-self._replicates // 2), nodes), width, d
 
     def _for_all(self, x: Array) -> Array:
-        candidates = self._lead[0] // (x.shape[0] * x.shape[2])
-        return np.broadcast_to(x, (x.shape[0], candidates, *x.shape[2:])).reshape(*self._lead, self._width)
+        both = np.stack([x, -x], axis=3).reshape(*x.shape[:2], -1, *x.shape[3:])[:, :, : self._replicates]
+        candidates = self._lead[0] // (both.shape[0] * both.shape[2])
+        return np.broadcast_to(both, (both.shape[0], candidates, *both.shape[2:])).reshape(*self._lead, self._width)
 
     def spherical(self, d: int, release: int, use: int = 0) -> Array:
         rng = self._generator(0, 0, release, use)
