@@ -126,7 +126,7 @@ def test_run_config_survives_json(config: RunConfig) -> None:
         raise AssertionError(constant)
 
     plain = config.to_dict()
-    later = {"auto", "start", "trust", "clip", "max_grad_norm", "momentum"} | (
+    later = {"auto", "start", "trust", "colluders", "participants", "clip", "max_grad_norm", "momentum"} | (
         {"split", "tolerance"} if config.split == RunConfig.split else set()
     )
     assert set(plain) == {one.name for one in fields(RunConfig)} - later  # keys of ledgers stay as they were

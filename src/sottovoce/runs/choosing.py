@@ -219,7 +219,7 @@ class _Search:
     config: RunConfig
     ground: Ground
     free: tuple[str, ...]
-    alike: bool
+    alike: bool = True
     table: list[dict[str, Any]] = field(default_factory=list)
     tried: list[_Trial] = field(default_factory=list)
     refused: SottovoceError | None = None
