@@ -263,8 +263,8 @@ def feature(released: Fit, aggregator: Rows, terms: Terms, own: str = "private",
 
     `own` says how the aggregator's rows are treated.  "private" protects them by `terms`.  "public" declares them
     public, so that no noise is drawn.  "printed" does as 003 prints: features ``M x`` may have any norm, the noise
-    and the ridge are those of its Algorithm 2 for features of norm 1, and the stated price is what can be proved.  `party` keys the noise; its default
-    is the number of sites.
+    and the ridge are those of its Algorithm 2 for features of norm 1, and the stated price is what can be proved.
+    `party` keys the noise; its default is the number of sites.
     """
     M, sites = released.models, released.sites
     rows, norms = features(aggregator, M)

@@ -46,7 +46,7 @@ class MRADMM(Algorithm[State]):
         Law of the corrected form's noise e: density ``exp(-alpha ||e||)`` or ``N(0, I / alpha^2)``.
     perturbation : {"objective", "output"}
         Where the noise of odd rounds is: in the objective, (18), or on its minimiser (002, section VII-B), which U7
-        prices, also for losses of several classes.  ``noise`` is then that of :class:`sottovoce.queries.NoisyMinimiser`.
+        prices, also for losses of several classes.  ``noise`` is then as in :class:`sottovoce.queries.NoisyMinimiser`.
     """
 
     gamma: float = knob(

@@ -21,7 +21,7 @@ class PPADMM(ADMM):
     Guarantee
     ---------
     Corrected: U3 and U4 with the solver's certificate, and no extra regulariser, because the penalty replaces it.  As
-    printed, Theorem 3.3 is false in general; in the paper's own settings it holds by a wide margin
+    printed, Theorem 3.3 is false in general; in the paper's own settings it holds, by how much depends on beta
     (docs/privacy/verdicts.md).
 
     Parameters
@@ -46,7 +46,9 @@ class PPADMM(ADMM):
         lambda v: 0 < v < 1e9,
         "printed",
     )
-    delta1: float = knob(1e-5, "delta_i1 of the listing.", "must be above 0 and below 1", lambda v: 0 < v < 1, "printed")
+    delta1: float = knob(
+        1e-5, "delta_i1 of the listing.", "must be above 0 and below 1", lambda v: 0 < v < 1, "printed"
+    )
 
     name: ClassVar[str] = "pp_admm"
     paper: ClassVar[str] = "004, Algorithm 1"

@@ -175,7 +175,7 @@ def _key(row: Row, figure: Figure) -> str:
     parts = []
     for column in columns:
         value = row.get(column) if column else None
-        if value is not None:
+        if value is not None and _said(figure, value).strip():
             said = _said(figure, value)
             bare = not _number(value) or said != f"{value:g}"
             parts.append(said if bare else f"{figure.names.get(column, column)} {said}".strip())

@@ -1,4 +1,4 @@
-"""What the papers' theorems and listings ask of parameters: the numbers that they set, and which conditions a run breaks.
+"""What the papers' theorems and listings ask of parameters: numbers that they set, and conditions that a run breaks.
 
 A study may run a method outside its theorem, as the papers' own experiments do; :func:`broken` makes the page say so.
 """

@@ -92,9 +92,9 @@ class _Scores:
         if k in self.wanted:
             models = self.ready.algorithm.model(state)
             self.rows[k] = self.score(self._full(models))
-            if kept is not None:
-                for row, other in zip(self.rows[k], self.score(self._full(kept)), strict=True):
-                    row |= {"kept_loss": other["loss"], "kept_risk": other["risk"]}
+            own = self.rows[k] if kept is None else self.score(self._full(kept))
+            for row, other in zip(self.rows[k], own, strict=True):
+                row |= {"kept_loss": other["loss"], "kept_risk": other["risk"]}
 
     def _full(self, models: Array) -> Array:
         return np.broadcast_to(models, (self.ready.config.replicates, len(self.signed), models.shape[-1]))
@@ -109,7 +109,8 @@ class _Scores:
         alone = self.dealt.errors(models).mean(axis=-1)
         task = self.dealt.task
         columns = {
-            "loss": own.mean(axis=0), "risk": self.ready.config.C * own.mean(axis=0), "test_error": wrong, task.wording.quality: task.quality(wrong),
+            "loss": own.mean(axis=0), "risk": self.ready.config.C * own.mean(axis=0),
+            "test_error": wrong, task.wording.quality: task.quality(wrong),
             "site_test_error": alone, "residual": apart, "relative_error": far,
         }  # fmt: skip
         return [
@@ -134,12 +135,12 @@ def _prices(ready: Prepared, wanted: frozenset[int]) -> dict[int, tuple[float, f
 def run(p: Mapping[str, Any]) -> list[Row]:
     """One configuration: scores per replicate after the last round, or after the first and every `every` rounds.
 
-    Columns: `round`, `loss` (mean loss of sites' own models on their own rows, nats), `risk` (C times that), `test_error` and `accuracy` (or
-    whatever the task calls its quality) of the average model, `site_test_error` (mean over sites' models), `residual`
-    (root mean square distance of sites' models from their average), `relative_error` (distance to the pooled minimiser
-    of the same objective over its norm), `epsilon_claimed` and `epsilon_proved`, in total up to that round.  Where a
-    printed form keeps a minimiser that it never sends (PVP), `kept_loss` and `kept_risk` are of that one.  A note says
-    which condition of a theorem the parameters break.
+    Columns: `round`, `loss` (mean loss of sites' own models on their own rows, nats), `risk` (C times that),
+    `test_error` and `accuracy` (or whatever the task calls its quality) of the average model, `site_test_error` (mean
+    over sites' models), `residual` (root mean square distance of sites' models from their average), `relative_error`
+    (distance to the pooled minimiser of the same objective over its norm), `epsilon_claimed` and `epsilon_proved`, in
+    total up to that round.  `kept_loss` and `kept_risk` are of the model that a node holds: with PVP as printed its
+    exact minimiser, which it does not send.  A note says which condition of a theorem the parameters break.
     """
     if p["method"] == "local":
         return _local(p)
@@ -197,20 +198,23 @@ def _local(p: Mapping[str, Any]) -> list[Row]:
 
 
 def tradeoff(p: Mapping[str, Any]) -> list[Row]:
-    """001, section V-C: final loss over `alphas`, the fit of L_acc to its means, the utility of privacy, and (28).
+    """001, section V-C: empirical risk over `alphas`, the fit of L_acc to its means, the utility of privacy, and (28).
 
-    Rows with ``what`` "measured" are those of :func:`run` at the rounds `at`, one a replicate; "L_acc", "U_priv" and
-    "J" are curves over `alpha` in the column `value`; "optimum" is the solution of (28).
+    PVP as printed is taken before its last step.  Rows with ``what`` "measured" are those of :func:`run` at the rounds
+    `at`, one a replicate; "L_acc", "U_priv" and "J" are curves over `alpha` in the column `value`; "optimum" is the
+    solution of (28).
     """
     alphas, at = [float(a) for a in p["alphas"]], sorted(int(k) for k in p["at"])
     inner = {key: value for key, value in p.items() if key not in ("alphas", "at", "rounds")}
+    late = int(p["method"] == "pvp" and p["form"] != "corrected")  # its last step comes after the round
     rows: list[Row] = []
     for k in at:
         means = []
         for alpha in alphas:
-            found = run({**inner, "noise": alpha, "rounds": k})
-            means.append(float(np.mean([row["loss"] for row in found])))
-            rows += [row | {"what": "measured", "alpha": alpha, "value": row["loss"]} for row in found]
+            found = run({**inner, "noise": alpha, "rounds": k + late} | ({"every": k} if late else {}))
+            found = [row for row in found if row["round"] == k]
+            means.append(float(np.mean([row["kept_risk"] for row in found])))
+            rows += [row | {"what": "measured", "alpha": alpha, "value": row["kept_risk"]} for row in found]
         rows += [{"round": k, "replicate": 0} | row for row in _fitted(np.array(alphas), np.array(means), k, p)]
     return rows
 
