@@ -338,10 +338,27 @@ def test_facets_are_panels_and_levels_are_in_all(done):
 
 
 def test_every_series_has_a_look_of_its_own():
-    names = [str(k) for k in range(20)]
-    looks = {(look["color"], str(look["ls"]), look["marker"]) for look in (figures._look(names, n) for n in names)}
-    assert len(looks) == 20
+    plain = Figure("f", "F", "line", "round", "loss", series="gamma")
+    for figure, rows in (
+        (plain, {str(k): {"gamma": k} for k in range(20)}),
+        (METHODS, {f"{m}, {k}": {"method": m, "label": k} for m in ("admm", "dvp", "pvp") for k in range(3)}),
+    ):
+        looks = figures._looks(figure, rows, list(rows.values())).values()
+        assert len({(look["color"], str(look["ls"]), look["marker"]) for look in looks}) == len(rows)
     assert figures.COLOURS[0] == "#0072B2" and len(set(figures.COLOURS)) == 8
+
+
+METHODS = Figure("f", "F", "line", "round", "loss", series=("method", "label"))
+
+
+def test_a_method_has_one_colour_in_all_figures_of_a_page():
+    rows = [{"method": m, "label": k} for m in ("admm", "dvp", "average", "average, as printed") for k in (0, 1)]
+    colours = {}
+    for some in (rows, rows[2:], rows[::-1], rows[4:]):
+        for name, look in figures._looks(METHODS, {f"{r['method']}: {r['label']}": r for r in some}, rows).items():
+            method = figures.plain(name.partition(":")[0])
+            assert colours.setdefault(method, look["color"]) == look["color"]
+    assert colours["admm"] == figures.BLACK and len(set(colours.values())) == 3
 
 
 def test_spread_is_what_the_caption_says():
