@@ -399,7 +399,11 @@ def test_the_command_writes_everything_and_sums_up(tmp_path):
     assert one["claims"] == [{"says": "A larger total gives a lower loss.", "printed": None, "proved": UNSEEN}]
     folder = tmp_path / "o" / "own"
     names = {path.name for path in folder.iterdir()}
-    assert names == {"cells", "figures", "index.html", "table.csv", "table.parquet"}
+    assert names == {"cells", "figures", "index.html", "table.csv", "table.parquet", "verdicts.json"}
+    verdicts = json.loads((folder / "verdicts.json").read_text())
+    assert (verdicts["study"], verdicts["replicates"]) == ("own", 2)
+    (claim,) = verdicts["claims"]
+    assert claim["claim"] == "A larger total gives a lower loss." and claim["proved"]["verdict"] == UNSEEN
     assert {path.name for path in (folder / "figures").iterdir()} == {"loss.svg", "loss.png", "error.svg", "error.png"}
     assert "sottovoce study own.toml --quick --out o --replicates 2 --json" in (folder / "index.html").read_text()
     said = invoke(str(tmp_path / "own.toml"), "--quick", "--replicates", "2", "--out", str(tmp_path / "o"))

@@ -131,7 +131,11 @@ def _along(claim: Sentence, rows: list[Row]) -> tuple[int, str] | None:
     steps = [_sign(a, b) if turned else _sign(b, a) for a, b in itertools.pairwise(means)]
     whole = _sign(means[0], means[-1]) if turned else _sign(means[-1], means[0])
     mark = -1 if min(steps) < 0 or whole < 0 else whole
-    return mark, f"{means[0]} at {claim.x} {at[0]:g}, {means[-1]} at {at[-1]:g}"
+    told = f"{means[0]} at {claim.x} {at[0]:g}, {means[-1]} at {at[-1]:g}"
+    if min(steps) < 0:  # a step the wrong way is why it fails
+        k = steps.index(-1)
+        told += f"; but {means[k]} at {at[k]:g} and {means[k + 1]} at {at[k + 1]:g}"
+    return mark, told
 
 
 def _pair(claim: Sentence, rows: list[Row]) -> tuple[_Mean, _Mean] | None:
