@@ -31,6 +31,14 @@ what differs from a paper's setting stands on each study's page.
 """
 
 
+TIMES = """# Studies: verdicts and times
+
+Studies that have run, how many of their claims came out how, and what they cost in seconds of one processor. Made by
+`python bench/papers.py`; a study that is not listed had not run when it was made.
+
+"""
+
+
 def rows(item: dict[str, Any], studies: Path) -> Iterator[tuple[str, str, str, str, str, str]]:
     """(item, where, printed, ours, as printed, proved) of an item; of a figure one row a claim of its study."""
     name, here = item["item"], item.get("here", "")
@@ -97,6 +105,31 @@ def page(number: str, title: str, items: list[dict[str, Any]], studies: Path) ->
     return text
 
 
+def times(studies: Path) -> str:
+    """A page with every study that has run: cells, replicates, seconds of a processor, and how its claims came out."""
+    text = TIMES + "| study | paper | cells | replicates | seconds | as printed | proved |\n" + "|---" * 7 + "|\n"
+    whole = 0.0
+    for place in sorted(studies.glob("*/verdicts.json")):
+        said = json.loads(place.read_text(encoding="utf-8"))
+        whole += said["seconds"]
+        words = [", ".join(_counted(said["claims"], basis)) for basis in ("printed", "proved")]
+        cells = (
+            f"`{said['study']}`",
+            said["paper"],
+            said["cells"],
+            said["replicates"],
+            f"{said['seconds']:.0f}",
+            *words,
+        )
+        text += "| " + " | ".join(map(str, cells)) + " |\n"
+    return text + f"\nAll together: {whole:.0f} seconds of a processor.\n"
+
+
+def _counted(claimed: list[dict[str, Any]], basis: str) -> list[str]:
+    words = [claim[basis]["verdict"] for claim in claimed if claim[basis] is not None]
+    return [f"{words.count(word)} {word}" for word in dict.fromkeys(words)]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--studies", type=Path, default=Path("studies"), help="where `sottovoce study` wrote")
@@ -108,6 +141,7 @@ def main() -> None:
         paper = listed[f"p{number}"]
         text = page(number, paper["title"], paper["items"], arguments.studies)
         (arguments.out / f"{number}.md").write_text(text, encoding="utf-8")
+    (arguments.out / "times.md").write_text(times(arguments.studies), encoding="utf-8")
 
 
 if __name__ == "__main__":

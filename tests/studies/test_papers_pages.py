@@ -44,7 +44,14 @@ def test_every_study_of_a_paper_is_on_its_page() -> None:
 def test_a_page_has_the_studies_numbers(tmp_path: Path) -> None:
     setting = {"at": {"alpha": 0.1}, "word": "holds", "numbers": "1 ± 0.1 against 2 ± 0.1"}
     one = {"verdict": "reproduced", "of": {}, "settings": [setting] * 5}
-    said = {"replicates": 7, "claims": [{"claim": "A | B.", "printed": one, "proved": None}]}
+    said = {
+        "study": "000-fig3",
+        "paper": "001",
+        "cells": 3,
+        "seconds": 12.3,
+        "replicates": 7,
+        "claims": [{"claim": "A | B.", "printed": one, "proved": None}],
+    }
     (tmp_path / "000-fig3").mkdir()
     (tmp_path / "000-fig3" / "verdicts.json").write_text(json.dumps(said))
     items = [{"item": "Figure 2", "study": "000-fig3"}, {"item": "Figure 9", "study": "002-fig1"}]
@@ -53,4 +60,6 @@ def test_a_page_has_the_studies_numbers(tmp_path: Path) -> None:
     first, second, third = lines[-3:]
     assert "A \\| B." in first and "(7 replicates)" in first and "| reproduced |" in first
     assert "alpha 0.1: 1 ± 0.1 against 2 ± 0.1" in first and "holds in 5 of 5" in first
+    listed = papers.times(tmp_path).splitlines()[-3]
+    assert listed == "| `000-fig3` | 001 | 3 | 7 | 12 | 1 reproduced |  |"
     assert "not run" in second and "| false |" in third and "claimed 0.1" in third
