@@ -290,3 +290,25 @@ def test_the_printed_average_is_sized_by_the_mean_site_and_priced_by_the_smalles
     fit = aggregation.average_trusted(sites, PURE, "printed")
     assert fit.sites.printed_claim == 1.0
     assert fit.sites.epsilon == pytest.approx(np.mean(SITES) / min(SITES), rel=1e-3)
+
+
+def test_printed_sites_are_algorithm_2_to_the_letter() -> None:
+    """Delta and the rate by its own rule, on both sides of the switch; the noise that was drawn has this rate."""
+    sites = make_rows([400], 4)
+    for epsilon in (0.02, 1.0):
+        terms = replace(PURE, epsilon=epsilon, replicates=400, tol=1e-10)
+        facts = terms.facts(sites.n, sites.d)
+        rest = epsilon - 2 * math.log(1 + 0.25 / (400 * 0.05))
+        wanted = (0.0, rest / 2) if rest > 0 else (0.25 / (400 * math.expm1(epsilon / 4)) - 0.05, epsilon / 4)
+        ridge, rate = aggregation.listed(epsilon, facts)
+        assert (float(ridge[0, 0]), float(rate[0, 0])) == pytest.approx(wanted)
+        fit = aggregation.local(sites, terms, "printed")
+        w, a = fit.models[:, 0], sites.signed[0]
+        noise = 400 * ((1 / (1 + np.exp(w @ a.T))) @ a / 400 - (0.05 + wanted[0]) * w)
+        length = np.linalg.norm(noise, axis=1)  # a sum of d exponentials
+        for factor, passes in ((1.0, True), (1.25, False), (0.8, False)):
+            assert (kstest(length * wanted[1] * factor, "gamma", args=(4,)).pvalue > 1e-4) == passes
+        assert fit.sites.printed_claim == epsilon and fit.sites.form == "printed"
+    assert aggregation.local(sites, EXACT, "printed").models == pytest.approx(aggregation.local(sites, EXACT).models)
+    with pytest.raises(InvalidInput, match="form"):
+        aggregation.local(sites, PURE, "listed")

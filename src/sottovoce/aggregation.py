@@ -28,7 +28,7 @@ from .losses import make_loss
 from .plain import jsonable
 from .privacy import accountants
 from .privacy.noise import KeyedNoise
-from .privacy.statement import ONE_ROW, Statement
+from .privacy.statement import EXACT, ONE_ROW, Statement
 from .queries import Query
 from .queries.average import NoisyAverage
 from .queries.objective import GaussianLaw, PerturbedObjective, SphericalLaw
@@ -120,18 +120,30 @@ def rate_for(build: Callable[[Array, Facts], Query], facts: Facts, terms: Terms)
     return found.value[where.ravel()][:, None]
 
 
-def _law(rate: Array, terms: Terms, **more: Any) -> SphericalLaw | GaussianLaw:
-    return SphericalLaw(rate, **more) if terms.delta is None else GaussianLaw(1.0 / rate, **more)
+def _law(rate: Array, terms: Terms) -> SphericalLaw | GaussianLaw:
+    return SphericalLaw(rate) if terms.delta is None else GaussianLaw(1.0 / rate)
 
 
-def _objective(start: Array, terms: Terms, polish: bool = True) -> Callable[[Array, Facts], PerturbedObjective]:
+def _objective(start: Array, terms: Terms) -> Callable[[Array, Facts], PerturbedObjective]:
     """Objective perturbation at a noise rate."""
 
     def build(rate: Array, facts: Facts) -> PerturbedObjective:
-        law = _law(rate, terms, polish=polish)
+        law = _law(rate, terms)
         return PerturbedObjective(start, curvature_for(terms.epsilon, facts), start, law, "003, Algorithm 2")
 
     return build
+
+
+def listed(epsilon: float, facts: Facts) -> tuple[Array, Array]:
+    """003, Algorithm 2, step 1, for features of norm 1: the extra ridge Delta and the noise rate, shapes (N, 1).
+
+    ``epsilon' = epsilon - 2 ln(1 + c / (n Lambda))``; where that is not positive, a ridge makes it ``epsilon / 2``.
+    The rate is ``epsilon' / 2``.
+    """
+    c = facts.loss.bend_bound
+    rest = epsilon - 2.0 * np.log1p(c / facts.K(0.0))
+    ridge = facts.C * c / (facts.n * math.expm1(min(epsilon, 1000.0) / 4.0)) - facts.mu
+    return np.where(rest > 0, 0.0, ridge), np.where(rest > 0, rest, epsilon / 2.0) / 2.0
 
 
 def _ask(query: Query, rows: Rows, terms: Terms, noise: KeyedNoise, budget: float) -> tuple[Array, Ledger]:
@@ -140,10 +152,19 @@ def _ask(query: Query, rows: Rows, terms: Terms, noise: KeyedNoise, budget: floa
     return Curator(rows, terms.facts(rows.n, rows.d), noise, ledger).ask(query), ledger
 
 
-def _learn(rows: Rows, terms: Terms, noise: KeyedNoise, lead: tuple[int, ...]) -> tuple[Array, Ledger]:
+def _learn(
+    rows: Rows, terms: Terms, noise: KeyedNoise, lead: tuple[int, ...], form: str = "corrected"
+) -> tuple[Array, Ledger]:
     """Every party's minimiser with noise in its objective, shape (*lead, d); exact at infinite epsilon."""
     facts, start = terms.facts(rows.n, rows.d), np.zeros((*lead, rows.d))
     query = PerturbedObjective(start, np.zeros(rows.n.shape), start, None, "003, section 4.2")
+    if form not in ("corrected", "printed"):
+        raise InvalidInput("form", form, "must be 'corrected' or 'printed'", "use 'corrected'")
+    if form == "printed" and math.isfinite(terms.epsilon):
+        ridge, rate = listed(terms.epsilon, facts)
+        law = SphericalLaw(rate, polish=False, claimed=np.full(rows.n.shape, terms.epsilon))
+        query = PerturbedObjective(start, ridge, start, law, "003, Algorithm 2 (printed)")
+        return _ask(query, rows, terms, noise, math.inf)
     if math.isfinite(terms.epsilon):
         build = _objective(start, terms)
         query = build(rate_for(build, facts, terms), facts)
@@ -163,22 +184,36 @@ def _unused(terms: Terms) -> Statement:
     return Statement.unused(NOBODY, relation=terms.relation, accountant=terms.accountant)
 
 
-def local(sites: Rows, terms: Terms) -> Fit:
-    """Every site's own model, shape (R, N, d): objective perturbation, or exact at infinite epsilon."""
+def local(sites: Rows, terms: Terms, form: str = "corrected") -> Fit:
+    """Every site's own model, shape (R, N, d): objective perturbation, or exact at infinite epsilon.
+
+    With `form` "printed" it is 003's Algorithm 2 to the letter, and the stated price is what can be proved for it.
+    """
     lead = (terms.replicates, len(sites.n))
-    models, ledger = _learn(sites, terms, terms.noise(range(lead[1])), lead)
+    models, ledger = _learn(sites, terms, terms.noise(range(lead[1])), lead, form)
     trust = Trust("nobody", sees="every party's model")
-    said = _promise(ledger, terms, trust, nodes=lead[1], unprotected="exact models are released")
+    said = _promise(
+        ledger, terms, trust, nodes=lead[1], unprotected="exact models are released", **_printed(form, terms)
+    )
     return Fit(models, said, _unused(terms))
 
 
-def pooled(parties: Rows, terms: Terms) -> Fit:
-    """The global method: a trusted curator holds the rows of all `parties`."""
+def _printed(form: str, terms: Terms) -> dict[str, Any]:
+    """What a statement says of a printed form beside its price."""
+    if form == "corrected" or math.isinf(terms.epsilon):
+        return {}
+    return {"form": form, "printed_claim": terms.epsilon, "assumes": EXACT}
+
+
+def pooled(parties: Rows, terms: Terms, form: str = "corrected") -> Fit:
+    """The global method: a trusted curator holds the rows of all `parties`; `form` as in :func:`local`."""
     rows = _as_rows([np.concatenate([parties.node(i).signed[0] for i in range(len(parties.n))])])
     N = len(parties.n)
-    models, ledger = _learn(rows, terms, terms.noise(range(N, N + 1)), (terms.replicates, 1))
+    models, ledger = _learn(rows, terms, terms.noise(range(N, N + 1)), (terms.replicates, 1), form)
     trust = Trust("curator", sees="the model")
-    said = _promise(ledger, terms, trust, unprotected="the exact model of all rows is released")
+    said = _promise(
+        ledger, terms, trust, unprotected="the exact model of all rows is released", **_printed(form, terms)
+    )
     return Fit(models[:, 0], said, said)
 
 
@@ -227,9 +262,9 @@ def feature(released: Fit, aggregator: Rows, terms: Terms, own: str = "private",
     """003, Algorithm 5: the aggregator (rows of one node) learns weights of the models that :func:`local` released.
 
     `own` says how the aggregator's rows are treated.  "private" protects them by `terms`.  "public" declares them
-    public, so that no noise is drawn.  "printed" does as 003 prints: features ``M x`` may have any norm, the noise is
-    for features of norm 1, and the stated price is what can be proved for this.  `party` keys the noise; its default
-    is the number of sites.
+    public, so that no noise is drawn.  "printed" does as 003 prints: features ``M x`` may have any norm, the noise
+    and the ridge are those of its Algorithm 2 for features of norm 1, and the stated price is what can be proved.
+    `party` keys the noise; its default is the number of sites.
     """
     M, sites = released.models, released.sites
     rows, norms = features(aggregator, M)
@@ -246,8 +281,8 @@ def feature(released: Fit, aggregator: Rows, terms: Terms, own: str = "private",
         if own == "public":
             unprotected = "its rows are public by declaration, and used without noise"
         elif own == "printed":
-            rate = rate_for(_objective(start, terms, polish=False), facts, terms) * norms
-            law, q = _law(rate, terms, polish=False), q + curvature_for(terms.epsilon, facts)
+            ridge, rate = listed(terms.epsilon, facts)
+            law, q = SphericalLaw(rate * norms, polish=False), q + ridge
             assumes = "the noise is for features of norm 1, these are larger; the minimiser is taken to be exact"
             claimed = terms.epsilon
         else:

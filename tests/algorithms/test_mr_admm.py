@@ -1,10 +1,62 @@
-"""mr_admm: the contract of every method."""
+"""mr_admm: the contract of every method, and noise on answers (002, section VII-B)."""
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
+import numpy as np
+import pytest
 from conformance import AlgorithmContract
+from problems import make_rows
+from scipy.stats import kstest
+
+from sottovoce.data.classes import ClassRows
+from sottovoce.errors import InvalidInput
+from sottovoce.runs.simulate import RunConfig, simulate
 
 
 class TestMRADMM(AlgorithmContract):
     method = "mr_admm"
     releases_in_ten = 5
+
+
+SITES: dict[str, Any] = {
+    "epsilon": math.inf,
+    "rounds": 6,
+    "eta": 0.05,
+    "seed": 0,
+    "perturbation": "output",
+    "method": "mr_admm",
+}
+
+
+def test_output_perturbation_is_priced_by_odd_rounds_and_moves_nothing_without_noise() -> None:
+    rows = make_rows([60, 45, 80], 4)
+    quiet = [simulate(RunConfig(**SITES | {"perturbation": where}), rows).models for where in ("output", "objective")]
+    np.testing.assert_array_equal(*quiet)
+    noisy = simulate(RunConfig(**SITES | {"epsilon": 3.0, "noise": 1.0}), rows)
+    assert [event["event"] for event in noisy.ledger] == ["ExactSphericalMechanism"] * 3
+    assert noisy.privacy["epsilon"] == pytest.approx(3.0, rel=1e-6)  # three odd rounds at epsilon 1 each
+
+
+@pytest.mark.parametrize(("factor", "passes"), [(1.0, True), (1.25, False), (0.8, False)])
+def test_the_noise_of_output_perturbation_has_the_scale_that_is_priced(factor: float, passes: bool) -> None:
+    rows = make_rows([60, 45, 80], 4)
+    run = RunConfig(**SITES | {"rounds": 1, "noise": 2.0, "replicates": 300})
+    exact = simulate(RunConfig(**SITES | {"rounds": 1}), rows).models
+    length = np.linalg.norm(simulate(run, rows).models - exact, axis=-1)  # (R, N), a sum of d exponentials
+    q = RunConfig().rho / 3 + 2 * 0.05 * 2  # a ring of three: two neighbours
+    rate = 2.0 / (2.0 / (rows.n[:, 0] * q))
+    assert (kstest((length * rate * factor).ravel(), "gamma", args=(4,)).pvalue > 1e-4) == passes
+
+
+def test_several_classes_need_the_noise_on_the_answer() -> None:
+    rng = np.random.default_rng(0)
+    parts = [(rng.normal(size=(50, 3)) / 4, rng.integers(3, size=50)) for _ in range(3)]
+    parts = [(X / np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True)), y) for X, y in parts]
+    rows = ClassRows.of(parts, 3)
+    config: dict[str, Any] = {**SITES, "loss": "softmax:3", "epsilon": 5.0}
+    assert simulate(RunConfig(**config), rows).privacy["epsilon"] <= 5.0
+    with pytest.raises(InvalidInput, match="loss"):
+        simulate(RunConfig(**config | {"perturbation": "objective"}), rows)

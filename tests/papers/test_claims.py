@@ -44,7 +44,8 @@ def test_nothing_is_attained_that_is_proved_impossible() -> None:
         ("PVP", "f sent", "false"), ("PVP", "last step", "false"), ("M-ADMM", "", "holds, loose"),
         ("R-ADMM, MR-ADMM", "", "holds, loose"), ("output perturbation", "", "holds"),
         ("generalised objective perturbation", "pure", "false"),
-        ("feature method 2", "", "false"), ("PP-ADMM", "own settings", "holds, loose"),
+        ("feature method 2", "", "false"), ("PP-ADMM", "beta 10^-3.5", "holds, loose"),
+        ("PP-ADMM", "beta 10^-6", "holds, loose"), ("matrix perturbation", "", "false"),
         ("PP-ADMM", "even split", "false"),
     ],
 )  # fmt: skip

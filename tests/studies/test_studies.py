@@ -170,8 +170,11 @@ def test_the_page_of_keys_has_every_key():
 
 
 def test_a_kind_is_its_file_and_those_that_it_imports():
-    assert kinds.files("training.run") == {"training.py"} and kinds.files("nowhere.run") == set()
-    parts = {f"thesis{part}.py" for part in ("", "_components", "_data", "_models", "_table")}
+    assert (
+        kinds.files("training.run") == {"training.py", "theorems.py", "secrets.py"}
+        and kinds.files("nowhere.run") == set()
+    )
+    parts = {f"thesis{part}.py" for part in ("", "_components", "_data", "_models", "_more", "_table")}
     assert kinds.files("thesis.parties") == parts
 
 
@@ -335,10 +338,27 @@ def test_facets_are_panels_and_levels_are_in_all(done):
 
 
 def test_every_series_has_a_look_of_its_own():
-    names = [str(k) for k in range(20)]
-    looks = {(look["color"], str(look["ls"]), look["marker"]) for look in (figures._look(names, n) for n in names)}
-    assert len(looks) == 20
+    plain = Figure("f", "F", "line", "round", "loss", series="gamma")
+    for figure, rows in (
+        (plain, {str(k): {"gamma": k} for k in range(20)}),
+        (METHODS, {f"{m}, {k}": {"method": m, "label": k} for m in ("admm", "dvp", "pvp") for k in range(3)}),
+    ):
+        looks = figures._looks(figure, rows, list(rows.values())).values()
+        assert len({(look["color"], str(look["ls"]), look["marker"]) for look in looks}) == len(rows)
     assert figures.COLOURS[0] == "#0072B2" and len(set(figures.COLOURS)) == 8
+
+
+METHODS = Figure("f", "F", "line", "round", "loss", series=("method", "label"))
+
+
+def test_a_method_has_one_colour_in_all_figures_of_a_page():
+    rows = [{"method": m, "label": k} for m in ("admm", "dvp", "average", "average, as printed") for k in (0, 1)]
+    colours = {}
+    for some in (rows, rows[2:], rows[::-1], rows[4:]):
+        for name, look in figures._looks(METHODS, {f"{r['method']}: {r['label']}": r for r in some}, rows).items():
+            method = figures.plain(name.partition(":")[0])
+            assert colours.setdefault(method, look["color"]) == look["color"]
+    assert colours["admm"] == figures.BLACK and len(set(colours.values())) == 3
 
 
 def test_spread_is_what_the_caption_says():
@@ -379,7 +399,11 @@ def test_the_command_writes_everything_and_sums_up(tmp_path):
     assert one["claims"] == [{"says": "A larger total gives a lower loss.", "printed": None, "proved": UNSEEN}]
     folder = tmp_path / "o" / "own"
     names = {path.name for path in folder.iterdir()}
-    assert names == {"cells", "figures", "index.html", "table.csv", "table.parquet"}
+    assert names == {"cells", "figures", "index.html", "table.csv", "table.parquet", "verdicts.json"}
+    verdicts = json.loads((folder / "verdicts.json").read_text())
+    assert (verdicts["study"], verdicts["replicates"]) == ("own", 2)
+    (claim,) = verdicts["claims"]
+    assert claim["claim"] == "A larger total gives a lower loss." and claim["proved"]["verdict"] == UNSEEN
     assert {path.name for path in (folder / "figures").iterdir()} == {"loss.svg", "loss.png", "error.svg", "error.png"}
     assert "sottovoce study own.toml --quick --out o --replicates 2 --json" in (folder / "index.html").read_text()
     said = invoke(str(tmp_path / "own.toml"), "--quick", "--replicates", "2", "--out", str(tmp_path / "o"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -10,9 +11,10 @@ import pytest
 
 from sottovoce import data
 from sottovoce.errors import InvalidInput
+from sottovoce.runs.simulate import RunConfig, simulate
 from sottovoce.studies import kinds, spec, tables
 from sottovoce.studies.figures import _key
-from sottovoce.studies.kinds import training
+from sottovoce.studies.kinds import classes, theorems, training
 from sottovoce.studies.run import run
 
 CODES = {
@@ -38,7 +40,7 @@ def extract(path, n=800, top=60_000):
 def quick_data(monkeypatch):
     """Data that load in no time, of the same shape."""
     real = data.load
-    monkeypatch.setattr(tables, "covertype", lambda: (None, "no network"))
+    monkeypatch.setattr(tables, "covertype", lambda few=False: (None, "no network"))
     monkeypatch.setattr(tables, "STAND_IN_ROWS", 400)
     monkeypatch.setattr(
         tables.data, "load", lambda name: real("synthetic:n=15000,d=4" if name.startswith("adult") else name)
@@ -120,15 +122,77 @@ def test_listings_rules_for_curvature_and_regulariser():
     p = {"delta": 1e-4, "epsilon": 1.0, "rounds": 30}
     rho = 1.0 / (4 * np.log(1e4)) / 30
     e1 = rho + 2 * np.sqrt(rho * np.log(1e4))
-    assert training._regulariser_004(p, rows) == pytest.approx(2.8 * 3 * 0.25 / (0.01 * e1 * 200))
+    own, other = p | {"rho": "004", "method": "pp_admm"}, p | {"rho": "004", "method": "ipp_admm", "positives": 15}
+    assert theorems.regulariser_004(own, rows) == pytest.approx(2.8 * 3 * 0.25 / (0.01 * e1 * 200))
+    whole = 1.0 / (4 * np.log(1e4)) / 15 / 1.25  # a fifth pays for the tests
+    e1 = whole + 2 * np.sqrt(whole * np.log(1e4))
+    assert theorems.regulariser_004(other, rows) == pytest.approx(2.8 * 3 * 0.25 / (0.01 * e1 * 200))
+    first = theorems.regulariser_004(other | {"rho": "004, Algorithm 1"}, rows)
+    assert first == theorems.regulariser_004(own, rows)
     small = {"alpha": 0.01, "C": 10.0, "eta": 0.1}
     assert training._curvature_000(small, rows) == pytest.approx(10 * 0.25 / (200 * np.expm1(0.0025)) - 0.2)
     assert training._curvature_000(small | {"alpha": 5.0}, rows) == 0.0
 
 
-def test_printed_knobs_reach_the_method_and_no_other():
-    from sottovoce.runs.simulate import RunConfig
+def test_admm_priced_by_002_claims_the_total_of_r_admm():
+    other = {"method": "r_admm", "form": "printed", "eta": 1.0}
+    asked = base(method="r_admm", form="printed", eta=1.0, alpha=5.0)
+    (first, *_) = training.run(asked)
+    (row, *_) = training.run(base(method="dvp", form="printed", eta=1.0, alpha=5.0, price="002", match=other))
+    assert row["epsilon_claimed"] == pytest.approx(first["epsilon_claimed"], rel=1e-9)
+    assert row["epsilon_proved"] < row["epsilon_claimed"]
+    rows = tables.deal(base()).rows  # its noise: 000's listing draws the rate of 002's (18), alpha C / n, in sum scale
+    config = RunConfig(method="dvp", form="printed", eta=1.0, rounds=6, epsilon=math.inf, seed=0)
+    noise = np.array(theorems.noise_002(config, rows, 3.0))
+    K = rows.n[:, 0] * (1e-3 / 3 + 4.0)  # a ring of three
+    rate = noise - 2 * np.log1p(0.25 / K)
+    assert np.ptp(rate * rows.n[:, 0]) < 1e-12
+    priced = 6 * np.max(2 / rows.n[:, 0] * (1.4 * 0.25 / (1e-3 / 3 + 4.0) + rate * rows.n[:, 0]))
+    assert priced == pytest.approx(3.0)
+    with pytest.raises(InvalidInput, match="price"):
+        training.run(base(method="dvp", alpha=1.0, price="001"))
 
+
+def test_what_a_run_breaks_is_said():
+    (row, *_) = training.run(base(method="r_admm", nodes=4, graph="ring"))
+    assert "bipartite" in row["_note"]
+    (row, *_) = training.run(base(method="r_admm", gamma=0.5))
+    assert "asks for" in row["_note"]
+    (row, *_) = training.run(base(method="r_admm", gamma=1e4))
+    assert not row["_note"]
+    printed = base(method="pp_admm", form="printed", epsilon=1.0, delta=1e-4)
+    assert "004's theorems" in training.run(printed)[0]["_note"]
+    assert "004's" not in training.run(printed | {"rho": "004"})[0]["_note"]
+
+
+def test_a_study_sees_what_pvp_keeps_and_the_same_run_as_others():
+    p = base(method="pvp", form="printed", noise=3.0, rho=0.5, eta=0.1, every=2)
+    rows = training.run(p)
+    dealt = tables.deal(p)
+    result = simulate(
+        RunConfig(
+            method="pvp", form="printed", epsilon=math.inf, noise=3.0, rho=0.5, eta=0.1, rounds=6, replicates=2, seed=0
+        ),
+        dealt.rows,
+    )
+    last = [row for row in rows if row["round"] == 6]
+    assert [row["test_error"] for row in last] == dealt.errors(result.models.mean(axis=1)).tolist()
+    assert all(row["kept_loss"] == row["loss"] for row in last)  # what the last step gives is sent
+    early = [row for row in rows if row["round"] == 4]
+    assert all(row["kept_loss"] != row["loss"] and row["risk"] == row["loss"] for row in early)
+
+
+def test_several_classes_are_learnt_and_priced():
+    p = {"classes": 3, "features": 4, "rows": 300, "nodes": 3, "rounds": 10, "eta": 0.01, "seed": 0, "replicates": 2}
+    exact = classes.several(p | {"method": "admm"})
+    rows = classes.several(p | {"method": "r_admm", "perturbation": "output", "epsilon": 50.0, "delta": 1e-5})
+    assert exact[0]["test_error"] < 0.4 and exact[0]["loss"] < np.log(3)
+    assert rows[0]["epsilon_proved"] <= 50.0 and rows[0]["loss"] != rows[1]["loss"]
+    with pytest.raises(InvalidInput, match="alpha"):
+        classes.several(p | {"method": "admm", "alpha": 1.0})
+
+
+def test_printed_knobs_reach_the_method_and_no_other():
     shared = {"epsilon": 1.0, "delta": 1e-4, "eta": 0.5, "rho": 1.0}
     errors = [
         training.run(base(method="pp_admm", form="printed", split=0.01, tolerance=tol, **shared))[0]["loss"]

@@ -58,6 +58,7 @@ class IPPADMM(PPADMM):
     noise_weight: ClassVar[float] = 1.2
     least_penalty: ClassVar[float] = 0.0005
     objective_noise: ClassVar[bool] = False
+    listed_share: ClassVar[float] = 1.0  # line 6 has epsilon_i1, where line 6 of Algorithm 1 has epsilon_i3
 
     def check(self, node: Node) -> None:
         super().check(node)

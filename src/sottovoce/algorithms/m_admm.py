@@ -28,7 +28,7 @@ class MADMM(ADMM):
     form: str = "corrected"
 
     name: ClassVar[str] = "m_admm"
-    paper: ClassVar[str] = "002 and 004, as a baseline"
+    paper: ClassVar[str] = "Zhang, Khalili and Liu (ICML 2018), a baseline of 002 and 004"
     summary: ClassVar[str] = "ADMM with noise in the penalty, one release a round"
     releases: ClassVar[str] = "every round"
     noise_law: ClassVar[str] = "spherical, in the objective"

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from ..errors import InvalidInput
-from ..queries import GaussianLaw, PerturbedObjective, SphericalLaw, check_law
+from ..queries import GaussianLaw, NoisyMinimiser, PerturbedObjective, Query, SphericalLaw, check_law
 from ..typing import Array
 from .base import Algorithm, Node, augment, dual
 from .knobs import knob, law
@@ -44,6 +44,9 @@ class MRADMM(Algorithm[State]):
     form : {"corrected", "printed"}
     law : {"spherical", "gaussian"}
         Law of the corrected form's noise e: density ``exp(-alpha ||e||)`` or ``N(0, I / alpha^2)``.
+    perturbation : {"objective", "output"}
+        Where the noise of odd rounds is: in the objective, (18), or on its minimiser (002, section VII-B), which U7
+        prices, also for losses of several classes.  ``noise`` is then as in :class:`sottovoce.queries.NoisyMinimiser`.
     """
 
     gamma: float = knob(
@@ -54,6 +57,13 @@ class MRADMM(Algorithm[State]):
     )
     form: str = "corrected"
     law: str = law()
+    perturbation: str = knob(
+        "objective",
+        "Noise of (M)R-ADMM inside the objective, or on its answer: objective or output.",
+        "must be 'objective' or 'output'",
+        lambda v: v in ("objective", "output"),
+        "corrected",
+    )
 
     name: ClassVar[str] = "mr_admm"
     paper: ClassVar[str] = "002, Algorithms 2 and 3"
@@ -85,13 +95,18 @@ class MRADMM(Algorithm[State]):
         eta = self.penalty(odd)
         if k % 2 == 1:
             linear, curvature = augment(eta, V, f, S, lam)
-            law = self._law(odd, curvature, node)
-            new = node.ask(PerturbedObjective(linear, curvature, f, law, f"002, eq. (18) ({self.form})"))
+            new = node.ask(self._query(odd, f, linear, curvature, node))
             g = -linear - curvature * new  # KKT of (18): public quantities only
             S = node.net.neighbour_sum(new)
             return State(new, S, dual(eta, V, new, S, lam), g)  # (15)
         f = f - (2 * lam + g + eta * (V * f - S)) / (2 * eta * V + self.gamma)  # (19)
         return State(f, node.net.neighbour_sum(f), lam, g)  # (17)
+
+    def _query(self, odd: int, f: Array, linear: Array, curvature: Array, node: Node) -> Query:
+        if self.perturbation == "output" and self.noise is not None:
+            return NoisyMinimiser(f, self.noise(odd), "002, section VII-B (corrected)", None, linear, curvature)
+        law = self._law(odd, curvature, node)
+        return PerturbedObjective(linear, curvature, f, law, f"002, eq. (18) ({self.form})")
 
     def _law(self, odd: int, curvature: Array, node: Node) -> SphericalLaw | GaussianLaw | None:
         if self.noise is None:

@@ -21,7 +21,7 @@ class PPADMM(ADMM):
     Guarantee
     ---------
     Corrected: U3 and U4 with the solver's certificate, and no extra regulariser, because the penalty replaces it.  As
-    printed, Theorem 3.3 is false in general; in the paper's own settings it holds by a wide margin
+    printed, Theorem 3.3 is false in general; in the paper's own settings it holds, by how much depends on beta
     (docs/privacy/verdicts.md).
 
     Parameters
@@ -46,7 +46,9 @@ class PPADMM(ADMM):
         lambda v: 0 < v < 1e9,
         "printed",
     )
-    delta1: float = 1e-5
+    delta1: float = knob(
+        1e-5, "delta_i1 of the listing.", "must be above 0 and below 1", lambda v: 0 < v < 1, "printed"
+    )
 
     name: ClassVar[str] = "pp_admm"
     paper: ClassVar[str] = "004, Algorithm 1"
@@ -59,6 +61,8 @@ class PPADMM(ADMM):
     noise_weight: ClassVar[float] = 2.5
     needs_delta: ClassVar[bool] = True
     forms: ClassVar[tuple[str, ...]] = ("corrected", "printed")
+    listed_share: ClassVar[float] = 0.99
+    """epsilon_i3 over epsilon_i1 (section 5): the listing's noise is for epsilon_i3."""
 
     def check(self, node: Node) -> None:
         if self.noise is not None:
@@ -89,7 +93,7 @@ class PPADMM(ADMM):
         facts = node.facts
         rho = 0.5 * alpha**2  # rho_1 + rho_2
         e1 = np.sqrt(4 * rho * (1 - self.split) * np.log(1 / self.delta1))
-        sigma = 2 * np.sqrt(2 * np.log(1.25 / self.delta1)) / (0.99 * e1)  # sum scale; e3 = 0.99 e1
+        sigma = 2 * np.sqrt(2 * np.log(1.25 / self.delta1)) / (self.listed_share * e1)  # sum scale
         q = facts.mu + curvature
         sigma2 = self.tolerance * facts.C / (np.sqrt(2 * rho * self.split) * q)
         return GaussianLaw(sigma, release=sigma2, claimed_rho=rho)

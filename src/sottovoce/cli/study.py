@@ -40,8 +40,9 @@ def study(
 ) -> None:  # fmt: skip
     """Run the study NAME, `all`, or one of your own from a TOML file.
 
-    Writes OUT/NAME: every replicate (table.csv, and table.parquet with pyarrow), figures (PNG and SVG), and a page,
-    index.html.  Finished cells are kept, so a killed study goes on where it stood.
+    Writes OUT/NAME: every replicate (table.csv, and table.parquet with pyarrow), figures (PNG and SVG), a page,
+    index.html, and its verdicts as data (verdicts.json).  Finished cells are kept, so a killed study goes on where it
+    stood.
 
     \b
       sottovoce study --list              what there is
@@ -93,6 +94,7 @@ def _one(
         write(done.folder / "figures" / f"{panel.name}.svg", panel.svg)
         write(done.folder / "figures" / f"{panel.name}.png", panel.png)
     claims = page.judged(done)
+    write(done.folder / "verdicts.json", page.verdicts_json(done, claims))
     write(done.folder / "index.html", page.page(done, drawn, claims, typed()))
     return done, next(iter(panels), None), claims
 

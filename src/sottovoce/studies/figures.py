@@ -19,7 +19,11 @@ from ..typing import Any, Array
 from .kinds import Row
 from .spec import Figure, select
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#000000", "#E69F00", "#7F7F7F")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7F7F7F", "#8C510A")
+BLACK, EXACT = "#000000", ("admm", "without noise")
+"""The colour of what runs without noise, and the methods that do."""
+LETTER = ", as printed"
+"""Ends the names of methods that are drawn as their namesake without it, with another line."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
 LINES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1.2, 1.5)), (0, (8, 2)))
 STYLE: Any = {  # of matplotlib
@@ -29,6 +33,8 @@ STYLE: Any = {  # of matplotlib
     "legend.frameon": False,
 }  # fmt: skip
 WIDTH, HEIGHT = 5.2, 3.3
+Look = dict[str, Any]
+"""Colour, marker and line of a series."""
 _DENSE = 12  # points of a curve above which its spread is a band and only some points are marked
 SPREADS = {
     "ci": "mean and 95% interval of the mean over replicates",
@@ -63,14 +69,17 @@ def require() -> None:
 
 
 def draw(figure: Figure, rows: list[Row]) -> list[Panel]:
-    """The panels of a figure; none if no row passes its filter."""
+    """The panels of a figure; none if no row passes its filter.
+
+    `rows` is the whole table of the study: a method has one colour in all figures of it.
+    """
     kept = [row for row in select(rows, figure.filter) if not figure.y or _number(row.get(figure.y))]
     if not kept:
         return []
     facets = [value for value in _values(kept, figure.facet) if value is not None] if figure.facet else []
     facets = facets or [None]
     names = [_key(row, figure) for row in kept]
-    order = list(dict.fromkeys(names))
+    order = _looks(figure, dict(zip(names, kept, strict=True)), rows)
     limits = _limits(figure, kept) if figure.share_y and len(facets) > 1 else None
     panels = []
     for k, facet in enumerate(facets, 1):
@@ -84,7 +93,7 @@ def draw(figure: Figure, rows: list[Row]) -> list[Panel]:
 
 
 def _panel(
-    figure: Figure, rows: list[Row], order: list[str], name: str, title: str, limits: tuple[float, float] | None
+    figure: Figure, rows: list[Row], order: dict[str, Look], name: str, title: str, limits: tuple[float, float] | None
 ) -> Panel:
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -175,17 +184,34 @@ def _key(row: Row, figure: Figure) -> str:
     parts = []
     for column in columns:
         value = row.get(column) if column else None
-        if value is not None:
+        if value is not None and _said(figure, value).strip():
             said = _said(figure, value)
             bare = not _number(value) or said != f"{value:g}"
             parts.append(said if bare else f"{figure.names.get(column, column)} {said}".strip())
     return ", ".join(parts)
 
 
-def _look(order: list[str], name: str) -> dict[str, Any]:
-    k = order.index(name)
-    line = LINES[(k % len(COLOURS) + 2 * (k // len(COLOURS))) % len(LINES)]
-    return {"color": COLOURS[k % len(COLOURS)], "marker": MARKERS[k % len(MARKERS)], "ls": line}
+def _looks(figure: Figure, series: dict[str, Row], rows: list[Row]) -> dict[str, Look]:
+    """Of every series, in order: by its method where it has one, by its place elsewhere; no two are the same."""
+    first = figure.series if isinstance(figure.series, str) else next(iter(figure.series), "")
+    known = [plain(row["method"]) for row in rows if isinstance(row.get("method"), str)] if first == "method" else []
+    methods = [name for name in dict.fromkeys(known) if name not in EXACT]
+    found: dict[str, Look] = {}
+    used: dict[str, int] = {}
+    for k, (name, row) in enumerate(series.items()):
+        method = plain(row["method"]) if known and isinstance(row.get("method"), str) else ""
+        place = methods.index(method) if method in methods else k
+        variant = used.get(method, 0) if method else 0
+        used[method] = variant + 1
+        colour = BLACK if method in EXACT else COLOURS[place % len(COLOURS)]
+        line = LINES[(2 * (place // len(COLOURS)) + (variant if known else place)) % len(LINES)]
+        found[name] = {"color": colour, "marker": MARKERS[(place + 3 * variant) % len(MARKERS)], "ls": line}
+    return found
+
+
+def plain(method: str) -> str:
+    """A method's name without what tells its printed form apart."""
+    return method.removesuffix(LETTER)
 
 
 def summary(values: Array, spread: str) -> tuple[float, float, float]:
@@ -200,7 +226,7 @@ def summary(values: Array, spread: str) -> tuple[float, float, float]:
     return mean, reach, reach
 
 
-def _groups(figure: Figure, rows: list[Row], order: list[str]) -> dict[str, list[Row]]:
+def _groups(figure: Figure, rows: list[Row], order: dict[str, Look]) -> dict[str, list[Row]]:
     found: dict[str, list[Row]] = {name: [] for name in order}
     for row in rows:
         found[_key(row, figure)].append(row)
@@ -216,9 +242,9 @@ def _points(figure: Figure, rows: list[Row]) -> tuple[list[Any], Array]:
     return xs, np.array([summary(np.array(at[x]), figure.spread) for x in xs])
 
 
-def _line(axes: Any, figure: Figure, rows: list[Row], order: list[str]) -> None:
+def _line(axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look]) -> None:
     for name, those in _groups(figure, rows, order).items():
-        look = _look(order, name)
+        look = order[name]
         moving = [row for row in those if _number(row.get(figure.x))]
         label = name or None
         if not moving:  # no place on the axis: a level
@@ -231,7 +257,7 @@ def _line(axes: Any, figure: Figure, rows: list[Row], order: list[str]) -> None:
             low = np.maximum(low, 0.05 * mean)
         dense = len(xs) > _DENSE
         every = max(1, len(xs) // 8)
-        shift = order.index(name) % every
+        shift = list(order).index(name) % every
         axes.plot(xs, mean, **look, lw=1.7, ms=5.0, markevery=(shift, every) if dense else None, label=label)
         if np.any(found[:, 1:] > 0):
             if dense:
@@ -241,7 +267,7 @@ def _line(axes: Any, figure: Figure, rows: list[Row], order: list[str]) -> None:
                 axes.errorbar(xs, mean, reach, fmt="none", ecolor=look["color"], capsize=3, lw=1.1)
 
 
-def _bar(axes: Any, figure: Figure, rows: list[Row], order: list[str]) -> None:
+def _bar(axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look]) -> None:
     groups = _groups(figure, rows, order)
     places = _values(rows, figure.x)
     width = 0.8 / len(groups)
@@ -249,7 +275,7 @@ def _bar(axes: Any, figure: Figure, rows: list[Row], order: list[str]) -> None:
     for k, (name, those) in enumerate(groups.items()):
         xs, found = _points(figure, those)
         at = np.array([places.index(x) for x in xs]) + (k - (len(groups) - 1) / 2) * width
-        colour = _look(order, name)["color"]
+        colour = order[name]["color"]
         reach = found[:, 1:].T if np.any(found[:, 1:] > 0) else None
         axes.bar(
             at, found[:, 0], width * 0.92, yerr=reach, color=colour, alpha=0.75, ecolor="#222", capsize=2,
@@ -261,20 +287,20 @@ def _bar(axes: Any, figure: Figure, rows: list[Row], order: list[str]) -> None:
     axes.grid(visible=False, axis="x")
 
 
-def _hist(axes: Any, figure: Figure, rows: list[Row], order: list[str]) -> None:
+def _hist(axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look]) -> None:
     values = np.array([float(row[figure.x]) for row in rows if _number(row.get(figure.x))])
     edges = np.histogram_bin_edges(values, bins=figure.bins)
     for name, those in _groups(figure, rows, order).items():
         own = np.array([float(row[figure.x]) for row in those if _number(row.get(figure.x))])
         heights = np.histogram(own, edges)[0] / max(own.size, 1)
-        look = _look(order, name)
+        look = order[name]
         axes.stairs(heights, edges, color=look["color"], ls=look["ls"], lw=1.8, label=name or None)
         axes.stairs(heights, edges, fill=True, color=look["color"], alpha=0.12)
 
 
-def _scatter(axes: Any, figure: Figure, rows: list[Row], order: list[str]) -> None:
+def _scatter(axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look]) -> None:
     for name, those in _groups(figure, rows, order).items():
-        look = _look(order, name)
+        look = order[name]
         points = [(row[figure.x], row[figure.y]) for row in those if _number(row.get(figure.x))]
         if points:
             xs, ys = zip(*points, strict=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from html import escape
 import numpy as np
 
 from ..pages import frame, table, versions
+from ..plain import jsonable
 from ..typing import Any
 from . import verdicts
 from .figures import SPREADS, Panel
@@ -50,6 +52,17 @@ def judged(done: StudyRun) -> list[Judged]:
         return None if basis is None else judge(claim, done.rows, basis)
 
     return [Judged(c, one(c, c.printed), one(c, c.proved)) for c in done.study.claims]
+
+
+def verdicts_json(done: StudyRun, claims: Sequence[Judged]) -> str:
+    """The verdicts of a study, and how it was run, as JSON."""
+    study = done.study
+    content = {
+        "study": study.name, "paper": study.paper, "replicates": study.replicates, "seed": study.seed,
+        "cells": done.cells, "seconds": round(done.seconds, 1), "differs": list(study.differs),
+        "claims": [verdicts.plain(one.claim, one.printed, one.proved) for one in claims],
+    }  # fmt: skip
+    return json.dumps(jsonable(content), indent=1) + "\n"
 
 
 def page(done: StudyRun, drawn: Sequence[tuple[Figure, list[Panel]]], claims: Sequence[Judged], command: str) -> str:
@@ -128,7 +141,7 @@ def _privacy(done: StudyRun) -> str:
 def _made(done: StudyRun, command: str) -> str:
     return (
         f"<h2>How it was made</h2><pre>{escape(command)}</pre><p>{versions('numpy', 'scipy', 'matplotlib')}. "
-        f"{done.cells} cells, {done.seconds:.0f} seconds of work together. Seed {done.study.seed}, "
+        f"{done.cells} cells, {done.seconds:.0f} seconds of a processor together. Seed {done.study.seed}, "
         f"{done.study.replicates} replicates; the same command with the same versions gives the same numbers. "
         'Every replicate is in <a href="table.csv">table.csv</a>.</p>'
     )
@@ -199,6 +212,6 @@ def index(done: Sequence[tuple[StudyRun, Panel | None, Sequence[Judged]]], skipp
         "<h1>Studies</h1>", f'<p class="lead">{len(done)} studies.</p>', f'<div class="cards">{"".join(cards)}</div>',
         _list("Left out", list(skipped)),
         f"<h2>How it was made</h2><pre>{escape(command)}</pre><p>{versions('numpy', 'scipy', 'matplotlib')}. "
-        f"{sum(one.seconds for one, _, _ in done):.0f} seconds of work together.</p>",
+        f"{sum(one.seconds for one, _, _ in done):.0f} seconds of a processor together.</p>",
     ]  # fmt: skip
     return frame("sottovoce studies", body, STYLE)

@@ -32,7 +32,7 @@
     y = "loss"
     series = "method"                  # one colour each; a list joins columns
     facet = "alpha"                    # one panel each; rows without a value are in all of them
-    filter = { basis = "printed" }     # a value, or a list of values, a column; "last" for its largest value
+    filter = { basis = "printed" }     # a value or a list a column; "last": its largest; "": none
     xlabel = "round"
     ylabel = "mean loss (nats)"
     log = ["x"]
@@ -368,7 +368,7 @@ def select(rows: list[dict[str, Any]], wanted: Mapping[str, Any]) -> list[dict[s
 
 
 def matches(row: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether a row has the wanted values; a wanted list is matched by any of its values."""
+    """Whether a row has the wanted values; any value of a wanted list will do, and "" means that there is none."""
     return all(
         any(_same(row.get(key), one) for one in (value if isinstance(value, list | tuple) else [value]))
         for key, value in wanted.items()
@@ -380,4 +380,4 @@ def _same(a: Any, b: Any) -> bool:
         return a is b
     if isinstance(a, int | float) and isinstance(b, int | float):
         return math.isclose(a, b, rel_tol=1e-12)
-    return bool(a == b)
+    return bool(a == b) or (a is None and b == "")

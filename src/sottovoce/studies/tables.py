@@ -21,8 +21,12 @@ from ..task import Task, TwoClasses
 from ..typing import Any, Array
 
 COVERTYPE = "covertype"
+COVERTYPE_12 = "covertype-12"
+"""Types 1 and 2 alone (003, Figure 5.29).  A twentieth of them is held out: its Figure 5.17 trains on 470,382."""
 STAND_IN, STAND_IN_ROWS = "synthetic:n={n},d=54,seed=7", 464_809
 """As many training rows and columns as Covertype has."""
+STAND_IN_12 = 470_384
+"""As many training rows as its types 1 and 2 have."""
 
 INCOME = {"census-us": 25_000.0, "census-brazil": 300.0}  # 004, section 5
 NO_INCOME = 9_999_998.0  # INCTOT: 9999998 unknown, 9999999 not in universe
@@ -86,7 +90,7 @@ def deal(p: Mapping[str, Any]) -> Dealt:
 def _deal(
     name: str, file: str | None, digest: str | None, limit: int | None, how: str, strength: float, nodes: int
 ) -> Dealt:
-    X, y, X_test, y_test, columns, note, caveat, task = _load(name, file, limit if name == COVERTYPE else None)
+    X, y, X_test, y_test, columns, note, caveat, task = _load(name, file, limit if name.startswith(COVERTYPE) else None)
     if limit is not None and limit < len(y):
         some = np.sort(np.random.default_rng(0).permutation(len(y))[:limit])
         X, y, columns = X[some], y[some], {key: values[some] for key, values in columns.items()}
@@ -101,13 +105,15 @@ _Loaded = tuple[Array, Array, Array, Array, Mapping[str, Any], str, str | None, 
 @lru_cache(maxsize=2)
 def _load(name: str, file: str | None, limit: int | None) -> _Loaded:
     note = ""
-    if name == COVERTYPE:
-        table, note = covertype()
+    if name in (COVERTYPE, COVERTYPE_12):
+        few = name == COVERTYPE_12
+        table, note = covertype(few)
         if table is None:
-            found = data.load(STAND_IN.format(n=STAND_IN_ROWS if limit is None else min(limit, STAND_IN_ROWS)))
+            most = STAND_IN_12 if few else STAND_IN_ROWS
+            found = data.load(STAND_IN.format(n=most if limit is None else min(limit, most)))
         else:
             schema = data.builtin_schema(COVERTYPE)
-            return *_split(table, schema), {}, note, None, schema.task
+            return *_split(table, schema, 20 if few else 5), {}, note, None, schema.task
     elif name in INCOME:
         if file is None:
             raise InvalidInput("data", name, "is your own IPUMS extract", "give its CSV file with --data FILE")
@@ -120,12 +126,12 @@ def _load(name: str, file: str | None, limit: int | None) -> _Loaded:
     return *rows, found.train_columns, note, found.caveat, found.task
 
 
-def _split(table: data.Table, schema: data.Schema) -> tuple[Array, Array, Array, Array]:
-    """Encoded training rows (four fifths) and test rows (one fifth), by a fixed permutation."""
+def _split(table: data.Table, schema: data.Schema, held: int = 5) -> tuple[Array, Array, Array, Array]:
+    """Encoded training rows, and one in `held` as test rows, by a fixed permutation."""
     rows = schema.encode(table)
     assert rows.y is not None
     order = np.random.default_rng(0).permutation(table.n_rows)
-    test, train = np.sort(order[: table.n_rows // 5]), np.sort(order[table.n_rows // 5 :])
+    test, train = np.sort(order[: table.n_rows // held]), np.sort(order[table.n_rows // held :])
     return rows.X[train], rows.y[train], rows.X[test], rows.y[test]
 
 
@@ -154,8 +160,11 @@ def census(path: str | Path, name: str) -> data.Table:
     return data.Table(kept.name, {**kept.columns, "income": word})
 
 
-def covertype() -> tuple[data.Table | None, str]:
-    """Covertype through scikit-learn (its cache or the network) and a note; None where it cannot be had."""
+def covertype(few: bool = False) -> tuple[data.Table | None, str]:
+    """Covertype through scikit-learn (its cache or the network) and a note; None where it cannot be had.
+
+    With `few` its types 1 and 2 alone, spruce and lodgepole pine.
+    """
     from sklearn.datasets import fetch_covtype
 
     try:
@@ -167,9 +176,12 @@ def covertype() -> tuple[data.Table | None, str]:
             "Covertype could not be fetched (no network, and nothing in scikit-learn's cache): synthetic rows of a "
             "logistic model stand in, with as many rows and columns."
         )
-    columns: dict[str, Any] = {name: found.data[:, k] for k, name in enumerate(found.feature_names)}
-    columns["cover"] = np.where(found.target == 2, "pine", "other").astype(object)  # 2: lodgepole pine
-    return data.Table(COVERTYPE, columns), "Covertype as scikit-learn fetches it; the label is lodgepole pine."
+    kept = found.target <= 2 if few else np.ones(len(found.target), dtype=bool)
+    columns: dict[str, Any] = {name: found.data[kept, k] for k, name in enumerate(found.feature_names)}
+    columns["cover"] = np.where(found.target[kept] == 2, "pine", "other").astype(object)  # 2: lodgepole pine
+    which = "types 1 and 2 of Covertype" if few else "Covertype"
+    note = f"{which} as scikit-learn fetches it; the label is lodgepole pine."
+    return data.Table(COVERTYPE, columns), note[0].upper() + note[1:]
 
 
 def digest(path: str | Path) -> str:

@@ -25,6 +25,8 @@ class Judgement:
 
     word: str
     details: tuple[str, ...]
+    settings: tuple[dict[str, Any], ...] = ()
+    """Plain data of each setting: `at` (the values of `by`), `word` and `numbers`."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ def judge(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Judgeme
     settings: dict[tuple[Any, ...], list[Row]] = {}
     for row in kept:
         settings.setdefault(tuple(row.get(key) for key in claim.by), []).append(row)
-    marks, details = [], []
+    marks, details, each = [], [], []
     for setting, those in settings.items():
         found = _TESTS[claim.test](claim, select(those, claim.filter))
         if found is not None:
@@ -57,10 +59,27 @@ def judge(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Judgeme
             marks.append(found[0])
             told = (f"{name}: " if name else "") + f"{found[1]}: {_WORDS[found[0]]}"
             details.append(told)
+            at = {key: value for key, value in zip(claim.by, setting, strict=True) if value is not None}
+            each.append({"at": at, "word": _WORDS[found[0]], "numbers": found[1]})
     if not marks:
         return Judgement(UNSEEN, ())
     word = NOT if min(marks) < 0 else REPRODUCED if min(marks) > 0 else NOISE
-    return Judgement(word, tuple(details))
+    return Judgement(word, tuple(details), tuple(each))
+
+
+def plain(claim: Sentence, printed: Judgement | None, proved: Judgement | None) -> dict[str, Any]:
+    """A claim and its verdicts as plain data: what ``verdicts.json`` holds."""
+
+    def one(found: Judgement | None, basis: Mapping[str, Any] | None) -> dict[str, Any] | None:
+        if found is None:
+            return None
+        return {"verdict": found.word, "of": dict(basis or {}), "settings": list(found.settings)}
+
+    tested = {"test": claim.test, "value": claim.value, "by": list(claim.by), "filter": dict(claim.filter)}
+    return {
+        "claim": claim.says, "settings": tested, "printed": one(printed, claim.printed),
+        "proved": one(proved, claim.proved),
+    }  # fmt: skip
 
 
 def said(value: Any) -> str:
@@ -112,7 +131,11 @@ def _along(claim: Sentence, rows: list[Row]) -> tuple[int, str] | None:
     steps = [_sign(a, b) if turned else _sign(b, a) for a, b in itertools.pairwise(means)]
     whole = _sign(means[0], means[-1]) if turned else _sign(means[-1], means[0])
     mark = -1 if min(steps) < 0 or whole < 0 else whole
-    return mark, f"{means[0]} at {claim.x} {at[0]:g}, {means[-1]} at {at[-1]:g}"
+    told = f"{means[0]} at {claim.x} {at[0]:g}, {means[-1]} at {at[-1]:g}"
+    if min(steps) < 0:  # a step the wrong way is why it fails
+        k = steps.index(-1)
+        told += f"; but {means[k]} at {at[k]:g} and {means[k + 1]} at {at[k + 1]:g}"
+    return mark, told
 
 
 def _pair(claim: Sentence, rows: list[Row]) -> tuple[_Mean, _Mean] | None:

@@ -15,7 +15,7 @@ from ...errors import InvalidInput
 from ...ledger.memory import Ledger
 from ...privacy import accountants
 from ...privacy.statement import EXACT, Statement
-from ...queries.objective import GaussianLaw, PerturbedObjective
+from ...queries.objective import GaussianLaw, PerturbedObjective, SphericalLaw
 from ...runs.simulate import RunConfig, simulate
 from ...trust import Trust
 from ...typing import Any, Array
@@ -31,12 +31,17 @@ ONE_SITE: dict[str, dict[str, Any]] = {
     "objective": {"method": "objective"},
     "generalised, as printed": {"method": "generalised", "form": "printed"},
     "generalised Gaussian, as printed": {},
+    "generalised, with the thesis's lambda": {},
+    "generalised Gaussian, with the thesis's lambda": {},
     "objective, Gaussian": {"method": "objective", "law": "gaussian", "delta": DELTA},
 }  # fmt: skip
 """003's Algorithms 1 to 3 on one site, and what ships instead: how they are run (empty: :func:`kifer`)."""
 
 OURS = "aggregator's rows alone"
 """A baseline that 003 lacks: what an aggregator with public rows learns without any site."""
+
+LETTER = ", as printed"
+"""Ends the names of models whose sites, and aggregator, run 003's Algorithm 2 to the letter."""
 
 _ROUGH = 1e-5
 """Certificate if no noise has to cover the solver's error; with large features there is almost no regulariser."""
@@ -75,7 +80,7 @@ def one_site(p: Mapping[str, Any]) -> list[Row]:
                 result = simulate(one_site_run(ONE_SITE[name], terms, rows), rows)
                 models, said = result.models, result.statement
             else:
-                models, said = kifer(rows, terms)
+                models, said = kifer(rows, terms, name)
             row: Row = {"method": name, "target": terms.epsilon, "epsilon": said.epsilon, "delta": said.delta}
             row |= {"claimed": said.printed_claim, "_note": held.note, "_privacy": held.told(_words(name, said))}
             errors = held.errors(models[:, 0])
@@ -99,17 +104,29 @@ def one_site_run(how: Mapping[str, Any], terms: Terms, rows: Rows) -> RunConfig:
     )  # fmt: skip
 
 
-def kifer(rows: Rows, terms: Terms) -> tuple[Array, Statement]:
-    """003, Algorithm 3, as printed, with Gaussian noise and zeta = 1: models (R, N, d), and what is claimed and proved.
+def bend_of_3_8(c: float, d: int) -> float:
+    """003, (3.8): its bound on the Hessian's largest eigenvalue, by the Frobenius norm; `c` itself is a bound too."""
+    return math.sqrt((d * d - d) * c**2 + d * (c + 1.0) ** 2)
 
-    Delta is the smallest that the listing allows, or ``Lambda`` if that is larger.
+
+def kifer(rows: Rows, terms: Terms, name: str) -> tuple[Array, Statement]:
+    """003, Algorithm 3, as printed, with zeta = 1: models (R, N, d), and what is claimed and proved.
+
+    Delta is the smallest that the listing allows, or ``Lambda`` if that is larger.  Its lambda is the least true bound,
+    or that of (3.8) if the `name` says so; the noise is Gaussian if the `name` says so.
     """
     facts, epsilon = terms.facts(rows.n, rows.d), terms.epsilon
-    start = np.zeros((terms.replicates, len(rows.n), rows.d))
-    sigma = np.full(rows.n.shape, math.sqrt(8.0 * math.log(2.0 / DELTA) + 4.0 * epsilon) / epsilon)
-    ridge = np.maximum(0.0, 2.0 * facts.loss.bend_bound / (epsilon * facts.n) - facts.mu)
-    law = GaussianLaw(sigma, polish=False, claimed=np.full(rows.n.shape, epsilon))
-    ledger = Ledger(accountants.make_accountant("best"), math.inf, DELTA)
+    start, claimed = np.zeros((terms.replicates, len(rows.n), rows.d)), np.full(rows.n.shape, terms.epsilon)
+    bound = facts.loss.bend_bound
+    if "thesis" in name:
+        bound = bend_of_3_8(bound, rows.d)
+    ridge = np.maximum(0.0, 2.0 * bound / (epsilon * facts.n) - facts.mu)
+    law: GaussianLaw | SphericalLaw = SphericalLaw(claimed / 2.0, polish=False, claimed=claimed)
+    delta = 0.0
+    if "Gaussian" in name:
+        sigma = np.full(rows.n.shape, math.sqrt(8.0 * math.log(2.0 / DELTA) + 4.0 * epsilon) / epsilon)
+        law, delta = GaussianLaw(sigma, polish=False, claimed=claimed), DELTA
+    ledger = Ledger(accountants.make_accountant("best" if delta else "pure"), math.inf, delta)
     curator = Curator(rows, facts, terms.noise(range(len(rows.n))), ledger)
     models = curator.ask(PerturbedObjective(start, ridge, start, law, "003, Algorithm 3 (printed)"))
     said = Statement.prove(
@@ -156,14 +173,19 @@ def _split(p: Mapping[str, Any], held: Held, seed: int, replicates: int) -> Iter
     rough = replace(terms, tol=_ROUGH)
     sites, aggregator = Rows.build(dealt[:N]), Rows.build(dealt[N:])
     alone = local(sites, terms)
+    letter = local(sites, rough, "printed")  # 003's Algorithm 2 to the letter; the same noise, at another rate
     if "first_epsilon" in p:
         own_terms = replace(terms, epsilon=float(p["first_epsilon"]), seed=derived(seed, 1))
         first = local(sites.node(0), own_terms)
         alone = _first(alone, first)
+        letter = _first(letter, local(sites.node(0), own_terms, "printed"))
     fits: dict[str, Fit] = {"average": average(alone), "feature": feature(alone, aggregator, rough, "public")}
+    printed: dict[str, Fit] = {}
+    if setting != "non-private":
+        printed = {"average": average(letter), "feature": feature(letter, aggregator, rough, "public")}
     if setting == "private":
         fits["feature, fully private"] = feature(alone, aggregator, terms)
-        fits["feature, fully private, as printed"] = feature(alone, aggregator, rough, "printed")
+        printed["feature, fully private"] = feature(letter, aggregator, rough, "printed")
     elif setting == "public-private":
         boss = local(aggregator, exact)
         fits[OURS] = Fit(boss.models[:, 0], boss.aggregator, boss.sites)
@@ -173,10 +195,16 @@ def _split(p: Mapping[str, Any], held: Held, seed: int, replicates: int) -> Iter
     if p.get("models"):
         own = {f"site {i + 1}": replace(alone, models=alone.models[:, i]) for i in range(N)}
         fits = {**own, "global": pooled(Rows.build(dealt), terms), **fits}
+        if setting != "non-private":
+            own = {f"site {i + 1}": replace(letter, models=letter.models[:, i]) for i in range(N)}
+            printed = {**own, "global": pooled(Rows.build(dealt), rough, "printed"), **printed}
+    fits |= {f"{name}{LETTER}": fit for name, fit in printed.items()}
     for name, fit in fits.items():
         says = {"sites": fit.sites, "aggregator": fit.aggregator}
         counted = [fit.sites] if setting == "public-private" else list(says.values())
-        row: Row = {"method": "local" if name.startswith("site ") else name, "model": name}
+        plain = name.removesuffix(LETTER)
+        method = ("local" if plain.startswith("site ") else plain) + name[len(plain) :]
+        row: Row = {"method": method, "model": name}
         row |= {"target": terms.epsilon, "case": f"{p['data']}, {setting}"}
         row |= {"epsilon": max(said.epsilon for said in counted), "claimed": None}
         if math.isfinite(terms.epsilon) and name != OURS:

@@ -29,7 +29,14 @@ THESIS: dict[tuple[str, str], str] = {
 }
 """003, Table 6.1: errors of the average method (A) and of the feature method (F), and how they move."""
 
-FORMS = {"private": ("feature, fully private", "feature, fully private, as printed")}
+FORMS = {
+    "non-private": (("average", "feature"),),
+    "public-private": (("average", "feature"), ("average, as printed", "feature, as printed")),
+    "private": (
+        ("average", "feature, fully private"), ("average, as printed", "feature, fully private, as printed"),
+    ),
+}  # fmt: skip
+"""The methods that an entry compares: as proved, and as printed, both with their own sites."""
 _ROW = 0.002  # differences below this are a row or two of the held-out ones
 _MOVES = 0.005
 
@@ -37,17 +44,16 @@ _MOVES = 0.005
 def table_6_1(p: Mapping[str, Any]) -> list[Row]:
     """One entry of Table 6.1: the thesis's comparison beside ours, along `values` of the parameter `along`.
 
-    Fully private there are two entries: the feature method as proved, and as printed.  Other parameters are those of
+    With privacy there are two entries: both methods as proved, and as printed.  Other parameters are those of
     :func:`sottovoce.studies.kinds.thesis_models.parties`.
     """
     along, setting = p["along"], p["setting"]
     plain = {key: value for key, value in p.items() if key not in ("along", "values")}
     values = [math.inf] if (setting, along) == ("non-private", "epsilon") else list(p["values"])
     found = [parties(plain | {along: value}) for value in values]
-    average = _errors(found, "average")
     out = []
-    for form in FORMS.get(setting, ("feature",)):
-        feature = _errors(found, form)
+    for mean, form in FORMS[setting]:
+        average, feature = _errors(found, mean), _errors(found, form)
         ours, theirs = compared(average, feature), THESIS[setting, along]
         rows = [row for cell in found for row in cell if row["method"] == form]
         printed = form.endswith("printed")

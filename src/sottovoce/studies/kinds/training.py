@@ -18,11 +18,12 @@ from ...runs.prepare import Prepared, prepare
 from ...runs.simulate import simulate
 from ...typing import Any, Array
 from ..tables import Dealt, deal
-from . import Row
+from . import Row, theorems
+from .secrets import simulate_watched
 
 _KNOBS = {f.name for f in fields(RunConfig)}
 _DATA = {"data", "file", "digest", "limit", "partition", "strength", "nodes"}
-_CELL = {"every", "alpha", "match", "match_by"}
+_CELL = {"every", "alpha", "match", "match_by", "price"}
 LABELS = {"basis", "label", "panel"}
 """Free texts that tell cells apart."""
 
@@ -32,7 +33,7 @@ def _config(p: Mapping[str, Any], rows: Rows) -> RunConfig:
 
     The parameters are those of RunConfig and of :func:`..tables.deal`, and two more.  `alpha` is the papers' noise.
     `match` is another run (with noise `alpha`) whose total this run spends: the total by its paper's claim, or the
-    proved total with `match_by` = "proved".
+    proved total with `match_by` = "proved".  With `price` = "002" the noise is that of 002's (32) over all rounds.
     """
     unknown = set(p) - _KNOBS - _DATA - _CELL - LABELS
     if unknown:
@@ -41,18 +42,23 @@ def _config(p: Mapping[str, Any], rows: Rows) -> RunConfig:
     knobs: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in p.items() if key in _KNOBS}
     if p.get("phi") == "000":
         knobs["phi"] = _curvature_000(p, rows)
-    if p.get("rho") == "004":
-        knobs["rho"] = _regulariser_004(p, rows)
+    if p.get("rho") in ("004", "004, Algorithm 1"):
+        knobs["rho"] = theorems.regulariser_004(p, rows)
     knobs.setdefault("epsilon", math.inf)
-    if p.get("match"):
-        knobs["epsilon"] = _total({"noise": p["alpha"]} | dict(p["match"]), p, rows)
+    if p.get("price") == "002":
+        knobs["noise"] = tuple(theorems.noise_002(RunConfig(**knobs), rows, _matched(p, rows)).tolist())
+    elif p.get("price") is not None:
+        raise InvalidInput("price", p["price"], "must be '002'", "leave it out")
+    elif p.get("match"):
+        knobs["epsilon"] = _matched(p, rows)
     elif "alpha" in p:
         knobs["noise"] = p["alpha"]
     return RunConfig(**knobs)
 
 
-def _total(other: dict[str, Any], p: Mapping[str, Any], rows: Rows) -> float:
-    """What the run `other` costs: by its paper's claim, or as proved."""
+def _matched(p: Mapping[str, Any], rows: Rows) -> float:
+    """What the run `match` costs: by its paper's claim, or as proved."""
+    other = {"noise": p["alpha"]} | dict(p["match"])
     shared = {key: p[key] for key in ("rounds", "C", "rho", "graph", "seed", "delta") if key in p}
     ready = prepare(RunConfig(**({"epsilon": math.inf} | shared | other)), rows.n, rows.d)
     book = ready.plan()
@@ -64,13 +70,6 @@ def _curvature_000(p: Mapping[str, Any], rows: Rows) -> float:
     """000, Algorithm 2: the Phi of its listing, ``C c1 / (n (e^(alpha/4) - 1))`` less the curvature that is there."""
     alpha = p["noise"] if "noise" in p else p["alpha"]
     return max(0.0, p["C"] * 0.25 / (float(rows.n.min()) * math.expm1(alpha / 4)) - 2 * p["eta"])
-
-
-def _regulariser_004(p: Mapping[str, Any], rows: Rows) -> float:
-    """004, Algorithm 1, line 3: ``2.8 N c1 / ((e1 - e3) n)`` with ``e3 = 0.99 e1`` and its budget of a round."""
-    delta, rho = p["delta"], p["epsilon"] ** 2 / (4 * math.log(1 / p["delta"])) / p["rounds"]
-    e1 = rho + 2 * math.sqrt(rho * math.log(1 / delta))
-    return 2.8 * len(rows.n) * 0.25 / (0.01 * e1 * float(rows.n.min()))
 
 
 @dataclass
@@ -89,12 +88,16 @@ class _Scores:
         rows = self.dealt.rows.pooled() if curator else self.dealt.rows
         self.signed = [rows.signed[i, : int(n)] for i, n in enumerate(rows.n[:, 0])]
 
-    def __call__(self, k: int, state: Any) -> None:
+    def __call__(self, k: int, state: Any, kept: Array | None = None) -> None:
         if k in self.wanted:
-            replicates = self.ready.config.replicates
             models = self.ready.algorithm.model(state)
-            models = np.broadcast_to(models, (replicates, len(self.signed), models.shape[-1]))
-            self.rows[k] = self.score(models)
+            self.rows[k] = self.score(self._full(models))
+            own = self.rows[k] if kept is None else self.score(self._full(kept))
+            for row, other in zip(self.rows[k], own, strict=True):
+                row |= {"kept_loss": other["loss"], "kept_risk": other["risk"]}
+
+    def _full(self, models: Array) -> Array:
+        return np.broadcast_to(models, (self.ready.config.replicates, len(self.signed), models.shape[-1]))
 
     def score(self, models: Array) -> list[Row]:
         """A row a replicate."""
@@ -106,7 +109,8 @@ class _Scores:
         alone = self.dealt.errors(models).mean(axis=-1)
         task = self.dealt.task
         columns = {
-            "loss": own.mean(axis=0), "test_error": wrong, task.wording.quality: task.quality(wrong),
+            "loss": own.mean(axis=0), "risk": self.ready.config.C * own.mean(axis=0),
+            "test_error": wrong, task.wording.quality: task.quality(wrong),
             "site_test_error": alone, "residual": apart, "relative_error": far,
         }  # fmt: skip
         return [
@@ -131,10 +135,12 @@ def _prices(ready: Prepared, wanted: frozenset[int]) -> dict[int, tuple[float, f
 def run(p: Mapping[str, Any]) -> list[Row]:
     """One configuration: scores per replicate after the last round, or after the first and every `every` rounds.
 
-    Columns: `round`, `loss` (mean loss of sites' own models on their own rows, nats), `test_error` and `accuracy` (or
-    whatever the task calls its quality) of the average model, `site_test_error` (mean over sites' models), `residual`
-    (root mean square distance of sites' models from their average), `relative_error` (distance to the pooled minimiser
-    of the same objective over its norm), `epsilon_claimed` and `epsilon_proved`, in total up to that round.
+    Columns: `round`, `loss` (mean loss of sites' own models on their own rows, nats), `risk` (C times that),
+    `test_error` and `accuracy` (or whatever the task calls its quality) of the average model, `site_test_error` (mean
+    over sites' models), `residual` (root mean square distance of sites' models from their average), `relative_error`
+    (distance to the pooled minimiser of the same objective over its norm), `epsilon_claimed` and `epsilon_proved`, in
+    total up to that round.  `kept_loss` and `kept_risk` are of the model that a node holds: with PVP as printed its
+    exact minimiser, which it does not send.  A note says which condition of a theorem the parameters break.
     """
     if p["method"] == "local":
         return _local(p)
@@ -150,10 +156,17 @@ def run(p: Mapping[str, Any]) -> list[Row]:
     wanted = frozenset([1, *range(every, config.rounds, every), config.rounds] if "every" in p else [config.rounds])
     l2 = config.rho / (len(dealt.rows.n) * config.C)
     scores = _Scores(ready, dealt, dealt.optimum(config.loss, l2), wanted)
-    result = simulate(config, dealt.rows, observers=[scores], caveat=dealt.caveat)
+    if config.method == "pvp" and config.form != "corrected":
+        privacy = simulate_watched(config, dealt.rows, scores, dealt.caveat)
+    else:
+        privacy = simulate(config, dealt.rows, observers=[scores], caveat=dealt.caveat).privacy["says"]
     noisy = ready.algorithm.noise is not None
     prices = _prices(ready, wanted) if noisy else dict.fromkeys(wanted, (math.inf, math.inf))
-    notes = {"_privacy": f"{config.method} ({config.form}): {result.privacy['says']}", "_note": dealt.note}
+    if p.get("price") == "002":
+        total = theorems.claim_002(config, dealt.rows, ready)
+        prices = {k: (total * k / config.rounds, proved) for k, (_, proved) in prices.items()}
+    notes = {"_privacy": f"{config.method} ({config.form}): {privacy}"}
+    notes["_note"] = " ".join(filter(None, [dealt.note, theorems.broken(ready)]))
     rows = []
     for k in sorted(scores.rows):
         claimed, proved = prices[k]
@@ -185,20 +198,23 @@ def _local(p: Mapping[str, Any]) -> list[Row]:
 
 
 def tradeoff(p: Mapping[str, Any]) -> list[Row]:
-    """001, section V-C: final loss over `alphas`, the fit of L_acc to its means, the utility of privacy, and (28).
+    """001, section V-C: empirical risk over `alphas`, the fit of L_acc to its means, the utility of privacy, and (28).
 
-    Rows with ``what`` "measured" are those of :func:`run` at the rounds `at`, one a replicate; "L_acc", "U_priv" and
-    "J" are curves over `alpha` in the column `value`; "optimum" is the solution of (28).
+    PVP as printed is taken before its last step.  Rows with ``what`` "measured" are those of :func:`run` at the rounds
+    `at`, one a replicate; "L_acc", "U_priv" and "J" are curves over `alpha` in the column `value`; "optimum" is the
+    solution of (28).
     """
     alphas, at = [float(a) for a in p["alphas"]], sorted(int(k) for k in p["at"])
     inner = {key: value for key, value in p.items() if key not in ("alphas", "at", "rounds")}
+    late = int(p["method"] == "pvp" and p["form"] != "corrected")  # its last step comes after the round
     rows: list[Row] = []
     for k in at:
         means = []
         for alpha in alphas:
-            found = run({**inner, "noise": alpha, "rounds": k})
-            means.append(float(np.mean([row["loss"] for row in found])))
-            rows += [row | {"what": "measured", "alpha": alpha, "value": row["loss"]} for row in found]
+            found = run({**inner, "noise": alpha, "rounds": k + late} | ({"every": k} if late else {}))
+            found = [row for row in found if row["round"] == k]
+            means.append(float(np.mean([row["kept_risk"] for row in found])))
+            rows += [row | {"what": "measured", "alpha": alpha, "value": row["kept_risk"]} for row in found]
         rows += [{"round": k, "replicate": 0} | row for row in _fitted(np.array(alphas), np.array(means), k, p)]
     return rows
 

@@ -1,0 +1,110 @@
+"""What the papers' theorems and listings ask of parameters: numbers that they set, and conditions that a run breaks.
+
+A study may run a method outside its theorem, as the papers' own experiments do; :func:`broken` makes the page say so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from ...algorithms.ipp_admm import IPPADMM
+from ...data.rows import Rows
+from ...errors import InvalidInput
+from ...papers.convergence import smoothness, sufficient_gamma
+from ...runs.config import RunConfig
+from ...runs.prepare import Prepared, prepare
+from ...typing import Any, Array
+
+SHARE = 0.99  # 004, section 5: epsilon_i3 over epsilon_i1
+
+
+def regulariser_004(p: Mapping[str, Any], rows: Rows) -> float:
+    """004, line 3 of both algorithms: ``2.8 N c1 / ((e1 - e3) n)`` with ``e3 = 0.99 e1`` and the budget of a release.
+
+    Algorithm 1 shares the total among all rounds.  Algorithm 2 pays for its tests and for at most `positives`
+    releases.  `rho` = "004" is that of the cell's own method, "004, Algorithm 1" that of Algorithm 1 in every case.
+    """
+    return _needed_004(p, len(rows.n), float(rows.n.min()))
+
+
+def _needed_004(p: Mapping[str, Any], N: int, n: float) -> float:
+    delta, whole, many = p["delta"], p["epsilon"] ** 2 / (4 * math.log(1 / p["delta"])), p["rounds"]
+    if p["rho"] == "004" and p["method"] == "ipp_admm":
+        many = p["positives"]
+        whole /= 1.0 + IPPADMM.test_share**2  # the rest pays for the tests
+    rho = whole / many
+    e1 = rho + 2 * math.sqrt(rho * math.log(1 / delta))
+    return 2.8 * N * 0.25 / ((1.0 - SHARE) * e1 * n)
+
+
+def _price_002(config: RunConfig, ready: Prepared) -> tuple[Array, Array]:
+    """Of 002's (32), for a constant penalty: ``2 C / n`` and ``1.4 c1 / (rho/N + 2 eta V)``, shapes (N, 1)."""
+    facts = ready.facts
+    curvature = facts.mu + 2.0 * ready.algorithm.penalty(1) * ready.graph.degree
+    return 2.0 * facts.C / facts.n, np.asarray(1.4 * facts.loss.bend_bound / curvature)
+
+
+def noise_002(config: RunConfig, rows: Rows, total: float) -> Array:
+    """Private ADMM as 002's Figure 5 prices it: dual variable perturbation whose noise is that of 002's (18).
+
+    Every round releases, so the bound (32) is summed over all of them.  The noise's rate is the largest alpha, the
+    same for all nodes, at which this sum is `total`.  Returned is the alpha of 000's listing that draws that noise,
+    one a node.
+
+    Raises
+    ------
+    InvalidInput
+        If the curvature terms of (32) alone cost more than `total`.
+    """
+    ready = prepare(config, rows.n, rows.d)
+    facts = ready.facts
+    scale, fixed = _price_002(config, ready)
+    rate = float(np.min(total / (scale * config.rounds) - fixed))
+    if rate <= 0:
+        raise InvalidInput("alpha", total, "does not pay for the curvature terms of (32)", "raise alpha")
+    K = facts.K(2.0 * ready.algorithm.penalty(1) * ready.graph.degree)
+    return np.asarray(rate * facts.C / facts.n + 2.0 * np.log1p(facts.loss.bend_bound / K))[:, 0]
+
+
+def claim_002(config: RunConfig, rows: Rows, ready: Prepared) -> float:
+    """The sum of (32) over all rounds for the noise of :func:`noise_002`: the inverse of it."""
+    facts, (scale, fixed) = ready.facts, _price_002(config, ready)
+    K = facts.K(2.0 * ready.algorithm.penalty(1) * ready.graph.degree)
+    assert isinstance(config.noise, tuple)
+    rate = (np.array(config.noise)[:, None] - 2.0 * np.log1p(facts.loss.bend_bound / K)) * facts.n / facts.C
+    return float(config.rounds * np.max(scale * (fixed + rate)))
+
+
+def broken(ready: Prepared) -> str:
+    """The conditions of the method's own theorems that these parameters break, in a sentence each; empty for none."""
+    config, facts, found = ready.config, ready.facts, []
+    eta, V = ready.algorithm.penalty(1), ready.graph.degree
+    if config.method in ("r_admm", "mr_admm"):
+        if ready.graph.bipartite:
+            found.append(
+                "Outside 002, Theorem 1: this graph is bipartite, and then no gamma meets its condition (ii), so that "
+                "the theorem promises no convergence."
+            )
+        else:
+            M = smoothness(facts.C, facts.loss.bend_bound, config.rho, facts.n_nodes)
+            need = sufficient_gamma(ready.graph, np.broadcast_to(eta, V.shape)[:, 0], np.full(len(V), M))
+            if config.gamma < need:
+                found.append(
+                    f"Outside 002, Theorem 1: gamma = {config.gamma:g}, and its sufficient condition asks for "
+                    f"{need:.3g} here."
+                )
+    if config.form == "corrected" or ready.algorithm.noise is None:
+        return " ".join(found)
+    K = float(np.min(facts.K(2.0 * eta * V)))
+    if config.method == "m_admm" and not 2.0 * facts.loss.bend_bound < K:
+        found.append("Outside the theorem on M-ADMM: 2 c1 is not below (n/C)(rho/N + 2 eta V).")
+    if config.method in ("pp_admm", "ipp_admm") and config.delta is not None:
+        p = {"delta": config.delta, "epsilon": config.epsilon, "rounds": config.rounds, "method": config.method}
+        p |= {"rho": "004", "positives": config.positives}
+        need = _needed_004(p, facts.n_nodes, float(np.min(facts.n)))
+        if config.rho < need * (1.0 - 1e-9):
+            found.append(f"Outside 004's theorems: its listings ask for a regulariser of at least {need:.3g}.")
+    return " ".join(found)
