@@ -43,6 +43,7 @@ LAYERS = (
         (
             "losses",
             "capped",
+            "weighted",
             "graphs",
             "schedules",
             "facts",

@@ -1,6 +1,19 @@
 """Kinds of release, one file each.  Algorithms build queries; only a curator answers them."""
 
 from .base import Query
+from .bounded import (
+    Bounded,
+    Curvature,
+    Gradient,
+    NoisyBounded,
+    Positives,
+    Products,
+    Residuals,
+    Scores,
+    SecondMoments,
+    SlopeMoments,
+    SummedBounded,
+)
 from .gated import GatedMinimiser, RedrawnGate
 from .objective import (
     GaussianLaw,
@@ -17,21 +30,32 @@ from .vault import Secret, Vault
 
 __all__ = [
     "Among",
+    "Bounded",
+    "Curvature",
     "GatedMinimiser",
     "GaussianLaw",
+    "Gradient",
+    "NoisyBounded",
     "NoisyEpoch",
     "NoisyGradient",
     "NoisyMinimiser",
     "NoisyStatistic",
     "NoisyValue",
     "PerturbedObjective",
+    "Positives",
+    "Products",
     "Query",
     "RedrawnGate",
+    "Residuals",
+    "Scores",
+    "SecondMoments",
     "Secret",
     "SecretMinimiser",
     "SecretStartObjective",
+    "SlopeMoments",
     "SphericalLaw",
     "Sum",
+    "SummedBounded",
     "SummedGradient",
     "SummedMinimiser",
     "Vault",
