@@ -86,8 +86,9 @@ LAYERS = (
         ),
     ),
     Layer(
-        "training from files, trusted aggregators, scikit-learn estimators, audits, experiments from TOML files",
-        ("runs.training", "aggregation", "audit", "parameters", "estimators", "studies"),
+        "training from files, answers beside models, trusted aggregators, scikit-learn estimators, audits, "
+        "experiments from TOML files",
+        ("runs.training", "answers", "aggregation", "audit", "parameters", "estimators", "studies"),
     ),
     Layer("the command line", ("cli", "__main__")),
 )

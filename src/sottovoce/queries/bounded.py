@@ -135,15 +135,23 @@ class SecondMoments(_Gram):
 
 @dataclass(frozen=True)
 class Curvature(_Gram):
-    """The Hessian ``(1/n) sum_k bend(a_k.w) a_k a_k'``, every bend cut at `most`: norm at most that."""
+    """The Hessian ``(1/n) sum_k bend(a_k.w) a_k a_k'`` with every bend cut at `most`, in units of :meth:`unit`.
+
+    A row adds at most 1 then, neither sensitivity nor event depends on `most`, which may follow from earlier releases.
+    """
 
     most: float = float("inf")
 
+    def unit(self, loss: Loss) -> float:
+        """What the answer is to be multiplied by."""
+        return min(loss.bend_bound, self.most)
+
     def norm(self, facts: Facts) -> float:
-        return min(facts.loss.bend_bound, self.most)
+        return 1.0
 
     def factors(self, loss: Loss, z: Array) -> Array:
-        return np.minimum(loss.bend(z), self.most * weights(loss, z))
+        unit = self.unit(loss)
+        return np.minimum(loss.bend(z) / unit, weights(loss, z))
 
 
 @dataclass(frozen=True)
