@@ -98,7 +98,7 @@ class Desk:
         Parameters
         ----------
         config : RunConfig
-            Budget, relation, seed and replicates, and the trust of its method; of a curator's, one party holds all rows.
+            Budget, relation, seed and replicates, and the trust of its method: a curator holds the rows of all.
         rows : Rows
         loss : Loss
         plan : sequence of Item

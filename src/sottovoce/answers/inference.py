@@ -33,7 +33,11 @@ LEVEL = 0.95
 TAU = 0.1
 """Share of a coefficient's variance that the noise of the Hessian may add beyond first order; above it, refused."""
 SURE, UNSURE = 0.5, 1.0
-"""The strain q of a table: printed below the first, flagged up to the second, refused above."""
+"""The strain q of a table: printed below the first, flagged up to the second, refused above.
+
+A table between both is flagged only if every coefficient passes `TAU`: with some directions of the Hessian lost in noise,
+a strained step is not to be trusted in the others either (measured: bench/coverage.py, correlated columns).
+"""
 _FIRST, _SECOND = 2.0, 1.5  # largest root mean square shifts of scores in the two steps
 _RARE = 3.4  # bends are cut at this many mean bends: at .1 with 3% positives
 _FLOOR = 0.05  # of the noise's norm: eigenvalues of a Hessian are raised to it in the steps
@@ -234,7 +238,7 @@ def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | N
     lines = []
     for k, term in enumerate(naming.terms):
         why = None
-        if q > UNSURE:
+        if q > UNSURE or (q > SURE and not np.all(tau <= TAU)):
             why = "the whole table: the last step is mostly noise" + _remedy(needs)
         elif not tau[k] <= TAU:
             why = "too much of its variance is noise in the Hessian" + _remedy(needs)
