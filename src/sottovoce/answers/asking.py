@@ -91,7 +91,7 @@ class Desk:
     @classmethod
     def open(
         cls, config: RunConfig, rows: Rows, loss: Loss, plan: Sequence[Item], *, ledger: DurableLedger | None = None,
-        run_name: str | None = None, label: str = "",
+        run_name: str | None = None, label: str = "", digest: bytes | None = None,
     ) -> Self:  # fmt: skip
         """Calibrate the noise of a plan and prepare its ledger; nothing is spent yet.
 
@@ -107,6 +107,8 @@ class Desk:
             In which the plan is reserved under `run_name`, and every release is stored.
         label : str
             What else the releases depend on, for that ledger.
+        digest : bytes, optional
+            Of the rows that the ledger belongs to; None for these.
 
         Raises
         ------
@@ -130,7 +132,8 @@ class Desk:
         scale = _calibrated(config, facts, plan, least > 0) if config.budgeted else None
         book: Book = own
         if ledger is not None:
-            book = _reserved(config, facts, plan, scale, rows, ledger, run_name, label, noise.simulated)
+            whose = rows_digest(*rows.arrays()) if digest is None else digest
+            book = _reserved(config, facts, plan, scale, whose, ledger, run_name, label, noise.simulated)
         net = DenseNet(make_graph("complete", N))
         place = Place(facts, net, Curator(rows, facts, noise, book), (R, N), rows.d)
         return cls(config, facts, place, least > 0, tuple(plan), scale, book, noise.simulated)
@@ -237,7 +240,7 @@ def _calibrated(config: RunConfig, facts: Facts, plan: Sequence[Item], summed: b
 
 
 def _reserved(
-    config: RunConfig, facts: Facts, plan: Sequence[Item], scale: float | None, rows: Rows, ledger: DurableLedger,
+    config: RunConfig, facts: Facts, plan: Sequence[Item], scale: float | None, digest: bytes, ledger: DurableLedger,
     name: str | None, label: str, simulated: bool,
 ) -> Run:  # fmt: skip
     """The plan's reservation in a ledger on disk, made now or by an interrupted run."""
@@ -250,7 +253,7 @@ def _reserved(
     ):
         if wrong:
             raise InvalidInput(field, None, rule, remedy)
-    ledger.bind(rows_digest(*rows.arrays()))
+    ledger.bind(digest)
     events = [_event(facts, item, scale, facts.participants > 0) for item in plan]
     text = json.dumps([config.to_dict(), facts.to_dict(), label, [item.name for item in plan]], sort_keys=True)
     key = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -24,7 +24,7 @@ from ..errors import InvalidInput
 from ..privacy.gaussian import gaussian_epsilon
 from ..queries import Curvature, Gradient, Positives, SecondMoments, SlopeMoments
 from ..queries.moments import square
-from ..typing import Any, Array
+from ..typing import Any, Array, BoolArray
 from .asking import Desk, Item
 from .naming import Naming, Term
 
@@ -40,6 +40,8 @@ noise, a strained step is not to be trusted in the others either (measured: benc
 """
 _FIRST, _SECOND = 2.0, 1.5  # largest root mean square shifts of scores in the two steps
 _RARE = 3.4  # bends are cut at this many mean bends: at .1 with 3% positives
+RAREST = 0.01
+"""A level with a smaller share of the rows is merged with its reference if noise would hide its coefficient."""
 _FLOOR = 0.05  # of the noise's norm: eigenvalues of a Hessian are raised to it in the steps
 
 
@@ -75,6 +77,8 @@ class Estimates:
         s_H.
     positives : array (R,)
         Share of positive labels.
+    kept : array of bool (R, d)
+        False for columns of rare levels that were merged with their references.
     rows : float
     scale : float
         Shift over sigma of the whole plan; inf without noise.
@@ -88,6 +92,7 @@ class Estimates:
     strain: Array
     hessian_noise: Array
     positives: Array
+    kept: BoolArray
     rows: float
     scale: float
 
@@ -111,29 +116,70 @@ def estimate(desk: Desk, naming: Naming) -> Estimates:
     w = np.log(share / (1.0 - share))[:, None] / naming.value * mask
     S = square(desk.ask("second moments", zero), d)
     bend = (share * (1.0 - share))[:, None, None]
-    g = desk.ask("first gradient", w)
+    cap = float(np.minimum(desk.facts.loss.bend_bound, _RARE * bend).max())  # one for all replicates
+    kept = _kept(S, bend, naming, cap * desk.spread("last Hessian"))
+    S = _within(S, kept)
+    g = kept * desk.ask("first gradient", w)
     noise = desk.spread("second moments")
     w = w - _step(bend * S, bend[:, 0, 0] * noise, g, S, _FIRST)
-    most = np.minimum(desk.facts.loss.bend_bound, _RARE * bend[:, 0, 0])
-    cap = float(most.max())  # one for all replicates
     H = cap * square(desk.ask("second Hessian", w, Curvature(w, cap)), d)
-    g = desk.ask("second gradient", w)
-    w = w - _step(H, np.full(R, cap * desk.spread("second Hessian")), g, S, _SECOND)
+    g = kept * desk.ask("second gradient", w)
+    w = w - _step(_within(H, kept), np.full(R, cap * desk.spread("second Hessian")), g, S, _SECOND)
     H = cap * square(desk.ask("last Hessian", w, Curvature(w, cap)), d)
     J = square(desk.ask("moments of slopes", w), d)
-    g = desk.ask("last gradient", w)
+    g = kept * desk.ask("last gradient", w)
+    H, J = _within(H, kept), _within(J, kept)
     s_H, s_g = cap * desk.spread("last Hessian"), desk.spread("last gradient")
-    return _one_step(w, H, J, g, S, s_H, s_g, share, n, math.inf if desk.scale is None else desk.scale)
+    scale = math.inf if desk.scale is None else desk.scale
+    return _one_step(w, H, J, g, S, s_H, s_g, share, kept, n, scale)
+
+
+def _within(H: Array, kept: BoolArray) -> Array:
+    """Without rows and columns that are not kept; their diagonal gets what the rest has on average."""
+    rest = np.einsum("rii,ri->r", H, kept) / np.maximum(kept.sum(axis=1), 1)
+    return np.asarray(
+        H * kept[:, :, None] * kept[:, None, :] + rest[:, None, None] * np.eye(H.shape[-1]) * ~kept[:, None]
+    )
+
+
+def _kept(S: Array, bend: Array, naming: Naming, noise: float) -> BoolArray:
+    """Columns but for those of rare levels whose tau, expected from second moments alone, is above `TAU`.
+
+    It drops the level with the largest tau until none of the rare levels is above.  What is left is the model in which
+    these levels count as the reference.
+    """
+    d = S.shape[-1]
+    kept = np.ones((len(S), d), dtype=bool)
+    levels = np.array([term.reference is not None for term in naming.terms])
+    if noise == 0.0 or not levels.any():
+        return kept
+    entries = np.diag(naming.into_units)
+    for r, moments in enumerate(S):
+        rare = levels & (np.diag(moments) < RAREST * entries**2)
+        while np.any(rare & kept[r]):
+            H = _within(bend[r] * moments[None], kept[r : r + 1])[0]
+            values, vectors = np.linalg.eigh(H)
+            values = np.maximum(values, 1e-3 * noise)
+            H1 = (vectors / values) @ vectors.T * kept[r] * kept[r][:, None]
+            H2 = H1 @ H1
+            tau = noise**2 / 2.0 * (np.trace(H1) * np.diag(H2) + np.diag(H2 @ H1)) / np.maximum(np.diag(H1), 1e-300)
+            tau = np.where(rare & kept[r], tau, 0.0)
+            if tau.max() <= TAU:
+                break
+            kept[r, int(tau.argmax())] = False
+    return kept
 
 
 def _one_step(
-    w: Array, H: Array, J: Array, g: Array, S: Array, s_H: float, s_g: float, share: Array, n: float, scale: float
-) -> Estimates:
+    w: Array, H: Array, J: Array, g: Array, S: Array, s_H: float, s_g: float, share: Array, kept: BoolArray, n: float,
+    scale: float,
+) -> Estimates:  # fmt: skip
     R, d = w.shape
     values, vectors = np.linalg.eigh(H)
     fine = values[:, 0] > max(1e-12, _FLOOR * s_H * math.sqrt(2.0 * d))
     safe = np.where(values > 0, values, 1.0)
     inverse = np.where(fine[:, None, None], (vectors / safe[:, None, :]) @ vectors.transpose(0, 2, 1), 0.0)
+    inverse = inverse * kept[:, :, None] * kept[:, None, :]
     shift = -np.einsum("rij,rj->ri", inverse, g)
     eye = np.eye(d)
     length = np.sum(shift**2, axis=1)[:, None, None]
@@ -141,13 +187,13 @@ def _one_step(
     noise = inverse @ added @ inverse
     covariance = inverse @ (_positive(J) / n) @ inverse + noise
     with np.errstate(divide="ignore", invalid="ignore"):
-        traces = np.trace(H, axis1=1, axis2=2) / np.maximum(np.trace(S, axis1=1, axis2=2), 1e-300)
-        spread = np.sqrt(np.trace(H @ covariance, axis1=1, axis2=2) / d)
+        traces = np.einsum("rii,ri->r", H, kept) / np.maximum(np.einsum("rii,ri->r", S, kept), 1e-300)
+        spread = np.sqrt(np.trace(H @ covariance, axis1=1, axis2=2) / kept.sum(axis=1))
         strain = 0.35 * np.einsum("ri,rij,rj->r", shift, H, shift) / np.sqrt(np.maximum(traces, 0.0)) / spread
     strain = np.where(fine & np.isfinite(strain), strain, np.inf)
     if s_H == 0.0:
         strain = np.where(fine, 0.0, np.inf)
-    return Estimates(w + shift, w, covariance, noise, inverse, strain, np.full(R, s_H), share, n, scale)
+    return Estimates(w + shift, w, covariance, noise, inverse, strain, np.full(R, s_H), share, kept, n, scale)
 
 
 def _positive(S: Array) -> Array:
@@ -233,12 +279,16 @@ def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | N
     center = M @ found.estimate[replicate]
     total = np.einsum("ij,jk,ik->i", M, found.covariance[replicate], M)
     noise = np.einsum("ij,jk,ik->i", M, found.noise[replicate], M)
-    tau = np.array([found.fragility(row)[replicate] for row in M])
+    merged = np.append(~found.kept[replicate], np.zeros(len(M) - naming.d, dtype=bool))
+    merged &= np.array([term.reference is not None for term in naming.terms])
+    tau = np.array([0.0 if out else found.fragility(row)[replicate] for row, out in zip(M, merged, strict=True)])
     needs = _needs(found, tau, q, delta)
     lines = []
     for k, term in enumerate(naming.terms):
         why = None
-        if q > UNSURE or (q > SURE and not np.all(tau <= TAU)):
+        if merged[k]:
+            why = "too few rows for this noise: merged with the reference"
+        elif q > UNSURE or (q > SURE and not np.all(tau <= TAU)):
             why = "the whole table: the last step is mostly noise" + _remedy(needs)
         elif not tau[k] <= TAU:
             why = "too much of its variance is noise in the Hessian" + _remedy(needs)

@@ -19,7 +19,7 @@ from ..data.rows import Rows
 from ..data.schema import Schema
 from ..data.table import Table
 from ..errors import InvalidInput
-from ..typing import Any, Array
+from ..typing import Any, Array, IntArray
 from ..weighted import LongRows
 
 CONSTANT = "(constant)"
@@ -211,7 +211,7 @@ def _levels(block: Block) -> tuple[list[str], str]:
     return [name.removeprefix(block.name) for name in block.names], every[block.base].removeprefix(block.name)
 
 
-def columns_of(table: Table | Mapping[str, Any], part: Array) -> dict[str, Any]:
+def columns_of(table: Table | Mapping[str, Any], part: IntArray) -> dict[str, Any]:
     """Some rows of raw columns."""
     columns = table.columns if isinstance(table, Table) else table
     return {name: values[part] for name, values in columns.items()}
