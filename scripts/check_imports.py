@@ -88,7 +88,17 @@ LAYERS = (
     Layer(
         "training from files, answers beside models, trusted aggregators, scikit-learn estimators, audits, "
         "experiments from TOML files",
-        ("runs.training", "answers", "aggregation", "audit", "parameters", "estimators", "studies"),
+        (
+            "runs.training",
+            "answers",
+            "aggregation",
+            "audit",
+            "parameters",
+            "inferring",
+            "estimators",
+            "regressors",
+            "studies",
+        ),
     ),
     Layer("the command line", ("cli", "__main__")),
 )

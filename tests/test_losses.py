@@ -15,7 +15,7 @@ from sottovoce.typing import Array
 
 EXAMPLES = {
     "logistic": [""], "huber": ["0.5", "0.05", "3"], "huber-residual": ["0.25", "0.05", "3"],
-    "log-cosh": ["0.25", "0.1", "3"], "softmax": ["3", "5"],
+    "log-cosh": ["0.25", "0.1", "3"], "quantile": ["0.5", "0.1", "0.9"], "softmax": ["3", "5"],
 }  # fmt: skip
 """Arguments of every registered loss: gentle, steep and flat where it has one.  A new loss needs a line here."""
 EVERY = [REGISTRY[name].read(argument) for name, arguments in EXAMPLES.items() for argument in arguments]

@@ -23,6 +23,7 @@ from sottovoce.queries import (
     Bounded,
     Curvature,
     Gradient,
+    HuberGradient,
     NoisyBounded,
     Positives,
     Products,
@@ -147,6 +148,7 @@ def statistics(w: np.ndarray) -> list[tuple[Bounded, Loss]]:
         (SecondMoments(w), logistic), (Positives(w, LAST), logistic), (Scores(w, LAST, EDGES), logistic),
         (Gradient(w), Weighted(logistic)), (Curvature(w), Weighted(logistic)), (SlopeMoments(w), Weighted(logistic)),
         (SecondMoments(w), Weighted(logistic)),
+        (HuberGradient(w, 0.3), huber), (HuberGradient(w, 0.3), Weighted(huber)),
         (Gradient(w), huber), (Products(w), huber), (Residuals(w, LAST, EDGES[1:]), huber), (SecondMoments(w), huber),
     ]  # fmt: skip
 
@@ -173,7 +175,7 @@ def pair(
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("k", range(15))
+@pytest.mark.parametrize("k", range(17))
 def test_no_row_moves_a_sum_further_than_it_says_and_some_row_moves_it_so_far(k: int, relation: str) -> None:
     """A search over signed rows of norm 1 (or longer), numbers and points; the best found must be near the bound."""
     rng, best = np.random.default_rng(k), 0.0

@@ -104,6 +104,27 @@ class Gradient(Bounded):
         return np.asarray(block.combine(loss.slope(block.margins(at))))
 
 
+@dataclass(frozen=True)
+class HuberGradient(Bounded):
+    """``(1/n) sum_k weight_k clip(r_k / h, -1, 1) a_k`` with residuals ``r = a.w - t``: norm at most 1.
+
+    In units of h neither sensitivity nor event depends on `h`, which may follow from earlier releases.
+    """
+
+    h: float = 1.0
+    cone: ClassVar[bool] = False
+
+    def width(self) -> int:
+        return self.at.shape[-1]
+
+    def norm(self, facts: Facts) -> float:
+        return 1.0
+
+    def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+        z = np.asarray(block.host(block.margins(at)))
+        return np.asarray(block.combine(block.asarray(weights(loss, z) * np.clip(z / self.h, -1.0, 1.0))))
+
+
 class _Gram(Bounded):
     """Sums of ``c_k a_k a_k'`` with ``c_k >= 0``, flattened by :func:`sottovoce.queries.moments.flat`.
 
