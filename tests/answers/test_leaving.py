@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from sottovoce import ConsensusClassifier, ConsensusRegressor, PrivateRegressor
 from sottovoce.answers.saved import Answered
-from sottovoce.cli import main
-from sottovoce.errors import CheckpointError, InvalidInput
+from sottovoce.cli import cli
+from sottovoce.errors import CheckpointError, HolderNote, InvalidInput
 
 SCHEMA = """
 label = { column = "died", positive = "yes", negative = "no" }
@@ -45,7 +46,7 @@ def hospital(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def command(*words: Any) -> str:
-    done = CliRunner().invoke(main, [str(word) for word in words], catch_exceptions=False)
+    done = CliRunner().invoke(cli, [str(word) for word in words], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return done.stdout
 
@@ -91,14 +92,14 @@ class TestCommands:
 
     def test_people_read_names_and_intervals(self, hospital: Path) -> None:
         shown = inferred(hospital)
-        assert "(against north)" in shown and "95% interval" in shown and "epsilon = 3.000" in shown
+        assert "against" in shown and "south" in shown and "interval" in shown and "epsilon = 3.000" in shown
 
     @pytest.mark.parametrize(
         "words", [("--method", "mr_admm"), ("--loss", "huber:0.5"), ("--pure",), ("--by", "age", "--evaluation", 1)]
     )
     def test_what_inference_does_not_use_is_refused(self, hospital: Path, words: tuple[Any, ...]) -> None:
         files = ["--data", str(hospital / "rows.csv"), "--schema", str(hospital / "schema.toml")]
-        done = CliRunner().invoke(main, ["train", "--inference", *files, *map(str, words)])
+        done = CliRunner().invoke(cli, ["train", "--inference", *files, *map(str, words)])
         assert done.exit_code != 0
 
     def test_a_damaged_file_is_refused(self, tmp_path: Path) -> None:
@@ -157,7 +158,10 @@ class TestClassifier:
 class TestRegressor:
     @pytest.mark.parametrize("kind", [ConsensusRegressor, PrivateRegressor])
     def test_scikit_learns_contract(self, kind: Any) -> None:
-        results = check_estimator(kind(random_state=0, data_norm=10.0), on_fail=None)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # skipped checks warn
+            results = check_estimator(kind(random_state=0, data_norm=10.0), on_fail=None)
+        assert sum(one["status"] == "passed" for one in results) > 45
         assert not [one["check_name"] for one in results if one["status"] == "failed"]
 
     @pytest.mark.parametrize("trust", ["nobody", "sum", "curator"])
@@ -187,9 +191,9 @@ class TestRegressor:
         X, y = np.zeros((10, 2)), np.arange(10.0)
         with pytest.raises(InvalidInput, match="y_bounds"):
             ConsensusRegressor().fit(X, y)
-        with pytest.warns(Warning):
+        with pytest.warns(HolderNote, match="half"):
             model = ConsensusRegressor(n_sites=3, random_state=0).fit(X, y)
         assert "bounds were read off the rows" in model.privacy_spent_["says"]
-        with pytest.warns(Warning):
+        with pytest.warns(HolderNote, match="half"):
             wide = ConsensusRegressor((-100.0, 100.0), n_sites=3, random_state=0).fit(X, y)
         assert wide.y_bounds_ == (-100.0, 100.0) and "bounds were read" not in wide.privacy_spent_["says"]

@@ -211,6 +211,14 @@ def _levels(block: Block) -> tuple[list[str], str]:
     return [name.removeprefix(block.name) for name in block.names], every[block.base].removeprefix(block.name)
 
 
+def reference_of(block: Bins | Category) -> str:
+    """The name of a block's reference level, as its other levels are named; the block has one."""
+    if isinstance(block, Category):
+        return f"{block.name}={block.base}"
+    assert block.base is not None
+    return dataclasses.replace(block, base=None).names[block.base]
+
+
 def columns_of(table: Table | Mapping[str, Any], part: IntArray) -> dict[str, Any]:
     """Some rows of raw columns."""
     columns = table.columns if isinstance(table, Table) else table

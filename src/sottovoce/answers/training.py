@@ -26,7 +26,7 @@ from .asking import Desk
 from .evaluation import LOSS, Level, Quality, evaluate, exact, groups_of, rows_of
 from .evaluation import recipe as histograms
 from .inference import Coefficients, Estimates, estimate, forecast, recipe, table
-from .naming import Naming, columns_of
+from .naming import Naming, columns_of, reference_of
 from .saved import Answered, naming_of
 
 
@@ -229,7 +229,8 @@ def levels_of(schema: Schema | None, by: str | None) -> tuple[Level, ...]:
     for block in schema.blocks if schema is not None else ():
         if block.name == by and isinstance(block, Bins | Category):
             named = [Level(name, first + k) for k, name in enumerate(block.names)]
-            return (*named, Level(f"{by}: others", None))
+            rest = f"{by}: others" if block.base is None else reference_of(block)
+            return (*named, Level(rest, None))
         first += len(block.names)
     raise InvalidInput("by", by, "must be a column for which the schema declares levels", "name a bins or category")
 
