@@ -102,7 +102,7 @@ ERROR = 4.5 * np.sqrt(2.0 / (RUNS // 2) * (1.0 + ALPHA**2 / 4.0))
 @pytest.mark.parametrize("way", ["nobody", "sum"])
 @pytest.mark.parametrize("name", CASES)
 def test_the_worst_pair_is_no_further_apart_than_the_event_says(name: str, way: str) -> None:
-    """Against a sum one colluder of three takes its share away, so what is seen here has 2/3 of the variance's worth."""
+    """One colluder of three takes its share of a sum's noise away: two thirds of the variance seen here are left."""
     seen = separation(name, way) * (np.sqrt(1.5) if way == "sum" else 1.0)
     assert seen < ALPHA + ERROR
     assert seen > LEAST.get(name, 1.0) * ALPHA - ERROR - 0.05

@@ -1,7 +1,7 @@
 """Coefficients with intervals: Newton steps on noisy sums, a covariance with all of the noise in it, a rule to refuse.
 
 The plan (docs/privacy/answers.md, "Inference"): a count and the second moments give a first Hessian without another
-look at the rows; two Newton steps go near the minimiser; there a fresh Hessian H, the second moments J of slopes and a
+look at the rows; two Newton steps and one with an old Hessian go near the minimiser; there a fresh Hessian H, the second moments J of slopes and a
 gradient g give
 
     estimate = w - H^-1 g,    d = estimate - w,
@@ -38,7 +38,7 @@ SURE, UNSURE = 0.5, 1.0
 A table between both is flagged only if every coefficient passes `TAU`: with some directions of the Hessian lost in
 noise, a strained step is not to be trusted in the others either (measured: bench/coverage.py, correlated columns).
 """
-_FIRST, _SECOND = 2.0, 1.5  # largest root mean square shifts of scores in the two steps
+_FIRST, _SECOND, _THIRD = 2.0, 1.5, 0.75  # largest root mean square shifts of scores in the steps
 _RARE = 3.4  # bends are cut at this many mean bends: at .1 with 3% positives
 RAREST = 0.01
 """A level with a smaller share of the rows is merged with its reference if noise would hide its coefficient."""
@@ -53,9 +53,10 @@ def recipe(constant: Array) -> tuple[Item, ...]:
         Item("first gradient", Gradient, 0.06),
         Item("second Hessian", Curvature, 0.10),
         Item("second gradient", Gradient, 0.10),
+        Item("third gradient", Gradient, 0.06),
         Item("last Hessian", Curvature, 0.22),
         Item("moments of slopes", SlopeMoments, 0.05),
-        Item("last gradient", Gradient, 0.38),
+        Item("last gradient", Gradient, 0.32),
     )
 
 
@@ -72,7 +73,7 @@ class Estimates:
     inverse : array (R, d, d)
         Of the last Hessian; zeros where it has an eigenvalue that noise alone may have made.
     strain : array (R,)
-        q: how much of the last step is noise in the Hessian; infinite without an inverse.
+        q: how far the last step leads from where its Hessian holds; infinite without an inverse.
     hessian_noise : array (R,)
         s_H.
     positives : array (R,)
@@ -125,6 +126,8 @@ def estimate(desk: Desk, naming: Naming) -> Estimates:
     H = cap * square(desk.ask("second Hessian", w, Curvature(w, cap)), d)
     g = kept * desk.ask("second gradient", w)
     w = w - _step(_within(H, kept), np.full(R, cap * desk.spread("second Hessian")), g, S, _SECOND)
+    g = kept * desk.ask("third gradient", w)
+    w = w - _step(_within(H, kept), np.full(R, cap * desk.spread("second Hessian")), g, S, _THIRD)
     H = cap * square(desk.ask("last Hessian", w, Curvature(w, cap)), d)
     J = square(desk.ask("moments of slopes", w), d)
     g = kept * desk.ask("last gradient", w)
@@ -191,8 +194,6 @@ def _one_step(
         spread = np.sqrt(np.trace(H @ covariance, axis1=1, axis2=2) / kept.sum(axis=1))
         strain = 0.35 * np.einsum("ri,rij,rj->r", shift, H, shift) / np.sqrt(np.maximum(traces, 0.0)) / spread
     strain = np.where(fine & np.isfinite(strain), strain, np.inf)
-    if s_H == 0.0:
-        strain = np.where(fine, 0.0, np.inf)
     return Estimates(w + shift, w, covariance, noise, inverse, strain, np.full(R, s_H), share, kept, n, scale)
 
 
