@@ -163,7 +163,9 @@ def pair(
     for k, row in enumerate((first, other)):
         X = np.array([np.abs(row) * np.sign(row), still])
         if isinstance(loss, Weighted):
-            signed = LongRows(X[None], np.array([[2.0]]))
+            signed: Rows = LongRows(X[None], np.array([[2.0]]))
+            if loss.offset_bound:
+                signed = signed.with_offset([np.array([0.0 if number is None else number[k], 0.3])])
             means.append(exact(what, signed, of))
         elif loss.offset_bound:
             t = np.array([0.0 if number is None else number[k], 0.3])

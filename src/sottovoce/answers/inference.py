@@ -1,8 +1,8 @@
 """Coefficients with intervals: Newton steps on noisy sums, a covariance with all of the noise in it, a rule to refuse.
 
 The plan (docs/privacy/answers.md, "Inference"): a count and the second moments give a first Hessian without another
-look at the rows; two Newton steps and one with an old Hessian go near the minimiser; there a fresh Hessian H, the second moments J of slopes and a
-gradient g give
+look at the rows; two Newton steps, and one with an old Hessian, go near the minimiser; there a fresh Hessian H, the
+second moments J of slopes and a gradient g give
 
     estimate = w - H^-1 g,    d = estimate - w,
     covariance = H^-1 [J / n + s_g^2 I + (s_H^2 / 2)(|d|^2 I + d d')] H^-1,

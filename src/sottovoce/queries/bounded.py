@@ -398,6 +398,12 @@ class SummedBounded(Sum):
     def share(self, vault: Vault, facts: Facts, among: Among, release: int) -> IntArray:
         return super().share(vault, self._wide(facts), among, release)
 
+    def addend(self, vault: Vault, facts: Facts, among: Among) -> IntArray:
+        return super().addend(vault, self._wide(facts), among)
+
+    def spread(self, facts: Facts, among: Among) -> Array:
+        return super().spread(self._wide(facts), among)
+
     def opened(self, total: IntArray, facts: Facts, among: Among) -> Array:
         return super().opened(total, self._wide(facts), among)
 
