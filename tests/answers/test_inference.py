@@ -139,7 +139,7 @@ def coverage(monkeypatch: pytest.MonkeyPatch | None = None, trust: str = "sum") 
 def test_intervals_cover(trust: str) -> None:
     """At one in 10^4, twice, that coverage is neither below 93.5% nor above 99%."""
     inside, printed = coverage(trust=trust)
-    assert printed > 300
+    assert printed > 200
     assert stats.binom.cdf(inside, printed, 0.935) > 1e-4
     assert stats.binom.sf(inside - 1, printed, 0.99) > 1e-4
 
@@ -202,7 +202,7 @@ class TestDesk:
         for trust in ("sum", "nobody"):
             _, _, desk = fitted(config(trust=trust))
             said = desk.statement()
-            assert 2.99 < said.epsilon <= 3.0 and said.releases == 8
+            assert 2.99 < said.epsilon <= 3.0 and said.releases == 9
             assert said.trust.kind == trust and (said.alone is not None) == (trust == "sum")
 
     def test_shares_add_up_to_the_budget(self) -> None:
