@@ -104,12 +104,3 @@ class Answered:
 def naming_of(schema: Schema | None, columns: Sequence[str], data_norm: float, sites: Sequence[str]) -> Naming:
     """The naming of a schema, or of numbers without one."""
     return of_columns(columns, data_norm, sites) if schema is None else of_schema(schema, sites)
-
-
-def is_answered(path: str | Path) -> bool:
-    """Whether a file looks like one that :meth:`Answered.save` wrote."""
-    try:
-        with open(path, "rb") as file:
-            return file.read(1) == b"{"
-    except OSError:
-        return False

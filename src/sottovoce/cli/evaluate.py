@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from ..answers.saved import Answered, is_answered
+from ..answers.saved import Answered
 from ..answers.training import Held, evaluate_table
 from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger
@@ -19,7 +19,7 @@ from ..runs.simulate import Result
 from ..task import TwoClasses
 from .answers import render_evaluation
 from .options import as_json, say, takes
-from .predict import schema_of, table_at
+from .predict import is_answered, schema_of, table_at
 from .screen import Console
 
 _FILE = click.Path(dir_okay=False, path_type=Path)

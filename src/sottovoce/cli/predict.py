@@ -13,7 +13,6 @@ import numpy as np
 from scipy.special import expit
 
 from .. import data, files
-from ..answers.saved import Answered, is_answered
 from ..capped import NOT_CALIBRATED
 from ..errors import InvalidInput
 from ..runs.simulate import Result
@@ -39,6 +38,8 @@ def predict(run: Path, rows: Path, replicate: int, site: int | None, out: Path |
     if out is not None:
         files.check("out", out, reads=(run, rows))
     if is_answered(run):
+        from ..answers.saved import Answered
+
         answered = Answered.load(run)
         if answered.schema is None:
             raise InvalidInput("run", str(run), "was trained without a schema", "train on a table")
@@ -60,6 +61,15 @@ def predict(run: Path, rows: Path, replicate: int, site: int | None, out: Path |
         click.echo(f"Note: {NOT_CALIBRATED}.", err=True)
         answers = [answer | {"calibrated": False} for answer in answers] if as_json else answers
     _write(answers, out, as_json)
+
+
+def is_answered(path: Path) -> bool:
+    """Whether a file looks like one of a run with inference, which is plain text."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(1) == b"{"
+    except OSError:
+        return False
 
 
 Answer = dict[str, str | float | bool]

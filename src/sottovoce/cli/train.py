@@ -11,7 +11,6 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from .. import files
-from ..answers.training import Held, evaluate_report, infer
 from ..errors import InvalidInput, NotWritten
 from ..ledger.durable import DurableLedger
 from ..plain import jsonable
@@ -19,7 +18,6 @@ from ..runs.engine import Observer
 from ..runs.simulate import RunConfig
 from ..runs.training import Report, TrainConfig
 from ..runs.training import train as train_on
-from .answers import render_evaluation, render_inferred
 from .options import NUMBER, as_json, knob_options, left_open, method_options, run_config, say, takes
 from .render import render
 from .screen import Console
@@ -92,7 +90,12 @@ def train(
             settings, data, schema, nodes, partition, strength, relative, test_share,
             None if start is None else str(start), None if public is None else str(public), public_share,
         )  # fmt: skip
-        held = None if evaluation is None else Held(evaluation, cut, by)
+        held: Any = None
+        if inference or evaluation is not None:  # loads SciPy's statistics, which no other run needs
+            from ..answers.training import Held, infer
+            from .answers import render_inferred
+
+            held = None if evaluation is None else Held(evaluation, cut, by)
         if inference:
             if checkpoint is not None:
                 rule = "inference has no rounds to go on from"
@@ -125,7 +128,11 @@ def train(
                 free=left_open(),
             )
     lost = None if save is None else _lost(report, save)
-    found = None if held is None else evaluate_report(report, held)
+    found: Any = None
+    if held is not None:
+        from ..answers.training import evaluate_report
+
+        found = evaluate_report(report, held)
     if as_json:
         plain = report.to_dict()
         if found is not None:
@@ -136,6 +143,8 @@ def train(
     else:
         render(report, Console(), None if lost else save)
         if found is not None:
+            from .answers import render_evaluation
+
             render_evaluation(found, Console())
     if lost is not None:
         raise lost
