@@ -43,6 +43,7 @@ LAYERS = (
         (
             "losses",
             "capped",
+            "weighted",
             "graphs",
             "schedules",
             "facts",
@@ -85,8 +86,19 @@ LAYERS = (
         ),
     ),
     Layer(
-        "training from files, trusted aggregators, scikit-learn estimators, audits, experiments from TOML files",
-        ("runs.training", "aggregation", "audit", "parameters", "estimators", "studies"),
+        "training from files, answers beside models, trusted aggregators, scikit-learn estimators, audits, "
+        "experiments from TOML files",
+        (
+            "runs.training",
+            "answers",
+            "aggregation",
+            "audit",
+            "parameters",
+            "inferring",
+            "estimators",
+            "regressors",
+            "studies",
+        ),
     ),
     Layer("the command line", ("cli", "__main__")),
 )

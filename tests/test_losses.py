@@ -8,19 +8,20 @@ from scipy import integrate
 
 from sottovoce import losses
 from sottovoce.errors import InvalidInput
-from sottovoce.losses import REGISTRY, HuberResidual, LogCosh, Logistic, Loss, loss_texts, make_loss
+from sottovoce.losses import REGISTRY, HuberResidual, LogCosh, Logistic, Loss, Quantile, loss_texts, make_loss
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.prepare import prepare
 from sottovoce.typing import Array
 
 EXAMPLES = {
     "logistic": [""], "huber": ["0.5", "0.05", "3"], "huber-residual": ["0.25", "0.05", "3"],
-    "log-cosh": ["0.25", "0.1", "3"], "softmax": ["3", "5"],
+    "log-cosh": ["0.25", "0.1", "3"], "quantile": ["0.5", "0.1", "0.9"], "softmax": ["3", "5"],
 }  # fmt: skip
 """Arguments of every registered loss: gentle, steep and flat where it has one.  A new loss needs a line here."""
 EVERY = [REGISTRY[name].read(argument) for name, arguments in EXAMPLES.items() for argument in arguments]
 LOSSES = [loss for loss in EVERY if loss.outputs == 1]
 RESIDUAL = [loss for loss in LOSSES if loss.offset_bound]
+EVEN = [loss for loss in RESIDUAL if not isinstance(loss, Quantile)]
 JUMPING = [loss for loss in LOSSES if loss.jumps]
 
 
@@ -111,8 +112,9 @@ class TestLoss:
         slope, bend = loss.slope(z), loss.bend(z)
         assert np.all((slope <= 0) | (not loss.monotone)) and np.all(np.abs(slope) <= loss.slope_bound)
         assert np.all(np.diff(slope) >= -1e-14)  # convex
-        assert slope.min() < -0.99 * loss.slope_bound
-        assert loss.monotone or slope.max() > 0.99 * loss.slope_bound
+        assert np.abs(slope).max() > 0.99 * loss.slope_bound
+        top = 1.0 - loss.q if isinstance(loss, Quantile) else loss.slope_bound
+        assert loss.monotone or slope.max() > 0.99 * top
         assert np.all((bend >= 0) & (bend <= loss.bend_bound))
         assert bend.max() == pytest.approx(loss.bend_bound, rel=1e-4)
 
@@ -128,8 +130,10 @@ class TestLoss:
 
     def test_extreme_margins_do_not_overflow(self, loss: Loss) -> None:
         far, most = np.array([-1e6, 1e6]), loss.slope_bound
+        ends = [-most, 0.0 if loss.monotone else most]
+        ends = [-loss.q, 1.0 - loss.q] if isinstance(loss, Quantile) else ends
         assert np.all(np.isfinite(loss.value(far)))
-        np.testing.assert_allclose(loss.slope(far), [-most, 0.0 if loss.monotone else most], atol=1e-12)
+        np.testing.assert_allclose(loss.slope(far), ends, atol=1e-12)
 
     def test_other_array_libraries_get_the_same(self, loss: Loss) -> None:
         xp = pytest.importorskip("array_api_strict")
@@ -160,7 +164,15 @@ def test_logistic_identity() -> None:
     np.testing.assert_allclose(Logistic().bend(z), a * (1 - a), atol=1e-15)
 
 
-@pytest.mark.parametrize("loss", RESIDUAL, ids=lambda loss: loss.spec)
+@pytest.mark.parametrize("q", [0.1, 0.5, 0.8])
+def test_the_minimiser_of_the_quantile_loss_is_the_quantile(q: float) -> None:
+    t = np.random.default_rng(0).uniform(-1.0, 1.0, 20_001)
+    w = np.linspace(-0.9, 0.9, 181)
+    totals = [float(Quantile(q).value(one - t).mean()) for one in w]
+    assert w[int(np.argmin(totals))] == pytest.approx(2.0 * q - 1.0, abs=0.03)
+
+
+@pytest.mark.parametrize("loss", EVEN, ids=lambda loss: loss.spec)
 def test_losses_of_residuals_are_even_and_near_one_another(loss: Loss) -> None:
     r = np.linspace(0, 12, 2001)
     np.testing.assert_array_equal(loss.value(r), loss.value(-r))

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from .estimators import ConsensusClassifier, PrivateClassifier
     from .ledger.durable import DurableLedger
     from .ledger.memory import Ledger
+    from .regressors import ConsensusRegressor, PrivateRegressor
     from .runs.config import RunConfig
     from .runs.simulate import Result
     from .runs.training import Report, TrainConfig, train
@@ -16,9 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ConsensusClassifier",
+    "ConsensusRegressor",
     "DurableLedger",
     "Ledger",
     "PrivateClassifier",
+    "PrivateRegressor",
     "Report",
     "Result",
     "RunConfig",
@@ -31,9 +34,11 @@ __all__ = [
 # A name is imported when it is first asked for: a command of the command line loads what it uses, and no more.
 _HOMES = {
     "ConsensusClassifier": "estimators",
+    "ConsensusRegressor": "regressors",
     "DurableLedger": "ledger.durable",
     "Ledger": "ledger.memory",
     "PrivateClassifier": "estimators",
+    "PrivateRegressor": "regressors",
     "Report": "runs.training",
     "Result": "runs.simulate",
     "RunConfig": "runs.config",

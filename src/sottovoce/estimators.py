@@ -27,7 +27,8 @@ from .data.classes import ClassRows
 from .data.given import checked, classes_in, declared, index_of, init_in, misfit, sites_in
 from .data.rows import Rows
 from .errors import HolderNote, InvalidInput, LedgerMismatch, NotCalibrated
-from .ledger.durable import DurableLedger, rows_digest
+from .inferring import Inferring, deal_digest
+from .ledger.durable import DurableLedger
 from .ledger.memory import Ledger
 from .parameters import set_knobs, with_knobs
 from .runs import defaults
@@ -42,12 +43,6 @@ _READ = "the classes were read off the rows, and epsilon does not cover that"
 _SLACK = 1.0 + 1e-12  # so that rounding cannot carry a row of norm one outside the unit ball
 
 
-def _deal(X: Any, label: IntArray, parts: list[IntArray]) -> bytes:
-    """A digest of all rows and of each site's part; a ledger in memory adds up by site only fits that share it."""
-    table = (X.data, X.indices, X.indptr) if issparse(X) else (X,)
-    return rows_digest(*(np.asarray(array, dtype=float) for array in (*table, label, *parts)))
-
-
 @dataclass(frozen=True)
 class _LeftBehind:
     """What stands in a pickled estimator in place of its ledger."""
@@ -60,7 +55,7 @@ def _has_probabilities(estimator: Any) -> bool:
 
 
 @with_knobs
-class ConsensusClassifier(ClassifierMixin, BaseEstimator):
+class ConsensusClassifier(Inferring, ClassifierMixin, BaseEstimator):
     """A linear classifier trained across sites that exchange noisy vectors instead of rows.
 
     Parameters
@@ -121,10 +116,15 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
     random_state : int, RandomState or Generator instance, or None, default=None
         None draws noise, and the deal of rows to sites, from the operating system.  With anything else both follow
         from it: whoever knows it can repeat the fit, which is therefore a simulation and not a release.
+    inference : bool, default=False
+        Spend all of the budget on coefficients with intervals (:mod:`sottovoce.answers.inference`), for two classes;
+        longer rows than `data_norm` then count for less and are not shortened.
     <knobs>
 
     Attributes
     ----------
+    coefficients_ : sottovoce.answers.inference.Coefficients
+        With `inference`: estimates, standard errors, intervals and what the rule refused.
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
         Average over sites, in the units of X.  With more than two classes, each class against the rest: one run for
         each class, with its own noise, and all runs share epsilon and delta.  With the softmax loss it is one run.
@@ -203,8 +203,10 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
         sites_per_row: int = _DEFAULT.sites_per_row,
         tol: float = _DEFAULT.tol,
         random_state: Any = None,
+        inference: bool = False,
         **knobs: Any,
     ) -> None:
+        self.inference = inference
         self.method = method
         self.loss = loss
         self.classes = classes
@@ -309,11 +311,15 @@ class ConsensusClassifier(ClassifierMixin, BaseEstimator):
                 rule = "a shared ledger cannot reserve the runs of more than two classes at once"
                 raise InvalidInput("accountant", type(ledger).__name__, rule, "give a name, or use loss='softmax'")
         knobs.setdefault("rounds", 1)
-        deal = _deal(features, label, parts) if isinstance(ledger, Ledger) else None
-        run = partial(self._run, ledger=ledger, deal=deal, caveat=_READ if fixed is None else None)
+        deal = deal_digest(features, label, parts) if isinstance(ledger, Ledger) else None
+        caveat = _READ if fixed is None else None
+        run = partial(self._run, ledger=ledger, deal=deal, caveat=caveat)
         fit = self._fit_softmax if self.loss == "softmax" else self._fit_each
-        parts_of_rows = [(encoded[part], label[part]) for part in parts]
-        fit(len(classes), parts_of_rows, seed, knobs, groups is not None, partial(run, starts=starts))
+        if self.inference:
+            self._infer(len(classes), features, label, parts, sites, knobs, seed, groups is not None, caveat)
+        else:
+            parts_of_rows = [(encoded[part], label[part]) for part in parts]
+            fit(len(classes), parts_of_rows, seed, knobs, groups is not None, partial(run, starts=starts))
         noisy = not np.all(np.isinf(self.epsilon))
         if self.random_state is not None and (ill := misfit(features, self.data_norm, noisy=noisy)):
             warnings.warn(f"{ill} (a simulation, for the data's holder only)", HolderNote, stacklevel=2)
@@ -554,7 +560,7 @@ class PrivateClassifier(ConsensusClassifier):
     (True, True)
     """
 
-    n_sites = 1
+    n_sites, inference = 1, False
 
     def __init__(
         self,

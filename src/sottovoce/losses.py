@@ -490,7 +490,74 @@ class LogCosh(Residual):
         return 0.5 * self.h * (xp.log1p(-s) - xp.log1p(s))  # -h atanh(s)
 
 
-REGISTRY: dict[str, type[Loss]] = {kind.name: kind for kind in (Logistic, HuberSVM, Softmax, HuberResidual, LogCosh)}
+@dataclass(frozen=True)
+class Quantile(Loss):
+    """The pinball loss of the residual, smoothed within :attr:`h` of 0: half of Huber's loss plus ``(1/2 - q) r``.
+
+    The slope runs from ``-q`` at residuals below -h to ``1 - q`` above h, so its bound is the larger of both; the bend
+    is ``1/(2h)`` within h of 0, and 0 beyond.  The minimiser predicts the q-quantile, up to the smoothing.
+
+    Parameters
+    ----------
+    q : float
+        Inside (0, 1).
+
+    Raises
+    ------
+    InvalidInput
+    """
+
+    q: float = 0.5
+    width: float = 0.0
+    h: ClassVar[float] = 0.05
+    argument: ClassVar[str] = "Q"
+    name: ClassVar[str] = "quantile"
+    about: ClassVar[str] = "the pinball loss of the residual, smoothed: predicts the Q-quantile"
+    offset_bound: ClassVar[float] = MOST_OFFSET
+
+    def __post_init__(self) -> None:
+        if not 0.01 <= self.q <= 0.99:  # False for NaN
+            raise InvalidInput("q", self.q, "the quantile must be from 0.01 to 0.99", "use q=0.5 for the median")
+
+    @property
+    def slope_bound(self) -> float:
+        return max(self.q, 1.0 - self.q)
+
+    @property
+    def bend_bound(self) -> float:
+        return 0.5 / self.h
+
+    @property
+    def jumps(self) -> tuple[float, ...]:
+        return () if self.width else (-self.h, self.h)
+
+    def _huber(self) -> Loss:
+        huber = HuberResidual(self.h)
+        return huber.softened(self.width) if self.width else huber
+
+    def value(self, z: Array) -> Array:
+        return 0.5 * self._huber().value(z) + (0.5 - self.q) * z + 0.25 * self.h
+
+    def slope(self, z: Array) -> Array:
+        return namespace(z).clip(0.5 * self._huber().slope(z) + (0.5 - self.q), -self.q, 1.0 - self.q)
+
+    def bend(self, z: Array) -> Array:
+        return 0.5 * self._huber().bend(z)
+
+    def typical_bend(self, z: Array) -> Array:
+        return 0.5 * HuberResidual(self.h).typical_bend(z)
+
+    def softened(self, width: float) -> Loss:
+        return Quantile(self.q, width)
+
+    @property
+    def spec(self) -> str:
+        return f"quantile:{float(self.q)!r}"
+
+
+REGISTRY: dict[str, type[Loss]] = {
+    kind.name: kind for kind in (Logistic, HuberSVM, Softmax, HuberResidual, LogCosh, Quantile)
+}
 """Every loss by its name.  Each can be built without an argument."""
 
 

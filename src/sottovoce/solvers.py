@@ -21,12 +21,15 @@ the answer.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from .data.design import Design
 from .data.rows import Rows
-from .data.sweep import Sweep, one_thread_a_product
+from .data.sweep import CHUNK as BLOCK
+from .data.sweep import Sweep, one_thread_a_product, spans
 from .errors import SolverError
 from .losses import Loss
 from .typing import Array, ArrayLike, IntArray
@@ -299,6 +302,32 @@ class Solver:
         weight = self._C / np.maximum(self._n // parts, 1.0)  # n itself: C / (C / n) may round below it
         out = weight[:, :, None] * sweep.gradient(self._loss, points)
         return np.asarray(out.transpose(1, 0, 2).reshape(*lead, w.shape[-1]))
+
+    def total(self, w: Array, each: Callable[[Design, Loss, Array], Array]) -> Array:
+        """Sums over rows of any statistic, added up block by block in a fixed order.
+
+        Parameters
+        ----------
+        w : array (..., d)
+            A public point for every leading index.
+        each : callable ``(block, loss, points)``
+            From a block of rows of M nodes, the loss for these rows and points (M, R, d) to sums (M, R, m).
+
+        Returns
+        -------
+        array (..., m)
+        """
+        lead, points = w.shape[:-1], self._stack(w, w.shape[:-1])
+        whole: Array | None = None
+        with one_thread_a_product():
+            for group in self._sweep.groups:
+                for first, last in spans(group.design.n, BLOCK):
+                    block = group.design.between(first, last)
+                    part = each(block, self._loss.at(block.norms), points[group.nodes])
+                    whole = np.zeros((*points.shape[:2], part.shape[-1])) if whole is None else whole
+                    whole[group.nodes] += part
+        assert whole is not None
+        return np.asarray(whole.transpose(1, 0, 2).reshape(*lead, whole.shape[-1]))
 
     def objective(self, w: Array, clip: float) -> Array:
         """The data term ``(C / n) sum_k min(loss(a_k.w), clip)``, shape (..., 1)."""

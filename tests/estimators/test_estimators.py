@@ -74,7 +74,7 @@ def test_scikit_learns_checks(
 def test_defaults_are_those_of_a_run_but_for_method_and_budget() -> None:
     run, ours = RunConfig(), ConsensusClassifier().get_params()
     shared = {name for name in ours if hasattr(run, name)}
-    assert len(shared) == len(ours) - 5  # classes, n_sites, data_norm, fit_intercept, random_state
+    assert len(shared) == len(ours) - 6  # classes, n_sites, data_norm, fit_intercept, random_state, inference
     for name in shared - {"method", "delta"}:
         assert ours[name] == getattr(run, name), name
     for estimator in (ConsensusClassifier(), PrivateClassifier()):
@@ -266,9 +266,11 @@ def test_plays_with_the_rest_of_scikit_learn() -> None:
 def test_public_names() -> None:
     names = [
         "ConsensusClassifier",
+        "ConsensusRegressor",
         "DurableLedger",
         "Ledger",
         "PrivateClassifier",
+        "PrivateRegressor",
         "Report",
         "Result",
         "RunConfig",

@@ -57,7 +57,7 @@ def test_ill_conditioned_problems_that_are_charged_are_answered(
         assert len(book.rows) == 1 and np.all(np.isfinite(answer))
 
 
-@pytest.mark.parametrize("spec", HARD)
+@pytest.mark.parametrize("spec", [spec for spec in HARD if not spec.startswith("quantile")])  # it has no capped form
 @pytest.mark.parametrize(("c", "widest"), [(0.3, 2000), (1e-2, 2000), (1e-4, 3), (1e-6, 2000)])
 def test_capped_problems_that_are_charged_are_answered(
     spec: str, c: float, widest: int, monkeypatch: pytest.MonkeyPatch

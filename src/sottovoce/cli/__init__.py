@@ -23,6 +23,7 @@ Train one linear classifier across sites that may not share their rows, with a p
   sottovoce train --data rows.csv --schema s.toml  your own table
   sottovoce plan --rounds 30 --epsilon 1           what noise that means
   sottovoce predict run.npz new.csv                use a saved run
+  sottovoce evaluate run.npz held.csv              how good it is
   sottovoce ledger init my.ledger --epsilon 3      a budget for life
   sottovoce claims                                 what papers claim
   sottovoce audit mr_admm                          attack a method
@@ -55,6 +56,9 @@ COMMANDS = {
     ),
     "demo": Entry(
         "demo.demo", "Start a hub and sites as real processes with generated certificates, train on Adult, and compare."
+    ),
+    "evaluate": Entry(
+        "evaluate.evaluate", "Tell how good the model in RUN is on ROWS (CSV or Parquet) with labels, with noise."
     ),
     "graphs": Entry("lists.list_graphs", "List the networks that --graph understands."),
     "hub": Entry("hub.hub", "Carry the messages of a run between sites."),

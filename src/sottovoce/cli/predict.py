@@ -16,6 +16,7 @@ from .. import data, files
 from ..capped import NOT_CALIBRATED
 from ..errors import InvalidInput
 from ..runs.simulate import Result
+from ..typing import Array
 
 
 @click.command()
@@ -36,31 +37,78 @@ def predict(run: Path, rows: Path, replicate: int, site: int | None, out: Path |
     """
     if out is not None:
         files.check("out", out, reads=(run, rows))
+    if is_answered(run):
+        from ..answers.saved import Answered
+
+        answered = Answered.load(run)
+        if answered.schema is None:
+            raise InvalidInput("run", str(run), "was trained without a schema", "train on a table")
+        margin = answered.margins(table_at(rows))
+        _write(schema_answers(answered.schema, margin, "logistic"), out, as_json)
+        return
     result = Result.load(run)
+    schema = schema_of(result, run)
+    replicates, nodes = result.models.shape[:2]
+    if not 0 <= replicate < replicates:
+        raise InvalidInput("replicate", replicate, f"the run has replicates 0 to {replicates - 1}", "use --replicate 0")
+    if site is not None and not 0 <= site < nodes:
+        raise InvalidInput("site", site, f"the run has sites 0 to {nodes - 1}", "leave --site out for the average")
+    table = table_at(rows)
+    w = result.consensus[replicate] if site is None else result.models[replicate, site]
+    margin = schema.encode(table, labels=False).X @ w
+    answers = schema_answers(schema, margin, result.config.loss)
+    if result.config.loss == "logistic" and result.config.max_grad_norm < math.inf:
+        click.echo(f"Note: {NOT_CALIBRATED}.", err=True)
+        answers = [answer | {"calibrated": False} for answer in answers] if as_json else answers
+    _write(answers, out, as_json)
+
+
+def is_answered(path: Path) -> bool:
+    """Whether a file looks like one of a run with inference, which is plain text."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(1) == b"{"
+    except OSError:
+        return False
+
+
+Answer = dict[str, str | float | bool]
+
+
+def schema_answers(schema: data.Schema, margin: Array, loss: str) -> list[Answer]:
+    """The answer to every row, with its probability for the logistic loss."""
+    answers: list[Answer] = [{"prediction": answer} for answer in schema.task.answers(margin)]
+    if loss == "logistic":
+        for answer, p in zip(answers, np.round(expit(margin), 6), strict=True):
+            answer["probability"] = float(p)
+    return answers
+
+
+def schema_of(result: Result, run: Path) -> data.Schema:
+    """The schema that a saved run holds.
+
+    Raises
+    ------
+    InvalidInput
+    """
     plain = result.extra.get("schema")
     if plain is None:
         raise InvalidInput(
             "run", str(run), "was trained without a schema, so raw rows cannot be encoded", "train on a table"
         )
-    replicates, nodes, d = result.models.shape
-    if not 0 <= replicate < replicates:
-        raise InvalidInput("replicate", replicate, f"the run has replicates 0 to {replicates - 1}", "use --replicate 0")
-    if site is not None and not 0 <= site < nodes:
-        raise InvalidInput("site", site, f"the run has sites 0 to {nodes - 1}", "leave --site out for the average")
-    schema = data.Schema.from_dict(plain)
+    schema, d = data.Schema.from_dict(plain), result.models.shape[2]
     if schema.n_features != d:
         rule = f"has {d} weights and a schema of {schema.n_features} features"
         raise InvalidInput("run", run, rule, "use a file written by `train --save`")
-    table = data.read_parquet(rows) if rows.suffix.lower() == ".parquet" else data.read_csv(rows)
-    w = result.consensus[replicate] if site is None else result.models[replicate, site]
-    margin = schema.encode(table, labels=False).X @ w
-    answers: list[dict[str, str | float | bool]] = [{"prediction": answer} for answer in schema.task.answers(margin)]
-    if result.config.loss == "logistic":
-        for answer, p in zip(answers, np.round(expit(margin), 6), strict=True):
-            answer["probability"] = float(p)
-        if result.config.max_grad_norm < math.inf:
-            click.echo(f"Note: {NOT_CALIBRATED}.", err=True)
-            answers = [answer | {"calibrated": False} for answer in answers] if as_json else answers
+    return schema
+
+
+def table_at(rows: Path) -> data.Table:
+    """The table in a CSV or Parquet file."""
+    return data.read_parquet(rows) if rows.suffix.lower() == ".parquet" else data.read_csv(rows)
+
+
+def _write(answers: list[Answer], out: Path | None, as_json: bool) -> None:
     if as_json:
         written = json.dumps(answers, indent=1) + "\n"
     else:

@@ -11,8 +11,9 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from .. import files
-from ..errors import NotWritten
+from ..errors import InvalidInput, NotWritten
 from ..ledger.durable import DurableLedger
+from ..plain import jsonable
 from ..runs.engine import Observer
 from ..runs.simulate import RunConfig
 from ..runs.training import Report, TrainConfig
@@ -46,6 +47,11 @@ _OPTIONS = [
         is_flag=True,
     ),
     say("--replicates", "Independent repetitions of the noise.", type=int, default=_RUN.replicates),
+    say("--inference", "Coefficients with intervals: all of the budget goes to Newton steps on sums.", is_flag=True),
+    say("--site-constants/--one-constant", "Whether every site has a constant.  [default: unless iid]", default=None),
+    say("--evaluation", "Also ask the held-out rows, dealt to the sites, with this epsilon of their own.", type=float),
+    say("--cut", "Of the evaluation: from which probability on a row is positive.", type=float, default=0.5),
+    say("--by", "Of the evaluation: also for every level of this column."),
     say("--save", "Write models, ledger and configuration (.npz).", type=_FILE),
     say("--checkpoint", "Save every round here; go on from it if it exists.", type=_FILE),
     say("--ledger", "The data set's ledger on disk, made by `sottovoce ledger init`.", type=_FILE),
@@ -60,13 +66,15 @@ def train(
     data: str, schema: str | None, nodes: int | None, partition: str, strength: float, sizes: Any, test_share: float,
     start: Path | None, public: Path | None, public_share: float | None,
     seed: int, system_noise: bool, save: Path | None, checkpoint: Path | None, ledger: Path | None,
-    run_name: str | None, as_json: bool, **knobs: Any,
+    run_name: str | None, inference: bool, site_constants: bool | None, evaluation: float | None, cut: float,
+    by: str | None, as_json: bool, **knobs: Any,
 ) -> None:  # fmt: skip
     """Train across sites, print the privacy statement and the accuracy.
 
     Without options: the Adult census data, five sites on a ring, a total epsilon of 1 at a delta of 1e-5, and the
     method and knobs that do best on made-up rows, as the schema or public rows let one expect them.
     --pure asks for a pure epsilon.
+    --inference prints coefficients, odds ratios and 95% intervals in the columns' units instead of training by rounds.
     All sites run in this process; their noise is keyed by --seed, so the run can be repeated, and is a simulation.
     """
     for name, path in (("save", save), ("checkpoint", checkpoint)):
@@ -82,6 +90,29 @@ def train(
             settings, data, schema, nodes, partition, strength, relative, test_share,
             None if start is None else str(start), None if public is None else str(public), public_share,
         )  # fmt: skip
+        held: Any = None
+        if inference or evaluation is not None:  # loads SciPy's statistics, which no other run needs
+            from ..answers.training import Held, infer
+            from .answers import render_inferred
+
+            held = None if evaluation is None else Held(evaluation, cut, by)
+        if inference:
+            if checkpoint is not None:
+                rule = "inference has no rounds to go on from"
+                raise InvalidInput("checkpoint", str(checkpoint), rule, "leave it out, or give a ledger")
+            done = infer(config, held=held, site_constants=site_constants, ledger=book, run_name=run_name)
+            if save is not None:
+                done.answered.save(save)
+            if as_json:
+                click.echo(json.dumps(done.to_dict(), allow_nan=False))
+            else:
+                render_inferred(done, Console(), save)
+            return
+        if site_constants is not None:
+            raise InvalidInput("site_constants", site_constants, "is for inference", "add --inference, or leave it out")
+        if held is not None and book is not None:
+            rule = "the ledger is that of the training rows, and held-out rows have a budget of their own"
+            raise InvalidInput("evaluation", evaluation, rule, "use `sottovoce evaluate` with their own ledger")
         with bar if console.is_terminal and not as_json else nullcontext() as progress:
             observers: list[Observer] = []
             if progress is not None:
@@ -97,10 +128,24 @@ def train(
                 free=left_open(),
             )
     lost = None if save is None else _lost(report, save)
+    found: Any = None
+    if held is not None:
+        from ..answers.training import evaluate_report
+
+        found = evaluate_report(report, held)
     if as_json:
-        click.echo(json.dumps(report.to_dict(), allow_nan=False))
+        plain = report.to_dict()
+        if found is not None:
+            best = found.quality[""]
+            more = {"evaluation": found.to_dict(), "auc": best.auc.value, "brier": best.brier.value}
+            plain |= {key: jsonable(value) for key, value in more.items()}
+        click.echo(json.dumps(plain, allow_nan=False))
     else:
         render(report, Console(), None if lost else save)
+        if found is not None:
+            from .answers import render_evaluation
+
+            render_evaluation(found, Console())
     if lost is not None:
         raise lost
 

@@ -284,6 +284,11 @@ class Number:
         return a, b, lo, hi
 
     @property
+    def range(self) -> tuple[float, float]:
+        """What is mapped to the ends of `to`, after the transform."""
+        return self._ends[:2]
+
+    @property
     def reach(self) -> float:
         """Largest size that an encoded value can have; 1 without a typical range."""
         a, b, lo, hi = self._ends

@@ -61,7 +61,7 @@ def sketch(schema: Schema, n: int, rng: np.random.Generator) -> Array:
     if n < 0:
         raise InvalidInput("n", n, "must be >= 0", "give a number of rows")
     fits("made-up rows", 8.0 * n * schema.n_features)
-    return schema.into_ball(_weighted(schema, n, rng))[0]
+    return schema.into_ball(weighted_sketch(schema, n, rng))[0]
 
 
 def expected_rows(schema: Schema) -> Sketches:
@@ -73,7 +73,7 @@ def typical_sizes(schema: Schema, n: int = 4000, seed: int = 0) -> Array:
     """Norms of n made-up rows before the division, shape (n,); the same for the same arguments."""
     rng, step = np.random.default_rng(seed), max(1, _ENTRIES // schema.n_features)
     steps = [min(step, n - start) for start in range(0, n, step)]
-    return np.concatenate([row_norms(_weighted(schema, rows, rng)) for rows in steps] or [np.empty(0)])
+    return np.concatenate([row_norms(weighted_sketch(schema, rows, rng)) for rows in steps] or [np.empty(0)])
 
 
 def typical_norms(schema: Schema, n: int = 4000, seed: int = 0) -> Array:
@@ -81,7 +81,8 @@ def typical_norms(schema: Schema, n: int = 4000, seed: int = 0) -> Array:
     return _norms(schema, typical_sizes(schema, n, seed))
 
 
-def _weighted(schema: Schema, n: int, rng: np.random.Generator) -> Array:
+def weighted_sketch(schema: Schema, n: int, rng: np.random.Generator) -> Array:
+    """Made-up rows before the division, (n, d): blocks times their weights, and the constant."""
     X = np.empty((n, schema.n_features))
     start = 0
     for block in schema.blocks:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 from numbers import Real
 from os import PathLike
@@ -67,6 +67,8 @@ class Dataset:
         One line.
     notes : tuple of str
         What a reader of results must know, such as facts computed from the rows.
+    test_columns : dict of str to ndarray
+        Raw columns of the test rows.
     """
 
     name: str
@@ -79,6 +81,7 @@ class Dataset:
     train_columns: dict[str, Column]
     description: str = ""
     notes: tuple[str, ...] = ()
+    test_columns: dict[str, Column] = field(default_factory=dict)
 
     @property
     def n_features(self) -> int:
@@ -240,6 +243,7 @@ def _encode(name: str, table: Table, schema: Schema, train: IntArray, test: IntA
         kept,
         about,
         notes,
+        {column: values[test] for column, values in table.columns.items()},
     )
 
 

@@ -203,7 +203,7 @@ class Schema:
         facts["features"] = self.feature_names
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
-    def encode(self, table: Table | Mapping[str, Any], *, labels: bool = True) -> Encoded:
+    def encode(self, table: Table | Mapping[str, Any], *, labels: bool = True, whole: bool = False) -> Encoded:
         """Map raw rows into the unit ball.
 
         Parameters
@@ -212,6 +212,9 @@ class Schema:
             The raw columns.
         labels : bool
             With False (for prediction) the label and site columns may be absent and are not read.
+        whole : bool
+            Leave rows that are longer than the divisor as they are, outside the unit ball: for
+            :class:`sottovoce.weighted.Weighted` losses alone.
 
         Returns
         -------
@@ -235,7 +238,7 @@ class Schema:
             if outside.any():
                 clipped[block.name] = int(outside.sum())
         X[:, start:] = self.intercept
-        X, beyond = self.into_ball(X)
+        X, beyond = (X / (self.divisor * self.slack), 0) if whole else self.into_ball(X)
         if beyond:
             clipped[ROW] = beyond
         if not labels:
@@ -247,6 +250,11 @@ class Schema:
             clipped[LABEL] = int(strange.sum())
         return Encoded(X, y, clipped)
 
+    @property
+    def slack(self) -> float:
+        """Covers the rounding of norms, divisions and sums over d entries: no test for norm <= 1 can fail."""
+        return 1 + max(1e-12, 4 * self.n_features * float(np.finfo(float).eps))
+
     def into_ball(self, X: Array) -> tuple[Array, int]:
         """Divide rows of weighted features; the number of rows that were longer than the divisor.
 
@@ -255,9 +263,7 @@ class Schema:
         X : ndarray of shape (n, d)
             Blocks times their weights, and the constant.  Its memory may be used for the answer.
         """
-        # The slack covers the rounding of norms, divisions and sums over d entries, so that no test for
-        # norm <= 1 in double precision can fail.
-        slack = 1 + max(1e-12, 4 * self.n_features * np.finfo(float).eps)
+        slack = self.slack
         if self.unit:
             X = unit_rows(X)
             X /= slack

@@ -124,7 +124,7 @@ class Sweep:
         """``sum_k slope(a_k.w) a_k``, shape of `w`, in the precision of the rows."""
         out = np.zeros((self.nodes, *w.shape[1:]))
         rows = max(CHUNK, TASK // max(1, w.shape[1] * self.width))
-        tasks = [(g, a, b) for g in self.groups for a, b in _spans(g.design.n, max(rows, g.design.cache // 64))]
+        tasks = [(g, a, b) for g in self.groups for a, b in spans(g.design.n, max(rows, g.design.cache // 64))]
 
         def one(task: tuple[Group, int, int]) -> Array:
             group, first, last = task
@@ -138,7 +138,7 @@ class Sweep:
         """``sum_k min(loss(a_k.w), clip)`` over the first n rows of every node, shape (M, R, 1)."""
         out = np.zeros((*w.shape[:2], 1))
         for group in self.groups:
-            for first, last in _spans(group.design.n, CHUNK):
+            for first, last in spans(group.design.n, CHUNK):
                 block = group.design.between(first, last)
                 worth = np.minimum(block.host(loss.at(block.norms).value(block.margins(w[group.nodes]))), clip)
                 real = np.arange(first, last) < n[group.nodes][:, :, None]  # not those that fill up small nodes
@@ -151,7 +151,7 @@ class Sweep:
         With `typical` by :meth:`Loss.typical_bend`.
         """
         out = np.zeros((len(w), self.width) if diagonal else (len(w), self.width, self.width))
-        tasks = [(g, a, b) for g in self.groups for a, b in _spans(g.design.n, CHUNK)]
+        tasks = [(g, a, b) for g in self.groups for a, b in spans(g.design.n, CHUNK)]
 
         def one(task: tuple[Group, int, int]) -> Array:
             group, first, last = task
@@ -170,7 +170,7 @@ class Sweep:
         """``sum_k turn(a_k.w, a_k.along) a_k``: the Hessian at `w` times `along`, shape of both."""
         out = np.zeros((self.nodes, *w.shape[1:]))
         for group in self.groups:
-            for first, last in _spans(group.design.n, CHUNK):
+            for first, last in spans(group.design.n, CHUNK):
                 block = group.design.between(first, last)
                 z, m = block.margins(w[group.nodes]), block.moves(along[group.nodes])
                 out[group.nodes] += block.combine(loss.at(block.norms).turn(z, m))
@@ -185,7 +185,7 @@ class Sweep:
         yield from _pool(os.getpid(), threads).map(task, tasks)
 
 
-def _spans(n: int, size: int) -> list[tuple[int, int]]:
+def spans(n: int, size: int) -> list[tuple[int, int]]:
     """Equal parts of ``range(n)`` of about `size`."""
     parts = max(1, round(n / size))
     edges = [n * k // parts for k in range(parts + 1)]
@@ -198,7 +198,7 @@ def _gradient(design: Design, loss: Loss, w: Array) -> Array:
     for r in range(0, w.shape[1], _MOST):
         some = w[:, r : r + _MOST]
         rows = max(128, design.cache // max(1, some.shape[0] * some.shape[1] * loss.outputs))
-        for first, last in _spans(design.n, rows):
+        for first, last in spans(design.n, rows):
             block = design.between(first, last)
             own = loss.at(block.norms)
             with np.errstate(over="ignore"):

@@ -1,6 +1,20 @@
 """Kinds of release, one file each.  Algorithms build queries; only a curator answers them."""
 
 from .base import Query
+from .bounded import (
+    Bounded,
+    Curvature,
+    Gradient,
+    HuberGradient,
+    NoisyBounded,
+    Positives,
+    Products,
+    Residuals,
+    Scores,
+    SecondMoments,
+    SlopeMoments,
+    SummedBounded,
+)
 from .gated import GatedMinimiser, RedrawnGate
 from .objective import (
     GaussianLaw,
@@ -17,21 +31,33 @@ from .vault import Secret, Vault
 
 __all__ = [
     "Among",
+    "Bounded",
+    "Curvature",
     "GatedMinimiser",
     "GaussianLaw",
+    "Gradient",
+    "HuberGradient",
+    "NoisyBounded",
     "NoisyEpoch",
     "NoisyGradient",
     "NoisyMinimiser",
     "NoisyStatistic",
     "NoisyValue",
     "PerturbedObjective",
+    "Positives",
+    "Products",
     "Query",
     "RedrawnGate",
+    "Residuals",
+    "Scores",
+    "SecondMoments",
     "Secret",
     "SecretMinimiser",
     "SecretStartObjective",
+    "SlopeMoments",
     "SphericalLaw",
     "Sum",
+    "SummedBounded",
     "SummedGradient",
     "SummedMinimiser",
     "Vault",

@@ -1,0 +1,205 @@
+"""Do 95% intervals cover?  Data sets of known coefficients, the whole recipe of ``--inference``, and its own rule.
+
+``scripts/bench coverage [--quick] [--json FILE] [--cells NAME,...] [--sets N]``
+
+A cell is a design, a number of rows, a budget and a trust.  For each data set the table of coefficients is computed as
+``train --inference`` does it; an interval counts only if the rule prints it.  *Widths* are those of printed intervals
+over the intervals without privacy, at the median.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import expit
+
+from sottovoce.answers.asking import Desk
+from sottovoce.answers.inference import estimate, recipe, table
+from sottovoce.answers.naming import Naming, of_columns, of_schema
+from sottovoce.data.schema import Schema
+from sottovoce.losses import Logistic
+from sottovoce.runs.config import RunConfig
+from sottovoce.weighted import Weighted
+
+SITES = 5
+SETS, QUICK = 1000, 24
+
+
+class Drawn(NamedTuple):
+    """A data set: rows and labels of every site, the truth in the table's order, and the columns of the truth."""
+
+    naming: Naming
+    parts: list[tuple[Any, np.ndarray]]
+    truth: np.ndarray
+    X: np.ndarray
+
+
+def split(n: int) -> list[np.ndarray]:
+    return list(np.array_split(np.arange(n), SITES))
+
+
+def numbers(
+    n: int,
+    rng: np.random.Generator,
+    *,
+    k: int = 5,
+    rho: float = 0.0,
+    constant: float = -0.8,
+    norm: float | None = None,
+    tail: bool = False,
+) -> Drawn:
+    """Normal columns, equally correlated; with `tail` of Student's law with 4 degrees of freedom."""
+    X = np.sqrt(1 - rho) * rng.normal(size=(n, k)) + np.sqrt(rho) * rng.normal(size=(n, 1))
+    if tail:
+        X /= np.sqrt(rng.chisquare(4, size=(n, 1)) / 4.0)
+    beta = np.array([(0.6, -0.4, 0.0, 0.3, -0.2)[j % 5] for j in range(k)]) / np.sqrt(max(1.0, k / 5.0))
+    y = np.where(rng.random(n) < expit(X @ beta + constant), 1.0, -1.0)
+    naming = of_columns([f"x{j}" for j in range(k)], norm or 1.35 * np.sqrt(k))
+    return Drawn(naming, [(X[p], y[p]) for p in split(n)], np.append(beta, constant), X)
+
+
+SHARES = (0.5, 0.25, 0.15, 0.08, 0.02)
+EFFECTS = (0.5, -0.4, 0.8, 0.3)
+
+
+def levels(n: int, rng: np.random.Generator, *, blocks: int = 3, constant: float = -0.5) -> Drawn:
+    """Columns of five levels, the rarest with 2% of rows; the commonest is the reference."""
+    names = [chr(ord("a") + k) for k in range(5)]
+    schema = Schema.from_dict(
+        {"columns": {f"c{j}": {"kind": "category", "values": names} for j in range(blocks)}, "name": "levels"}
+    )
+    codes = rng.choice(5, p=SHARES, size=(n, blocks))
+    X = np.concatenate([codes[:, j : j + 1] == np.arange(1, 5) for j in range(blocks)], axis=1).astype(float)
+    beta = np.concatenate([np.array(EFFECTS) * (-1) ** j for j in range(blocks)])
+    y = np.where(rng.random(n) < expit(X @ beta + constant), 1.0, -1.0)
+    text = np.array(names, dtype=object)[codes]
+    parts = [({f"c{j}": text[p, j] for j in range(blocks)}, y[p]) for p in split(n)]
+    return Drawn(of_schema(schema), parts, np.append(beta, constant), X)
+
+
+def unlike(n: int, rng: np.random.Generator) -> Drawn:
+    """Sites with other base rates and other means of one column; every site has a constant of its own."""
+    found = numbers(n, rng)
+    names, beta = [f"site {i}" for i in range(SITES)], found.truth[:-1]
+    naming = of_columns([f"x{j}" for j in range(5)], found.naming.data_norm, names)
+    own = np.linspace(-1.8, 0.4, SITES)
+    parts, where = [], []
+    for i, p in enumerate(split(n)):
+        X = found.X[p].copy()
+        X[:, 0] += np.linspace(-0.8, 0.8, SITES)[i]
+        parts.append((X, np.where(rng.random(len(p)) < expit(X @ beta + own[i]), 1.0, -1.0)))
+        where.append(np.hstack([X, np.eye(SITES)[np.full(len(p), i)]]))
+    return Drawn(naming, parts, np.concatenate([beta, own]), np.concatenate(where))
+
+
+DESIGNS = {
+    "numbers": numbers,
+    "levels": levels,
+    "rare events": lambda n, rng: levels(n, rng, constant=-3.8),
+    "correlated": lambda n, rng: numbers(n, rng, k=10, rho=0.9),
+    "40 columns": lambda n, rng: levels(n, rng, blocks=10),
+    "unlike sites": unlike,
+    "half long": lambda n, rng: numbers(n, rng, norm=2.1, tail=True),
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    design: str
+    n: int
+    epsilon: float
+    trust: str = "sum"
+
+    @property
+    def name(self) -> str:
+        return f"{self.design}, n = {self.n:,}, epsilon {self.epsilon:g}, {self.trust}"
+
+
+CELLS = (
+    *(Cell("numbers", n, e) for n in (8_000, 40_000) for e in (1.0, 3.0)),
+    *(Cell("numbers", 40_000, e, "nobody") for e in (1.0, 3.0)),
+    *(Cell("levels", n, e) for n in (8_000, 40_000) for e in (1.0, 3.0)),
+    *(Cell("levels", 40_000, e, "nobody") for e in (3.0,)),
+    *(Cell("rare events", 40_000, e) for e in (1.0, 3.0)),
+    *(Cell("correlated", 40_000, e) for e in (1.0, 3.0)),
+    *(Cell("40 columns", 40_000, e) for e in (1.0, 3.0)),
+    Cell("40 columns", 2_000, 3.0),
+    *(Cell("unlike sites", 40_000, e) for e in (1.0, 3.0)),
+    *(Cell("half long", 40_000, e) for e in (1.0, 3.0)),
+)
+
+
+def exact_errors(found: Drawn) -> np.ndarray:
+    """Standard errors of the maximum likelihood estimate without privacy, by Fisher's information at the truth."""
+    X = found.X if found.naming.sites else np.hstack([found.X, np.ones((len(found.X), 1))])
+    p = expit(X @ found.truth)
+    return np.sqrt(np.diag(np.linalg.inv((X.T * (p * (1 - p))) @ X)))
+
+
+def one(cell: Cell, seed: int) -> dict[str, Any]:
+    rng = np.random.default_rng([seed, cell.n, round(100 * cell.epsilon)])
+    found = DESIGNS[cell.design](cell.n, rng)
+    loss = Weighted(Logistic()) if found.naming.long else Logistic()
+    config = RunConfig(method="auto", trust=cell.trust, epsilon=cell.epsilon, delta=1e-5, seed=seed)
+    desk = Desk.open(config, found.naming.rows(found.parts), loss, recipe(found.naming.constant))
+    lines = table(estimate(desk, found.naming), found.naming, delta=1e-5).lines
+    inside, width = [], []
+    for line, truth, error in zip(lines, found.truth, exact_errors(found), strict=True):
+        printed = line.refused is None
+        inside.append(bool(line.low <= truth <= line.high) if printed else None)  # type: ignore[operator]
+        width.append(line.standard_error / error if printed else None)  # type: ignore[operator]
+    return {"inside": inside, "width": width}
+
+
+def summary(cell: Cell, sets: list[dict[str, Any]]) -> dict[str, Any]:
+    """Coverage of printed intervals, pooled and of the worst coefficient that is printed in a tenth of the sets."""
+    columns = list(zip(*(one["inside"] for one in sets), strict=True))
+    known = [[x for x in column if x is not None] for column in columns]
+    printed = [x for column in known for x in column]
+    often = [column for column in known if len(column) >= max(5, len(sets) // 10)]
+    widths = [x for one in sets for x in one["width"] if x is not None]
+    return {
+        "cell": cell.name, "sets": len(sets), "coefficients": len(columns),
+        "printed": len(printed) / max(1, sum(map(len, columns))), "intervals": len(printed),
+        "coverage": float(np.mean(printed)) if printed else None,
+        "worst": min((float(np.mean(column)) for column in often), default=None),
+        "width": float(np.median(widths)) if widths else None,
+    }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK} data sets a cell")
+    parser.add_argument("--sets", type=int, help="data sets a cell")
+    parser.add_argument("--cells", default="", help="only cells whose names hold one of these, separated by semicolons")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--json", help="write the table here")
+    args = parser.parse_args()
+    sets = args.sets or (QUICK if args.quick else SETS)
+    wanted = [c for c in CELLS if any(part in c.name for part in args.cells.split(";"))]
+    done, inside, intervals = [], 0.0, 0
+    print(f"{'cell':<48} {'printed':>8} {'cover':>6} {'worst':>6} {'width':>6}")
+    with ProcessPoolExecutor(args.jobs) as pool:
+        for cell in wanted:
+            row = summary(cell, list(pool.map(one, [cell] * sets, range(sets), chunksize=max(1, sets // 20))))
+            done.append(row)
+            text = [f"{100 * row['printed']:7.1f}%"]
+            text += ["     -" if row[k] is None else f"{100 * row[k]:6.1f}" for k in ("coverage", "worst")]
+            text += ["     -" if row["width"] is None else f"{row['width']:6.2f}"]
+            print(f"{cell.name:<48} {' '.join(text)}", flush=True)
+            intervals += row["intervals"]
+            inside += row["intervals"] * (row["coverage"] or 0.0)
+    if intervals:
+        print(f"pooled over {intervals:,} printed intervals: {100 * inside / intervals:.2f}%")
+    if args.json:
+        with open(args.json, "w", encoding="utf-8") as file:
+            json.dump(done, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()

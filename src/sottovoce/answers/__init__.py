@@ -1,0 +1,1 @@
+"""Answers that people ask a model for, from bounded sums: coefficients with intervals, quality, regression."""

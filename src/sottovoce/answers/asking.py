@@ -1,0 +1,261 @@
+"""Asking all sites for bounded sums at public points: under either trust, within one budget, charged before each draw.
+
+A *desk* is opened with the list of all that will be asked and each release's share of the budget; noise is calibrated
+to that list before any row is read, and nothing else can be asked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from ..algorithms import REGISTRY
+from ..curator import Book, Curator
+from ..data.rows import Rows
+from ..errors import InvalidInput
+from ..facts import Facts
+from ..graphs import make_graph
+from ..ledger.durable import DurableLedger, Run, rows_digest
+from ..ledger.memory import Ledger
+from ..losses import Loss
+from ..net import DenseNet
+from ..privacy import accountants
+from ..privacy.events import Event, SummedGaussianMechanism
+from ..privacy.noise import KeyedNoise, Noise, SystemNoise
+from ..privacy.statement import Caveat, Statement, unit_of
+from ..queries import Bounded, NoisyBounded, SummedBounded
+from ..runs.calibration import closeness, largest_scale
+from ..runs.config import RunConfig
+from ..runs.engine import Place
+from ..runs.prepare import quorum, trust_of
+from ..typing import Array
+
+
+@dataclass(frozen=True)
+class Item:
+    """One release of a plan.
+
+    Parameters
+    ----------
+    name : str
+        By which it is asked for.
+    what : callable
+        From a public point to the statistic.
+    share : float
+        Of the plan's budget, which is divided as squares of shift over sigma are: shares of a plan add up to 1.
+    """
+
+    name: str
+    what: Callable[[Array], Bounded]
+    share: float
+
+
+def check_terms(config: RunConfig) -> str:
+    """The kind of trust under which sums are asked: that of the configuration's method.
+
+    Raises
+    ------
+    InvalidInput
+        If sums cannot be asked on these terms.
+    """
+    if isinstance(config.epsilon, tuple):
+        raise InvalidInput("epsilon", config.epsilon, "answers over all sites have one price", "give one number")
+    if config.budgeted and config.delta is None:
+        rule = "noise on sums is Gaussian, which has no pure price"
+        raise InvalidInput("delta", None, rule, "use delta=1e-5")
+    if config.form != "corrected":
+        raise InvalidInput("form", config.form, "no paper has a printed form of answers", "leave it out")
+    return str(REGISTRY[config.method].trust.kind)
+
+
+@dataclass
+class Desk:
+    """Where bounded sums are asked for.  Points are (R, d), and answers (R, entries), for R replicates."""
+
+    config: RunConfig
+    facts: Facts
+    place: Place
+    summed: bool
+    plan: tuple[Item, ...]
+    scale: float | None
+    book: Book
+    simulated: bool
+    _asked: int = 0
+
+    @classmethod
+    def open(
+        cls, config: RunConfig, rows: Rows, loss: Loss, plan: Sequence[Item], *, ledger: DurableLedger | None = None,
+        run_name: str | None = None, label: str = "", digest: bytes | None = None,
+    ) -> Self:  # fmt: skip
+        """Calibrate the noise of a plan and prepare its ledger; nothing is spent yet.
+
+        Parameters
+        ----------
+        config : RunConfig
+            Budget, relation, seed and replicates, and the trust of its method: a curator holds the rows of all.
+        rows : Rows
+        loss : Loss
+        plan : sequence of Item
+            All that will be asked, in order.
+        ledger : DurableLedger, optional
+            In which the plan is reserved under `run_name`, and every release is stored.
+        label : str
+            What else the releases depend on, for that ledger.
+        digest : bytes, optional
+            Of the rows that the ledger belongs to; None for these.
+
+        Raises
+        ------
+        InvalidInput
+        """
+        kind = check_terms(config)
+        if kind == "curator":
+            rows = rows.pooled()
+        rows.check(loss)
+        N, R = len(rows.n), config.replicates
+        least, t = quorum(config, N)
+        accountant = accountants.make_accountant(config.notion)
+        facts = Facts(
+            loss, rows.n, rows.d, 1.0, 1.0, N, config.relation, pure=accountant.name == "pure", participants=least,
+            colluders=t, sites_per_row=config.sites_per_row if least else 1,
+        )  # fmt: skip
+        if not config.sites_per_row <= N:
+            raise InvalidInput("sites_per_row", config.sites_per_row, f"there are {N} sites", "use fewer")
+        noise: Noise = SystemNoise((R, N)) if config.seed is None else KeyedNoise(config.seed, range(R), range(N))
+        own = Ledger(accountant, config.epsilon, config.delta or 0.0, config.sites_per_row)
+        scale = _calibrated(config, facts, plan, least > 0) if config.budgeted else None
+        book: Book = own
+        if ledger is not None:
+            whose = rows_digest(*rows.arrays()) if digest is None else digest
+            book = _reserved(config, facts, plan, scale, whose, ledger, run_name, label, noise.simulated)
+        net = DenseNet(make_graph("complete", N))
+        place = Place(facts, net, Curator(rows, facts, noise, book), (R, N), rows.d)
+        return cls(config, facts, place, least > 0, tuple(plan), scale, book, noise.simulated)
+
+    def ask(self, name: str, at: Array, what: Bounded | None = None) -> Array:
+        """The next release of the plan, at public points (R, d): the mean over the rows of all sites, (R, entries).
+
+        Parameters
+        ----------
+        name : str
+            Of the next item.
+        at : array (R, d)
+        what : Bounded, optional
+            In place of the item's statistic: the same with public parameters that leave its event as it is.
+        """
+        item = self.plan[self._asked]
+        if item.name != name:
+            raise ValueError(f"the plan's next release is {item.name}, not {name}")
+        self._asked += 1
+        point = np.array(np.broadcast_to(at[:, None, :], (*self.place.lead, at.shape[-1])))
+        statistic = item.what(point) if what is None else replace(what, at=point)
+        alpha = _alpha(self.facts, self.scale, item)
+        if self.summed:
+            return self.place.ask_sum(SummedBounded.of(statistic, alpha, item.name))[:, 0]
+        answers = self.place.ask(NoisyBounded.of(statistic, alpha, item.name))
+        share = answers * self._weights
+        return np.asarray(self.place.net.neighbour_sum(share) + share)[:, 0]
+
+    @property
+    def _weights(self) -> Array:
+        """A site's share of all rows, (N, 1)."""
+        return np.asarray(self.facts.n / np.sum(self.facts.n))
+
+    def spread(self, name: str) -> float:
+        """Standard deviation of the noise on each entry of an answer."""
+        item = next(item for item in self.plan if item.name == name)
+        if self.scale is None:
+            return 0.0
+        event = _event(self.facts, item, self.scale, self.summed)
+        if isinstance(event, SummedGaussianMechanism):
+            return float(event.spread()[0])
+        return float(np.sqrt(np.sum((self._weights[:, 0] * event.spread()) ** 2)))
+
+    def statement(self, *, caveat: Caveat = None) -> Statement:
+        """What was proved of all that has been asked."""
+        config, N = self.config, self.facts.n_nodes
+        ledger = Ledger(accountants.make_accountant(config.notion), math.inf, config.delta or 0.0, config.sites_per_row)
+        for event in self.book.rows:
+            ledger.charge(event)
+        said = Statement.prove(
+            ledger, trust_of(config, N), relation=config.relation, nodes=N, simulated=self.simulated,
+            unit=unit_of(config.sites_per_row), caveat=caveat,
+        )  # fmt: skip
+        if not self.summed:
+            return said
+        alone = Ledger(ledger.accountant, math.inf, ledger.delta, ledger.sites_per_row)
+        for event in ledger.rows:
+            alone.charge(event.against(N - 1) if isinstance(event, SummedGaussianMechanism) else event)
+        return said.if_others_collude(alone.total())
+
+    def close(self) -> None:
+        """Tell a ledger on disk that all of the plan has been asked."""
+        if isinstance(self.book, Run):
+            self.book.close()
+
+
+def _alpha(facts: Facts, scale: float | None, item: Item) -> Array | None:
+    return None if scale is None else np.full(facts.n.shape, scale * math.sqrt(item.share))
+
+
+def _event(facts: Facts, item: Item, scale: float | None, summed: bool) -> Event:
+    alpha, what = _alpha(facts, scale, item), item.what(np.zeros((*facts.n.shape[:-1], facts.d)))
+    return (SummedBounded if summed else NoisyBounded).of(what, alpha, item.name).event(facts)
+
+
+_FOUND: dict[str, float] = {}
+_REMEMBERED = 256
+
+
+def _calibrated(config: RunConfig, facts: Facts, plan: Sequence[Item], summed: bool) -> float:
+    """The largest shift over sigma at which the whole plan costs each row no more than its budget."""
+    accountant, delta, m = accountants.make_accountant(config.notion), config.delta or 0.0, config.sites_per_row
+
+    def events(scale: float) -> list[Event]:
+        return [_event(facts, item, scale, summed) for item in plan]
+
+    def price(scale: Array) -> Array:
+        ledger = Ledger(accountant, math.inf, delta, m)
+        for event in events(float(scale.ravel()[0])):
+            ledger.charge(event)
+        return np.array([ledger.total()])
+
+    asked = [event.to_dict() for event in events(1.0)]
+    key = json.dumps([asked, config.notion, config.epsilon, delta, m])
+    if key not in _FOUND:
+        found = largest_scale(price, np.array([float(np.min(config.epsilon))]), closeness(accountant))
+        if not found.met.all():
+            rule = "no noise is large enough for all that is asked"
+            raise InvalidInput("epsilon", config.epsilon, rule, "raise epsilon")
+        if len(_FOUND) >= _REMEMBERED:
+            _FOUND.clear()
+        _FOUND[key] = float(found.value[0])
+    return _FOUND[key]
+
+
+def _reserved(
+    config: RunConfig, facts: Facts, plan: Sequence[Item], scale: float | None, digest: bytes, ledger: DurableLedger,
+    name: str | None, label: str, simulated: bool,
+) -> Run:  # fmt: skip
+    """The plan's reservation in a ledger on disk, made now or by an interrupted run."""
+    for field, wrong, rule, remedy in (
+        ("replicates", config.replicates != 1, "a ledger counts one release of each", "use replicates=1"),
+        ("sites_per_row", config.sites_per_row > 1, "a ledger on disk counts each node's rows alone", "use 1"),
+        ("nodes", len(ledger.epsilon) != facts.n_nodes, "the ledger has another number of nodes", "use its own"),
+        ("ledger", ledger.demonstration and not simulated, "was made for a demonstration", "use that of these rows"),
+        ("delta", ledger.accountant.name == "pure", "the ledger counts pure epsilon", "use a ledger with a delta"),
+    ):
+        if wrong:
+            raise InvalidInput(field, None, rule, remedy)
+    ledger.bind(digest)
+    events = [_event(facts, item, scale, facts.participants > 0) for item in plan]
+    text = json.dumps([config.to_dict(), facts.to_dict(), label, [item.name for item in plan]], sort_keys=True)
+    key = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    run = name or key
+    return ledger.resume(run, key) if run in ledger.runs else ledger.reserve(run, key, events)

@@ -1,0 +1,367 @@
+"""How good a model is, on rows that nobody shows: everything from one histogram of scores by label.
+
+Rows held out at every site fall into public cells of their score, equal in logit within `REACH` of the base rate.  The
+noisy counts are projected on the simplex of the known number of rows; clamping at zero alone would bias the area under
+the curve.  ROC, AUC, precision and recall, calibration, Brier score and confusion are post-processing of these counts
+(docs/privacy/answers.md, "Evaluation").
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import stats
+from scipy.special import expit, logit
+
+from ..data.rows import Rows
+from ..errors import InvalidInput
+from ..losses import Logistic
+from ..queries import Positives, Scores
+from ..typing import Array
+from ..weighted import LongRows, Weighted
+from .asking import Desk, Item
+
+CELLS, REACH = 12, 3.0
+WIDTH = 2.0 * REACH / CELLS
+"""Of a cell, in logits."""
+LEAST = 25.0
+"""Events of the rarer class over the noise of a count, below which no AUC is printed."""
+CLEAR = 5.0
+"""Noise deviations that a cell must hold to be shown in the calibration."""
+TAIL = 2.0
+"""Mean distance from the last edge, in logits, of rows in the two open cells."""
+_Z = float(stats.norm.isf(0.025))
+LOSS = Weighted(Logistic())
+"""Of the rows of an evaluation, which may be of any norm: counts do not depend on it."""
+
+
+class Level(NamedTuple):
+    """A declared level of a column, and the encoded feature that marks it; the last one, without, is the reference."""
+
+    name: str
+    feature: int | None
+
+
+def recipe(d: int, groups: Array | None = None) -> tuple[Item, ...]:
+    """What is asked about rows of d entries, their constants last: a coarse base rate, then the histogram."""
+    constant: Array = np.eye(d)[-1]
+    edges: Array = np.asarray(WIDTH * (np.arange(1, CELLS) - CELLS / 2.0), dtype=np.float64)
+    return (
+        Item("count of positives", lambda at: Positives(at, constant), 0.02),
+        Item("scores", lambda at: Scores(at, constant, edges, groups), 0.98),
+    )
+
+
+def rows_of(parts: Sequence[tuple[Array, Array]]) -> Rows:
+    """Held-out rows of every site, from encoded columns and labels -1, 1, or 0 for none; a constant is appended."""
+    return LongRows.of([(np.hstack([X, np.ones((len(X), 1))]) * np.abs(y)[:, None], y) for X, y in parts])
+
+
+def groups_of(levels: Sequence[Level], d: int) -> Array | None:
+    """Masks of the levels, for rows of d entries."""
+    marked = [level.feature for level in levels if level.feature is not None]
+    return np.eye(d)[marked] if marked else None
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with its 95% interval, which holds sampling and noise; all None where it is refused, and why."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    refused: str | None = None
+
+    @classmethod
+    def around(cls, value: float, variance: float, lowest: float = 0.0, highest: float = 1.0) -> Estimate:
+        """Within bounds that the number cannot leave."""
+        half = _Z * math.sqrt(max(variance, 0.0))
+        low, mid, high = (float(min(max(value + x, lowest), highest)) for x in (-half, 0.0, half))
+        return cls(mid, low, high)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        plain: dict[str, Any] = {"value": self.value, "low": self.low, "high": self.high}
+        return plain if self.refused is None else plain | {"refused": self.refused}
+
+
+@dataclass(frozen=True)
+class Quality:
+    """How good a model is on held-out rows: post-processing of noisy counts.
+
+    Attributes
+    ----------
+    rows : float
+        Held-out rows; of a subgroup, the noisy number.
+    noise : float
+        Standard deviation of the noise on each count.
+    positives, auc, brier, slope : Estimate
+        Share of positives, area under the ROC curve, mean squared error of probabilities; `slope` is that of a logistic
+        regression of the label on the score, 1 for a calibrated model.
+    threshold : float
+        The probability from which on a row counts as positive below.
+    confusion : dict of str to float
+        Noisy counts, at least 0: ``true_positive`` and so on.
+    rates : dict of str to Estimate
+        ``accuracy``, ``sensitivity``, ``specificity``, ``precision`` at the threshold.
+    roc, precision_recall : list of (float, float)
+    calibration : list of dict
+        Of cells with more than `CLEAR` noise deviations: predicted and observed share of positives, with interval.
+    counts : array (2, cells)
+        Projected counts, by label.
+    """
+
+    rows: float
+    noise: float
+    positives: Estimate
+    auc: Estimate
+    brier: Estimate
+    slope: float
+    threshold: float
+    confusion: dict[str, float]
+    rates: dict[str, Estimate]
+    roc: list[tuple[float, float]]
+    precision_recall: list[tuple[float, float]]
+    calibration: list[dict[str, float]]
+    counts: Array
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "rows": self.rows, "noise": self.noise, "positives": self.positives.to_dict(), "auc": self.auc.to_dict(),
+            "brier": self.brier.to_dict(), "calibration_slope": self.slope, "threshold": self.threshold,
+            "confusion": self.confusion, "rates": {name: rate.to_dict() for name, rate in self.rates.items()},
+            "roc": [list(point) for point in self.roc],
+            "precision_recall": [list(point) for point in self.precision_recall], "calibration": self.calibration,
+        }  # fmt: skip
+
+
+def evaluate(
+    desk: Desk, model: Array, *, threshold: float = 0.5, levels: Sequence[Level] = ()
+) -> list[dict[str, Quality]]:
+    """Ask for all of :func:`recipe`: the quality of each replicate's model, overall and by level.
+
+    Parameters
+    ----------
+    desk : Desk
+        Of :func:`rows_of` held-out rows.
+    model : array (R, d)
+        Public: scores are products with it.
+    threshold : float
+        A probability; the cells are laid so that it is on an edge.
+    levels : sequence of Level
+        Subgroups; the masks of :func:`recipe` must be those of :func:`groups_of`.
+
+    Returns
+    -------
+    list of dict of str to Quality
+        By replicate; the key ``""`` is for all rows.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    if not 0.0 < threshold < 1.0:
+        raise InvalidInput("threshold", threshold, "must be inside (0, 1)", "use 0.5")
+    n = float(desk.facts.n.sum())
+    at = np.hstack([model, np.zeros((len(model), 1))])
+    count = desk.ask("count of positives", at)[:, 0]
+    least = min(0.5, max(1.0 / n, 2.0 * desk.spread("count of positives")))
+    base, cut = logit(np.clip(count, least, 1.0 - least)), float(logit(threshold))
+    center = cut + WIDTH * np.rint((base - cut) / WIDTH)
+    at[:, -1] = -center
+    groups = 1 + sum(level.feature is not None for level in levels)
+    found = n * desk.ask("scores", at).reshape(len(model), groups, 2, CELLS)
+    sigma = n * desk.spread("scores")
+    out = []
+    for raw, middle in zip(found, center, strict=True):
+        edges = middle + WIDTH * (np.arange(1, CELLS) - CELLS / 2.0)
+        parts = {"": _quality(raw.sum(axis=0), n, sigma * math.sqrt(groups), edges, threshold)}
+        marked = [level for level in levels if level.feature is not None]
+        for k, level in enumerate(marked):
+            parts[level.name] = _of_group(raw[k + 1], sigma, edges, threshold)
+        parts |= {level.name: _of_group(raw[0], sigma, edges, threshold) for level in levels if level.feature is None}
+        out.append(parts)
+    return out
+
+
+def _of_group(raw: Array, sigma: float, edges: Array, threshold: float) -> Quality:
+    """The number of rows of a subgroup is not public: its noisy count stands for it."""
+    return _quality(raw, max(1.0, float(raw.sum())), sigma, edges, threshold)
+
+
+def project(counts: Array, total: float) -> Array:
+    """The nearest point without negative entries whose sum is `total`."""
+    flat = np.sort(counts.ravel())[::-1]
+    sums = (np.cumsum(flat) - total) / np.arange(1, flat.size + 1)
+    last = int(np.flatnonzero(flat > sums)[-1])
+    return np.asarray(np.maximum(counts - sums[last], 0.0))
+
+
+_MISFIT = 0.3
+"""Relative deviation of a cell's expected counts from those of a logistic calibration curve, beforehand."""
+
+
+_SHRUNK = 0.8
+"""Share of the noise's variance in the AUC that is left after drawing counts to the curve, at most (measured)."""
+
+
+def _smoothed(raw: Array, n: float, noise: float, middle: Array) -> tuple[Array, float]:
+    """Counts without negative entries that sum to n, and the calibration slope.
+
+    Each count is drawn to that of a logistic curve through the noisy counts, by the share of its variance that is
+    noise: a cell of few rows says little, and clamping it at zero would add rows that are not there.
+    """
+    total = project(raw.sum(axis=0), n)
+    x = middle - float(np.median(middle))
+    A, b = np.stack([np.ones_like(x), x]), np.array([0.0, 1.0])
+    for _ in range(50):
+        p = expit(b @ A)
+        bent = total * p * (1.0 - p)
+        weight = bent / (noise * ((1.0 - p) ** 2 + p**2) + bent + 1e-9)
+        H = (A * (bent * weight)) @ A.T + 1e-6 * max(1.0, n) * np.eye(2)
+        step = np.linalg.solve(H, A @ (weight * (raw[1] * (1.0 - p) - raw[0] * p)))
+        b = np.clip(b + np.clip(step, -1.0, 1.0), [-20.0, 0.1], [20.0, 5.0])
+    p = expit(b @ A)
+    expected = total * np.stack([1.0 - p, p])
+    misfit = np.full(len(x), _MISFIT)
+    misfit[[0, -1]] *= 2.0
+    known = expected + (misfit * expected) ** 2
+    share = known / (known + noise) if noise > 0 else np.ones_like(raw)
+    return project(expected + share * (raw - expected), n), float(max(b[1], 0.2))
+
+
+def _squares(edges: Array) -> tuple[Array, Array]:
+    """Mean of ``(1 - p)^2`` over each cell's positives and of ``p^2`` over its negatives, if the model is calibrated.
+
+    Scores are uniform in a cell, and exponential in the open ones, before labels tilt them.
+    """
+    share = (np.arange(40) + 0.5) / 40.0
+    beyond = -TAIL * np.log(share)
+    inner = edges[:-1] + WIDTH * share[:, None]
+    p = expit(np.concatenate([(edges[0] - beyond)[:, None], inner, (edges[-1] + beyond)[:, None]], axis=1))
+    return np.average((1.0 - p) ** 2, axis=0, weights=p), np.average(p**2, axis=0, weights=1.0 - p)
+
+
+def _quality(raw: Array, n: float, sigma: float, edges: Array, threshold: float) -> Quality:
+    middle, noise = np.concatenate([[edges[0] - TAIL], edges[1:] - WIDTH / 2, [edges[-1] + TAIL]]), sigma**2
+    counts, slope = _smoothed(raw, n, noise, middle)
+    P, N = (max(float(counts[k].sum()), 1e-9) for k in (1, 0))
+    lost, kept = _squares(edges)
+    worth = np.stack([kept, lost])
+    brier = float(np.sum(raw * worth)) / n
+    spread = float(np.sum(counts * worth**2)) / n - brier**2
+    share = float(raw[1].sum()) / n
+    cut = float(logit(threshold))
+    above = int(np.searchsorted(edges, cut - WIDTH / 4))
+    above += above < len(edges) and abs(edges[above] - cut) < WIDTH / 4  # on an edge, unless it is beyond all cells
+    up = np.cumsum(counts[:, ::-1], axis=1)[:, ::-1]
+    roc = [(0.0, 0.0), *((float(up[0, k] / N), float(up[1, k] / P)) for k in reversed(range(len(middle))))]
+    pairs = [
+        (float(up[1, k] / P), float(up[1, k] / max(up[:, k].sum(), 1e-9)))
+        for k in reversed(range(len(middle)))
+        if up[:, k].sum() > CLEAR * sigma
+    ]
+    return Quality(
+        rows=n, noise=sigma, positives=Estimate.around(share, (share * (1 - share) + len(middle) * noise / n) / n),
+        auc=_auc(counts, P, N, noise, slope),
+        brier=Estimate.around(brier, spread / n + noise * float(np.sum(worth**2)) / n**2),
+        slope=slope, threshold=threshold, confusion=_confusion(raw, above),
+        rates=_rates(counts, raw, above, n, noise), roc=roc, precision_recall=pairs,
+        calibration=_calibration(raw, counts, edges, noise), counts=counts,
+    )  # fmt: skip
+
+
+def _auc(counts: Array, P: float, N: float, noise: float, slope: float) -> Estimate:
+    """Pairs in different cells, and those in one: within a cell of width L the score still orders, by its slope."""
+    if noise > 0 and min(P, N) < LEAST * math.sqrt(noise):
+        needed = LEAST * math.sqrt(noise)
+        rule = f"needs about {math.ceil(needed):,} rows of either class, or an epsilon that much larger"
+        return Estimate(None, refused=f"too few rows of one class for this noise: {rule}")
+    f0, f1 = counts[0] / N, counts[1] / P
+    tie = np.full(len(f0), 0.5 + 0.5 * math.tanh(slope * WIDTH / 6.0))
+    tie[[0, -1]] = (1.0 + slope * TAIL) / (2.0 + slope * TAIL)
+    below = np.concatenate([[0.0], np.cumsum(f0)[:-1]]) + tie * f0
+    above = np.concatenate([np.cumsum(f1[::-1])[::-1][1:], [0.0]]) + tie * f1
+    area = float(f1 @ below)
+    lift, drop = ((below - area) / P) ** 2, ((above - area) / N) ** 2
+    added = _SHRUNK * noise * float(lift.sum() + drop.sum())
+    variance = float(counts[1] @ lift + counts[0] @ drop) + added
+    inside = min(max(area, 1e-6), 1.0 - 1e-6)
+    half, at = _Z * math.sqrt(variance) / (inside * (1.0 - inside)), float(logit(inside))
+    return Estimate(area, float(expit(at - half)), float(expit(at + half)))
+
+
+def _confusion(raw: Array, above: int) -> dict[str, float]:
+    found = {
+        "true_positive": raw[1, above:], "false_positive": raw[0, above:],
+        "false_negative": raw[1, :above], "true_negative": raw[0, :above],
+    }  # fmt: skip
+    return {name: max(0.0, float(cells.sum())) for name, cells in found.items()}
+
+
+def _rates(counts: Array, raw: Array, above: int, n: float, noise: float) -> dict[str, Estimate]:
+    right = np.zeros_like(raw)
+    right[1, above:] = right[0, :above] = 1.0
+    whole, ones = np.ones_like(raw), np.zeros_like(raw)
+    ones[1] = 1.0
+    chosen = np.zeros_like(raw)
+    chosen[:, above:] = 1.0
+    of = {"accuracy": whole, "sensitivity": ones, "specificity": 1.0 - ones, "precision": chosen}
+    rates = {}
+    for name, among in of.items():
+        size = n if name == "accuracy" else float((raw * among).sum())
+        if noise > 0 and size < CLEAR * math.sqrt(noise * float(among.sum())):
+            rates[name] = Estimate(None, refused="too few rows for this noise")
+            continue
+        hit = right * among
+        value = float((raw * hit).sum()) / max(size, 1e-9)
+        lean = (hit - value * among) / max(size, 1e-9)
+        rates[name] = Estimate.around(value, float(np.sum(counts * lean**2) + noise * np.sum(lean**2)))
+    return rates
+
+
+def _calibration(raw: Array, counts: Array, edges: Array, noise: float) -> list[dict[str, float]]:
+    ends = np.concatenate([[edges[0] - WIDTH], edges, [edges[-1] + WIDTH]])
+    shown = []
+    for k, (low, high) in enumerate(pairwise(ends)):
+        size = float(raw[:, k].sum())
+        if size <= CLEAR * math.sqrt(2.0 * noise) or size <= 0:
+            continue
+        rate = float(raw[1, k]) / size
+        inside = min(max(rate, 0.5 / size), 1 - 0.5 / size)
+        variance = inside * (1 - inside) / size + noise * ((1 - rate) ** 2 + rate**2) / size**2
+        found = Estimate.around(rate, variance)
+        shown.append(
+            {
+                "predicted": float(np.mean(expit(np.linspace(low, high, 21)))), "observed": float(found.value or 0.0),
+                "low": float(found.low or 0.0), "high": float(found.high or 0.0), "rows": size,
+            }
+        )  # fmt: skip
+    return shown
+
+
+def exact(scores: Array, y: Array, threshold: float = 0.5) -> dict[str, float]:
+    """The same of rows without noise: for public rows, and for their holder.
+
+    Parameters
+    ----------
+    scores : array (n,)
+        Log-odds.
+    y : array (n,)
+        -1, 1, or 0 for rows to leave out.
+    """
+    s, label = scores[y != 0], y[y != 0] > 0
+    P, N = int(label.sum()), int((~label).sum())
+    ranks = stats.rankdata(s)
+    area = (float(ranks[label].sum()) - P * (P + 1) / 2.0) / (P * N) if P and N else math.nan
+    p = expit(s)
+    return {
+        "rows": float(len(s)), "positives": P / max(1, len(s)), "auc": area,
+        "brier": float(np.mean((p - label) ** 2)), "accuracy": float(np.mean((p >= threshold) == label)),
+    }  # fmt: skip

@@ -1,0 +1,368 @@
+"""Coefficients with intervals: Newton steps on noisy sums, a covariance with all of the noise in it, a rule to refuse.
+
+The plan (docs/privacy/answers.md, "Inference"): a count and the second moments give a first Hessian without another
+look at the rows; two Newton steps, and one with an old Hessian, go near the minimiser; there a fresh Hessian H, the
+second moments J of slopes and a gradient g give
+
+    estimate = w - H^-1 g,    d = estimate - w,
+    covariance = H^-1 [J / n + s_g^2 I + (s_H^2 / 2)(|d|^2 I + d d')] H^-1,
+
+with s_g and s_H the noise on an entry of g and of the flattened H: an error E of H, whose off-diagonal entries have
+half the variance, moves the estimate by ``H^-1 E d``.  All of this is post-processing of what was released.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from ..errors import InvalidInput
+from ..privacy.gaussian import gaussian_epsilon
+from ..queries import Curvature, Gradient, Positives, SecondMoments, SlopeMoments
+from ..queries.moments import square
+from ..typing import Any, Array, BoolArray
+from .asking import Desk, Item
+from .naming import Naming, Term
+
+LEVEL = 0.95
+"""Of intervals."""
+TAU = 0.1
+"""Share of a coefficient's variance that the noise of the Hessian may add beyond first order; above it, refused."""
+SURE, UNSURE = 0.5, 1.0
+"""The strain q of a table: printed below the first, flagged up to the second, refused above.
+
+A table between both is flagged only if every coefficient passes `TAU`: with some directions of the Hessian lost in
+noise, a strained step is not to be trusted in the others either (measured: bench/coverage.py, correlated columns).
+"""
+_FIRST, _SECOND, _THIRD = 2.0, 1.5, 0.75  # largest root mean square shifts of scores in the steps
+_RARE = 3.4  # bends are cut at this many mean bends: at .1 with 3% positives
+RAREST = 0.01
+"""A level with a smaller share of the rows is merged with its reference if noise would hide its coefficient."""
+_FLOOR = 0.05  # of the noise's norm: eigenvalues of a Hessian are raised to it in the steps
+
+
+def recipe(constant: Array) -> tuple[Item, ...]:
+    """What is asked, with shares of the budget; `constant` marks the columns that hold constants."""
+    return (
+        Item("count of positives", lambda at: Positives(at, constant), 0.01),
+        Item("second moments", SecondMoments, 0.08),
+        Item("first gradient", Gradient, 0.06),
+        Item("second Hessian", Curvature, 0.10),
+        Item("second gradient", Gradient, 0.10),
+        Item("third gradient", Gradient, 0.06),
+        Item("last Hessian", Curvature, 0.22),
+        Item("moments of slopes", SlopeMoments, 0.05),
+        Item("last gradient", Gradient, 0.32),
+    )
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """What the recipe gives, for R replicates, in encoded columns.
+
+    Attributes
+    ----------
+    estimate, at : array (R, d)
+        The one-step estimate, and the public point from which it is a step.
+    covariance, noise : array (R, d, d)
+        Of the estimate, and the part of it that the noise adds.
+    inverse : array (R, d, d)
+        Of the last Hessian; zeros where it has an eigenvalue that noise alone may have made.
+    strain : array (R,)
+        q: how far the last step leads from where its Hessian holds; infinite without an inverse.
+    hessian_noise : array (R,)
+        s_H.
+    positives : array (R,)
+        Share of positive labels.
+    kept : array of bool (R, d)
+        False for columns of rare levels that were merged with their references.
+    rows : float
+    scale : float
+        Shift over sigma of the whole plan; inf without noise.
+    """
+
+    estimate: Array
+    at: Array
+    covariance: Array
+    noise: Array
+    inverse: Array
+    strain: Array
+    hessian_noise: Array
+    positives: Array
+    kept: BoolArray
+    rows: float
+    scale: float
+
+    def fragility(self, c: Array) -> Array:
+        """tau of ``c'w``, shape (R,): ``(s_H^2 / 2)(tr(H^-1) c'H^-2 c + c'H^-3 c) / c'H^-1 c``."""
+        H1 = self.inverse
+        H2 = H1 @ H1
+        first, second, third = (np.einsum("i,rij,j->r", c, P, c) for P in (H1, H2, H2 @ H1))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            tau = self.hessian_noise**2 / 2.0 * (np.trace(H1, axis1=1, axis2=2) * second + third) / first
+        return np.where(first > 0, tau, np.inf)
+
+
+def estimate(desk: Desk, naming: Naming) -> Estimates:
+    """Ask for all of :func:`recipe`, and compute estimates and their covariance."""
+    R, d, n = desk.place.lead[0], naming.d, float(desk.facts.n.sum())
+    zero, mask = np.zeros((R, d)), naming.constant
+    count = desk.ask("count of positives", zero)[:, 0]
+    least = max(1.0 / n, 2.0 * desk.spread("count of positives"))
+    share = np.clip(count, min(least, 0.5), 1.0 - min(least, 0.5))
+    w = np.log(share / (1.0 - share))[:, None] / naming.value * mask
+    S = square(desk.ask("second moments", zero), d)
+    bend = (share * (1.0 - share))[:, None, None]
+    cap = float(np.minimum(desk.facts.loss.bend_bound, _RARE * bend).max())  # one for all replicates
+    kept = _kept(S, bend, naming, cap * desk.spread("last Hessian"))
+    S = _within(S, kept)
+    g = kept * desk.ask("first gradient", w)
+    noise = desk.spread("second moments")
+    w = w - _step(bend * S, bend[:, 0, 0] * noise, g, S, _FIRST)
+    H = cap * square(desk.ask("second Hessian", w, Curvature(w, cap)), d)
+    g = kept * desk.ask("second gradient", w)
+    w = w - _step(_within(H, kept), np.full(R, cap * desk.spread("second Hessian")), g, S, _SECOND)
+    g = kept * desk.ask("third gradient", w)
+    w = w - _step(_within(H, kept), np.full(R, cap * desk.spread("second Hessian")), g, S, _THIRD)
+    H = cap * square(desk.ask("last Hessian", w, Curvature(w, cap)), d)
+    J = square(desk.ask("moments of slopes", w), d)
+    g = kept * desk.ask("last gradient", w)
+    H, J = _within(H, kept), _within(J, kept)
+    s_H, s_g = cap * desk.spread("last Hessian"), desk.spread("last gradient")
+    scale = math.inf if desk.scale is None else desk.scale
+    return _one_step(w, H, J, g, S, s_H, s_g, share, kept, n, scale)
+
+
+def _within(H: Array, kept: BoolArray) -> Array:
+    """Without rows and columns that are not kept; their diagonal gets what the rest has on average."""
+    rest = np.einsum("rii,ri->r", H, kept) / np.maximum(kept.sum(axis=1), 1)
+    return np.asarray(
+        H * kept[:, :, None] * kept[:, None, :] + rest[:, None, None] * np.eye(H.shape[-1]) * ~kept[:, None]
+    )
+
+
+def _kept(S: Array, bend: Array, naming: Naming, noise: float) -> BoolArray:
+    """Columns but for those of rare levels whose tau, expected from second moments alone, is above `TAU`.
+
+    It drops the level with the largest tau until none of the rare levels is above.  What is left is the model in which
+    these levels count as the reference.
+    """
+    d = S.shape[-1]
+    kept = np.ones((len(S), d), dtype=bool)
+    levels = np.array([term.reference is not None for term in naming.terms])
+    if noise == 0.0 or not levels.any():
+        return kept
+    entries = np.diag(naming.into_units)
+    for r, moments in enumerate(S):
+        rare = levels & (np.diag(moments) < RAREST * entries**2)
+        while np.any(rare & kept[r]):
+            H = _within(bend[r] * moments[None], kept[r : r + 1])[0]
+            values, vectors = np.linalg.eigh(H)
+            values = np.maximum(values, 1e-3 * noise)
+            H1 = (vectors / values) @ vectors.T * kept[r] * kept[r][:, None]
+            H2 = H1 @ H1
+            tau = noise**2 / 2.0 * (np.trace(H1) * np.diag(H2) + np.diag(H2 @ H1)) / np.maximum(np.diag(H1), 1e-300)
+            tau = np.where(rare & kept[r], tau, 0.0)
+            if tau.max() <= TAU:
+                break
+            kept[r, int(tau.argmax())] = False
+    return kept
+
+
+def _one_step(
+    w: Array, H: Array, J: Array, g: Array, S: Array, s_H: float, s_g: float, share: Array, kept: BoolArray, n: float,
+    scale: float,
+) -> Estimates:  # fmt: skip
+    R, d = w.shape
+    values, vectors = np.linalg.eigh(H)
+    fine = values[:, 0] > max(1e-12, _FLOOR * s_H * math.sqrt(2.0 * d))
+    safe = np.where(values > 0, values, 1.0)
+    inverse = np.where(fine[:, None, None], (vectors / safe[:, None, :]) @ vectors.transpose(0, 2, 1), 0.0)
+    inverse = inverse * kept[:, :, None] * kept[:, None, :]
+    shift = -np.einsum("rij,rj->ri", inverse, g)
+    eye = np.eye(d)
+    length = np.sum(shift**2, axis=1)[:, None, None]
+    added = s_g**2 * eye + s_H**2 / 2.0 * (length * eye + shift[:, :, None] * shift[:, None, :])
+    noise = inverse @ added @ inverse
+    covariance = inverse @ (_positive(J) / n) @ inverse + noise
+    with np.errstate(divide="ignore", invalid="ignore"):
+        traces = np.einsum("rii,ri->r", H, kept) / np.maximum(np.einsum("rii,ri->r", S, kept), 1e-300)
+        spread = np.sqrt(np.trace(H @ covariance, axis1=1, axis2=2) / kept.sum(axis=1))
+        strain = 0.35 * np.einsum("ri,rij,rj->r", shift, H, shift) / np.sqrt(np.maximum(traces, 0.0)) / spread
+    strain = np.where(fine & np.isfinite(strain), strain, np.inf)
+    return Estimates(w + shift, w, covariance, noise, inverse, strain, np.full(R, s_H), share, kept, n, scale)
+
+
+def _positive(S: Array) -> Array:
+    """The nearest matrices without negative eigenvalues."""
+    values, vectors = np.linalg.eigh(S)
+    return np.asarray((vectors * np.maximum(values, 0.0)[:, None, :]) @ vectors.transpose(0, 2, 1))
+
+
+def _step(H: Array, noise: Array, g: Array, S: Array, most: float) -> Array:
+    """``H^-1 g``, shortened so that scores shift by at most `most` in root mean square."""
+    values, vectors = np.linalg.eigh(H)
+    floor = np.maximum(_FLOOR * noise * math.sqrt(2.0 * H.shape[-1]), 1e-12)[:, None]
+    along = np.einsum("rji,rj->ri", vectors, g) / np.maximum(values, floor)
+    step = np.einsum("rij,rj->ri", vectors, along)
+    moved = np.sqrt(np.maximum(np.einsum("ri,rij,rj->r", step, _positive(S), step), 1e-300))
+    return np.asarray(step * np.minimum(1.0, most / moved)[:, None])
+
+
+@dataclass(frozen=True)
+class Coefficient:
+    """One line of the table; numbers are None where the rule refuses them, and `refused` then says why."""
+
+    term: Term
+    estimate: float | None
+    standard_error: float | None
+    noise_share: float | None
+    low: float | None
+    high: float | None
+    p: float | None
+    unsure: bool = False
+    refused: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; ``noise_share`` is the share of the variance."""
+        ratios = [None if x is None else _exp(x) for x in (self.estimate, self.low, self.high)]
+        return {
+            "name": self.term.name, "level": self.term.level, "reference": self.term.reference, "unit": self.term.unit,
+            "estimate": self.estimate, "odds_ratio": ratios[0], "standard_error": self.standard_error,
+            "noise_share": self.noise_share, "low": self.low, "high": self.high, "p": self.p,
+            "odds_ratio_low": ratios[1], "odds_ratio_high": ratios[2], "unsure": self.unsure, "refused": self.refused,
+        }  # fmt: skip
+
+
+def _exp(x: float) -> float:
+    return math.exp(min(x, 700.0))
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """A table of coefficients, all post-processing of what was released.
+
+    Attributes
+    ----------
+    lines : tuple of Coefficient
+    strain : float
+        q of the table.
+    needs : dict or None
+        The smallest ``epsilon`` or number of ``rows`` at which all of it would be printed, about; None if all is.
+    """
+
+    lines: tuple[Coefficient, ...]
+    strain: float
+    needs: dict[str, float] | None
+    odds: bool = True
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """Plain data."""
+        return [line.to_dict() for line in self.lines]
+
+
+def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | None = None) -> Coefficients:
+    """The table of one replicate, in the user's units.
+
+    Parameters
+    ----------
+    found : Estimates
+    naming : Naming
+    replicate : int
+    delta : float, optional
+        At which a refusal says what epsilon would do.
+    """
+    M, q = naming.into_units, float(found.strain[replicate])
+    center = M @ found.estimate[replicate]
+    total = np.einsum("ij,jk,ik->i", M, found.covariance[replicate], M)
+    noise = np.einsum("ij,jk,ik->i", M, found.noise[replicate], M)
+    merged = np.append(~found.kept[replicate], np.zeros(len(M) - naming.d, dtype=bool))
+    merged &= np.array([term.reference is not None for term in naming.terms])
+    tau = np.array([0.0 if out else found.fragility(row)[replicate] for row, out in zip(M, merged, strict=True)])
+    needs = _needs(found, tau, q, delta)
+    lines = []
+    for k, term in enumerate(naming.terms):
+        why = None
+        if merged[k]:
+            why = "too few rows for this noise: merged with the reference"
+        elif q > UNSURE or (q > SURE and not np.all(tau <= TAU)):
+            why = "the whole table: the last step is mostly noise" + _remedy(needs)
+        elif not tau[k] <= TAU:
+            why = "too much of its variance is noise in the Hessian" + _remedy(needs)
+        if why is not None:
+            lines.append(Coefficient(term, None, None, None, None, None, None, refused=why))
+            continue
+        error = math.sqrt(total[k])
+        z = float(stats.norm.isf((1.0 - LEVEL) / 2.0))
+        p = float(2.0 * stats.norm.sf(abs(center[k]) / error)) if error > 0 else 0.0
+        share = float(noise[k] / total[k]) if total[k] > 0 else 0.0
+        mid, half = float(center[k]), z * error
+        lines.append(Coefficient(term, mid, error, share, mid - half, mid + half, p, unsure=q > SURE))
+    return Coefficients(tuple(lines), q, needs)
+
+
+def _needs(found: Estimates, tau: Array, q: float, delta: float | None) -> dict[str, float] | None:
+    """tau falls as ``(n mu)^-2`` and q as ``(n mu)^-1``, so a factor of either follows from the largest of both."""
+    worst = float(np.max(tau))
+    if q <= SURE and worst <= TAU:
+        return None
+    factor = max(math.sqrt(worst / TAU) if math.isfinite(worst) else 4.0, min(q, 64.0) / SURE, 1.01)
+    needs = {"rows": _up(found.rows * factor)}
+    if delta is not None and math.isfinite(found.scale):
+        needs["epsilon"] = _up(gaussian_epsilon(delta, found.scale * factor))
+    return needs
+
+
+def _remedy(needs: dict[str, float] | None) -> str:
+    if needs is None:
+        return ""
+    more = f"epsilon {needs['epsilon']:g}, or " if "epsilon" in needs else ""
+    return f"; {more}{needs['rows']:,.0f} rows would do, about"
+
+
+def _up(x: float) -> float:
+    """Rounded up to two digits."""
+    unit = 10.0 ** (math.floor(math.log10(x)) - 1)
+    return math.ceil(x / unit * (1.0 - 1e-12)) * unit if x < 1e12 else x
+
+
+def forecast(
+    naming: Naming, rows: float, mu: float, *, sites: int = 1, summed: bool = True, colluders: int = 1,
+    positives: float = 0.5, rho: float = 0.0,
+) -> dict[str, float]:  # fmt: skip
+    """From how many rows on a table will be printed, from public facts alone, before anything is spent.
+
+    Parameters
+    ----------
+    naming : Naming
+    rows : float
+        Of all sites.
+    mu : float
+        Shift over sigma of the whole plan.
+    sites, summed, colluders
+        Noise of local answers adds up over sites; that of sums is ``sites / (sites - colluders)`` of a curator's.
+    positives : float
+        Expected share of positive labels.
+    rho : float
+        Largest expected correlation of a column with the others.
+
+    Returns
+    -------
+    dict
+        ``rows_needed`` (n0), and ``tau``, about ``.1 (n0 / n)^2``.
+    """
+    if not 0.0 < positives < 1.0:
+        raise InvalidInput("positives", positives, "must be inside (0, 1)", "use the share that you expect")
+    loss = sites / (sites - colluders) if summed and sites > colluders else float(sites)
+    bend, least = positives * (1.0 - positives), naming.least_variance(rho)
+    needed = 1.7 * math.sqrt(naming.d + 1.0) / (bend * max(least, 1e-12) * mu) * math.sqrt(loss)
+    return {"rows_needed": _up(needed), "tau": TAU * (needed / rows) ** 2}
+
+
+def refused_lines(lines: Sequence[Coefficient]) -> int:
+    """How many the rule refused."""
+    return sum(line.refused is not None for line in lines)

@@ -1,0 +1,225 @@
+"""What a coefficient is called and what it is a coefficient of: from encoded columns back to the user's units.
+
+For intervals a table needs a constant, and a reference level in every block of levels, because a level's coefficient
+has a meaning only against another level.  :func:`of_schema` derives such an encoding from any schema.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..data.blocks import Bins, Block, Category, Number
+from ..data.expected import weighted_sketch
+from ..data.rows import Rows
+from ..data.schema import Schema
+from ..data.table import Table
+from ..errors import InvalidInput
+from ..typing import Any, Array, IntArray
+from ..weighted import LongRows
+
+CONSTANT = "(constant)"
+_SLACK = 1.0 + 1e-12
+
+
+@dataclass(frozen=True)
+class Term:
+    """One line of a table of coefficients.
+
+    Parameters
+    ----------
+    name : str
+        Of the column.
+    level, reference : str or None
+        Of a column of levels: which, against which.
+    unit : str or None
+        What one step of a number is, where it is not one of the column.
+    """
+
+    name: str
+    level: str | None = None
+    reference: str | None = None
+    unit: str | None = None
+
+    @property
+    def text(self) -> str:
+        """On one line."""
+        return self.name if self.level is None else f"{self.name}: {self.level}"
+
+
+@dataclass(frozen=True)
+class Naming:
+    """An encoding with the meaning of its coefficients.
+
+    Parameters
+    ----------
+    terms : tuple of Term
+        Of `into_units`' rows.
+    into_units : array (terms, d)
+        From coefficients of encoded columns to those in the user's units.
+    constant : array (d,)
+        1 in the columns that hold constants: one, or one for every site.
+    value : float
+        What a constant column holds in a row.
+    long : bool
+        Whether rows may be longer than 1.
+    schema : Schema, optional
+        By which rows are encoded.
+    sites : tuple of str
+        Names of the sites, if each has a constant of its own.
+    data_norm : float
+        Without a schema: what rows are divided by.
+    """
+
+    terms: tuple[Term, ...]
+    into_units: Array
+    constant: Array
+    value: float
+    long: bool
+    schema: Schema | None = None
+    sites: tuple[str, ...] = ()
+    data_norm: float = 1.0
+
+    @property
+    def d(self) -> int:
+        """Encoded columns."""
+        return len(self.constant)
+
+    def encoded(self, table: Any, site: int | None = None) -> Array:
+        """Rows as `into_units` means them, (n, d), with the constant of a site; for prediction without one, 0 there."""
+        if self.schema is not None:
+            X = self.schema.encode(table, labels=False, whole=True).X
+        else:
+            X = np.asarray(table, dtype=float) / (self.data_norm * math.sqrt(2.0) * _SLACK)
+            X = np.hstack([X, np.full((len(X), 1), self.value)])
+        if not self.sites:
+            return X
+        own = np.zeros((len(X), len(self.sites)))
+        if site is not None:
+            own[:, site] = self.value
+        return np.hstack([X[:, :-1], own])
+
+    def rows(self, parts: Sequence[tuple[Any, Array]]) -> Rows:
+        """Rows of every site, from its table and its labels -1, 1, or 0 for none."""
+        encoded = [(self.encoded(table, i) * np.abs(y)[:, None], y) for i, (table, y) in enumerate(parts)]
+        return LongRows.of(encoded) if self.long else Rows.build(encoded)
+
+    def least_variance(self, rho: float = 0.0) -> float:
+        """Of an encoded column of made-up rows, times ``1 - rho``: what a forecast takes as public knowledge."""
+        rng = np.random.default_rng(0)
+        if self.schema is None:
+            return (1.0 - rho) / (2.0 * max(1, self.d - 1))  # of rows on the sphere
+        X = weighted_sketch(self.schema, 4000, rng) / self.schema.divisor
+        columns = np.var(X, axis=0)[: X.shape[1] - 1]
+        return float((1.0 - rho) * columns.min())
+
+
+def of_columns(names: Sequence[str], data_norm: float, sites: Sequence[str] = ()) -> Naming:
+    """Numbers in the user's units, in rows of norm `data_norm` at most or a little more often.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    if not (math.isfinite(data_norm) and data_norm > 0):
+        raise InvalidInput("data_norm", data_norm, "must be finite and > 0", "declare a public bound on a row's norm")
+    d, scale = len(names), 1.0 / (data_norm * math.sqrt(2.0) * _SLACK)
+    value = 1.0 / (math.sqrt(2.0) * _SLACK)
+    M = np.diag([*([scale] * d), value])
+    terms = (*(Term(str(name)) for name in names), Term(CONSTANT))
+    return _spread(Naming(terms, M, np.eye(d + 1)[-1], value, True, data_norm=data_norm), sites)
+
+
+def of_schema(schema: Schema, sites: Sequence[str] = ()) -> Naming:
+    """An encoding of the schema's columns with reference levels and a constant.
+
+    A block without a declared `base` takes its first level as reference.
+
+    Raises
+    ------
+    InvalidInput
+        For what has no coefficients in the user's units: unit rows, vectors.
+    """
+    if schema.unit:
+        rule = "rows of unit norm have no coefficients in the columns' units"
+        raise InvalidInput("unit", True, rule, "leave unit out of the schema")
+    based = dataclasses.replace(schema, blocks=tuple(map(_based, schema.blocks)), intercept=1.0, scale=None)
+    if schema.scale is not None:
+        based = based.with_scale(min(schema.scale, based.bound))
+    norm = based.divisor * based.slack
+    value, terms, entries = 1.0 / norm, list[Term](), list[float]()
+    shift = np.zeros(based.n_features)
+    shift[-1] = value
+    for at, block in enumerate(based.blocks):
+        first = sum(len(one.names) for one in based.blocks[:at])
+        scale = block.weight / norm
+        if isinstance(block, Number):
+            a, b = block.range
+            per = (1.0 if block.to == "[0,1]" else 2.0) / (b - a) * scale
+            shift[first] = -a * per - (0.0 if block.to == "[0,1]" else scale)
+            unit = None if block.transform is None else f"{block.transform}({block.name})"
+            terms.append(Term(block.name, unit=unit))
+            entries.append(per)
+            continue
+        levels, reference = _levels(block)
+        terms += [Term(block.name, level, reference) for level in levels]
+        entries += [scale] * len(levels)
+    M = np.diag([*entries, 0.0])
+    M[-1] = shift
+    long = based.bound > based.divisor * (1.0 + 1e-9)
+    naming = Naming((*terms, Term(CONSTANT)), M, np.eye(based.n_features)[-1], value, long, based)
+    return _spread(naming, sites)
+
+
+def _spread(naming: Naming, sites: Sequence[str]) -> Naming:
+    """The same with a constant for every site, if there are any."""
+    if not sites:
+        return naming
+    d, N = naming.d - 1, len(sites)
+    M = np.zeros((d + N, d + N))
+    M[:d, :d] = naming.into_units[:d, :d]
+    M[d:, :d] = naming.into_units[-1, :d]
+    M[d:, d:] = naming.value * np.eye(N)
+    terms = (*naming.terms[:-1], *(Term(CONSTANT, str(site)) for site in sites))
+    constant = np.concatenate([np.zeros(d), np.ones(N)])
+    return dataclasses.replace(naming, terms=terms, into_units=M, constant=constant, sites=tuple(map(str, sites)))
+
+
+def _based(block: Block) -> Block:
+    """The same block with a reference level."""
+    if isinstance(block, Bins):
+        return dataclasses.replace(block, base=0 if block.base is None else block.base)
+    if isinstance(block, Category):
+        return dataclasses.replace(block, base=block.values[0][0] if block.base is None else block.base)
+    if isinstance(block, Number):
+        return block
+    rule = "entries of a vector have no coefficients of their own"
+    raise InvalidInput(block.name, None, rule, "declare the columns one by one, or train without inference")
+
+
+def _levels(block: Block) -> tuple[list[str], str]:
+    """Names of the levels that have a column, and of the reference."""
+    if isinstance(block, Category):
+        return [name.removeprefix(f"{block.name}=") for name in block.names], str(block.base)
+    assert isinstance(block, Bins)
+    every = dataclasses.replace(block, base=None).names
+    assert block.base is not None
+    return [name.removeprefix(block.name) for name in block.names], every[block.base].removeprefix(block.name)
+
+
+def reference_of(block: Bins | Category) -> str:
+    """The name of a block's reference level, as its other levels are named; the block has one."""
+    if isinstance(block, Category):
+        return f"{block.name}={block.base}"
+    assert block.base is not None
+    return dataclasses.replace(block, base=None).names[block.base]
+
+
+def columns_of(table: Table | Mapping[str, Any], part: IntArray) -> dict[str, Any]:
+    """Some rows of raw columns."""
+    columns = table.columns if isinstance(table, Table) else table
+    return {name: values[part] for name, values in columns.items()}

@@ -1,0 +1,302 @@
+"""``train --inference`` and ``--evaluation``: coefficients with intervals, and quality on rows that nobody shows."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from .. import data
+from ..data.blocks import Bins, Category
+from ..data.schema import Schema
+from ..errors import InvalidInput
+from ..ledger.durable import DurableLedger, rows_digest
+from ..losses import Logistic
+from ..plain import jsonable
+from ..privacy.statement import Statement
+from ..runs.config import RunConfig
+from ..runs.training import Report, TrainConfig, deal
+from ..task import TwoClasses
+from ..typing import Any, Array
+from ..weighted import Weighted
+from .asking import Desk
+from .evaluation import LOSS, Level, Quality, evaluate, exact, groups_of, rows_of
+from .evaluation import recipe as histograms
+from .inference import Coefficients, Estimates, estimate, forecast, recipe, table
+from .naming import Naming, columns_of, reference_of
+from .saved import Answered, naming_of
+
+
+@dataclass(frozen=True)
+class Held:
+    """What is to be asked of held-out rows.
+
+    Parameters
+    ----------
+    epsilon : float
+        Of each held-out row; no other release reads it.
+    threshold : float
+    by : str, optional
+        A column of the schema, whose levels are the subgroups.
+    """
+
+    epsilon: float
+    threshold: float = 0.5
+    by: str | None = None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What was released of held-out rows, with the exact numbers that only their holder may see."""
+
+    quality: dict[str, Quality]
+    statement: Statement
+    exact: dict[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            **self.quality[""].to_dict(), "exact": self.exact, "privacy": self.statement.to_dict(),
+            "by": {name: found.to_dict() for name, found in self.quality.items() if name},
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """A run with inference, scored on test rows.
+
+    Attributes
+    ----------
+    answered : Answered
+    coefficients : Coefficients
+        Of the first replicate.
+    estimates : Estimates
+    exact : dict of str to float
+        Quality on the test rows without noise, for the data's holder; empty without test rows.
+    forecast : dict of str to float
+        Of the number of rows that the table needs, before the run.
+    """
+
+    config: TrainConfig
+    answered: Answered
+    coefficients: Coefficients
+    estimates: Estimates
+    statement: Statement
+    exact: dict[str, float]
+    forecast: dict[str, float]
+    sizes: Array
+    evaluation: Evaluation | None = None
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+    task: TwoClasses = field(default_factory=TwoClasses)
+
+    def to_dict(self) -> dict[str, Any]:
+        """One JSON object; an infinite number is the text ``inf``."""
+        best = None if self.evaluation is None else self.evaluation.quality[""]
+        report = {
+            "method": "inference", "data": self.config.data, "nodes": len(self.sizes),
+            "partition": self.config.partition, "n_train": self.sizes.astype(int).tolist(),
+            "n_test": int(self.exact.get("rows", 0)), "features": self.answered.naming.d,
+            "coefficients": self.coefficients.to_dict(), "strain": self.coefficients.strain,
+            "needs": self.coefficients.needs, "forecast": self.forecast,
+            "auc": self.exact.get("auc") if best is None else best.auc.value,
+            "brier": self.exact.get("brier") if best is None else best.brier.value,
+            "exact": self.exact, "test_error": 1.0 - self.exact["accuracy"] if self.exact else None,
+            "evaluation": None if self.evaluation is None else self.evaluation.to_dict(),
+            "privacy": self.statement.to_dict(), "notes": list(self.notes), "seconds": self.seconds,
+            "config": self.config.run.to_dict(),
+        }  # fmt: skip
+        return {key: jsonable(value) for key, value in report.items()}
+
+
+def infer(
+    config: TrainConfig, *, held: Held | None = None, site_constants: bool | None = None,
+    ledger: DurableLedger | None = None, run_name: str | None = None,
+) -> Inferred:  # fmt: skip
+    """Load, deal, ask for the recipe of :mod:`sottovoce.answers.inference`, and score.
+
+    Parameters
+    ----------
+    config : TrainConfig
+        With ``method="auto"``: inference has steps of its own, and spends all of the budget on them.
+    held : Held, optional
+        Asks the test rows too, dealt to the sites, with an epsilon of their own.
+    site_constants : bool, optional
+        Whether every site has a constant of its own; None for yes unless rows are dealt at random.
+    ledger, run_name : optional
+        See :func:`sottovoce.runs.simulate.simulate`.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    started, run = time.perf_counter(), config.run
+    check(run, config)
+    dataset = data.load(config.data, schema=config.schema, test_share=config.test_share)
+    task = dataset.task
+    if not isinstance(task, TwoClasses):
+        raise InvalidInput("label", None, "coefficients are log-odds of two classes", "declare two classes")
+    if held is not None and ledger is not None:
+        rule = "the ledger is that of the training rows, and held-out rows have a budget of their own"
+        raise InvalidInput("evaluation", held.epsilon, rule, "use `sottovoce evaluate` with their own ledger")
+    parts = deal(config, dataset)
+    own = config.partition != "iid" if site_constants is None else site_constants
+    sites = [f"site {i}" for i in range(len(parts))] if own and len(parts) > 1 else []
+    plain = [f"x{j}" for j in range(dataset.n_features)]
+    naming = naming_of(dataset.schema, plain, 1.0, sites)
+    tables = [
+        (dataset.X_train[part] if dataset.schema is None else columns_of(dataset.train_columns, part))
+        for part in parts
+    ]  # fmt: skip
+    rows = naming.rows([(found, dataset.y_train[part]) for found, part in zip(tables, parts, strict=True)])
+    loss = Weighted(Logistic()) if naming.long else Logistic()
+    label = f"{config.data} {config.schema} {config.partition} {config.sizes} {config.test_share} {own}"
+    desk = Desk.open(run, rows, loss, recipe(naming.constant), ledger=ledger, run_name=run_name, label=label)
+    found = estimate(desk, naming)
+    desk.close()
+    statement = desk.statement(caveat=dataset.caveat)
+    sizes = np.array([float(len(part)) for part in parts])
+    lines = table(found, naming, delta=run.delta)
+    answered = Answered(naming, model_of(found)[0], sizes / sizes.sum() if sites else np.ones(1), {}, dataset.schema)
+    scored = len(dataset.y_test) > 0
+    test = dataset.X_test if dataset.schema is None else dataset.test_columns
+    quality = exact(answered.margins(test), dataset.y_test) if scored else {}
+    evaluation = None
+    if held is not None:
+        if not scored:
+            raise InvalidInput("evaluation", held.epsilon, "there are no test rows", "give a test_share")
+        X = np.hstack([naming.encoded(test), answered.margins(test)[:, None]])
+        model = np.zeros((1, X.shape[1]))
+        model[0, -1] = 1.0
+        levels = levels_of(naming.schema, held.by)
+        evaluation = ask_held(run, held, X, dataset.y_test, model, len(parts), levels)
+    mu = found.scale
+    ahead = {}
+    if math.isfinite(mu):
+        kinds = {"summed": desk.summed, "colluders": desk.facts.colluders}
+        ahead = forecast(naming, float(sizes.sum()), mu, sites=desk.facts.n_nodes, **kinds)  # type: ignore[arg-type]
+    done = Inferred(
+        config, answered, lines, found, statement, quality, ahead, sizes, evaluation,
+        tuple(dataset.notes), time.perf_counter() - started, task,
+    )  # fmt: skip
+    record = done.to_dict()
+    record.pop("seconds")  # depends on rows, and no epsilon covers it
+    for secret in ("exact", "test_error"):
+        record.pop(secret)
+    if evaluation is None:
+        record["auc"] = record["brier"] = None
+    elif record["evaluation"] is not None:
+        record["evaluation"].pop("exact")
+    return replace(done, answered=replace(answered, record=record))
+
+
+def check(run: RunConfig, config: TrainConfig | None = None) -> None:
+    """Refuse what inference does not use.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    if not run.auto:
+        rule = "inference takes Newton steps of its own"
+        raise InvalidInput("method", run.method, rule, "leave method out; trust='sum' asks for sums over sites")
+    if run.loss != "logistic" or run.max_grad_norm != math.inf:
+        rule = "coefficients are log-odds of the logistic loss without a cap"
+        raise InvalidInput("loss", run.loss, rule, "leave loss and max_grad_norm out")
+    if config is not None and (config.start or config.public or config.public_share):
+        raise InvalidInput("start", None, "inference starts from a count of its own", "leave the start out")
+
+
+def model_of(found: Estimates) -> Array:
+    """What predicts: the estimate, or the last point of the steps where the rule refuses the whole table."""
+    return np.where((found.strain <= 1.0)[:, None], found.estimate, found.at)
+
+
+def levels_of(schema: Schema | None, by: str | None) -> tuple[Level, ...]:
+    """The levels of a column with the features that mark them, in rows that the schema encodes.
+
+    Raises
+    ------
+    InvalidInput
+        If the schema declares no levels for the column.
+    """
+    if by is None:
+        return ()
+    first = 0
+    for block in schema.blocks if schema is not None else ():
+        if block.name == by and isinstance(block, Bins | Category):
+            named = [Level(name, first + k) for k, name in enumerate(block.names)]
+            rest = f"{by}: others" if block.base is None else reference_of(block)
+            return (*named, Level(rest, None))
+        first += len(block.names)
+    raise InvalidInput("by", by, "must be a column for which the schema declares levels", "name a bins or category")
+
+
+def ask_held(
+    run: RunConfig, held: Held, X: Array, y: Array, model: Array, sites: int, levels: tuple[Level, ...] = (),
+    *, ledger: DurableLedger | None = None, run_name: str | None = None, digest: bytes | None = None,
+    name: str = "",
+) -> Evaluation:  # fmt: skip
+    """Deal held-out rows to the sites by their positions, and ask for histograms of scores.
+
+    Parameters
+    ----------
+    run : RunConfig
+        Relation, delta, trust and seed; noise is keyed apart from that of the training.
+    X : array (n, d)
+    y : array (n,)
+    model : array (1, d)
+        Public; scores are products with it.
+    """
+    if not held.epsilon > 0:
+        raise InvalidInput("evaluation", held.epsilon, "must be an epsilon above 0", "use 0.5")
+    seed = run.seed
+    if seed is not None:
+        seed = int.from_bytes(hashlib.blake2b(f"{seed} evaluation".encode(), digest_size=6).digest(), "big")
+    config = replace(run, epsilon=float(held.epsilon), seed=seed, replicates=1)
+    parts = np.array_split(np.arange(len(y)), sites)
+    rows = rows_of([(X[part], y[part]) for part in parts])
+    plan = histograms(rows.d, groups_of(levels, rows.d))
+    desk = Desk.open(
+        config, rows, LOSS, plan, ledger=ledger, run_name=run_name, label=f"evaluation {name}", digest=digest
+    )
+    quality = evaluate(desk, model, threshold=held.threshold, levels=levels)[0]
+    desk.close()
+    return Evaluation(quality, desk.statement(), exact(X @ model[0], y, held.threshold))
+
+
+def evaluate_report(report: Report, held: Held) -> Evaluation:
+    """Evaluate the first replicate's average model of an ordinary run on its test rows, dealt to the sites.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    dataset, result = report.dataset, report.result
+    if not isinstance(report.task, TwoClasses):
+        raise InvalidInput("evaluation", held.epsilon, "is for two classes", "leave it out")
+    if not len(dataset.y_test):
+        raise InvalidInput("evaluation", held.epsilon, "there are no test rows", "give a test_share")
+    levels = levels_of(dataset.schema, held.by)
+    run = replace(report.config.run, noise=None)
+    return ask_held(run, held, dataset.X_test, dataset.y_test, result.consensus[:1], result.facts.n_nodes, levels)
+
+
+def evaluate_table(
+    margins: Array, X: Array, y: Array, schema: Schema | None, held: Held, run: RunConfig, *,
+    ledger: DurableLedger | None = None, run_name: str | None = None, name: str = "",
+) -> Evaluation:  # fmt: skip
+    """Evaluate a public model, called `name`, on one table: scores `margins`, encoded rows X for subgroups."""
+    whole = np.hstack([X, margins[:, None]])
+    model = np.zeros((1, whole.shape[1]))
+    model[0, -1] = 1.0
+    levels = levels_of(schema, held.by)
+    return ask_held(
+        run, held, whole, y, model, 1, levels, ledger=ledger, run_name=run_name, digest=rows_digest(X, y), name=name
+    )
+
+
+__all__ = ["Evaluation", "Held", "Inferred", "Naming", "evaluate_report", "evaluate_table", "infer"]

@@ -1,0 +1,86 @@
+"""``sottovoce evaluate``: how good a saved run is on rows that nobody shows."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from pathlib import Path
+
+import click
+
+from ..answers.saved import Answered
+from ..answers.training import Held, evaluate_table
+from ..errors import InvalidInput
+from ..ledger.durable import DurableLedger
+from ..plain import jsonable
+from ..runs import defaults
+from ..runs.config import RunConfig
+from ..runs.simulate import Result
+from ..task import TwoClasses
+from .answers import render_evaluation
+from .options import as_json, say, takes
+from .predict import is_answered, schema_of, table_at
+from .screen import Console
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_OPTIONS = [
+    say("--epsilon", "Budget of these rows for this evaluation.", type=float, default=0.5),
+    say("--delta", "Delta of the guarantee.", type=float, default=defaults.DELTA),
+    say("--relation", "Neighbouring data: replace-one or zero-out.", default="replace-one"),
+    say("--threshold", "Probability from which on a row counts as positive.", type=float, default=0.5),
+    say("--by", "Also for every level of this column of the schema."),
+    say("--replicate", "Which repetition's model to use.", type=int, default=0),
+    say("--seed", "Keys the noise: a simulation.", type=int, default=0),
+    say("--system-noise", "Draw noise from the operating system: a release.", is_flag=True),
+    say("--ledger", "These rows' ledger on disk, made by `sottovoce ledger init`.", type=_FILE),
+    say("--run", "Name of this evaluation in the ledger.  [default: from the configuration]", name="run_name"),
+    as_json(),
+]
+
+
+@click.command()
+@click.argument("run", type=_FILE)
+@click.argument("rows", type=_FILE)
+@takes(_OPTIONS)
+def evaluate(
+    run: Path, rows: Path, epsilon: float, delta: float, relation: str, threshold: float, by: str | None,
+    replicate: int, seed: int, system_noise: bool, ledger: Path | None, run_name: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Tell how good the model in RUN is on ROWS (CSV or Parquet) with labels, with noise.
+
+    RUN is a file written by `train --save`.  ROWS must not have been trained on.  One release, a histogram of scores by
+    label, gives the area under the ROC curve, calibration, Brier score and rates at a threshold, with intervals that
+    hold sampling and noise.  A simulation prints the exact numbers beside.
+    """
+    answered = Answered.load(run) if is_answered(run) else None
+    if answered is None:
+        result = Result.load(run)
+        schema = schema_of(result, run)
+        if not 0 <= replicate < len(result.models):
+            rule = f"the run has replicates 0 to {len(result.models) - 1}"
+            raise InvalidInput("replicate", replicate, rule, "use --replicate 0")
+    elif answered.schema is None:
+        raise InvalidInput("run", str(run), "was trained without a schema", "train on a table")
+    else:
+        schema = answered.schema
+    if not isinstance(schema.task, TwoClasses):
+        raise InvalidInput("run", str(run), "evaluation is for two classes", "use a run with two classes")
+    table = table_at(rows)
+    encoded = schema.encode(table)
+    assert encoded.y is not None
+    margins = encoded.X @ result.consensus[replicate] if answered is None else answered.margins(table)
+    config = RunConfig(
+        method="auto", epsilon=epsilon, delta=delta, relation=relation, seed=None if system_noise else seed
+    )
+    with nullcontext() if ledger is None else DurableLedger.open(ledger) as book:
+        held = Held(epsilon, threshold, by)
+        found = evaluate_table(
+            margins, encoded.X, encoded.y, schema, held, config, ledger=book, run_name=run_name, name=run.stem
+        )
+    if as_json:
+        plain = found.to_dict()
+        if system_noise:
+            plain.pop("exact")
+        click.echo(json.dumps({key: jsonable(value) for key, value in plain.items()}, allow_nan=False))
+    else:
+        render_evaluation(found, Console(), exact=not system_noise)

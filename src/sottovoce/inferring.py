@@ -1,0 +1,123 @@
+"""What estimators share beside training: coefficients with intervals, and ways out of this library."""
+
+from __future__ import annotations
+
+import math
+from html import escape
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.validation import check_is_fitted
+
+from .answers.asking import Desk
+from .answers.inference import Coefficients, estimate, recipe, table
+from .answers.naming import of_columns
+from .answers.training import check, model_of
+from .errors import InvalidInput
+from .ledger.durable import rows_digest
+from .losses import Logistic
+from .runs.config import RunConfig
+from .runs.engine import FINISHED
+from .task import TwoClasses
+from .typing import Any, Array, IntArray
+from .weighted import Weighted
+
+_HEAD = ("column", "level", "estimate", "odds ratio", "standard error", "low", "high", "p")
+
+
+def deal_digest(X: Any, label: IntArray, parts: list[IntArray]) -> bytes:
+    """A digest of all rows and of each site's part; a ledger in memory adds up by site only fits that share it."""
+    whole = (X.data, X.indices, X.indptr) if issparse(X) else (X,)
+    return rows_digest(*(np.asarray(array, dtype=float) for array in (*whole, label, *parts)))
+
+
+class Inferring:
+    """A mixin: ``inference=True``, :meth:`to_sklearn` and the page of a fitted model."""
+
+    def _infer(
+        self, K: int, X: Any, label: IntArray, parts: list[IntArray], sites: Array, knobs: dict[str, Any],
+        seed: int | None, apart: bool, caveat: str | None,
+    ) -> None:  # fmt: skip
+        """Fit by :mod:`sottovoce.answers.inference`: all of the budget goes to Newton steps on sums."""
+        me: Any = self
+        if K != 2:
+            raise InvalidInput("inference", True, "is for two classes", "leave it out")
+        if issparse(X) or not me.fit_intercept:
+            raise InvalidInput("inference", True, "needs dense rows and an intercept", "leave it out")
+        if knobs.get("accountant") is None and me.accountant is not None:
+            raise InvalidInput("accountant", None, "inference takes an accountant's name", "leave the ledger out")
+        run = RunConfig(seed=seed, **knobs)
+        check(run)
+        names = list(getattr(self, "feature_names_in_", [f"x{j}" for j in range(X.shape[1])]))
+        own = [str(site) for site in sites] if apart and len(parts) > 1 else []
+        naming = of_columns(names, float(me.data_norm), own)
+        rows = naming.rows([(X[part], TwoClasses().encode(label[part])) for part in parts])
+        desk = Desk.open(run, rows, Weighted(Logistic()), recipe(naming.constant))
+        found = estimate(desk, naming)
+        beta, k = naming.into_units @ model_of(found)[0], X.shape[1]
+        shares = np.array([len(part) for part in parts]) / len(label)
+        me.coefficients_ = table(found, naming, delta=run.delta)
+        me.coef_ = beta[None, :k]
+        me.intercept_ = np.atleast_1d(beta[k:] @ shares if own else beta[k])
+        me.site_coef_ = np.repeat(me.coef_, len(parts), axis=0)
+        me.site_intercept_ = beta[k:] if own else np.repeat(me.intercept_, len(parts))
+        me.privacy_spent_, me.n_iter_, me.stopped_ = desk.statement(caveat=caveat).to_dict(), 1, FINISHED
+        me.max_grad_norm_, me.choice_ = math.inf, None
+
+    def to_sklearn(self) -> LogisticRegression:
+        """A plain fitted ``LogisticRegression`` of scikit-learn with the same coefficients.
+
+        Raises
+        ------
+        InvalidInput
+            If the model is none: another loss than the logistic one, or classes against the rest.
+        """
+        me: Any = self
+        check_is_fitted(me, "coef_")
+        softmax = str(me.loss) == "softmax"
+        if not (str(me.loss) == "logistic" and len(me.coef_) == 1) and not softmax:
+            rule = "scikit-learn's LogisticRegression has the logistic loss, or softmax for several classes"
+            raise InvalidInput("loss", str(me.loss), rule, "use loss='softmax' for several classes")
+        plain = LogisticRegression()
+        plain.coef_, plain.intercept_, plain.classes_ = me.coef_.copy(), me.intercept_.copy(), me.classes_.copy()
+        plain.n_features_in_, plain.n_iter_ = me.n_features_in_, np.array([me.n_iter_])
+        if hasattr(me, "feature_names_in_"):
+            plain.feature_names_in_ = me.feature_names_in_.copy()
+        return plain
+
+    def page(self) -> str:
+        """HTML with the privacy statement and, after inference, the table of coefficients; every text is escaped."""
+        me: Any = self
+        check_is_fitted(me, "coef_")
+        words = escape(str(me.privacy_spent_["says"])).replace("\n", "<br>")
+        found: Coefficients | None = getattr(me, "coefficients_", None)
+        lines = "" if found is None else _rows(found)
+        return f'<div class="sottovoce"><p>{words}</p>{lines}</div>'
+
+    def _repr_html_inner(self) -> str:
+        whole: str = super()._repr_html_inner()  # type: ignore[misc]
+        return whole + (self.page() if hasattr(self, "coef_") else "")
+
+    def _repr_mimebundle_(self, **more: Any) -> Any:
+        shown = super()._repr_mimebundle_(**more)  # type: ignore[misc]
+        if "text/html" in shown and hasattr(self, "coef_"):
+            shown["text/html"] += self.page()
+        return shown
+
+
+def _rows(found: Coefficients) -> str:
+    head = "".join(f"<th>{name}</th>" for name in _HEAD)
+    body = []
+    for line in found.lines:
+        plain = line.to_dict()
+        if line.refused is not None:
+            cells = [plain["name"], plain["level"] or "", f"refused: {line.refused}", *[""] * 5]
+        else:
+            numbers = [plain[key] for key in ("estimate", "odds_ratio", "standard_error", "low", "high", "p")]
+            cells = [plain["name"], plain["level"] or "", *(f"{x:.4g}" for x in numbers)]
+        body.append("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in cells) + "</tr>")
+    return f"<table><tr>{head}</tr>{''.join(body)}</table>"
+
+
+__all__ = ["Inferring", "deal_digest"]

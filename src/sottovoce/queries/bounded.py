@@ -1,0 +1,420 @@
+"""Bounded sums: means over rows of a statistic of bounded size.  One definition, and two ways to ask for it.
+
+A :class:`Bounded` says what a row adds, and how much.  :class:`NoisyBounded` asks each site for its own mean with all
+of the noise in it; :class:`SummedBounded` asks all sites for the mean of all rows, of which nobody sees an addend.
+
+Guarantee
+---------
+With ``alpha`` an answer is the Gaussian mechanism of shift over sigma ``alpha`` for one row.  Sensitivities are
+computed here from public facts, with the rounding of the computation; ``docs/privacy/answers.md`` has their proofs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from ..data.design import Design
+from ..errors import InvalidInput
+from ..facts import Facts
+from ..losses import Loss
+from ..privacy.events import RELATIONS, Event
+from ..typing import Array, IntArray
+from ..weighted import weights
+from .moments import flat
+from .statistic import NoisyValue
+from .sums import Among, Sum
+from .vault import Vault
+
+_UNIT = 2.0**-53
+
+
+@dataclass(frozen=True)
+class Bounded(ABC):
+    """What every row adds at a public point.
+
+    Parameters
+    ----------
+    at : array (..., d)
+        Public.
+    """
+
+    at: Array
+    cone: ClassVar[bool] = True
+    """Whether no two rows' contributions have a negative inner product."""
+
+    @abstractmethod
+    def width(self) -> int:
+        """Entries of the statistic."""
+
+    @abstractmethod
+    def norm(self, facts: Facts) -> float:
+        """Largest Euclidean norm of what a row adds."""
+
+    @abstractmethod
+    def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+        """The sum over a block of rows, for M nodes and R points: (M, R, width)."""
+
+    def changed(self, facts: Facts) -> float:
+        """Largest Euclidean change of the exact sum between neighbouring data sets.
+
+        A row that is replaced takes one contribution u away and brings another, v: ``||u - v||`` is at most 2 norms,
+        and at most sqrt 2 of them if ``u.v >= 0``.  A row that is zeroed only takes one away.
+        """
+        rows = RELATIONS[facts.relation]
+        return self.norm(facts) * float(np.sqrt(rows) if self.cone else rows)
+
+    def rounding(self, facts: Facts, rows: Array) -> Array:
+        """How far a computed mean of `rows` rows may be from the exact one.
+
+        Each entry is a sum of that many products of a few factors, each rounded, in any order of summation: it errs by
+        at most ``(rows + d + 24) u`` times the sum of absolute values (Higham 2002, chapter 3), and so does the vector.
+        """
+        return np.asarray((rows + self.at.shape[-1] + 24.0) * _UNIT * self.norm(facts))
+
+    def moved(self, facts: Facts, rows: Array) -> Array:
+        """Largest Euclidean change of a computed mean of `rows` rows."""
+        return np.asarray(self.changed(facts) / rows + 2.0 * self.rounding(facts, rows))
+
+    def value(self, vault: Vault, facts: Facts) -> Array:
+        """The mean over each node's own rows, (..., width)."""
+        return np.asarray(vault.solver.total(self.at, self.terms) / facts.n)
+
+    def blank(self) -> Array:
+        """Zeros of the answer's shape."""
+        return np.zeros((*self.at.shape[:-1], self.width()))
+
+
+@dataclass(frozen=True)
+class Gradient(Bounded):
+    """``(1/n) sum_k slope(a_k.w) a_k``: norm at most the slope bound."""
+
+    cone: ClassVar[bool] = False
+
+    def width(self) -> int:
+        return self.at.shape[-1]
+
+    def norm(self, facts: Facts) -> float:
+        return facts.loss.slope_bound
+
+    def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+        return np.asarray(block.combine(loss.slope(block.margins(at))))
+
+
+@dataclass(frozen=True)
+class HuberGradient(Bounded):
+    """``(1/n) sum_k weight_k clip(r_k / h, -1, 1) a_k`` with residuals ``r = a.w - t``: norm at most 1.
+
+    In units of h neither sensitivity nor event depends on `h`, which may follow from earlier releases.
+    """
+
+    h: float = 1.0
+    cone: ClassVar[bool] = False
+
+    def width(self) -> int:
+        return self.at.shape[-1]
+
+    def norm(self, facts: Facts) -> float:
+        return 1.0
+
+    def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+        z = np.asarray(block.host(block.margins(at)))
+        return np.asarray(block.combine(block.asarray(weights(loss, z) * np.clip(z / self.h, -1.0, 1.0))))
+
+
+class _Gram(Bounded):
+    """Sums of ``c_k a_k a_k'`` with ``c_k >= 0``, flattened by :func:`sottovoce.queries.moments.flat`.
+
+    ``<a a', b b'> = (a.b)^2 >= 0``, so contributions lie in a cone.
+    """
+
+    def width(self) -> int:
+        return self.at.shape[-1] * (self.at.shape[-1] + 1) // 2
+
+    @abstractmethod
+    def factors(self, loss: Loss, z: Array) -> Array:
+        """The c_k, at least 0."""
+
+    def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+        c = self.factors(loss, np.asarray(block.host(block.margins(at))))
+        return np.stack([flat(block.gram(block.asarray(c[:, r]))) for r in range(c.shape[1])], axis=1)
+
+
+@dataclass(frozen=True)
+class SecondMoments(_Gram):
+    """``(1/n) sum_k weight_k a_k a_k'``: norm at most 1."""
+
+    def norm(self, facts: Facts) -> float:
+        return 1.0
+
+    def factors(self, loss: Loss, z: Array) -> Array:
+        return weights(loss, z)
+
+
+@dataclass(frozen=True)
+class Curvature(_Gram):
+    """The Hessian ``(1/n) sum_k bend(a_k.w) a_k a_k'`` with every bend cut at `most`, in units of :meth:`unit`.
+
+    A row adds at most 1 then, neither sensitivity nor event depends on `most`, which may follow from earlier releases.
+    """
+
+    most: float = float("inf")
+
+    def unit(self, loss: Loss) -> float:
+        """What the answer is to be multiplied by."""
+        return min(loss.bend_bound, self.most)
+
+    def norm(self, facts: Facts) -> float:
+        return 1.0
+
+    def factors(self, loss: Loss, z: Array) -> Array:
+        unit = self.unit(loss)
+        return np.minimum(loss.bend(z) / unit, weights(loss, z))
+
+
+@dataclass(frozen=True)
+class SlopeMoments(_Gram):
+    """``(1/n) sum_k slope(a_k.w)^2 a_k a_k'``, the second moments of gradients: at most the slope bound squared."""
+
+    def norm(self, facts: Facts) -> float:
+        return facts.loss.slope_bound**2
+
+    def factors(self, loss: Loss, z: Array) -> Array:
+        return np.asarray(loss.slope(z) ** 2)
+
+
+@dataclass(frozen=True)
+class Products(Bounded):
+    """``(1/n) sum_k weight_k t_k a_k``, with numbers t to predict in [-1, 1]: norm at most 1."""
+
+    cone: ClassVar[bool] = False
+
+    def width(self) -> int:
+        return self.at.shape[-1]
+
+    def norm(self, facts: Facts) -> float:
+        return facts.loss.offset_bound
+
+    def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+        t = -np.asarray(block.host(block.margins(np.zeros_like(at))))
+        return np.asarray(block.combine(block.asarray(weights(loss, t) * t)))
+
+
+@dataclass(frozen=True)
+class Positives(Bounded):
+    """The share of rows of the positive class, one entry.
+
+    Parameters
+    ----------
+    constant : array (d,)
+        1 where rows have their constants, 0 elsewhere: its product with a signed row has the sign of the label.
+    """
+
+    constant: Array | None = None
+
+    def width(self) -> int:
+        return 1
+
+    def norm(self, facts: Facts) -> float:
+        return 1.0
+
+    def changed(self, facts: Facts) -> float:
+        """A row adds 0 or 1, so two of them differ by at most 1."""
+        return 1.0
+
+    def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+        sign = _labels(block, self.constant, at)
+        return np.sum(sign > 0, axis=-1, keepdims=True, dtype=float)
+
+
+@dataclass(frozen=True)
+class Scores(Bounded):
+    """Shares of rows by group, label and cell of their score ``x.w``: a row is in one cell, or in none without a label.
+
+    Parameters
+    ----------
+    constant : array (d,)
+        As for :class:`Positives`.
+    edges : array (cells - 1,)
+        Public and increasing; a score on an edge is in the upper cell.
+    groups : array (g, d)
+        A row is in group k + 1 for the first k whose product with it is not zero, and else in group 0.
+    """
+
+    constant: Array | None = None
+    edges: Array | None = None
+    groups: Array | None = None
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Groups, labels and cells: how to read an answer."""
+        assert self.edges is not None
+        return 1 + (0 if self.groups is None else len(self.groups)), 2, len(self.edges) + 1
+
+    def width(self) -> int:
+        return int(np.prod(self.shape))
+
+    def norm(self, facts: Facts) -> float:
+        return 1.0
+
+    def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+        assert self.edges is not None
+        groups, _, cells = self.shape
+        sign = _labels(block, self.constant, at)
+        score = np.asarray(block.host(block.moves(at))) * sign
+        cell = np.searchsorted(self.edges, score, side="right")
+        group = np.zeros(sign.shape, dtype=np.int64)
+        for k in reversed(range(groups - 1)):
+            assert self.groups is not None
+            inside = np.asarray(block.host(block.moves(_everywhere(self.groups[k], at)))) != 0.0
+            group = np.where(np.broadcast_to(inside, sign.shape), k + 1, group)
+        index = (group * 2 + (sign > 0)) * cells + cell
+        out = np.zeros((*sign.shape[:2], groups * 2 * cells))
+        for m, r in np.ndindex(sign.shape[:2]):
+            known = sign[m, r] != 0.0
+            out[m, r] = np.bincount(index[m, r][known], minlength=out.shape[-1])
+        return out
+
+
+@dataclass(frozen=True)
+class Residuals(Bounded):
+    """Shares of rows by the size of ``x.w - t``, over public cells.
+
+    Parameters
+    ----------
+    constant : array (d,)
+        As for :class:`Positives`; tells rows from padding, which is in no cell.
+    edges : array (cells - 1,)
+    """
+
+    constant: Array | None = None
+    edges: Array | None = None
+
+    def width(self) -> int:
+        assert self.edges is not None
+        return len(self.edges) + 1
+
+    def norm(self, facts: Facts) -> float:
+        return 1.0
+
+    def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+        assert self.edges is not None
+        real = _labels(block, self.constant, at) != 0.0
+        cell = np.searchsorted(self.edges, np.abs(np.asarray(block.host(block.margins(at)))), side="right")
+        out = np.zeros((*real.shape[:2], len(self.edges) + 1))
+        for m, r in np.ndindex(real.shape[:2]):
+            out[m, r] = np.bincount(cell[m, r][real[m, r]], minlength=out.shape[-1])
+        return out
+
+
+def _everywhere(vector: Array, at: Array) -> Array:
+    """The same vector for every node, and one replicate: (M, 1, d)."""
+    return np.broadcast_to(np.asarray(vector, dtype=float), (at.shape[0], 1, at.shape[-1]))
+
+
+def _labels(block: Design, constant: Array | None, at: Array) -> Array:
+    """Signs of labels, (M, R, n): 0 for a row without a known label, and for padding."""
+    assert constant is not None
+    sign = np.sign(np.asarray(block.host(block.moves(_everywhere(constant, at)))))
+    return np.broadcast_to(sign, (*at.shape[:2], sign.shape[-1]))
+
+
+@dataclass(frozen=True)
+class NoisyBounded(NoisyValue):
+    """Each node's mean of `what`, with noise; `start` is its point."""
+
+    what: Bounded | None = None
+
+    @classmethod
+    def of(cls, what: Bounded, alpha: Array | None, source: str) -> NoisyBounded:
+        """The query for `what` at its point."""
+        return cls(what.at, alpha, source, what=what)
+
+    def exact_sensitivity(self, facts: Facts) -> Array:
+        return self._what.moved(facts, facts.n)
+
+    def check(self, facts: Facts) -> None:
+        super().check(facts)
+        if facts.pure and self.alpha is not None:
+            raise InvalidInput("delta", None, "noise on sums is Gaussian and has no pure price", "use delta=1e-5")
+
+    def event(self, facts: Facts) -> Event:
+        return super().event(self._wide(facts))
+
+    def value(self, vault: Vault, facts: Facts) -> Array:
+        return self._what.value(vault, facts)
+
+    def noisy(self, exact: Array, vault: Vault, facts: Facts, release: int, use: int = 1) -> Array:
+        return super().noisy(exact, vault, self._wide(facts), release, use)
+
+    def blank(self, facts: Facts) -> Array:
+        return self._what.blank()
+
+    @property
+    def _what(self) -> Bounded:
+        assert self.what is not None
+        return self.what
+
+    def _wide(self, facts: Facts) -> Facts:
+        """The facts with as many entries as the answer has: noise, grids and prices see no others."""
+        return replace(facts, d=self._what.width())
+
+
+@dataclass(frozen=True)
+class SummedBounded(Sum):
+    """The mean of `what` over the rows of all sites, of which only the sum is opened; `start` is its point.
+
+    A site's own rounding, weighed by its share of the rows, is below that of all rows at one site.
+    """
+
+    what: Bounded | None = None
+
+    @classmethod
+    def of(cls, what: Bounded, alpha: Array | None, source: str) -> SummedBounded:
+        """The query for `what` at its point."""
+        return cls(what.at, alpha, source, what=what)
+
+    def influence(self, facts: Facts, rows: float) -> Array:
+        return self._what.moved(facts, np.full((*facts.n.shape[:-1], 1), rows))
+
+    def reach(self, facts: Facts) -> Array:
+        return np.full((*facts.n.shape[:-1], 1), self._what.norm(facts) * (1.0 + 2.0**-20))
+
+    def value(self, vault: Vault, facts: Facts) -> Array:
+        return self._what.value(vault, facts)
+
+    def check(self, facts: Facts) -> None:
+        super().check(self._wide(facts))
+
+    def event(self, facts: Facts) -> Event:
+        return super().event(self._wide(facts))
+
+    def blank(self, facts: Facts) -> Array:
+        return self._what.blank()
+
+    def share(self, vault: Vault, facts: Facts, among: Among, release: int) -> IntArray:
+        return super().share(vault, self._wide(facts), among, release)
+
+    def addend(self, vault: Vault, facts: Facts, among: Among) -> IntArray:
+        return super().addend(vault, self._wide(facts), among)
+
+    def spread(self, facts: Facts, among: Among) -> Array:
+        return super().spread(self._wide(facts), among)
+
+    def opened(self, total: IntArray, facts: Facts, among: Among) -> Array:
+        return super().opened(total, self._wide(facts), among)
+
+    def within(self, total: IntArray, facts: Facts, among: Among) -> bool:
+        return super().within(total, self._wide(facts), among)
+
+    @property
+    def _what(self) -> Bounded:
+        assert self.what is not None
+        return self.what
+
+    def _wide(self, facts: Facts) -> Facts:
+        """The facts with as many entries as the answer has: grids and prices see no others."""
+        return replace(facts, d=self._what.width())

@@ -1,0 +1,300 @@
+"""scikit-learn estimators of bounded numbers."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Self
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d, validate_data
+
+from .answers.asking import Desk
+from .answers.naming import of_columns
+from .answers.regression import least_squares, recipe
+from .data.given import checked, misfit
+from .data.rows import Rows
+from .errors import HolderNote, InvalidInput
+from .estimators import ConsensusClassifier
+from .losses import HuberResidual, loss_texts
+from .runs import defaults
+from .runs.config import RunConfig
+from .runs.simulate import simulate
+from .task import BoundedNumber
+from .typing import Any, Array, ArrayLike, IntArray
+from .weighted import Weighted
+
+_DEFAULT = RunConfig()
+_READ = "the target's bounds were read off the rows, and epsilon does not cover that"
+SQUARED = "squared"
+
+
+class ConsensusRegressor(RegressorMixin, BaseEstimator):
+    """A linear regression of a bounded number, trained across sites that exchange noisy vectors instead of rows.
+
+    Parameters
+    ----------
+    y_bounds : (float, float) or None, default=None
+        Public bounds of the target, declared and never read off rows; targets beyond them are clipped.  A release needs
+        them.  None takes them from y; only a simulation may do that, and its statement says so.
+    loss : str, default="squared"
+        "squared" asks for second moments once and for gradients of Huber's loss at public points
+        (:mod:`sottovoce.answers.regression`).  "huber-residual:H", "log-cosh:H" and "quantile:Q" train by `method`.
+    method : str, default="auto"
+        For losses other than "squared": a name that ``sottovoce methods`` lists; "auto" is ``prox_admm``, or
+        ``sum_momentum`` with ``trust="sum"``.
+    epsilon, delta : float
+        Privacy budget of the whole fit, as for :class:`sottovoce.ConsensusClassifier`; ``inf`` fits without noise.
+    trust : {"nobody", "sum", "curator"}, default="nobody"
+    colluders : int, default=1
+        Of sums: how many sites may tell others all they know.
+    n_sites : int, default=5
+        Number of sites if :meth:`fit` is given no groups.
+    rounds : int, default=10
+    data_norm : float, default=1.0
+        Declared bound on the Euclidean norm of a row.  With the squared loss longer rows count for less and are not
+        shortened (:mod:`sottovoce.weighted`), so that coefficients stay what they are.
+    fit_intercept : bool, default=True
+    rho : float
+        See :class:`sottovoce.runs.simulate.RunConfig`; not for the squared loss.
+    relation : {"replace-one", "zero-out"}, default="replace-one"
+    accountant : str or None, default=None
+    sites_per_row : int, default=1
+    random_state : int, RandomState or Generator instance, or None, default=None
+        As for :class:`sottovoce.ConsensusClassifier`: None draws noise from the operating system.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+        In the units of X and y.
+    intercept_ : float
+    y_bounds_ : (float, float)
+    n_features_in_ : int
+    privacy_spent_ : dict
+        Epsilon, delta and what they mean; ``"says"`` holds the statement in words.
+    sites_ : ndarray of shape (n_sites,)
+
+    Guarantee
+    ---------
+    As for :class:`sottovoce.ConsensusClassifier`.  The target is part of its row, and protected with it.
+
+    Raises
+    ------
+    InvalidInput
+        From :meth:`fit`, before anything is spent, on a parameter that breaks a rule.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sottovoce import ConsensusRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(4000, 2))
+    >>> y = 10.0 + 3.0 * X[:, 0] + rng.normal(size=4000)
+    >>> model = ConsensusRegressor((0.0, 20.0), data_norm=3.0, trust="sum", random_state=0).fit(X, y)
+    >>> bool(model.score(X, y) > 0.8), bool(model.privacy_spent_["epsilon"] <= 1.0)
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        y_bounds: tuple[float, float] | None = None,
+        *,
+        loss: str = SQUARED,
+        method: str = defaults.METHOD,
+        epsilon: float = defaults.EPSILON,
+        delta: float | None = defaults.DELTA,
+        trust: str = "nobody",
+        colluders: int = 1,
+        n_sites: int = 5,
+        rounds: int = _DEFAULT.rounds,
+        data_norm: float = 1.0,
+        fit_intercept: bool = True,
+        rho: float = _DEFAULT.rho,
+        relation: str = _DEFAULT.relation,
+        accountant: str | None = None,
+        sites_per_row: int = 1,
+        random_state: Any = None,
+    ) -> None:
+        self.y_bounds = y_bounds
+        self.loss = loss
+        self.method = method
+        self.epsilon = epsilon
+        self.delta = delta
+        self.trust = trust
+        self.colluders = colluders
+        self.n_sites = n_sites
+        self.rounds = rounds
+        self.data_norm = data_norm
+        self.fit_intercept = fit_intercept
+        self.rho = rho
+        self.relation = relation
+        self.accountant = accountant
+        self.sites_per_row = sites_per_row
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
+        """Train across sites.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            Numbers.
+        groups : array-like of shape (n_samples,), optional
+            The site of every row.
+        """
+        if self.y_bounds is None and self.random_state is None:
+            rule = "a release needs the target's bounds declared: the rows' own are private"
+            raise InvalidInput("y_bounds", None, rule, "give y_bounds=(lo, hi), or a random_state for a simulation")
+        if not (math.isfinite(self.data_norm) and self.data_norm > 0):
+            rule = "must be finite and > 0, because rows are divided by it"
+            raise InvalidInput("data_norm", self.data_norm, rule, "declare a public bound on the norm of a row")
+        features = self._table(X, reset=True)
+        if len(features) < 2:
+            raise InvalidInput("X", None, "n_samples=1 is too few for a regression", "give more rows")
+        target = self._target(y, len(features))
+        task, caveat = self._task(target)
+        n = len(features)
+        seed = ConsensusClassifier._seed(self)
+        sites, parts = ConsensusClassifier._sites(self, groups, n, seed)
+        knobs = {name: getattr(self, name) for name in ("epsilon", "relation", "accountant", "sites_per_row", "trust")}
+        knobs["delta"] = None if defaults.pure_total(self.accountant) else self.delta
+        if self.trust == "sum":
+            knobs["colluders"] = self.colluders
+        offsets = task.encode(target)
+        fit = self._squared if self.loss == SQUARED else self._by_rounds
+        model, said = fit(features, offsets, parts, knobs | {"seed": seed}, caveat)
+        half = 0.5 * (task.high - task.low)
+        self.coef_ = half * model[:-1]
+        self.intercept_ = float(task.low + half + half * model[-1]) if self.fit_intercept else task.low + half
+        self.y_bounds_, self.sites_, self.privacy_spent_ = (task.low, task.high), sites, said
+        if self.random_state is not None and (
+            ill := misfit(features, self.data_norm, noisy=math.isfinite(self.epsilon))
+        ):
+            warnings.warn(f"{ill} (a simulation, for the data's holder only)", HolderNote, stacklevel=2)
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = math.isfinite(self.epsilon)  # few rows, and noise
+        return tags
+
+    def _table(self, X: ArrayLike, *, reset: bool) -> Array:
+        """X as scikit-learn validates it: finite numbers, dense, with the columns of fit."""
+        if issparse(X):
+            raise InvalidInput("X", None, "sparse input is not supported", "use X.toarray()")
+        return np.asarray(checked("X", lambda: validate_data(self, X, reset=reset, dtype=np.float64)))
+
+    def _target(self, y: ArrayLike, n: int) -> Array:
+        if y is None:
+            rule = f"{type(self).__name__} requires y to be passed, but the target y is None"
+            raise InvalidInput("y", None, rule, "give the number of every row")
+
+        def read() -> Array:
+            found = column_or_1d(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"), warn=True)
+            check_consistent_length(np.empty(n), found)
+            return np.asarray(found)
+
+        return np.asarray(checked("y", read))
+
+    def _task(self, y: Array) -> tuple[BoundedNumber, str | None]:
+        if self.y_bounds is not None:
+            try:
+                low, high = self.y_bounds
+            except (TypeError, ValueError):
+                rule = "must be two numbers, the lower first"
+                raise InvalidInput("y_bounds", None, rule, "use y_bounds=(0, 60)") from None
+            return BoundedNumber(low, high), None
+        low, high = float(y.min()), float(y.max())
+        return BoundedNumber(low, high if high > low else low + 1.0), _READ
+
+    def _squared(
+        self, X: Array, t: Array, parts: list[IntArray], knobs: dict[str, Any], caveat: str | None
+    ) -> tuple[Array, dict[str, Any]]:
+        naming = of_columns([f"x{j}" for j in range(X.shape[1])], self.data_norm)
+        rows = naming.rows([(X[part], np.ones(len(part))) for part in parts]).with_offset([t[part] for part in parts])
+        desk = Desk.open(RunConfig(method="auto", **knobs), rows, Weighted(HuberResidual(1.0)), recipe(naming.constant))
+        free = (naming.constant == 0) | self.fit_intercept
+        w = least_squares(desk, np.asarray(free))[0]
+        return naming.into_units @ w, desk.statement(caveat=caveat).to_dict()
+
+    def _by_rounds(
+        self, X: Array, t: Array, parts: list[IntArray], knobs: dict[str, Any], caveat: str | None
+    ) -> tuple[Array, dict[str, Any]]:
+        if str(self.loss).partition(":")[0] not in {text.partition(":")[0] for text in loss_texts(numbers=True)}:
+            rule = f"must be 'squared', {', '.join(loss_texts(numbers=True))}"
+            raise InvalidInput("loss", self.loss, rule, "use loss='squared'")
+        encoded = ConsensusClassifier._encode(self, X)
+        rows = Rows.build([(encoded[part], np.ones(len(part))) for part in parts], [t[part] for part in parts])
+        run = RunConfig(method=self.method, loss=self.loss, rounds=self.rounds, rho=self.rho, **knobs)
+        result = simulate(run, rows, caveat=caveat)
+        coef, constant = ConsensusClassifier._decode(self, result.consensus)
+        return np.append(coef[0], constant[0]), result.privacy
+
+    def predict(self, X: ArrayLike) -> Array:
+        """The number of every row, shape (n_samples,), within the bounds."""
+        check_is_fitted(self, "coef_")
+        features = self._table(X, reset=False)
+        return np.clip(features @ self.coef_ + self.intercept_, *self.y_bounds_)
+
+
+class PrivateRegressor(ConsensusRegressor):
+    """A linear regression of a bounded number at one site, released once.
+
+    Parameters
+    ----------
+    y_bounds, loss, method, epsilon, delta, data_norm, fit_intercept, relation, accountant, random_state
+        As for :class:`ConsensusRegressor`.
+    rho : float, default=0.0002
+    rounds : int, default=10
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sottovoce import PrivateRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(4000, 2))
+    >>> y = 10.0 + 3.0 * X[:, 0] + rng.normal(size=4000)
+    >>> model = PrivateRegressor((0.0, 20.0), data_norm=3.0, random_state=0).fit(X, y)
+    >>> bool(model.score(X, y) > 0.8)
+    True
+    """
+
+    n_sites = 1
+    trust = "nobody"
+    colluders = 1
+    sites_per_row = 1
+
+    def __init__(
+        self,
+        y_bounds: tuple[float, float] | None = None,
+        *,
+        loss: str = SQUARED,
+        method: str = defaults.METHOD,
+        epsilon: float = defaults.EPSILON,
+        delta: float | None = defaults.DELTA,
+        rounds: int = _DEFAULT.rounds,
+        data_norm: float = 1.0,
+        fit_intercept: bool = True,
+        rho: float = 0.0002,
+        relation: str = _DEFAULT.relation,
+        accountant: str | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.y_bounds = y_bounds
+        self.loss = loss
+        self.method = method
+        self.epsilon = epsilon
+        self.delta = delta
+        self.rounds = rounds
+        self.data_norm = data_norm
+        self.fit_intercept = fit_intercept
+        self.rho = rho
+        self.relation = relation
+        self.accountant = accountant
+        self.random_state = random_state
+
+
+__all__ = ["ConsensusRegressor", "PrivateRegressor"]

@@ -1,0 +1,137 @@
+"""Losses whose long rows count for less, so that a bound on rows' norms changes no row's direction and no coefficient.
+
+A row a of norm s > 1 would have to be shortened to enter the unit ball; then its outcome no longer belongs to its
+columns, and coefficients are biased.  Here the row stays as it is and its loss is multiplied by ``min(1, 1 / s^2)``:
+
+* its gradient ``weight slope a`` has norm at most ``slope_bound / s``, or ``slope_bound`` if s <= 1,
+* its Hessian ``weight bend a a'`` has norm at most ``bend_bound``,
+* the second moment of its gradient has norm at most ``slope_bound^2 / s^2``.
+
+Weights depend on columns alone, so a logistic model that is right stays right, and its coefficients stay the same.
+Norms are rounded up (:func:`sottovoce.data.design.rounded_up`), so rounding lifts no weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import numpy as np
+
+from .data.rows import Rows
+from .errors import InvalidInput
+from .losses import Loss
+from .typing import Any, Array
+
+LONGEST = 1e6
+"""Rows longer than this are shortened to it: their weight is below 1e-12 either way."""
+
+
+@dataclass(frozen=True)
+class Weighted(Loss):
+    """A loss of one margin for rows of any norm: see the head of this file.
+
+    Parameters
+    ----------
+    base : Loss
+    norms : array (..., n), optional
+        Upper bounds on the rows' norms, see :meth:`sottovoce.losses.Loss.at`; without them all weights are 1.
+    """
+
+    base: Loss
+    norms: Any = field(default=None, compare=False, repr=False)
+    name: ClassVar[str] = "weighted"
+    about: ClassVar[str] = "a loss that counts long rows for less"
+    by_norm: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.base.outputs != 1:
+            rule = "has several margins a row, and long rows are weighed for one"
+            raise InvalidInput("loss", self.base.spec, rule, "use 'logistic'")
+        object.__setattr__(self, "offset_bound", self.base.offset_bound)
+
+    @property
+    def slope_bound(self) -> float:
+        """Largest norm of a row's gradient, whatever the norm of the row."""
+        return self.base.slope_bound
+
+    @property
+    def bend_bound(self) -> float:
+        return self.base.bend_bound
+
+    @property
+    def unproved_inside(self) -> str | None:
+        return "noise inside the objective is proved for rows in the unit ball"
+
+    @property
+    def spec(self) -> str:
+        return f"weighted {self.base.spec}"
+
+    def at(self, norms: Callable[[], Any]) -> Loss:
+        return replace(self, norms=norms())
+
+    def weight(self, z: Array) -> Array:
+        """Of the rows with margins `z`, shape of `z`."""
+        if self.norms is None:
+            return np.ones_like(z)
+        w = 1.0 / np.maximum(np.asarray(self.norms), 1.0) ** 2
+        while w.ndim < z.ndim:
+            w = w[..., None, :]
+        return np.asarray(np.broadcast_to(w, z.shape))
+
+    def value(self, z: Array) -> Array:
+        return self.weight(z) * self.base.value(z)
+
+    def slope(self, z: Array) -> Array:
+        return self.weight(z) * self.base.slope(z)
+
+    def bend(self, z: Array) -> Array:
+        return self.weight(z) * self.base.bend(z)
+
+    def typical_bend(self, z: Array) -> Array:
+        return self.weight(z) * self.base.typical_bend(z)
+
+
+def weights(loss: Loss, z: Array) -> Array:
+    """Of the rows with margins `z`: 1 for a loss that weighs none."""
+    return loss.weight(z) if isinstance(loss, Weighted) else np.ones_like(z)
+
+
+@dataclass(frozen=True)
+class LongRows(Rows):
+    """Signed rows of any norm, for :class:`Weighted` losses alone."""
+
+    def check(self, loss: Loss) -> None:
+        super().check(loss)
+        if not isinstance(loss, Weighted):
+            rule = "has a sensitivity for rows in the unit ball, and these rows may be longer"
+            raise InvalidInput("loss", loss.spec, rule, "use a weighted loss")
+
+    def node(self, i: int) -> Rows:
+        alone = super().node(i)
+        return LongRows(alone.signed, alone.n, alone.one_class)
+
+    def pooled(self) -> Rows:
+        whole = super().pooled()
+        return LongRows(whole.signed, whole.n, whole.one_class)
+
+    @classmethod
+    def of(cls, parts: Sequence[tuple[Array, Array]]) -> LongRows:
+        """Stack the (X, y) of every node, as :meth:`sottovoce.data.rows.Rows.build` does for rows of norm 1.
+
+        Raises
+        ------
+        InvalidInput
+        """
+        short = []
+        for X, y in parts:
+            peak = np.maximum(np.abs(X).max(axis=1, keepdims=True, initial=0.0), 1.0)
+            norms = peak * np.linalg.norm(X / peak, axis=1, keepdims=True)
+            scale = np.maximum(1.0, norms / LONGEST)
+            short.append((X / scale, y, np.maximum(1.0, norms / scale) * (1.0 + 1e-9)))
+        inside = Rows.build([(X / norms, y) for X, y, norms in short])  # validates
+        signed = np.zeros_like(inside.signed)
+        for i, (X, y, _) in enumerate(short):
+            signed[i, : len(X)] = X * y[:, None]
+        return cls(signed, inside.n, inside.one_class)

@@ -1,0 +1,242 @@
+"""Coefficients with intervals: exact without noise, honest with it, refused where noise is too much of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import expit
+
+from sottovoce.answers import inference
+from sottovoce.answers.asking import Desk, Item
+from sottovoce.answers.inference import TAU, Estimates, estimate, forecast, recipe, table
+from sottovoce.answers.naming import Naming, of_columns, of_schema
+from sottovoce.data.schema import Schema
+from sottovoce.errors import BudgetExceeded, InvalidInput
+from sottovoce.ledger.durable import DurableLedger
+from sottovoce.losses import Logistic
+from sottovoce.privacy.gaussian import gaussian_mu
+from sottovoce.queries import Gradient
+from sottovoce.runs.config import RunConfig
+from sottovoce.weighted import Weighted
+
+BETA = np.array([0.5, -0.4, 0.0, -0.8])
+SCHEMA = {
+    "columns": {
+        "age": {"kind": "number", "lo": 20.0, "hi": 80.0},
+        "dose": {"kind": "number", "lo": 0.0, "hi": 9.0, "to": "[0,1]", "transform": "log1p"},
+        "sex": {"kind": "category", "values": ["f", "m"]},
+        "stage": {"kind": "bins", "edges": [0.0, 1.0, 2.0, 3.0], "base": 1},
+    }
+}
+
+
+def config(**more: Any) -> RunConfig:
+    return RunConfig(**({"method": "auto", "epsilon": 3.0, "delta": 1e-5, "trust": "sum", "seed": 0} | more))
+
+
+def numbers(n: int, seed: int = 0, norm: float = 3.0) -> tuple[Naming, list[tuple[np.ndarray, np.ndarray]], np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    y = np.where(rng.random(n) < expit(X @ BETA[:3] + BETA[3]), 1.0, -1.0)
+    parts = [(X[p], y[p]) for p in np.array_split(np.arange(n), 4)]
+    return of_columns(["a", "b", "c"], norm), parts, X
+
+
+def fitted(of: RunConfig, n: int = 8000, seed: int = 0, norm: float = 3.0) -> tuple[Naming, Estimates, Desk]:
+    naming, parts, _ = numbers(n, seed, norm)
+    desk = Desk.open(of, naming.rows(parts), Weighted(Logistic()), recipe(naming.constant))
+    return naming, estimate(desk, naming), desk
+
+
+def newton(X: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The weighted maximum likelihood estimate, and its sandwich standard errors."""
+    A, b = np.hstack([X, np.ones((len(X), 1))]), np.zeros(X.shape[1] + 1)
+    for _ in range(30):
+        p = expit(A @ b)
+        H = (A.T * (weight * p * (1 - p))) @ A
+        b = b + np.linalg.solve(H, A.T @ (weight * ((y > 0) - p)))
+    J = (A.T * (weight * ((y > 0) - p)) ** 2) @ A
+    return b, np.sqrt(np.diag(np.linalg.inv(H) @ J @ np.linalg.inv(H)))
+
+
+def test_without_noise_it_is_maximum_likelihood_with_sandwich_errors() -> None:
+    naming, found, _ = fitted(config(epsilon=float("inf")))
+    _, parts, X = numbers(8000)
+    y = np.concatenate([part[1] for part in parts])
+    weight = np.minimum(1.0, 2.0 / (np.sum((X / 3.0) ** 2, axis=1) + 1.0))
+    assert (weight < 1).any()
+    b, errors = newton(X, y, weight)
+    lines = table(found, naming).lines
+    np.testing.assert_allclose([line.estimate for line in lines], b, atol=2e-5)
+    np.testing.assert_allclose([line.standard_error for line in lines], errors, rtol=3e-3)
+    assert all(line.noise_share == 0.0 and line.refused is None for line in lines)
+
+
+def test_units_are_those_of_the_schema() -> None:
+    """Margins by encoded columns are those by coefficients in the user's units."""
+    rng = np.random.default_rng(1)
+    naming = of_schema(Schema.from_dict(SCHEMA))
+    raw = {
+        "age": rng.uniform(20, 80, 50), "dose": rng.uniform(0, 9, 50),
+        "sex": np.array(["f", "m"], dtype=object)[rng.integers(2, size=50)], "stage": rng.uniform(0, 3, 50),
+    }  # fmt: skip
+    w = rng.normal(size=naming.d)
+    beta = naming.into_units @ w
+    stage = np.floor(raw["stage"])
+    A = np.column_stack(
+        [raw["age"], np.log1p(raw["dose"]), raw["sex"] == "m", stage == 0, stage == 2, np.ones(50)]
+    )  # fmt: skip
+    np.testing.assert_allclose(naming.encoded(raw) @ w, A @ beta, rtol=1e-9)
+    assert [(t.name, t.level, t.reference) for t in naming.terms] == [
+        ("age", None, None), ("dose", None, None), ("sex", "m", "f"), ("stage", "[0,1)", "[1,2)"),
+        ("stage", "[2,3]", "[1,2)"), ("(constant)", None, None),
+    ]  # fmt: skip
+    assert naming.terms[1].unit == "log1p(dose)"
+
+
+def test_sites_have_constants_of_their_own() -> None:
+    rng = np.random.default_rng(2)
+    naming = of_columns(["a"], 3.0, ["north", "south", "west"])
+    parts, own = [], np.array([-1.5, 0.0, 1.0])
+    for i in range(3):
+        X = rng.normal(size=(20_000, 1)) + i
+        parts.append((X, np.where(rng.random(20_000) < expit(0.5 * X[:, 0] + own[i]), 1.0, -1.0)))
+    of = config(epsilon=float("inf"))
+    desk = Desk.open(of, naming.rows(parts), Weighted(Logistic()), recipe(naming.constant))
+    lines = table(estimate(desk, naming), naming).lines
+    for line, truth in zip(lines, [0.5, *own], strict=True):
+        assert abs(line.estimate - truth) < 4.0 * line.standard_error  # type: ignore[operator]
+    assert [line.term.level for line in lines[1:]] == ["north", "south", "west"]
+
+
+SETS = 80
+
+
+def coverage(monkeypatch: pytest.MonkeyPatch | None = None, trust: str = "sum") -> tuple[int, int]:
+    inside = printed = 0
+    if monkeypatch is not None:  # the planted fault: noise left out of the covariance
+        honest = inference._one_step
+
+        def careless(*args: Any) -> Estimates:
+            found = honest(*args)
+            return replace(found, covariance=found.covariance - found.noise)
+
+        monkeypatch.setattr(inference, "_one_step", careless)
+    for seed in range(SETS):
+        naming, found, _ = fitted(config(epsilon=1.0, seed=seed, trust=trust), n=6000, seed=seed)
+        for line, truth in zip(table(found, naming).lines, BETA, strict=True):
+            if line.refused is None:
+                printed += 1
+                inside += line.low <= truth <= line.high  # type: ignore[operator]
+    return inside, printed
+
+
+@pytest.mark.parametrize("trust", ["sum", "nobody"])
+def test_intervals_cover(trust: str) -> None:
+    """At one in 10^4, twice, that coverage is neither below 93.5% nor above 99%."""
+    inside, printed = coverage(trust=trust)
+    assert printed > 200
+    assert stats.binom.cdf(inside, printed, 0.935) > 1e-4
+    assert stats.binom.sf(inside - 1, printed, 0.99) > 1e-4
+
+
+def test_a_covariance_without_the_noise_does_not_cover(monkeypatch: pytest.MonkeyPatch) -> None:
+    inside, printed = coverage(monkeypatch)
+    assert stats.binom.cdf(inside, printed, 0.935) < 1e-4
+
+
+def test_a_table_that_is_mostly_noise_is_refused_and_says_what_would_do() -> None:
+    naming, found, _ = fitted(config(epsilon=0.3), n=900)
+    found_table = table(found, naming, delta=1e-5)
+    assert all(line.refused and line.estimate is None for line in found_table.lines)
+    assert found_table.needs is not None and found_table.needs["rows"] > 900 and found_table.needs["epsilon"] > 0.3
+    assert "rows would do" in str(found_table.lines[0].refused)
+    naming, found, _ = fitted(config(epsilon=0.3), n=int(6 * found_table.needs["rows"]))
+    assert all(line.refused is None for line in table(found, naming, delta=1e-5).lines)
+
+
+def test_fragility_is_the_rule_of_the_page() -> None:
+    naming, found, _ = fitted(config())
+    H1 = found.inverse[0]
+    c = naming.into_units[1]
+    tau = found.hessian_noise[0] ** 2 / 2 * (np.trace(H1) * (c @ H1 @ H1 @ c) + c @ H1 @ H1 @ H1 @ c) / (c @ H1 @ c)
+    assert found.fragility(c)[0] == pytest.approx(tau) and tau < TAU
+
+
+def test_the_noise_of_a_hessian_moves_the_step_as_the_covariance_says() -> None:
+    """Errors E of a flattened matrix with variance s^2 an entry: Cov(E d) = (s^2 / 2)(|d|^2 I + d d')."""
+    from sottovoce.queries.moments import square
+
+    rng, d = np.random.default_rng(0), np.array([0.3, -1.0, 0.5])
+    moved = square(rng.normal(size=(200_000, 6)), 3) @ d
+    np.testing.assert_allclose(np.cov(moved.T), 0.5 * ((d @ d) * np.eye(3) + np.outer(d, d)), atol=0.02)
+
+
+def test_forecast_says_from_how_many_rows_on() -> None:
+    naming, mu = of_columns(["a", "b", "c"], 3.0), gaussian_mu(1.0, 1e-5)
+    few = forecast(naming, 1000.0, mu)
+    more = forecast(naming, 10_000.0, mu)
+    assert few["rows_needed"] == more["rows_needed"] and few["tau"] == pytest.approx(100 * more["tau"])
+    assert forecast(naming, 1000.0, mu, positives=0.03)["rows_needed"] > 5 * few["rows_needed"]
+
+
+def test_rare_levels_are_merged_with_the_reference_and_named() -> None:
+    rng = np.random.default_rng(5)
+    schema = Schema.from_dict({"columns": {"k": {"kind": "category", "values": ["a", "b", "rare"]}}})
+    naming = of_schema(schema)
+    text = np.array(["a", "b", "rare"], dtype=object)[rng.choice(3, size=9000, p=[0.6, 0.3985, 0.0015])]
+    y = np.where(rng.random(9000) < expit(-0.3 + 0.6 * (text == "b")), 1.0, -1.0)
+    parts = [({"k": text[p]}, y[p]) for p in np.array_split(np.arange(9000), 3)]
+    desk = Desk.open(config(), naming.rows(parts), Logistic(), recipe(naming.constant))
+    lines = table(estimate(desk, naming), naming, delta=1e-5).lines
+    assert "merged with the reference" in str(lines[1].refused)
+    assert lines[0].refused is None and abs(lines[0].estimate - 0.6) < 4 * lines[0].standard_error  # type: ignore[operator]
+
+
+class TestDesk:
+    def test_the_plan_costs_what_was_asked_for(self) -> None:
+        for trust in ("sum", "nobody"):
+            _, _, desk = fitted(config(trust=trust))
+            said = desk.statement()
+            assert 2.99 < said.epsilon <= 3.0 and said.releases == 9
+            assert said.trust.kind == trust and (said.alone is not None) == (trust == "sum")
+
+    def test_shares_add_up_to_the_budget(self) -> None:
+        assert sum(item.share for item in recipe(np.ones(3))) == pytest.approx(1.0)
+
+    def test_local_noise_adds_up_over_sites(self) -> None:
+        *_, summed = fitted(config())
+        *_, local = fitted(config(trust="nobody"))
+        # of four equal sites: sqrt(4) of a curator's, against sqrt(4 / 3) in sums with one colluder
+        assert local.spread("last gradient") / summed.spread("last gradient") == pytest.approx(np.sqrt(3.0), rel=1e-3)
+
+    def test_nothing_outside_the_plan_is_asked(self) -> None:
+        naming, parts, _ = numbers(400)
+        desk = Desk.open(config(), naming.rows(parts), Weighted(Logistic()), [Item("g", Gradient, 1.0)])
+        with pytest.raises(ValueError, match="the plan's next release is g"):
+            desk.ask("h", np.zeros((1, naming.d)))
+
+    @pytest.mark.parametrize("more", [{"delta": None}, {"epsilon": (1.0, 2.0, 1.0, 1.0), "trust": "nobody"}])
+    def test_terms_that_sums_cannot_have_are_refused(self, more: dict[str, Any]) -> None:
+        naming, parts, _ = numbers(400)
+        with pytest.raises(InvalidInput):
+            Desk.open(config(**more), naming.rows(parts), Weighted(Logistic()), recipe(naming.constant))
+
+    def test_a_ledger_on_disk_keeps_the_releases_and_its_budget(self, tmp_path: Any) -> None:
+        naming, parts, _ = numbers(2000)
+        rows = naming.rows(parts)
+        of = config(trust="nobody", epsilon=2.0)
+        DurableLedger.create(tmp_path / "l", epsilon=3.0, delta=1e-5, accountant="zcdp", n_nodes=4).close()
+        found = []
+        for _ in range(2):  # the second time everything is read from the ledger
+            with DurableLedger.open(tmp_path / "l") as book:
+                desk = Desk.open(of, rows, Weighted(Logistic()), recipe(naming.constant), ledger=book, run_name="one")
+                found.append(estimate(desk, naming).estimate)
+                desk.close()
+        np.testing.assert_array_equal(*found)
+        with DurableLedger.open(tmp_path / "l") as book, pytest.raises(BudgetExceeded):
+            Desk.open(of, rows, Weighted(Logistic()), recipe(naming.constant), ledger=book, run_name="two")

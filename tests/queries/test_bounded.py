@@ -1,0 +1,264 @@
+"""Bounded sums: what they compute, that no row moves them further than they say, and the noise in both ways to ask."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from sottovoce.curator import Curator
+from sottovoce.data.rows import Rows
+from sottovoce.errors import InvalidInput
+from sottovoce.facts import Facts
+from sottovoce.graphs import make_graph
+from sottovoce.ledger.memory import Ledger
+from sottovoce.losses import HuberResidual, Logistic, Loss
+from sottovoce.net import DenseNet
+from sottovoce.privacy.events import RELATIONS, GaussianMechanism, SummedGaussianMechanism
+from sottovoce.privacy.noise import KeyedNoise
+from sottovoce.queries import (
+    Bounded,
+    Curvature,
+    Gradient,
+    HuberGradient,
+    NoisyBounded,
+    Positives,
+    Products,
+    Residuals,
+    Scores,
+    SecondMoments,
+    SlopeMoments,
+    SummedBounded,
+)
+from sottovoce.queries.moments import square
+from sottovoce.weighted import LongRows, Weighted
+
+D = 4
+LAST = np.eye(D)[-1]
+EDGES = np.array([-0.5, 0.0, 0.5])
+
+
+def facts(sizes: list[int], loss: Loss | None = None, relation: str = "replace-one", colluders: int = 1) -> Facts:
+    n = np.array(sizes, dtype=float)[:, None]
+    summed = {"participants": 3, "colluders": colluders} if len(sizes) > 2 else {}
+    return Facts(loss or Logistic(), n, D, 1.0, 1.0, len(sizes), relation, pure=False, **summed)  # type: ignore[arg-type]
+
+
+def table(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Rows with a constant last."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, D))
+    X[:, -1] = 1.0
+    X /= 1.001 * np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True))
+    return X, np.where(rng.random(n) < 0.3, 1.0, -1.0)
+
+
+def curator(rows: Rows, of: Facts, noise: Any = None) -> Curator:
+    source = noise or KeyedNoise(0, range(1), range(len(of.n)))
+    return Curator(rows, of, source, Ledger("zcdp", delta=1e-5))
+
+
+def exact(what: Bounded, rows: Rows, of: Facts) -> np.ndarray:
+    return curator(rows, of).ask(NoisyBounded.of(what, None, "test"))
+
+
+def at(point: Any, nodes: int) -> np.ndarray:
+    return np.broadcast_to(np.asarray(point, dtype=float), (1, nodes, D)).copy()
+
+
+W = np.array([0.7, -1.1, 0.4, 0.9])
+
+
+class TestValues:
+    def test_grams_gradient_and_counts_are_those_of_numpy(self) -> None:
+        (X0, y0), (X1, y1) = table(30), table(23, 1)
+        y0[3] = 0.0
+        X0[3] = 0.0
+        rows, of = Rows.build([(X0, y0), (X1, y1)]), facts([30, 23])
+        w = at(W, 2)
+        for i, (X, y) in enumerate(((X0, y0), (X1, y1))):
+            n, z = len(y), y * (X @ W)
+            p = 1.0 / (1.0 + np.exp(z))
+            want: list[tuple[Bounded, np.ndarray]] = [
+                (Gradient(w), -(p * y) @ X / n),
+                (Curvature(w), (X.T * (p * (1 - p))) @ X / n * 4),
+                (Curvature(w, 0.2), (X.T * np.minimum(p * (1 - p), 0.2)) @ X / n * 5),
+                (SlopeMoments(w), (X.T * p**2) @ X / n),
+                (SecondMoments(w), X.T @ X / n),
+                (Positives(w, LAST), np.array([(y > 0).sum() / n])),
+            ]
+            for what, value in want:
+                found = exact(what, rows, of)[0, i]
+                found = square(found, D) if value.ndim == 2 else found
+                np.testing.assert_allclose(found, value, rtol=1e-12, atol=1e-14)
+
+    def test_scores_are_counted_by_group_label_and_cell(self) -> None:
+        X, y = table(200)
+        X[::3, 0] = 0.0
+        y[5] = 0.0
+        groups = np.eye(D)[:1]
+        what = Scores(at(W, 1), LAST, EDGES, groups)
+        found = exact(what, Rows.build([(X, y)]), facts([200]))[0, 0].reshape(what.shape) * 200
+        for g in (0, 1):
+            for k, label in enumerate((-1.0, 1.0)):
+                mine = (y == label) & ((X[:, 0] != 0) == bool(g))
+                cells = np.searchsorted(EDGES, (X @ W)[mine], side="right")
+                np.testing.assert_array_equal(np.rint(found[g, k]), np.bincount(cells, minlength=4))
+        assert round(found.sum()) == 199  # a row without a label is in no cell
+
+    def test_padding_rows_are_in_no_cell(self) -> None:
+        rows, of = Rows.build([table(30), table(28, 1)]), facts([30, 28])
+        found = exact(Scores(at(W, 2), LAST, EDGES), rows, of)[0]
+        np.testing.assert_allclose(found.sum(axis=-1), 1.0)
+
+    def test_products_and_residuals_of_numbers(self) -> None:
+        X, _ = table(40)
+        t = np.random.default_rng(3).uniform(-1, 1, 40)
+        rows, of = Rows.build([(X, np.ones(40))], [t]), facts([40], HuberResidual(0.5))
+        np.testing.assert_allclose(exact(Products(at(W, 1)), rows, of)[0, 0], t @ X / 40, rtol=1e-12)
+        edges = np.array([0.1, 0.4])
+        found = exact(Residuals(at(W, 1), LAST, edges), rows, of)[0, 0]
+        want = np.bincount(np.searchsorted(edges, abs(X @ W - t), side="right"), minlength=3) / 40
+        np.testing.assert_allclose(found, want)
+
+    def test_long_rows_count_for_less_and_keep_their_margin(self) -> None:
+        X, y = table(50)
+        X[:10] *= 3.0
+        loss = Weighted(Logistic())
+        rows, of = LongRows.of([(X, y)]), facts([50], loss)
+        weight = np.minimum(1.0, 1.0 / np.sum(X**2, axis=1))
+        p = 1.0 / (1.0 + np.exp(y * (X @ W)))
+        w = at(W, 1)
+        np.testing.assert_allclose(exact(Gradient(w), rows, of)[0, 0], -(weight * p * y) @ X / 50, rtol=1e-12)
+        H = square(exact(Curvature(w, 0.2), rows, of)[0, 0], D)
+        np.testing.assert_allclose(H, (X.T * (weight * np.minimum(p * (1 - p), 0.2))) @ X / 10, rtol=1e-12)
+        J = square(exact(SlopeMoments(w), rows, of)[0, 0], D)
+        np.testing.assert_allclose(J, (X.T * (weight * p) ** 2) @ X / 50, rtol=1e-12)
+        with pytest.raises(InvalidInput, match="these rows may be longer"):
+            rows.check(Logistic())
+
+
+def statistics(w: np.ndarray) -> list[tuple[Bounded, Loss]]:
+    logistic, huber = Logistic(), HuberResidual(0.5)
+    return [
+        (Gradient(w), logistic), (Curvature(w), logistic), (Curvature(w, 0.1), logistic), (SlopeMoments(w), logistic),
+        (SecondMoments(w), logistic), (Positives(w, LAST), logistic), (Scores(w, LAST, EDGES), logistic),
+        (Gradient(w), Weighted(logistic)), (Curvature(w), Weighted(logistic)), (SlopeMoments(w), Weighted(logistic)),
+        (SecondMoments(w), Weighted(logistic)),
+        (HuberGradient(w, 0.3), huber), (HuberGradient(w, 0.3), Weighted(huber)),
+        (Gradient(w), huber), (Products(w), huber), (Residuals(w, LAST, EDGES[1:]), huber), (SecondMoments(w), huber),
+    ]  # fmt: skip
+
+
+def pair(
+    what: Bounded, loss: Loss, first: np.ndarray, other: np.ndarray, relation: str, number: tuple[float, float] | None
+) -> float:
+    """How far a statistic of two rows moves if the first is replaced."""
+    still = 0.5 * np.ones(D) / np.sqrt(D)
+    of = facts([2], loss, relation)
+    means = []
+    for k, row in enumerate((first, other)):
+        X = np.array([np.abs(row) * np.sign(row), still])
+        if isinstance(loss, Weighted):
+            signed: Rows = LongRows(X[None], np.array([[2.0]]))
+            if loss.offset_bound:
+                signed = signed.with_offset([np.array([0.0 if number is None else number[k], 0.3])])
+            means.append(exact(what, signed, of))
+        elif loss.offset_bound:
+            t = np.array([0.0 if number is None else number[k], 0.3])
+            empty = np.array([float(np.any(row != 0)), 1.0])
+            means.append(exact(what, Rows.build([(X, empty)], [t]), of))
+        else:
+            means.append(exact(what, Rows(X[None], np.array([[2.0]])), of))
+    return float(np.linalg.norm(means[0] - means[1]))
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("k", range(17))
+def test_no_row_moves_a_sum_further_than_it_says_and_some_row_moves_it_so_far(k: int, relation: str) -> None:
+    """A search over signed rows of norm 1 (or longer), numbers and points; the best found must be near the bound."""
+    rng, best = np.random.default_rng(k), 0.0
+    for trial in range(180):
+        w = rng.normal(size=D) * 10.0 ** rng.uniform(-3, 2.5)
+        what, loss = statistics(at(w, 1))[k]
+        rows = rng.normal(size=(2, D))
+        rows[1] -= rows[0] * (rows[0] @ rows[1]) / (rows[0] @ rows[0]) * (trial % 2)  # orthogonal, every other time
+        if trial % 3 == 0:
+            rows[1] = -rows[0]
+        if trial % 4 == 0:  # both at a margin of zero, where the bend is largest
+            rows -= np.outer(rows @ w, w) / (w @ w)
+        if trial % 6 == 0:  # opposite rows, both on the steep side
+            rows -= 0.1 * w / np.linalg.norm(w)
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True) * (1.0 + 1e-12)
+        if isinstance(loss, Weighted) and trial % 5 == 0:
+            rows *= 10.0 ** rng.uniform(0, 2, size=(2, 1))
+        if relation == "zero-out":
+            rows[1] = 0.0
+        ends = rng.choice([-1.0, 1.0], size=2)
+        number = (float(ends[0]), float(ends[1])) if loss.offset_bound else None
+        far = pair(what, loss, rows[0], rows[1], relation, number)
+        most = float(what.moved(facts([2], loss, relation), np.array([2.0]))[0])
+        assert far <= most
+        best = max(best, far / most)
+    assert best > 0.9
+
+
+def test_a_histogram_has_the_sensitivity_of_two_cells() -> None:
+    """Replacing a row empties one cell and fills another: one cell's sensitivity would be refuted by this pair."""
+    what = Scores(at(W, 1), LAST, EDGES)
+    first, other = 0.9 * W / np.linalg.norm(W), -0.9 * W / np.linalg.norm(W)
+    far = pair(what, Logistic(), first, other, "replace-one", None) * 2
+    assert far == pytest.approx(np.sqrt(2.0)) and what.changed(facts([2])) == pytest.approx(np.sqrt(2.0))
+
+
+def test_rounding_is_covered_where_every_row_rounds() -> None:
+    """Means of many rows in single steps against exact rational sums."""
+    from fractions import Fraction
+
+    X, y = table(3000)
+    what, of = SecondMoments(at(W, 1)), facts([3000])
+    found = exact(what, Rows.build([(X, y)]), of)[0, 0]
+    i, j = np.triu_indices(D)
+    sums = [sum((Fraction(a[p]) * Fraction(a[q]) for a in X), Fraction(0)) for p, q in zip(i, j, strict=True)]
+    want = np.array([float(s / 3000) for s in sums]) * np.where(i == j, 1.0, np.sqrt(2.0))
+    assert np.linalg.norm(found - want) <= float(what.rounding(of, np.array([3000.0]))[0])
+
+
+RUNS = 400
+
+
+@pytest.mark.parametrize("way", ["nobody", "sum"])
+@pytest.mark.parametrize("k", [0, 1, 3, 6])
+def test_noise_has_the_stated_scale(way: str, k: int) -> None:
+    """A chi-squared test at one in 10^4 for the right scale, which two thirds and three halves of it fail."""
+    sizes = [30, 40, 50]
+    rows, of = Rows.build([table(n, n) for n in sizes]), facts(sizes)
+    what, _ = statistics(np.broadcast_to(at(W, 3), (RUNS, 3, D)))[k]
+    alpha = np.full((3, 1), 0.5)
+    asked = curator(rows, of, KeyedNoise(1, range(RUNS), range(3)))
+    clean = exact(replace(what, at=at(W, 3)), rows, of)
+    if way == "nobody":
+        query = NoisyBounded.of(what, alpha, "test")
+        noise, event = asked.ask(query) - clean, query.event(of)
+        assert isinstance(event, GaussianMechanism) and event.dimension == what.width()
+        sigma = event.sigma[:, None]
+    else:
+        summed = SummedBounded.of(what, alpha, "test")
+        mean = np.sum(clean * of.n / of.rows, axis=1, keepdims=True)
+        noise, shown = (asked.ask_sum(summed, DenseNet(make_graph("complete", 3))) - mean)[:, :1], summed.event(of)
+        assert isinstance(shown, SummedGaussianMechanism) and shown.dimension == what.width()
+        assert shown.spread()[0] == pytest.approx(shown.sensitivity[0] / 0.5 * np.sqrt(1.5))
+        sigma = shown.spread()[:1, None]
+    squares, free = float(np.sum((noise / sigma) ** 2)), noise.size
+    accept = [float(stats.chi2.sf(squares * s**2, free)) for s in (1.0, 1.5, 2 / 3)]
+    assert 1e-4 < accept[0] < 1 - 1e-4 and accept[1] < 1e-4 and accept[2] > 1 - 1e-4
+
+
+def test_a_pure_price_is_refused() -> None:
+    of = replace(facts([30]), pure=True)
+    query = NoisyBounded.of(Gradient(at(W, 1)), np.ones((1, 1)), "test")
+    with pytest.raises(InvalidInput, match="has no pure price"):
+        curator(Rows.build([table(30)]), of).ask(query)
