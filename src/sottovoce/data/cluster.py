@@ -93,6 +93,10 @@ class ClusterSweep(Sweep):
         return self._sum(_turn, loss, w, along)
 
     @property
+    def here(self) -> bool:
+        return False
+
+    @property
     def nodes(self) -> int:
         return 1
 
@@ -101,6 +105,10 @@ class ClusterSweep(Sweep):
 
     def single(self) -> None:
         return None
+
+    def merged(self) -> Self:
+        """Itself: workers hold rows as they come."""
+        return self
 
     def normed(self) -> Self:
         """Itself: the workers compute the norms of their blocks whenever they need them."""
