@@ -46,6 +46,8 @@ CONJUGATE = 1000
 """Largest number of products with the Hessian in one Newton step."""
 SINGLE = 3e-8
 """Smallest gradient norm, over C, that is asked for in single precision."""
+LESS = 0.8
+"""Share of a certificate that is asked for in single precision, so that rounding does not spoil it."""
 NEAR = 1e-5
 """Below this gradient norm, over C, single precision ends if two sweeps in a row do not halve the norm."""
 SINGLE_WORTH = 2**22
@@ -337,7 +339,7 @@ class Solver:
             cut = np.ix_(part.nodes, reps)
             x, ends, problem, memory, done = w[cut], goal[cut], whole.keep(part.nodes, reps), Memory(w[cut].shape), 0
             if single and part.short is not None:
-                loose = np.maximum(ends, SINGLE * self._C)
+                loose = np.maximum(LESS * ends, SINGLE * self._C)
                 x, _, done, memory = self._lbfgs(part.short, problem, x, loose, memory, exact=False)
             x, norm, more, _ = self._lbfgs(part.sweep, problem, x, ends, memory, exact=True)
             return x, norm, done + more

@@ -11,8 +11,7 @@ import numpy as np
 from ..errors import InvalidInput
 from ..later import Later
 from ..typing import Any, Array, IntArray
-from .design import Dense, Design, Wrapped
-from .merged import merge
+from .design import Design, Wrapped
 from .rows import Rows
 
 compat = Later("array_api_compat")
@@ -68,9 +67,12 @@ class Classes(Wrapped):
         split = self._split(weights)
         return np.concatenate([self.base.diagonal(split[:, j, :]) for j in range(self.classes)], axis=1)
 
-    def merged(self) -> Design:
-        found = merge(self.base.a, self.labels) if type(self.base) is Dense else None
-        return self if found is None else type(self)(found[0], self.labels[:, found[1]], self.classes)
+    @property
+    def beside(self) -> Array:
+        return self.labels.astype(float)
+
+    def picked(self, base: Design, which: IntArray) -> Self:
+        return type(self)(base, self.labels[:, which], self.classes)
 
     def keep(self, nodes: Any) -> Self:
         return type(self)(self.base.keep(nodes), self.labels[nodes], self.classes)

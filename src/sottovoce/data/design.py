@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from ..later import Later
-from ..typing import Any, Array
+from ..typing import Any, Array, IntArray
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -71,10 +71,6 @@ class Design(ABC):
 
     def single(self) -> Design:
         """The same in single precision, if that is offered."""
-        return self
-
-    def merged(self) -> Design:
-        """The same sums over rows, with rows that repeat merged, where that pays (:mod:`sottovoce.data.merged`)."""
         return self
 
     @property
@@ -142,10 +138,6 @@ class Dense(Design):
 
     def single(self) -> Dense:
         return Dense(self.a.astype(np.float32))
-
-    def merged(self) -> Design:
-        found = _merge(self.a)
-        return self if found is None else found[0]
 
 
 @dataclass(frozen=True)
@@ -234,6 +226,15 @@ class Wrapped(Design):
         short = self.base.single()
         return self if short is self.base else replace(self, base=short)
 
+    @property
+    def beside(self) -> Array | None:
+        """What tells two equal rows of `base` apart, (M, n); None if that is not known."""
+        return None
+
+    def picked(self, base: Design, which: IntArray) -> Design:
+        """The same for the rows in `base`, which stand at these places of this base."""
+        raise TypeError(f"{type(self).__name__} rows are not picked")
+
 
 @dataclass(frozen=True)
 class Shifted(Wrapped):
@@ -257,9 +258,12 @@ class Shifted(Wrapped):
     def moves(self, along: Array) -> Any:
         return self.base.moves(along)
 
-    def merged(self) -> Design:
-        found = _merge(self.base.a, self.offset) if type(self.base) is Dense else None
-        return self if found is None else type(self)(found[0], self.offset[:, found[1]])
+    @property
+    def beside(self) -> Array:
+        return self.host(self.offset)
+
+    def picked(self, base: Design, which: IntArray) -> Self:
+        return type(self)(base, self.offset[:, which])
 
     def keep(self, nodes: Any) -> Self:
         return type(self)(self.base.keep(nodes), self.asarray(self.host(self.offset)[nodes]))
@@ -314,9 +318,3 @@ class Normed(Wrapped):
             return self
         like: Any = np.asarray(self.host(self.known), dtype=np.float32)
         return type(self)(short, short.asarray(like))
-
-
-def _merge(a: Array, beside: Array | None = None) -> Any:
-    from .merged import merge  # which has a design of its own
-
-    return merge(a, beside)

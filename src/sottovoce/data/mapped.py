@@ -39,9 +39,6 @@ class Mapped(Dense):
     def single(self) -> Dense:
         return self if self.short is None else Dense(self.short)  # type: ignore[arg-type]
 
-    def merged(self) -> Design:
-        return self  # distinct rows might not fit into memory
-
 
 @dataclass(frozen=True)
 class MappedRows(Rows):

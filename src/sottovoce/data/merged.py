@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..typing import Array, IntArray
-from .design import Dense, Wrapped
+from .design import Dense, Design, Wrapped
 
 LEAST = 2**16
 """Entries of a node's rows below which a look for repeats costs more than it saves."""
@@ -61,6 +61,17 @@ class Merged(Wrapped):
 
     def single(self) -> Self:
         return type(self)(self.base.single(), self.counts.astype(np.float32))
+
+
+def merged(design: Design) -> Design:
+    """The same sums over rows, with rows that repeat merged, where that pays: for one node's dense rows in memory."""
+    if type(design) is Dense:
+        found = merge(design.a)
+        return design if found is None else found[0]
+    if isinstance(design, Wrapped) and type(design.base) is Dense and (beside := design.beside) is not None:
+        found = merge(design.base.a, beside)
+        return design if found is None else design.picked(*found)
+    return design
 
 
 def merge(a: Array, beside: Array | None = None) -> tuple[Merged, IntArray] | None:

@@ -23,6 +23,7 @@ from threadpoolctl import ThreadpoolController
 from ..losses import Loss
 from ..typing import Any, Array, BoolArray, IntArray
 from .design import Design, Normed
+from .merged import merged
 
 CHUNK = 4096
 """About how many rows a task has when it multiplies them with many vectors."""
@@ -145,7 +146,7 @@ class Sweep:
 
     def merged(self) -> Sweep:
         """The same sums over rows, with rows that repeat merged where that pays; :meth:`values` is not for these."""
-        return Sweep(tuple(Group(g.nodes, g.design.merged()) for g in self.groups), self.width)
+        return Sweep(tuple(Group(g.nodes, merged(g.design)) for g in self.groups), self.width)
 
     def normed(self) -> Sweep:
         """The same, with the rows' norms computed once: for losses that depend on them."""

@@ -21,7 +21,7 @@ from ..solvers import certified_error, rounding_bound
 from ..typing import Array, ArrayLike
 from .base import Query
 from .evidence import Canaries, Leaning, Supposed, centre, certain, gaussian, refusal_of_secret, spherical, vector
-from .reach import certificate, check_solve, inside, length
+from .reach import INFLATION, certificate, check_solve, inside, length, matched
 from .vault import Secret, Vault
 
 _FINE = 2.0**-20  # of the sensitivity: what the grid may add to it
@@ -143,9 +143,11 @@ class NoisyMinimiser(NoisyValue):
         return np.asarray(facts.mu + np.asarray(self.curvature, dtype=float))
 
     def _tol(self, facts: Facts) -> Array:
+        """The error adds ``2 (2 C tol / q)`` to a sensitivity of ``Delta C / (n q)``."""
         if self.alpha is None:
-            return np.array(facts.tol)
-        return certificate(facts, facts.tol, self._q(facts))
+            return np.array(facts.exact_tol)
+        tol = matched(facts, INFLATION * facts.gradients_changed / (4.0 * facts.n))
+        return certificate(facts, tol, self._q(facts))
 
     def exact_sensitivity(self, facts: Facts) -> Array:
         error = certified_error(facts.C, self._tol(facts), self._q(facts))
@@ -274,7 +276,7 @@ class SecretMinimiser(NoisyMinimiser):
         for pull in self.path:
             q = facts.mu + pull
             step = facts.gradients_changed * facts.C / facts.n + pull * moved
-            moved = step / q + 2.0 * certified_error(facts.C, facts.tol, q)
+            moved = step / q + 2.0 * certified_error(facts.C, facts.exact_tol, q)
         return moved
 
     def check(self, facts: Facts) -> None:
@@ -295,7 +297,7 @@ class SecretMinimiser(NoisyMinimiser):
         first = len(self.path) == 1
         before = np.zeros_like(self.start) if first else last_minimiser(vault, self.start)
         linear = np.asarray(self.linear, dtype=float) + np.asarray(self.own, dtype=float) * before
-        f = vault.solver.minimise(linear, self._q(facts), self.start, facts.tol).w
+        f = vault.solver.minimise(linear, self._q(facts), self.start, facts.exact_tol).w
         vault.keep(LastMinimiser(f))
         return f
 
