@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .typing import Any, Array, BoolArray, IntArray
+from .typing import Any, Array, BoolArray
 
 MEMORY = 10
 """Largest number of pairs."""
@@ -41,7 +41,7 @@ class Problem:
     spectrum: Array
     inverse: Array | None = None
 
-    def keep(self, node: IntArray, rep: IntArray) -> Problem:
+    def keep(self, node: Any, rep: Any) -> Problem:
         """The problem of these nodes and replicates only."""
         cut = np.ix_(node, rep)
         basis, inverse = (None if x is None else x[node] for x in (self.basis, self.inverse))

@@ -11,12 +11,12 @@ Rows with a number to predict have ``a_k.w - t_k`` in place of ``a_k.w``.
 Since F is q-strongly convex, ``||grad F(w)|| <= g`` certifies ``||w - argmin F|| <= g / q``: the gradient norm that a
 solve returns proves how close its answer is to the minimiser.
 
-Method: limited-memory BFGS (:mod:`sottovoce.quasinewton`) on top of a Newton preconditioner.  The Hessian's data term is
-computed once per node at *reference points* (bends averaged over replicates) and shared by all replicates and rounds;
-the quadratic term only shifts its spectrum.  So all replicates of a node need one matrix product together, and nearly
-every step has length one.  An iteration is one sweep over the rows (:mod:`sottovoce.data.sweep`).  Sweeps run in single
-precision until rounding prevents further progress, then in double.  The certificate is always computed in double, from
-a new sweep at the answer.
+Method: limited-memory BFGS (:mod:`sottovoce.quasinewton`) on top of a Newton preconditioner.  The Hessian's data term
+is computed once per node at *reference points* (bends averaged over replicates) and shared by all replicates and
+rounds; the quadratic term only shifts its spectrum.  So all replicates of a node need one matrix product together, and
+nearly every step has length one.  An iteration is one sweep over the rows (:mod:`sottovoce.data.sweep`), of which those
+that repeat may be merged (:mod:`sottovoce.data.merged`).  Sweeps run in single precision until rounding prevents
+further progress, then in double.  The certificate is always computed in double, from a new sweep at the answer.
 
 Nodes are solved one after the other, each while its rows are in cache, and small nodes some at a time.  The nodes and
 groups of replicates are shared out to our threads.  What is solved together does not depend on the number of threads,
@@ -114,6 +114,10 @@ def rounding_bound(
     With an offset ``|t| <= T`` the margin is a difference of two numbers, which rounds once more, by
     ``u (||w|| + T)``; if T is 0, nothing is subtracted.
 
+    The bound holds for merged rows too.  Then n' < n slopes are multiplied by counts, which add up to n and are exact
+    in double precision.  The products round once, by ``u`` times their size; their sum errs by ``n' u`` times the sum
+    of all norms, which is at most n as before; ``n' + 1 <= n`` together.  Margins and slopes err as without counts.
+
     With K > 1 margins per row, each margin is a difference of two products, the error of K slopes is at most sqrt K
     times that of their margins, and gradients add up over K blocks: ``2 K`` times the bound for slopes up to 1 covers
     all of this.
@@ -180,9 +184,8 @@ class Solver:
 
     def __init__(self, rows: Rows, loss: Loss, C: float) -> None:
         rows.check(loss)
-        rows_as_they_come = rows.sweep()
-        merged = rows_as_they_come.merged()
-        self._given, self._sweep = (x.normed() if loss.by_norm else x for x in (rows_as_they_come, merged))
+        given = rows.sweep()  # rows as they come, for gradients; solves may merge those that repeat
+        self._given, self._sweep = (x.normed() if loss.by_norm else x for x in (given, given.merged()))
         self._single: Sweep | None = None
         self._n = rows.n  # (N, 1)
         self._weight = C / rows.n
@@ -245,11 +248,11 @@ class Solver:
         hessian = self._hessian
         assert hessian is not None
         d, own = hessian.shape[-1], q[:, :1]
-        if hessian.ndim == 3 and d * d <= INVERTED * float(np.max(self._n)) and np.all(q == own):
-            if np.all(own[:, 0, 0] >= STIFF * np.trace(hessian, axis1=1, axis2=2)):
-                if self._inverses is None or not np.array_equal(self._inverses[0], own):
-                    self._inverses = own, np.linalg.inv(hessian + own * np.eye(d))
-                return None, np.zeros((len(hessian), 1, d)), self._inverses[1]
+        fits = hessian.ndim == 3 and d * d <= INVERTED * float(np.max(self._n)) and np.all(q == own)
+        if fits and np.all(own[:, 0, 0] >= STIFF * np.trace(hessian, axis1=1, axis2=2)):
+            if self._inverses is None or not np.array_equal(self._inverses[0], own):
+                self._inverses = own, np.asarray(np.linalg.inv(hessian + own * np.eye(d)), dtype=float)
+            return None, np.zeros((len(hessian), 1, d)), self._inverses[1]
         if self._spectral is None:
             basis, values = _eigen(hessian)
             self._spectral = basis, values[:, None, :]
@@ -344,7 +347,9 @@ class Solver:
             x, norm, more, _ = self._lbfgs(part.sweep, problem, x, ends, memory, exact=True)
             return x, norm, done + more
 
-        tasks = [(part, reps) for part in self._apart(w.shape[1], single) for reps in self._replicates(part, w.shape[1])]
+        tasks = [
+            (part, reps) for part in self._apart(w.shape[1], single) for reps in self._replicates(part, w.shape[1])
+        ]
         work = [len(reps) * float(self._n[part.nodes].sum()) * w.shape[2] for part, reps in tasks]
         tasks = [tasks[k] for k in np.argsort(-np.array(work), kind="stable")]  # the longest first
         outer = self._sweep.here and sum(work) >= WORTH and (len(tasks) >= cores() or max(work) < INLINE)
@@ -403,7 +408,10 @@ class Solver:
         g = gradient(w)
         h = problem.eased(g)
         p, descent, t = np.zeros_like(g), np.zeros(g.shape[:2]), np.ones(g.shape[:2])
-        fresh, every = np.ones(g.shape[:2], dtype=bool), True  # which solves are at a new point and need a new direction
+        fresh, every = (
+            np.ones(g.shape[:2], dtype=bool),
+            True,
+        )  # which solves are at a new point and need a new direction
         best, patience = np.inf, 2
         for iteration in range(MAX_ITERATIONS):
             norm = np.sqrt(dots(g, g))
@@ -413,10 +421,12 @@ class Solver:
             patience = 2 if worst <= 0.5 * best else patience - 1
             best = min(best, worst)
             if not open_.any() or (not exact and patience <= 0 and worst <= NEAR * self._C):
-                if not exact and (learnt or problem is not first or np.any(memory.size[:, :, : memory.count] < TOLD * self._C)):
+                if not exact and (
+                    learnt or problem is not first or np.any(memory.size[:, :, : memory.count] < TOLD * self._C)
+                ):
                     memory = gathered(first, [*learnt, (at, memory)], out_w.shape, TOLD * self._C)
                 return out_w, out_norm, iteration, memory
-            keep_node, keep_rep = open_.any(axis=1), open_.any(axis=0)
+            keep_node, keep_rep = (np.asarray(open_.any(axis=k)) for k in (1, 0))
             if keep_node.sum() * keep_rep.sum() <= 0.75 * open_.size:
                 if not exact:
                     learnt.append((at, memory))

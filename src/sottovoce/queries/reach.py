@@ -9,10 +9,10 @@ facts is None, it is set so that the error makes the noise at most `INFLATION` l
 solve; but not below the certificate of exact answers, as smaller ones take longer and hardly matter.  Whichever it is,
 sensitivities and prices are computed from it.
 
-The radius has two uses, and neither reads a row.  *Before a charge*, public vectors are refused if they are so long that
-rounding could hide whether a solve reached its certificate, since a refusal after the charge would depend on the rows.
-That every solve which passes this check reaches its certificate is tested (``tests/solvers/test_hard_solves.py``), not
-proved.  *After a solve*, the answer is projected to that ball, which increases no distance between answers.
+The radius has two uses, and neither reads a row.  *Before a charge*, public vectors are refused if they are so long
+that rounding could hide whether a solve reached its certificate, since a refusal after the charge would depend on the
+rows.  That every solve which passes this check reaches its certificate is tested
+(``tests/solvers/test_hard_solves.py``), not proved.  *After a solve*, the answer is projected to that ball, which increases no distance between answers.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ def certificate(facts: Facts, tol: ArrayLike, q: Array, noise: ArrayLike = 0.0) 
     noise : array (..., 1)
         Bound on the norm of the linear term's noise.
     """
-    return np.maximum(np.asarray(tol, dtype=float), 2.0 * _ROOM * _hidden(facts, tol, np.asarray(noise, dtype=float), q))
+    return np.maximum(
+        np.asarray(tol, dtype=float), 2.0 * _ROOM * _hidden(facts, tol, np.asarray(noise, dtype=float), q)
+    )
 
 
 def matched(facts: Facts, enough: ArrayLike) -> Array:

@@ -30,10 +30,16 @@ _FINE = 2.0**-20  # of the sensitivity: what the grid may add to it
 def gradient_sensitivity(facts: Facts, rows: Array) -> Array:
     """How far a row moves a computed mean gradient of `rows` rows: ``Delta C / rows``, plus twice its rounding error.
 
-    Rows that do not change have slopes that are the same to the last bit.  Only the sum rounds differently, by at most
+    Rows that do not change have slopes that are the same to the last bit, because each stands at the same place of the
+    same products in both data sets.  Only the sum rounds differently, by at most
     ``C L (rows + 9) u`` (``2 K`` times that at L = 1 for K margins per row, see
     :func:`sottovoce.solvers.rounding_bound`).  That is a share ``rows^2 u`` of the whole: a tenth at thirty million
     rows.  The signs of slopes do not matter: two gradients of norm L differ by at most 2 L, and one from zero by L.
+
+    This is why gradients are sums over rows as they come.  Among merged rows (:mod:`sottovoce.data.merged`) the place
+    of a row depends on which other rows repeat, and products may round differently at other places.  Then slopes of
+    unchanged rows might differ too, which this bound does not cover.  Solves may use merged rows, because their bound
+    (:func:`sottovoce.solvers.rounding_bound`) covers the rounding of every margin.
     """
     none, loss = np.zeros_like(rows), facts.loss
     rounding = rounding_bound(
