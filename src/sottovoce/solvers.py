@@ -75,9 +75,7 @@ REPLICATES = 64
 TOLD = 1e-6
 """Change of the gradient, over C, below which a step in single precision is dropped: rounding could hide curvature."""
 INVERTED = 20.0
-"""Preconditioners are inverted for every penalty if ``d^2`` is at most so many times n, and diagonalised otherwise."""
-STIFF = 1e-5
-"""Smallest quadratic term, as a share of the data term's trace, next to which an inverse is accurate."""
+"""A preconditioner is written out as an inverse for every penalty if ``d^2`` is at most so many times n."""
 WIDEST = 2000
 """Features up to which the preconditioner is the whole reference Hessian; with more features it is the diagonal."""
 
@@ -182,6 +180,9 @@ class Solver:
     bit.
     """
 
+    _parts: tuple[tuple[int, bool], list[Part]] | None = None
+    _inverse: tuple[Array, Array] | None = None
+
     def __init__(self, rows: Rows, loss: Loss, C: float) -> None:
         rows.check(loss)
         given = rows.sweep()  # rows as they come, for gradients; solves may merge those that repeat
@@ -193,10 +194,8 @@ class Solver:
         self._C = C
         self._solves = 0
         self._reference = np.zeros((len(rows.n), 1, rows.d))
-        self._hessian: Array | None = None
-        self._spectral: tuple[Array | None, Array] | None = None
-        self._inverses: tuple[Array, Array] | None = None
-        self._parts: dict[tuple[int, bool], list[Part]] = {}
+        self._basis: Array | None = None
+        self._spectrum: Array | None = None
 
     def state(self) -> dict[str, Array]:
         """What :meth:`restore` needs so that later solves repeat every bit."""
@@ -218,15 +217,15 @@ class Solver:
 
     def _count(self, start: Array) -> None:
         self._solves += 1
-        if self._hessian is None or self._solves & (self._solves - 1) == 0:
+        if self._spectrum is None or self._solves & (self._solves - 1) == 0:
             self._factorise(np.ascontiguousarray(start[:, :SAMPLE]))
 
     def _factorise(self, reference: Array) -> None:
         self._reference = reference
         large = float(np.max(self._n)) * reference.shape[-1] >= LARGE
         sweep = (self._short() or self._sweep) if large else self._sweep
-        self._hessian = self._curvature(self._loss, sweep, self._weight, reference, typical=True)
-        self._spectral = self._inverses = None
+        self._basis, self._spectrum = self._eigen(self._loss, sweep, self._weight, reference, typical=True)
+        self._inverse = None
 
     def _short(self) -> Sweep | None:
         """The rows in single precision; None if these rows have no such copy."""
@@ -234,29 +233,28 @@ class Solver:
             self._single = self._sweep.single() or self._sweep
         return None if self._single is self._sweep else self._single
 
-    @staticmethod
-    def _curvature(loss: Loss, sweep: Sweep, weight: Array, at: Array, *, typical: bool) -> Array:
-        """The data term's Hessian (M, d, d); beyond `WIDEST` its diagonal (M, d)."""
+    def _eigen(
+        self, loss: Loss, sweep: Sweep, weight: Array, at: Array, *, typical: bool
+    ) -> tuple[Array | None, Array]:
+        """Eigenvectors (M, d, d) and values (M, d) of the data term's Hessian; beyond `WIDEST` its diagonal."""
         wide = at.shape[-1] > WIDEST
-        return np.asarray(sweep.hessian(loss, at, wide, typical) * (weight if wide else weight[:, :, None]))
+        hessian = sweep.hessian(loss, at, wide, typical)
+        if wide:
+            return None, hessian * weight
+        parts = np.array_split(hessian * weight[:, :, None], min(len(hessian), 2 * cores()))
+        found = [*shared(np.linalg.eigh, parts)]
+        values, vectors = (np.concatenate([one[k] for one in found]) for k in (0, 1))
+        return vectors, np.maximum(values, 0.0)  # rounding puts some below
 
-    def _preconditioner(self, q: Array) -> tuple[Array | None, Array, Array | None]:
-        """``basis``, ``spectrum`` and ``inverse`` of a :class:`Problem` with these quadratic terms (N, R, 1).
-
-        An inverse makes a direction cheaper, and costs less than eigenvectors; but it is of one quadratic term a node.
-        """
-        hessian = self._hessian
-        assert hessian is not None
-        d, own = hessian.shape[-1], q[:, :1]
-        fits = hessian.ndim == 3 and d * d <= INVERTED * float(np.max(self._n)) and np.all(q == own)
-        if fits and np.all(own[:, 0, 0] >= STIFF * np.trace(hessian, axis1=1, axis2=2)):
-            if self._inverses is None or not np.array_equal(self._inverses[0], own):
-                self._inverses = own, np.asarray(np.linalg.inv(hessian + own * np.eye(d)), dtype=float)
-            return None, np.zeros((len(hessian), 1, d)), self._inverses[1]
-        if self._spectral is None:
-            basis, values = _eigen(hessian)
-            self._spectral = basis, values[:, None, :]
-        return *self._spectral, None
+    def _inverted(self, q: Array) -> Array | None:
+        """The preconditioner's inverse, if all replicates have the same quadratic term and it is soon computed."""
+        basis, spectrum, own = self._basis, self._spectrum, q[:, :1]
+        if basis is None or basis.shape[1] ** 2 > INVERTED * float(np.max(self._n)) or not np.all(q == own):
+            return None
+        if self._inverse is None or not np.array_equal(self._inverse[0], own):
+            assert spectrum is not None
+            self._inverse = own, np.matmul(basis / (spectrum[:, None, :] + own), basis.transpose(0, 2, 1))
+        return self._inverse[1]
 
     def minimise(self, linear: Array, q: Array, start: Array, tol: ArrayLike) -> Solution:
         """Minimise for every leading index.
@@ -334,8 +332,9 @@ class Solver:
     def _solve(self, w: Array, c: Array, q: Array, goal: Array) -> tuple[Array, Array, int]:
         """Minimisers, their gradient norms (M, R, 1) in double precision, and the iterations of the slowest solve."""
         single = w.size * float(np.max(self._n)) >= SINGLE_WORTH
-        basis, spectrum, inverse = self._preconditioner(q)
-        whole = Problem(c, q, self._weight[:, :, None], basis, spectrum, inverse)
+        assert self._spectrum is not None
+        spectrum = self._spectrum[:, None, :]
+        whole = Problem(c, q, self._weight[:, :, None], self._basis, spectrum, self._inverted(q))
 
         def one(task: tuple[Part, IntArray]) -> tuple[Array, Array, int]:
             part, reps = task
@@ -363,7 +362,8 @@ class Solver:
 
     def _apart(self, replicates: int, single: bool) -> list[Part]:
         """Nodes that are solved together, with views of their rows."""
-        if (replicates, single) not in self._parts:
+        key = replicates, single
+        if self._parts is None or self._parts[0] != key:
             size = self._n[:, 0] * self._reference.shape[-1]
             large = size >= ALONE if self._sweep.here else size * replicates >= APART
             order = np.concatenate([group.nodes for group in self._sweep.groups] or [np.arange(len(size))])
@@ -376,8 +376,8 @@ class Solver:
                 keep = np.zeros(len(size), dtype=bool)
                 keep[ids] = True
                 found.append(Part(np.sort(ids), self._sweep.keep(keep), None if short is None else short.keep(keep)))
-            self._parts[replicates, single] = found
-        return self._parts[replicates, single]
+            self._parts = key, found
+        return self._parts[1]
 
     def _replicates(self, part: Part, replicates: int) -> list[IntArray]:
         """Replicates of this part that are solved together."""
@@ -474,7 +474,7 @@ class Solver:
 
     def _renewed(self, loss: Loss, sweep: Sweep, problem: Problem, at: Array) -> Problem:
         """The problem with a preconditioner from the curvature at these points."""
-        basis, spectrum = _eigen(self._curvature(loss, sweep, problem.weight[:, :, 0], at, typical=False))
+        basis, spectrum = self._eigen(loss, sweep, problem.weight[:, :, 0], at, typical=False)
         return replace(problem, basis=basis, spectrum=spectrum[:, None, :], inverse=None)
 
     def _newton(self, sweep: Sweep, problem: Problem, w: Array, goal: float) -> tuple[Array, float]:
@@ -542,11 +542,3 @@ class Solver:
             worth, before = float(left @ eased), worth
             along = eased + worth / before * along
         return p
-
-
-def _eigen(hessian: Array) -> tuple[Array | None, Array]:
-    """Eigenvectors (M, d, d), and eigenvalues (M, d) without those that rounding put below zero; None for diagonals."""
-    if hessian.ndim == 2:
-        return None, hessian
-    values, vectors = np.linalg.eigh(hessian)
-    return vectors, np.maximum(values, 0.0)

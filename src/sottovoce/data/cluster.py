@@ -93,10 +93,6 @@ class ClusterSweep(Sweep):
         return self._sum(_turn, loss, w, along)
 
     @property
-    def here(self) -> bool:
-        return False
-
-    @property
     def nodes(self) -> int:
         return 1
 

@@ -119,7 +119,7 @@ class Sweep:
     @property
     def here(self) -> bool:
         """Whether this machine's own cores multiply these rows, each at will."""
-        return all(group.design.here for group in self.groups)
+        return bool(self.groups) and all(group.design.here for group in self.groups)
 
     def keep(self, nodes: BoolArray) -> Sweep:
         """Those nodes only."""

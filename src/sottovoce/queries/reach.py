@@ -12,7 +12,8 @@ sensitivities and prices are computed from it.
 The radius has two uses, and neither reads a row.  *Before a charge*, public vectors are refused if they are so long
 that rounding could hide whether a solve reached its certificate, since a refusal after the charge would depend on the
 rows.  That every solve which passes this check reaches its certificate is tested
-(``tests/solvers/test_hard_solves.py``), not proved.  *After a solve*, the answer is projected to that ball, which increases no distance between answers.
+(``tests/solvers/test_hard_solves.py``), not proved.  *After a solve*, the answer is projected to that ball, which
+increases no distance between answers.
 """
 
 from __future__ import annotations
