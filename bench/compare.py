@@ -30,8 +30,8 @@ import tempfile
 import time
 import tracemalloc
 import warnings
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -63,7 +63,7 @@ from threadpoolctl import threadpool_limits
 from sottovoce import PrivateClassifier, data
 from sottovoce.data.mapped import write_rows
 from sottovoce.data.rows import Rows
-from sottovoce.data.sweep import cores, one_thread_a_product
+from sottovoce.data.sweep import Sweep, cores, one_thread_a_product
 from sottovoce.runs.planner import plan
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.simulate import RunConfig, simulate, simulate_many
@@ -82,6 +82,12 @@ class Sizes:
     study_replicates: int = 10
     base: int = 8
     quick: bool = False
+
+
+def processor() -> float:
+    """Seconds of processor time that this process and the children that it waited for have used."""
+    own, others = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return own.ru_utime + own.ru_stime + others.ru_utime + others.ru_stime
 
 
 def config(**changes: Any) -> RunConfig:
@@ -142,7 +148,7 @@ def memory(task: Callable[[], Any]) -> float:
 
 def adult_run(sizes: Sizes) -> dict[str, Any]:
     """Ours, scipy's and Newton's loops, scikit-learn, CVXPY and the floor."""
-    _, rows = adult(sizes.quick)
+    dataset, rows = adult(sizes.quick)
     many, one = (config(rounds=sizes.rounds, replicates=r) for r in (sizes.replicates, 1))
     simulate(config(rounds=1), rows)  # warm the libraries
     loop = Loop(rows, simulate(one, rows))
@@ -157,7 +163,7 @@ def adult_run(sizes: Sizes) -> dict[str, Any]:
     local = loop.problem(1, 0, np.zeros((NODES, rows.d)), loop.noise.spherical(rows.d, 1)[0])
     a, _, n, _, q = local
     threads["sklearn"] = choices(lambda: newton_cholesky(a, C, n, q, C * TOL))
-    keys = ("ours", "single", "scipy", "newton", "sklearn", "floor", "floor_single")
+    keys = ("ours", "single", "matched", "matched_single", "scipy", "newton", "sklearn", "floor", "floor_single")
     seconds: dict[str, list[float]] = {key: [] for key in keys}
     models = {}
     for _ in range(sizes.repeats):
@@ -167,6 +173,9 @@ def adult_run(sizes: Sizes) -> dict[str, Any]:
         took, ours = timed(lambda: simulate(one, rows))
         seconds["single"].append(took)
         seconds["floor_single"].append(roofline.floor(replace(load, replicates=1), 0.02)["seconds"])
+        seconds["matched"].append(timed(lambda: simulate(replace(many, tol=None), rows))[0])
+        took, loose = timed(lambda: simulate(replace(one, tol=None), rows))
+        seconds["matched_single"].append(took)
         for name, solve in rivals.items():
             took, models[name] = better(lambda s=solve: loop(s, sizes.rounds), threads[name])
             seconds[name].append(took)
@@ -184,6 +193,11 @@ def adult_run(sizes: Sizes) -> dict[str, Any]:
         "ratio_newton": float(np.median(times["newton"] / share)),
         "ratio_newton_single": float(np.median(times["newton"] / times["single"])),
         "ratio_sklearn_no_linear_term": float(np.median(times["sklearn"] * solves / share)),
+        "ratio_matched": float(np.median(times["ours"] / times["matched"])),
+        "ratio_matched_single": float(np.median(times["single"] / times["matched_single"])),
+        "difference_matched": float(np.abs(ours.models[0] - loose.models[0]).max()),
+        "accuracy": right(ours.models, dataset), "accuracy_matched": right(loose.models, dataset),
+        "epsilon_matched": loose.privacy["epsilon"],
         "ratio_floor": float(np.median(times["ours"] / times["floor"])),
         "ratio_floor_least": float(times["ours"].min() / times["floor"].min()),
         "ratio_floor_single": float(np.median(times["single"] / times["floor_single"])),
@@ -205,6 +219,61 @@ def adult_run(sizes: Sizes) -> dict[str, Any]:
         "memory_mib_rows": rows.signed.nbytes / 2**20,
     }
     return answer
+
+
+def right(models: Array, dataset: data.Dataset) -> float:
+    """Percent of the test rows that the sites' mean model gets right."""
+    return 100.0 * float(np.mean(np.sign(dataset.X_test @ models[0].mean(axis=0)) == dataset.y_test))
+
+
+def schema(sizes: Sizes) -> dict[str, Any]:
+    """Adult by its shipped schema, merged rows beside rows as they come, for one run and for many; and auto."""
+    dataset = data.load("synthetic:n=1000,d=8" if sizes.quick else "adult")
+    parts = data.partition("iid", dataset.y_train, NODES, 0)
+    rows = Rows.build([(dataset.X_train[p], dataset.y_train[p]) for p in parts])
+    distinct = [len(np.unique(own[: int(n)], axis=0)) for own, n in zip(rows.signed, rows.n[:, 0], strict=True)]
+    load = replace(
+        roofline.SCHEMA, n=int(rows.n.max()), d=rows.d, distinct=max(distinct), solves=(sizes.rounds + 1) // 2
+    )
+    load = replace(load, ones=float(np.mean(np.count_nonzero(dataset.X_train, axis=1))))
+    answer: dict[str, Any] = {"rows_distinct": distinct, "rows_given": rows.n[:, 0].tolist()}
+    for name, replicates in (("single", 1), ("many", sizes.replicates)):
+        run, ratios, processors, floors = config(rounds=sizes.rounds, replicates=replicates), [], [], []
+        for _ in range(sizes.repeats):
+            busy = [processor()]
+            merged, _ = timed(lambda r=run: simulate(r, rows))
+            busy.append(processor())
+            with as_they_come():
+                given, _ = timed(lambda r=run: simulate(r, rows))
+            busy.append(processor())
+            ratios.append(given / merged)
+            processors.append((busy[2] - busy[1]) / (busy[1] - busy[0]))
+            floors.append(merged / roofline.floor(replace(load, replicates=replicates), 0.02)["seconds"])
+        answer |= {
+            f"ratio_merged_{name}": float(np.median(ratios)),
+            f"ratio_merged_{name}_processor": float(np.median(processors)),
+            f"ratio_floor_merged_{name}": float(np.median(floors)),
+        }
+    if not sizes.quick:
+        command, busy = (
+            [sys.executable, "-m", "sottovoce", "train", "--method", "auto", "--data", "adult"],
+            [processor()],
+        )
+        for _ in range(3):
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            busy.append(processor())
+        answer["processor_seconds_auto"] = float(np.median(np.diff(busy)))
+    return answer
+
+
+@contextmanager
+def as_they_come() -> Iterator[None]:
+    """Rows that repeat are not merged meanwhile."""
+    kept, Sweep.merged = Sweep.merged, lambda self: self  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Sweep.merged = kept  # type: ignore[method-assign]
 
 
 def peak_so_far(fresh: bool = False) -> float:
@@ -411,7 +480,7 @@ def forget(folder: Path) -> bool:
 
 
 PARTS: dict[str, Callable[[Sizes], dict[str, Any]]] = {
-    "adult": adult_run, "cvxpy": cvxpy_solve, "one_site": one_site,
+    "adult": adult_run, "schema": schema, "cvxpy": cvxpy_solve, "one_site": one_site,
     "growth": growth, "streamed": streamed, "thousand": thousand, "study": study,
 }  # fmt: skip
 

@@ -60,7 +60,7 @@ LAYERS = (
         (
             *("privacy.bounds", "privacy.exact", "privacy.spherical", "privacy.gaussian", "privacy.pld"),
             *("privacy.prices", "privacy.accountants", "privacy.noise", "privacy.statement"),
-            *("ledger", "solvers", "papers"),
+            *("ledger", "quasinewton", "solvers", "papers"),
         ),
     ),
     Layer("one file for each kind of release", ("queries",)),

@@ -111,8 +111,8 @@ class ConsensusClassifier(Inferring, ClassifierMixin, BaseEstimator):
         pickled.
     sites_per_row : int, default=1
         Largest number of sites at which one person may have a row.
-    tol : float, default=1e-8
-        Relative gradient norm to which local solves are certified.
+    tol : float or None, default=None
+        Relative gradient norm to which local solves are certified; None matches it to the noise of each release.
     random_state : int, RandomState or Generator instance, or None, default=None
         None draws noise, and the deal of rows to sites, from the operating system.  With anything else both follow
         from it: whoever knows it can repeat the fit, which is therefore a simulation and not a release.
@@ -201,7 +201,7 @@ class ConsensusClassifier(Inferring, ClassifierMixin, BaseEstimator):
         relation: str = _DEFAULT.relation,
         accountant: str | Ledger | DurableLedger | None = _DEFAULT.accountant,
         sites_per_row: int = _DEFAULT.sites_per_row,
-        tol: float = _DEFAULT.tol,
+        tol: float | None = None,
         random_state: Any = None,
         inference: bool = False,
         **knobs: Any,
@@ -578,7 +578,7 @@ class PrivateClassifier(ConsensusClassifier):
         form: str = "corrected",
         relation: str = _DEFAULT.relation,
         accountant: str | Ledger | DurableLedger | None = None,
-        tol: float = _DEFAULT.tol,
+        tol: float | None = None,
         random_state: Any = None,
         **knobs: Any,
     ) -> None:

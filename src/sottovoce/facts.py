@@ -26,6 +26,9 @@ from .losses import Loss
 from .privacy.events import RELATIONS
 from .typing import Any, Array, ArrayLike
 
+EXACT = 1e-8
+"""The certificate, over C, of solves that no noise on their answers is matched to."""
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -44,8 +47,10 @@ class Facts:
     n_nodes : int
         N, also at a site that holds only its own ``n``.
     relation : {"replace-one", "zero-out"}
-    tol : float
-        Local solves stop at a gradient norm of ``tol * C`` (the data term's gradient is at most ``C``).
+    tol : float, optional
+        Local solves stop at a gradient norm of ``tol * C`` (the data term's gradient is at most ``C``).  None leaves it
+        to each query: as small as its noise can make use of (:mod:`sottovoce.queries.reach`), and `exact_tol` where
+        nothing else is said.
     pure : bool
         Whether every release must have a price in pure epsilon; then noise on answers is spherical, not Gaussian.
     max_degree : int, optional
@@ -66,7 +71,7 @@ class Facts:
     rho: float
     n_nodes: int
     relation: str = "replace-one"
-    tol: float = 1e-8
+    tol: float | None = 1e-8
     pure: bool = True
     max_degree: int | None = None
     rows: float | None = None
@@ -81,6 +86,8 @@ class Facts:
             raise InvalidInput("n", None, "every site needs at least one row", "drop the sites without rows")
         for name in ("C", "rho", "tol"):
             value = getattr(self, name)
+            if name == "tol" and value is None:
+                continue
             if not (np.isfinite(value) and value > 0):
                 why = {"C": "weighs the data", "rho": "makes every solve unique", "tol": "ends every solve"}[name]
                 raise InvalidInput(name, value, f"must be finite and > 0, because it {why}", f"use {name}=1e-3")
@@ -93,6 +100,11 @@ class Facts:
     def gradients_changed(self) -> float:
         """Delta, by which a row moves its node's sum of gradients: 2 slope bounds for replace-one, 1 for zero-out."""
         return RELATIONS[self.relation] * self.loss.slope_bound
+
+    @property
+    def exact_tol(self) -> float:
+        """``tol``, or `EXACT` of the loss's slope bound: for answers whose errors no noise hides."""
+        return EXACT * min(1.0, self.loss.slope_bound) if self.tol is None else self.tol
 
     @property
     def mu(self) -> float:

@@ -11,30 +11,35 @@ Rows with a number to predict have ``a_k.w - t_k`` in place of ``a_k.w``.
 Since F is q-strongly convex, ``||grad F(w)|| <= g`` certifies ``||w - argmin F|| <= g / q``: the gradient norm that a
 solve returns proves how close its answer is to the minimiser.
 
-Method: limited-memory BFGS on top of a Newton preconditioner.  The Hessian's data term is factorised once per node at
-*reference points* (bends averaged over replicates) and shared by all replicates and rounds; the quadratic term only
-shifts its spectrum.  So all replicates of a node need one matrix product together, and nearly every step has length
-one.  An iteration is one sweep over the rows (:mod:`sottovoce.data.sweep`).  Sweeps run in single precision until
-rounding prevents further progress, then in double.  The certificate is always computed in double, from a new sweep at
-the answer.
+Method: limited-memory BFGS (:mod:`sottovoce.quasinewton`) on top of a Newton preconditioner.  The Hessian's data term
+is computed once per node at *reference points* (bends averaged over replicates) and shared by all replicates and
+rounds; the quadratic term only shifts its spectrum.  So all replicates of a node need one matrix product together, and
+nearly every step has length one.  An iteration is one sweep over the rows (:mod:`sottovoce.data.sweep`), of which those
+that repeat may be merged (:mod:`sottovoce.data.merged`).  Sweeps run in single precision until rounding prevents
+further progress, then in double.  The certificate is always computed in double, from a new sweep at the answer.
+
+Nodes are solved one after the other, each while its rows are in cache, and small nodes some at a time.  The nodes and
+groups of replicates are shared out to our threads.  What is solved together does not depend on the number of threads,
+nor do results.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 
 from .data.design import Design
 from .data.rows import Rows
 from .data.sweep import CHUNK as BLOCK
-from .data.sweep import Sweep, one_thread_a_product, spans
+from .data.sweep import INLINE, Sweep, cores, one_thread_a_product, shared, spans
 from .errors import SolverError
 from .losses import Loss
-from .typing import Array, ArrayLike, IntArray
+from .quasinewton import Memory, Problem, dots, gathered
+from .typing import Any, Array, ArrayLike, IntArray
 
-MEMORY = 10
 MAX_ITERATIONS = 500
 NEWTON = 1000
 """Largest number of Newton steps for a solve that has not converged after `MAX_ITERATIONS`."""
@@ -44,6 +49,8 @@ CONJUGATE = 1000
 """Largest number of products with the Hessian in one Newton step."""
 SINGLE = 3e-8
 """Smallest gradient norm, over C, that is asked for in single precision."""
+LESS = 0.8
+"""Share of a certificate that is asked for in single precision, so that rounding does not spoil it."""
 NEAR = 1e-5
 """Below this gradient norm, over C, single precision ends if two sweeps in a row do not halve the norm."""
 SINGLE_WORTH = 2**22
@@ -58,10 +65,20 @@ REFRESH = 25
 """Number of iterations after which an unfinished solve gets a new preconditioner, from its own current points."""
 FLAT = 0.6
 """A step is too long if its slope at the end is more than this share of the descent at its start."""
+ALONE = 2**16
+"""Entries of a node's rows above which the node is solved by itself, while its rows are in cache."""
+TOGETHER = 2**20
+"""Multiplications of a sweep of small nodes that are solved together."""
 APART = 2**24
-"""Multiplications of a node's sweep above which the node is solved by itself, so that it waits for no slower node."""
+"""On other devices: multiplications of a node's sweep above which the node is solved by itself."""
+WORTH = 2**20
+"""Multiplications of a sweep of all nodes above which solves are shared out to threads."""
+REPLICATES = 64
+"""Largest number of replicates of a large node that are solved together."""
 TOLD = 1e-6
 """Change of the gradient, over C, below which a step in single precision is dropped: rounding could hide curvature."""
+INVERTED = 20.0
+"""A preconditioner is written out as an inverse for every penalty if ``d^2`` is at most so many times n."""
 WIDEST = 2000
 """Features up to which the preconditioner is the whole reference Hessian; with more features it is the diagonal."""
 
@@ -97,6 +114,10 @@ def rounding_bound(
     gradients of norm up to L add up to ``C L n u``.
     With an offset ``|t| <= T`` the margin is a difference of two numbers, which rounds once more, by
     ``u (||w|| + T)``; if T is 0, nothing is subtracted.
+
+    The bound holds for merged rows too.  Then n' < n slopes are multiplied by counts, which add up to n and are exact
+    in double precision.  The products round once, by ``u`` times their size; their sum errs by ``n' u`` times the sum
+    of all norms, which is at most n as before; ``n' + 1 <= n`` together.  Margins and slopes err as without counts.
 
     With K > 1 margins per row, each margin is a difference of two products, the error of K slopes is at most sqrt K
     times that of their margins, and gradients add up over K blocks: ``2 K`` times the bound for slopes up to 1 covers
@@ -137,28 +158,12 @@ class Solution:
 
 
 @dataclass(frozen=True)
-class Problem:
-    """All data of an iteration except the rows, for M nodes and R replicates."""
+class Part:
+    """Nodes that are solved together, with their rows, and with their rows in single precision if there are such."""
 
-    c: Array
-    q: Array
-    weight: Array
-    basis: Array | None
-    spectrum: Array
-
-    def keep(self, node: IntArray, rep: IntArray) -> Problem:
-        """The problem of these nodes and replicates only."""
-        cut = np.ix_(node, rep)
-        basis = None if self.basis is None else self.basis[node]
-        return Problem(self.c[cut], self.q[cut], self.weight[node], basis, self.spectrum[node])
-
-
-Step = tuple[Array, Array, Array]
-"""Steps (M, R, d), changes of the gradient along them (M, R, d), and one over the products of both (M, R, 1)."""
-
-
-def _blank(w: Array) -> Step:
-    return np.zeros_like(w), np.zeros_like(w), np.zeros((*w.shape[:2], 1))
+    nodes: IntArray
+    sweep: Sweep
+    short: Sweep | None
 
 
 class Solver:
@@ -178,9 +183,13 @@ class Solver:
     bit.
     """
 
+    _parts: tuple[tuple[int, bool], list[Part]] | None = None
+    _inverse: tuple[Array, Array] | None = None
+
     def __init__(self, rows: Rows, loss: Loss, C: float) -> None:
         rows.check(loss)
-        self._sweep = rows.sweep().normed() if loss.by_norm else rows.sweep()
+        given = rows.sweep()  # rows as they come, for gradients; solves may merge those that repeat
+        self._given, self._sweep = (x.normed() if loss.by_norm else x for x in (given, given.merged()))
         self._single: Sweep | None = None
         self._n = rows.n  # (N, 1)
         self._weight = C / rows.n
@@ -219,6 +228,7 @@ class Solver:
         large = float(np.max(self._n)) * reference.shape[-1] >= LARGE
         sweep = (self._short() or self._sweep) if large else self._sweep
         self._basis, self._spectrum = self._eigen(self._loss, sweep, self._weight, reference, typical=True)
+        self._inverse = None
 
     def _short(self) -> Sweep | None:
         """The rows in single precision; None if these rows have no such copy."""
@@ -234,8 +244,20 @@ class Solver:
         hessian = sweep.hessian(loss, at, wide, typical)
         if wide:
             return None, hessian * weight
-        values, vectors = np.linalg.eigh(hessian * weight[:, :, None])
-        return vectors, values
+        parts = np.array_split(hessian * weight[:, :, None], min(len(hessian), 2 * cores()))
+        found = [*shared(np.linalg.eigh, parts)]
+        values, vectors = (np.concatenate([one[k] for one in found]) for k in (0, 1))
+        return vectors, np.maximum(values, 0.0)  # rounding puts some below
+
+    def _inverted(self, q: Array) -> Array | None:
+        """The preconditioner's inverse, if all replicates have the same quadratic term and it is soon computed."""
+        basis, spectrum, own = self._basis, self._spectrum, q[:, :1]
+        if basis is None or basis.shape[1] ** 2 > INVERTED * float(np.max(self._n)) or not np.all(q == own):
+            return None
+        if self._inverse is None or not np.array_equal(self._inverse[0], own):
+            assert spectrum is not None
+            self._inverse = own, np.matmul(basis / (spectrum[:, None, :] + own), basis.transpose(0, 2, 1))
+        return self._inverse[1]
 
     def minimise(self, linear: Array, q: Array, start: Array, tol: ArrayLike) -> Solution:
         """Minimise for every leading index.
@@ -298,7 +320,7 @@ class Solver:
             Rows ``part, part + parts, ...`` only, weighted by C over the number of rows of the smallest such part.
         """
         lead, points = w.shape[:-1], self._stack(w, w.shape[:-1])
-        sweep = self._sweep.every(part, parts) if parts > 1 else self._sweep
+        sweep = self._given.every(part, parts) if parts > 1 else self._given
         weight = self._C / np.maximum(self._n // parts, 1.0)  # n itself: C / (C / n) may round below it
         out = weight[:, :, None] * sweep.gradient(self._loss, points)
         return np.asarray(out.transpose(1, 0, 2).reshape(*lead, w.shape[-1]))
@@ -320,7 +342,7 @@ class Solver:
         lead, points = w.shape[:-1], self._stack(w, w.shape[:-1])
         whole: Array | None = None
         with one_thread_a_product():
-            for group in self._sweep.groups:
+            for group in self._given.groups:
                 for first, last in spans(group.design.n, BLOCK):
                     block = group.design.between(first, last)
                     part = each(block, self._loss.at(block.norms), points[group.nodes])
@@ -332,118 +354,157 @@ class Solver:
     def objective(self, w: Array, clip: float) -> Array:
         """The data term ``(C / n) sum_k min(loss(a_k.w), clip)``, shape (..., 1)."""
         lead, points = w.shape[:-1], self._stack(w, w.shape[:-1])
-        values = self._sweep.values(self._loss, points, clip, self._n)
+        values = self._given.values(self._loss, points, clip, self._n)
         out = self._weight[:, :, None] * values
         return np.asarray(out.transpose(1, 0, 2).reshape(*lead, 1))
 
     def _solve(self, w: Array, c: Array, q: Array, goal: Array) -> tuple[Array, Array, int]:
         """Minimisers, their gradient norms (M, R, 1) in double precision, and the iterations of the slowest solve."""
-        short = self._short() if w.size * float(np.max(self._n)) >= SINGLE_WORTH else None
+        single = w.size * float(np.max(self._n)) >= SINGLE_WORTH
+        assert self._spectrum is not None
+        spectrum = self._spectrum[:, None, :]
+        whole = Problem(c, q, self._weight[:, :, None], self._basis, spectrum, self._inverted(q))
+
+        def one(task: tuple[Part, IntArray]) -> tuple[Array, Array, int]:
+            part, reps = task
+            cut = np.ix_(part.nodes, reps)
+            x, ends, problem, memory, done = w[cut], goal[cut], whole.keep(part.nodes, reps), Memory(w[cut].shape), 0
+            if single and part.short is not None:
+                loose = np.maximum(LESS * ends, SINGLE * self._C)
+                x, _, done, memory = self._lbfgs(part.short, problem, x, loose, memory, exact=False)
+            x, norm, more, _ = self._lbfgs(part.sweep, problem, x, ends, memory, exact=True)
+            return x, norm, done + more
+
+        tasks = [
+            (part, reps) for part in self._apart(w.shape[1], single) for reps in self._replicates(part, w.shape[1])
+        ]
+        work = [len(reps) * float(self._n[part.nodes].sum()) * w.shape[2] for part, reps in tasks]
+        tasks = [tasks[k] for k in np.argsort(-np.array(work), kind="stable")]  # the longest first
+        outer = self._sweep.here and sum(work) >= WORTH and (len(tasks) >= cores() or max(work) < INLINE)
+        even = len(tasks) - len(tasks) % cores() if outer and len(tasks) >= cores() else len(tasks) * outer
         out, norms, slowest = np.empty_like(w), np.empty(w.shape[:2]), 0
-        for nodes in self._apart(w):
-            keep = np.zeros(len(w), dtype=bool)
-            keep[nodes] = True
-            x, problem = w[keep], self._problem(keep, c, q)
-            done, steps = 0, list[Step]()
-            if short is not None:
-                loose = np.maximum(goal[keep], SINGLE * self._C)
-                x, _, done, steps = self._lbfgs(short.keep(keep), problem, x, loose, [], exact=False)
-            out[keep], norms[keep], more, _ = self._lbfgs(
-                self._sweep.keep(keep), problem, x, goal[keep], steps, exact=True
-            )
-            slowest = max(slowest, done + more)
+        found = chain(shared(one, tasks[:even]), map(one, tasks[even:]))  # threads share each of the last few
+        for (part, reps), (x, norm, steps) in zip(tasks, found, strict=True):
+            cut = np.ix_(part.nodes, reps)
+            out[cut], norms[cut], slowest = x, norm, max(slowest, steps)
         return out, norms[:, :, None], slowest
 
-    def _apart(self, w: Array) -> list[Array]:
-        """Groups of nodes that are solved together; each large node is a group by itself."""
-        work = self._n[:, 0] * w.shape[1] * w.shape[2]
-        together = np.flatnonzero(work < APART)
-        return [np.array([i]) for i in np.flatnonzero(work >= APART)] + ([together] if together.size else [])
+    def _apart(self, replicates: int, single: bool) -> list[Part]:
+        """Nodes that are solved together, with views of their rows."""
+        key = replicates, single
+        if self._parts is None or self._parts[0] != key:
+            size = self._n[:, 0] * self._reference.shape[-1]
+            large = size >= ALONE if self._sweep.here else size * replicates >= APART
+            order = np.concatenate([group.nodes for group in self._sweep.groups] or [np.arange(len(size))])
+            order = order[~large[order]]  # neighbours in memory are solved together, so that views of rows suffice
+            room = TOGETHER if self._sweep.here else np.inf
+            batch = np.floor(np.cumsum(size[order]) * replicates / room).astype(int)
+            nodes = [np.array([i]) for i in np.flatnonzero(large)] + [order[batch == k] for k in np.unique(batch)]
+            short, found = self._short() if single else None, []
+            for ids in nodes:
+                keep = np.zeros(len(size), dtype=bool)
+                keep[ids] = True
+                found.append(Part(np.sort(ids), self._sweep.keep(keep), None if short is None else short.keep(keep)))
+            self._parts = key, found
+        return self._parts[1]
 
-    def _problem(self, keep: Array, c: Array, q: Array) -> Problem:
-        assert self._spectrum is not None
-        basis = None if self._basis is None else self._basis[keep]
-        return Problem(c[keep], q[keep], self._weight[keep][:, :, None], basis, self._spectrum[keep][:, None, :])
+    def _replicates(self, part: Part, replicates: int) -> list[IntArray]:
+        """Replicates of this part that are solved together."""
+        alone = self._sweep.here and self._n[part.nodes].sum() * self._reference.shape[-1] >= ALONE
+        several = -(-replicates // REPLICATES) if alone and len(part.nodes) == 1 else 1
+        return np.array_split(np.arange(replicates), several)
 
     def _lbfgs(
-        self, sweep: Sweep, problem: Problem, w: Array, goals: Array, steps: list[Step], *, exact: bool
-    ) -> tuple[Array, Array, int, list[Step]]:
+        self, sweep: Sweep, problem: Problem, w: Array, goals: Array, memory: Memory, *, exact: bool
+    ) -> tuple[Array, Array, int, Memory]:
         """Iterate until every gradient norm is at most its goal, (M, R); unless `exact`, or until norms stop falling.
 
-        `steps` are the steps of an earlier phase of the same solves, oldest first; the last steps of this phase are
-        returned.
+        `memory` holds the steps of an earlier phase of the same solves; that of this phase is returned.
         """
-        out_w, out_norm = w.copy(), np.full(w.shape[:2], np.inf)
+        out_w, out_norm, first = w.copy(), np.full(w.shape[:2], np.inf), problem
         # The working set is a rectangle nodes x replicates that shrinks as solves finish.
         node, rep, goal = np.arange(w.shape[0]), np.arange(w.shape[1]), goals
         at = np.ix_(node, rep)
-        learnt: list[Step] = [] if exact else [_blank(w) for _ in range(MEMORY)]
+        learnt = list[tuple[Any, Memory]]()
 
         def gradient(x: Array) -> Array:
-            return np.asarray(problem.weight * sweep.gradient(self._loss, x) + problem.c + problem.q * x)
-
-        def learn() -> None:
-            """Keep the steps of finished solves, except where the change of the gradient is mostly rounding."""
-            for kept, (s, y, rho) in zip(reversed(learnt), reversed(steps), strict=False):
-                told = np.linalg.norm(y, axis=-1, keepdims=True) >= TOLD * self._C
-                kept[0][at], kept[1][at], kept[2][at] = s, y, np.where(told, rho, 0.0)
+            g = sweep.gradient(self._loss, x)
+            g *= problem.weight
+            g += problem.c
+            g += problem.q * x
+            return g
 
         g = gradient(w)
+        h = problem.eased(g)
         p, descent, t = np.zeros_like(g), np.zeros(g.shape[:2]), np.ones(g.shape[:2])
-        fresh = np.ones(g.shape[:2], dtype=bool)  # which solves are at a new point and need a new direction
+        fresh, every = (
+            np.ones(g.shape[:2], dtype=bool),
+            True,
+        )  # which solves are at a new point and need a new direction
         best, patience = np.inf, 2
         for iteration in range(MAX_ITERATIONS):
-            norm = np.sqrt(np.einsum("brd,brd->br", g, g))
+            norm = np.sqrt(dots(g, g))
             out_w[at], out_norm[at] = w, norm
             open_ = ~(norm <= goal)
             worst = float(norm.max())
             patience = 2 if worst <= 0.5 * best else patience - 1
             best = min(best, worst)
             if not open_.any() or (not exact and patience <= 0 and worst <= NEAR * self._C):
-                learn()
-                return out_w, out_norm, iteration, learnt
-            keep_node, keep_rep = open_.any(axis=1), open_.any(axis=0)
+                if not exact and (
+                    learnt or problem is not first or np.any(memory.size[:, :, : memory.count] < TOLD * self._C)
+                ):
+                    memory = gathered(first, [*learnt, (at, memory)], out_w.shape, TOLD * self._C)
+                return out_w, out_norm, iteration, memory
+            keep_node, keep_rep = (np.asarray(open_.any(axis=k)) for k in (1, 0))
             if keep_node.sum() * keep_rep.sum() <= 0.75 * open_.size:
-                learn()
+                if not exact:
+                    learnt.append((at, memory))
                 cut = np.ix_(keep_node, keep_rep)
                 node, rep = node[keep_node], rep[keep_rep]
                 at = np.ix_(node, rep)
-                w, g, p, descent, t, fresh, goal = (x[cut] for x in (w, g, p, descent, t, fresh, goal))
-                steps = [(s[cut], y[cut], r[cut]) for s, y, r in steps]
-                problem = problem.keep(keep_node, keep_rep)
+                w, g, h, p, descent, t, fresh, goal = (x[cut] for x in (w, g, h, p, descent, t, fresh, goal))
+                memory, problem = memory.keep(cut), problem.keep(keep_node, keep_rep)
                 if not keep_node.all():
                     sweep = sweep.keep(keep_node)
             if iteration % REFRESH == REFRESH - 1:  # the reference point is too far; the new one is for this solve only
-                basis, values = self._eigen(self._loss, sweep, problem.weight[:, :, 0], w[:, :SAMPLE], typical=False)
-                problem, steps = replace(problem, basis=basis, spectrum=values[:, None, :]), []
-            if fresh.any():
-                new = self._direction(g, steps, problem)
-                p = np.where(fresh[:, :, None], new, p)
-                descent = np.where(fresh, np.einsum("brd,brd->br", g, p), descent)
-                t = np.where(fresh, 1.0, t)
-            s = t[:, :, None] * p
+                problem = self._renewed(self._loss, sweep, problem, w[:, :SAMPLE])
+                memory, h = Memory(w.shape), problem.eased(g)
+            if every:
+                p = memory.direction(g, h)
+                descent, t = dots(g, p), np.ones(g.shape[:2])
+            elif fresh.any():
+                p = np.where(fresh[:, :, None], memory.direction(g, h), p)
+                descent, t = np.where(fresh, dots(g, p), descent), np.where(fresh, 1.0, t)
+            x = w + (p if every else t[:, :, None] * p)
             if not exact:  # the new point is rounded to single precision, so that it adds no rounding to the gradient
-                s = (w + s).astype(np.float32).astype(float) - w
-            g_new = gradient(w + s)
-            slope = np.einsum("brd,brd->br", g_new, p)
+                x = x.astype(np.float32).astype(float)
+            s, g_new = x - w, gradient(x)
+            slope = dots(g_new, p)
             # F is convex along p, so its slope grows with t.  A step is too long if the slope at its end is too steep;
             # no step counts as too short.
             fresh = (slope <= -FLAT * descent) | (t < 1e-9)
-            secant = np.divide(descent, descent - slope, out=np.ones_like(t), where=~fresh)
-            t = t * np.clip(secant, 0.1, np.where(fresh, 1.0, 0.9))
-            took = fresh[:, :, None]
-            s, y = np.where(took, s, 0.0), np.where(took, g_new - g, 0.0)
-            sy = np.einsum("brd,brd->br", s, y)
+            every = bool(fresh.all())
+            if not every:
+                secant = np.divide(descent, descent - slope, out=np.ones_like(t), where=~fresh)
+                t = t * np.clip(secant, 0.1, np.where(fresh, 1.0, 0.9))
+                took = fresh[:, :, None]
+                x, s, g_new = np.where(took, x, w), np.where(took, s, 0.0), np.where(took, g_new, g)
+            y, h_new = g_new - g, problem.eased(g_new)
+            sy = dots(s, y)
             # F is q-strongly convex, so <s, y> >= q |s|^2 > 0 unless the step is lost in rounding.
-            rho = np.divide(1.0, sy, out=np.zeros_like(sy), where=sy > 0)
-            steps = [*steps[-(MEMORY - 1) :], (s, y, rho[:, :, None])]
-            w, g = w + s, np.where(took, g_new, g)
+            memory.add(s, y, h_new - h, sy, sy > 0)
+            w, g, h = x, g_new, h_new
         if not exact:
-            return out_w, out_norm, MAX_ITERATIONS, learnt
+            return out_w, out_norm, MAX_ITERATIONS, Memory(out_w.shape)
         for i, r in np.argwhere(~(out_norm <= goals)):
             one = problem.keep(np.flatnonzero(node == i), np.flatnonzero(rep == r))
             out_w[i, r], out_norm[i, r] = self._newton(sweep.keep(node == i), one, out_w[i, r], float(goals[i, r]))
-        return out_w, out_norm, MAX_ITERATIONS + NEWTON, learnt
+        return out_w, out_norm, MAX_ITERATIONS + NEWTON, memory
+
+    def _renewed(self, loss: Loss, sweep: Sweep, problem: Problem, at: Array) -> Problem:
+        """The problem with a preconditioner from the curvature at these points."""
+        basis, spectrum = self._eigen(loss, sweep, problem.weight[:, :, 0], at, typical=False)
+        return replace(problem, basis=basis, spectrum=spectrum[:, None, :], inverse=None)
 
     def _newton(self, sweep: Sweep, problem: Problem, w: Array, goal: float) -> tuple[Array, float]:
         """Newton's method for one node and replicate, for a solve that L-BFGS does not finish.
@@ -493,10 +554,9 @@ class Solver:
 
     def _step(self, loss: Loss, sweep: Sweep, problem: Problem, w: Array, g: Array) -> Array:
         """The Newton step, by conjugate gradients with the true Hessian; the preconditioner may be its diagonal."""
-        basis, values = self._eigen(loss, sweep, problem.weight[:, :, 0], w[None, None], typical=False)
-        at = replace(problem, basis=basis, spectrum=values[:, None, :])
+        at = self._renewed(loss, sweep, problem, w[None, None])
         p, left = np.zeros_like(g), -g
-        eased = -self._direction(left[None, None], [], at)[0, 0]
+        eased = at.eased(left[None, None])[0, 0]
         along, worth = eased, float(left @ eased)
         for _ in range(CONJUGATE):
             turned = problem.weight * sweep.turn(loss, w[None, None], along[None, None]) + problem.q * along
@@ -507,25 +567,7 @@ class Solver:
             left = left - worth / bent * turned[0, 0]
             if np.linalg.norm(left) <= 0.01 * np.linalg.norm(g):
                 break
-            eased = -self._direction(left[None, None], [], at)[0, 0]
+            eased = at.eased(left[None, None])[0, 0]
             worth, before = float(left @ eased), worth
             along = eased + worth / before * along
-        return p
-
-    @staticmethod
-    def _direction(g: Array, steps: list[Step], problem: Problem) -> Array:
-        """Two-loop recursion around the shifted spectral inverse of the reference Hessian."""
-        p = -g
-        alphas = []
-        for s, y, rho in reversed(steps):
-            alpha = rho * np.einsum("brd,brd->br", s, p)[:, :, None]
-            p = p - alpha * y
-            alphas.append(alpha)
-        basis, spectrum = problem.basis, problem.spectrum + problem.q
-        if basis is None:  # the diagonal alone
-            p = p / spectrum
-        else:
-            p = np.matmul(np.matmul(p, basis) / spectrum, basis.transpose(0, 2, 1))
-        for (s, y, rho), alpha in zip(steps, reversed(alphas), strict=True):
-            p = p + s * (alpha - rho * np.einsum("brd,brd->br", y, p)[:, :, None])
         return p

@@ -133,13 +133,14 @@ def test_help_explains_every_option_and_says_its_default(ok: Call, name: str) ->
         assert option.help, option.name
         text = f"{shown} --".partition(f" {option.opts[0]} ")[2].partition(" --")[0]
         for default in (getattr(config, str(option.name)) for config in configs if hasattr(config, str(option.name))):
-            # None is "not given" or is said in words, and so is epsilon's, which depends on the method.
-            if default is not None and option.name not in ("epsilon", "method"):
+            # None is "not given" or is said in words, and so are epsilon's, which depends on the method, and tol's.
+            if default is not None and option.name not in ("epsilon", "method", "tol"):
                 assert option.default == default and f"[default: {default}]" in text, option.name
     if name == "train":
         assert "[default: auto]" in shown and "[default: 1e-05; none with --pure" in shown
         assert "[default: 1, or inf where a method has no noise]" in shown
         assert "[default: 5, or as many as site:NAME finds]" in shown
+        assert "[default: matched to the noise]" in shown
 
 
 def test_without_a_command_the_help_is_shown(run: Call) -> None:

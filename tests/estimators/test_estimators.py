@@ -71,14 +71,15 @@ def test_scikit_learns_checks(
     assert {r["check_name"] for r in results if r["status"] == "xfail"} == set(expected)
 
 
-def test_defaults_are_those_of_a_run_but_for_method_and_budget() -> None:
+def test_defaults_are_those_of_a_run_but_for_method_budget_and_certificate() -> None:
     run, ours = RunConfig(), ConsensusClassifier().get_params()
     shared = {name for name in ours if hasattr(run, name)}
     assert len(shared) == len(ours) - 6  # classes, n_sites, data_norm, fit_intercept, random_state, inference
-    for name in shared - {"method", "delta"}:
+    for name in shared - {"method", "delta", "tol"}:
         assert ours[name] == getattr(run, name), name
     for estimator in (ConsensusClassifier(), PrivateClassifier()):
         assert (estimator.method, estimator.epsilon, estimator.delta) == ("auto", 1.0, 1e-5)
+        assert estimator.tol is None  # matched to the noise
 
 
 @pytest.mark.parametrize("kind", [ConsensusClassifier, PrivateClassifier])

@@ -33,6 +33,7 @@ def test_roofline() -> None:
 def test_compare() -> None:
     answer = run("compare.py")
     ratios = {"ratio_scipy", "ratio_scipy_single", "ratio_newton", "ratio_floor", "ratio_floor_study"}
+    ratios |= {"ratio_matched", "ratio_matched_single", "ratio_merged_single", "ratio_merged_many"}
     slopes = {"slope_rows", "slope_replicates", "slope_rounds"}
     figures = {"seconds_study", "seconds_1000_nodes", "memory_mib_1000_nodes", "difference"}
     assert ratios | slopes | figures <= set(answer)

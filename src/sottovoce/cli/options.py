@@ -116,7 +116,7 @@ def knob_options() -> list[Option]:
             for knob in KNOBS.values()
             if knob.offered
         ),
-        say("--tol", "Certificate of the local solves.", type=float, default=_RUN.tol),
+        say("--tol", "Certificate of the local solves.  [default: matched to the noise]", type=float),
     ]
 
 

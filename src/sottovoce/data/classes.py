@@ -67,6 +67,13 @@ class Classes(Wrapped):
         split = self._split(weights)
         return np.concatenate([self.base.diagonal(split[:, j, :]) for j in range(self.classes)], axis=1)
 
+    @property
+    def beside(self) -> Array:
+        return self.labels.astype(float)
+
+    def picked(self, base: Design, which: IntArray) -> Self:
+        return type(self)(base, self.labels[:, which], self.classes)
+
     def keep(self, nodes: Any) -> Self:
         return type(self)(self.base.keep(nodes), self.labels[nodes], self.classes)
 

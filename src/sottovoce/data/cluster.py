@@ -102,6 +102,10 @@ class ClusterSweep(Sweep):
     def single(self) -> None:
         return None
 
+    def merged(self) -> Self:
+        """Itself: workers hold rows as they come."""
+        return self
+
     def normed(self) -> Self:
         """Itself: the workers compute the norms of their blocks whenever they need them."""
         return self

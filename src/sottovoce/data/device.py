@@ -100,6 +100,10 @@ class OnDevice(Design):
     def cache(self) -> int:
         return self.home.cache
 
+    @property
+    def here(self) -> bool:
+        return False
+
     def _turned(self) -> Any:
         return self.home.xp.matrix_transpose(self.a)
 

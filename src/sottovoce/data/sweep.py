@@ -9,7 +9,8 @@ uses one thread.  Partial sums are added in a fixed order, so results do not dep
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from threadpoolctl import ThreadpoolController
 from ..losses import Loss
 from ..typing import Any, Array, BoolArray, IntArray
 from .design import Design, Normed
+from .merged import merged
 
 CHUNK = 4096
 """About how many rows a task has when it multiplies them with many vectors."""
@@ -41,9 +43,30 @@ def cores() -> int:
     return max(1, min(lent, int(asked))) if asked.isdecimal() else lent
 
 
+_ours = threading.local()
+
+
 @cache
 def _pool(process: int, threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="sottovoce")
+    return ThreadPoolExecutor(threads, thread_name_prefix="sottovoce", initializer=_mark)
+
+
+def _mark() -> None:
+    _ours.busy = True
+
+
+def threads_left() -> int:
+    """Number of threads to share work out to: one where the caller is such a thread itself."""
+    return 1 if getattr(_ours, "busy", False) else cores()
+
+
+def shared(work: Callable[[Any], Any], items: list[Any]) -> Iterator[Any]:
+    """`work` of every item, in order, on our own threads."""
+    threads = min(threads_left(), len(items))
+    if threads <= 1:
+        yield from map(work, items)
+        return
+    yield from _pool(os.getpid(), threads).map(work, items)
 
 
 @cache
@@ -93,6 +116,11 @@ class Sweep:
         """M."""
         return sum(len(group.nodes) for group in self.groups)
 
+    @property
+    def here(self) -> bool:
+        """Whether this machine's own cores multiply these rows, each at will."""
+        return bool(self.groups) and all(group.design.here for group in self.groups)
+
     def keep(self, nodes: BoolArray) -> Sweep:
         """Those nodes only."""
         number = np.cumsum(nodes) - 1
@@ -116,14 +144,20 @@ class Sweep:
             return None
         return Sweep(tuple(Group(g.nodes, new) for g, new in zip(self.groups, short, strict=True)), self.width)
 
+    def merged(self) -> Sweep:
+        """The same sums over rows, with rows that repeat merged where that pays; :meth:`values` is not for these."""
+        return Sweep(tuple(Group(g.nodes, merged(g.design)) for g in self.groups), self.width)
+
     def normed(self) -> Sweep:
         """The same, with the rows' norms computed once: for losses that depend on them."""
         return Sweep(tuple(Group(g.nodes, Normed.of(g.design, len(g.nodes))) for g in self.groups), self.width)
 
     def gradient(self, loss: Loss, w: Array) -> Array:
         """``sum_k slope(a_k.w) a_k``, shape of `w`, in the precision of the rows."""
-        out = np.zeros((self.nodes, *w.shape[1:]))
         rows = max(CHUNK, TASK // max(1, w.shape[1] * self.width))
+        if len(self.groups) == 1 and self.groups[0].design.n < 1.5 * rows:  # the common case, without ceremony
+            return _gradient(self.groups[0].design, loss, w)
+        out = np.zeros((self.nodes, *w.shape[1:]))
         tasks = [(g, a, b) for g in self.groups for a, b in spans(g.design.n, max(rows, g.design.cache // 64))]
 
         def one(task: tuple[Group, int, int]) -> Array:
@@ -177,12 +211,8 @@ class Sweep:
         return out
 
     def _map(self, task: Any, tasks: list[Any], replicates: int) -> Iterator[Any]:
-        threads = min(cores(), len(tasks))
-        work = sum((b - a) * len(g.nodes) for g, a, b in tasks) * self.width * replicates
-        if threads == 1 or work < INLINE:
-            yield from map(task, tasks)
-            return
-        yield from _pool(os.getpid(), threads).map(task, tasks)
+        few = len(tasks) == 1 or sum((b - a) * len(g.nodes) for g, a, b in tasks) * self.width * replicates < INLINE
+        return map(task, tasks) if few else shared(task, tasks)
 
 
 def spans(n: int, size: int) -> list[tuple[int, int]]:
@@ -194,13 +224,14 @@ def spans(n: int, size: int) -> list[tuple[int, int]]:
 
 def _gradient(design: Design, loss: Loss, w: Array) -> Array:
     """A task: blocks of rows and of replicates small enough for the cache."""
-    out = np.zeros(w.shape)
-    for r in range(0, w.shape[1], _MOST):
-        some = w[:, r : r + _MOST]
-        rows = max(128, design.cache // max(1, some.shape[0] * some.shape[1] * loss.outputs))
-        for first, last in spans(design.n, rows):
-            block = design.between(first, last)
-            own = loss.at(block.norms)
-            with np.errstate(over="ignore"):
-                out[:, r : r + _MOST] += block.combine(own.slope(block.margins(some)))
+    with np.errstate(over="ignore"):
+        rows = max(128, design.cache // max(1, w.shape[0] * min(w.shape[1], _MOST) * loss.outputs))
+        if w.shape[1] <= _MOST and design.n < 1.5 * rows:
+            return design.combine(loss.at(design.norms).slope(design.margins(w))).astype(float, copy=False)
+        out = np.zeros(w.shape)
+        for r in range(0, w.shape[1], _MOST):
+            some = w[:, r : r + _MOST]
+            for first, last in spans(design.n, rows):
+                block = design.between(first, last)
+                out[:, r : r + _MOST] += block.combine(loss.at(block.norms).slope(block.margins(some)))
     return out

@@ -33,7 +33,7 @@ class NoisyAverage(Query):
     def sensitivity(self, facts: Facts) -> Array:
         """Largest distance between the averages of two neighbouring data sets."""
         exact = facts.gradients_changed * facts.C / (facts.n_nodes * facts.n.min() * facts.mu)
-        return exact + 2.0 * certified_error(facts.C, facts.tol, np.array([facts.mu])) * (1.0 + _GRID)
+        return exact + 2.0 * certified_error(facts.C, facts.exact_tol, np.array([facts.mu])) * (1.0 + _GRID)
 
     def event(self, facts: Facts) -> Event:
         source, how_far = "003, section 4.4.1", self.sensitivity(facts)
@@ -42,9 +42,9 @@ class NoisyAverage(Query):
 
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
         zero, q = np.zeros((facts.n_nodes, facts.d)), np.full((facts.n_nodes, 1), facts.mu)
-        exact = vault.solver.minimise(zero, q, zero, facts.tol).w.mean(axis=0)
+        exact = vault.solver.minimise(zero, q, zero, facts.exact_tol).w.mean(axis=0)
         w = np.array(np.broadcast_to(exact, self.start.shape))
-        coarsest = _GRID * certified_error(facts.C, facts.tol, np.array([facts.mu])) / np.sqrt(facts.d)
+        coarsest = _GRID * certified_error(facts.C, facts.exact_tol, np.array([facts.mu])) / np.sqrt(facts.d)
         if self.gaussian:
             return vault.noise.add_gaussian(w, 1.0 / self.rate[0], coarsest, release)
         return vault.noise.add_pure(w, self.rate[0], coarsest, release)

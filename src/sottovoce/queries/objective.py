@@ -42,7 +42,7 @@ from .evidence import (
     stiffness,
     vector,
 )
-from .reach import certificate, check_solve, inside, length
+from .reach import INFLATION, certificate, check_solve, inside, length, matched
 from .statistic import SecretMinimiser, last_minimiser
 from .vault import Vault
 
@@ -216,10 +216,42 @@ class PerturbedObjective(Query):
         return facts.C / facts.n * self._longest(facts, self.noise)
 
     def _tol(self, facts: Facts) -> Array:
-        tol = facts.tol if self.tol is None else self.tol
         if self.noise is None or not self.noise.polish:
-            return np.array(tol)
+            return np.array(facts.exact_tol if self.tol is None else self.tol)
+        tol = matched(facts, self._enough(facts, self.noise)) if self.tol is None else self.tol
         return certificate(facts, tol, facts.mu + np.asarray(self.curvature, dtype=float), self._noise(facts))
+
+    def _enough(self, facts: Facts, law: SphericalLaw | GaussianLaw) -> Array:
+        """The certificate at which noise on the answer makes the release at most `INFLATION` noisier.
+
+        Noise of deviation s inside the objective, in sum scale, moves the answer by at least about
+        ``(C / n) s / (q + C c1 / d)``, root mean square over directions: the eigenvalues of the data term's Hessian
+        have a mean of at most ``C c1 / d``, and ``1 / (q + x)^2`` is convex.  Noise on the answer has a deviation of
+        ``2 error / share`` with ``error = 2 C tol / q``; independent noises add in squares.
+        """
+        if isinstance(law, GaussianLaw) and law.release is not None:  # a paper's own, whatever the error
+            return np.array(facts.exact_tol)
+        if isinstance(law, GaussianLaw):
+            spread = self._per_node(law.sigma, facts)
+        else:
+            spread = self._per_node((1.0 if facts.pure else np.sqrt(facts.d + 1.0)) / law.rate, facts)
+        q = facts.mu + self._per_node(self.curvature, facts)
+        q_typical = q + facts.C * facts.loss.bend_bound / facts.d
+        room = np.sqrt((1.0 + INFLATION) ** 2 - 1.0)
+        return np.asarray(room * self._share(facts, law) * spread * q / (4.0 * facts.n * q_typical))
+
+    def _share(self, facts: Facts, law: SphericalLaw | GaussianLaw) -> Array:
+        """What the noise on an answer may cost: pure epsilon, or with a delta a shift over sigma."""
+        delta_gradient = _changed(facts)
+        if isinstance(law, GaussianLaw):
+            return np.sqrt(POLISH_SQUARED) * self._per_node(delta_gradient / law.sigma, facts)
+        if not facts.pure:
+            return np.sqrt(POLISH_SQUARED) * self._per_node(delta_gradient * law.rate / np.sqrt(facts.d), facts)
+        exact = objective_perturbation_epsilon(
+            self._per_node(law.rate, facts), self._K(facts), delta_gradient=delta_gradient,
+            **_loss_terms(facts),  # type: ignore[arg-type]
+        )  # fmt: skip
+        return POLISH * exact
 
     def _K(self, facts: Facts) -> Array:
         return self._per_node(facts.K(self.curvature), facts)
@@ -229,20 +261,11 @@ class PerturbedObjective(Query):
         error, none = self._error(facts, law), np.zeros(facts.n.shape)
         if not law.polish:
             return none, none
-        delta_gradient = _changed(facts)
         if isinstance(law, GaussianLaw) and law.release is not None:
             return none, self._per_node(law.release, facts)
-        if isinstance(law, GaussianLaw):
-            mu = self._per_node(delta_gradient / law.sigma, facts)
-        elif facts.pure:
-            exact = objective_perturbation_epsilon(
-                self._per_node(law.rate, facts), self._K(facts), delta_gradient=delta_gradient,
-                **_loss_terms(facts),  # type: ignore[arg-type]
-            )  # fmt: skip
-            return POLISH * exact / (2.0 * error), none
-        else:
-            mu = self._per_node(delta_gradient * law.rate / np.sqrt(facts.d), facts)
-        return none, 2.0 * error / (np.sqrt(POLISH_SQUARED) * mu)
+        if isinstance(law, SphericalLaw) and facts.pure:
+            return self._share(facts, law) / (2.0 * error), none
+        return none, 2.0 * error / self._share(facts, law)
 
     def event(self, facts: Facts) -> Event:
         law = self.noise

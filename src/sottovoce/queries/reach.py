@@ -4,10 +4,16 @@ The gradient of the data term has norm at most ``C L``, with ``L`` the loss's sl
 linear term ``c`` and quadratic term ``q`` is q-strongly convex, and its gradient at 0 has norm at most ``C L + ||c||``,
 so its minimiser has norm at most ``(C L + ||c||) / q``.
 
-This has two uses, and neither reads a row.  *Before a charge*, public vectors are refused if they are so long that
-rounding could hide whether a solve reached its certificate, since a refusal after the charge would depend on the rows.
-That every solve which passes this check reaches its certificate is tested (``tests/solvers/test_hard_solves.py``), not
-proved.  *After a solve*, the answer is projected to that ball, which increases no distance between answers.
+A query whose noise pays for the solver's error needs no smaller error than that noise can hide.  Where ``tol`` of the
+facts is None, it is set so that the error makes the noise at most `INFLATION` larger than it would be after an exact
+solve; but not below the certificate of exact answers, as smaller ones take longer and hardly matter.  Whichever it is,
+sensitivities and prices are computed from it.
+
+The radius has two uses, and neither reads a row.  *Before a charge*, public vectors are refused if they are so long
+that rounding could hide whether a solve reached its certificate, since a refusal after the charge would depend on the
+rows.  That every solve which passes this check reaches its certificate is tested
+(``tests/solvers/test_hard_solves.py``), not proved.  *After a solve*, the answer is projected to that ball, which
+increases no distance between answers.
 """
 
 from __future__ import annotations
@@ -20,6 +26,8 @@ from ..solvers import certified_error, rounding_bound
 from ..typing import Array, ArrayLike
 
 _LONGEST = 2.0**200  # no square of it overflows, nor the square of its product with anything declared
+INFLATION = 1e-3
+"""By how much a solver's error may enlarge the noise on answers, where ``tol`` is left open."""
 _ROOM = 2.0  # how much smaller than the certificate its rounding must be for doubles to exist that reach it
 
 
@@ -38,7 +46,7 @@ def _hidden(facts: Facts, tol: ArrayLike, pull: Array, q: Array) -> Array:
     return hidden / facts.C
 
 
-def certificate(facts: Facts, tol: float, q: Array, noise: ArrayLike = 0.0) -> Array:
+def certificate(facts: Facts, tol: ArrayLike, q: Array, noise: ArrayLike = 0.0) -> Array:
     """`tol`, or more where double precision could not certify it even without public vectors, shape (..., 1).
 
     Parameters
@@ -46,7 +54,14 @@ def certificate(facts: Facts, tol: float, q: Array, noise: ArrayLike = 0.0) -> A
     noise : array (..., 1)
         Bound on the norm of the linear term's noise.
     """
-    return np.maximum(tol, 2.0 * _ROOM * _hidden(facts, tol, np.asarray(noise, dtype=float), q))
+    return np.maximum(
+        np.asarray(tol, dtype=float), 2.0 * _ROOM * _hidden(facts, tol, np.asarray(noise, dtype=float), q)
+    )
+
+
+def matched(facts: Facts, enough: ArrayLike) -> Array:
+    """``tol`` of the facts; if that is None, what is `enough` for a query's noise, and at least `exact_tol`."""
+    return np.array(facts.tol) if facts.tol is not None else np.maximum(facts.exact_tol, enough)
 
 
 def inside(w: Array, facts: Facts, tol: ArrayLike, pull: Array, q: Array) -> Array:

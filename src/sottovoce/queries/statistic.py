@@ -21,7 +21,7 @@ from ..solvers import certified_error, rounding_bound
 from ..typing import Array, ArrayLike
 from .base import Query
 from .evidence import Canaries, Leaning, Supposed, centre, certain, gaussian, refusal_of_secret, spherical, vector
-from .reach import certificate, check_solve, inside, length
+from .reach import INFLATION, certificate, check_solve, inside, length, matched
 from .vault import Secret, Vault
 
 _FINE = 2.0**-20  # of the sensitivity: what the grid may add to it
@@ -30,10 +30,16 @@ _FINE = 2.0**-20  # of the sensitivity: what the grid may add to it
 def gradient_sensitivity(facts: Facts, rows: Array) -> Array:
     """How far a row moves a computed mean gradient of `rows` rows: ``Delta C / rows``, plus twice its rounding error.
 
-    Rows that do not change have slopes that are the same to the last bit.  Only the sum rounds differently, by at most
+    Rows that do not change have slopes that are the same to the last bit, because each stands at the same place of the
+    same products in both data sets.  Only the sum rounds differently, by at most
     ``C L (rows + 9) u`` (``2 K`` times that at L = 1 for K margins per row, see
     :func:`sottovoce.solvers.rounding_bound`).  That is a share ``rows^2 u`` of the whole: a tenth at thirty million
     rows.  The signs of slopes do not matter: two gradients of norm L differ by at most 2 L, and one from zero by L.
+
+    This is why gradients are sums over rows as they come.  Among merged rows (:mod:`sottovoce.data.merged`) the place
+    of a row depends on which other rows repeat, and products may round differently at other places.  Then slopes of
+    unchanged rows might differ too, which this bound does not cover.  Solves may use merged rows, because their bound
+    (:func:`sottovoce.solvers.rounding_bound`) covers the rounding of every margin.
     """
     none, loss = np.zeros_like(rows), facts.loss
     rounding = rounding_bound(
@@ -143,9 +149,11 @@ class NoisyMinimiser(NoisyValue):
         return np.asarray(facts.mu + np.asarray(self.curvature, dtype=float))
 
     def _tol(self, facts: Facts) -> Array:
+        """The error adds ``2 (2 C tol / q)`` to a sensitivity of ``Delta C / (n q)``."""
         if self.alpha is None:
-            return np.array(facts.tol)
-        return certificate(facts, facts.tol, self._q(facts))
+            return np.array(facts.exact_tol)
+        tol = matched(facts, INFLATION * facts.gradients_changed / (4.0 * facts.n))
+        return certificate(facts, tol, self._q(facts))
 
     def exact_sensitivity(self, facts: Facts) -> Array:
         error = certified_error(facts.C, self._tol(facts), self._q(facts))
@@ -274,7 +282,7 @@ class SecretMinimiser(NoisyMinimiser):
         for pull in self.path:
             q = facts.mu + pull
             step = facts.gradients_changed * facts.C / facts.n + pull * moved
-            moved = step / q + 2.0 * certified_error(facts.C, facts.tol, q)
+            moved = step / q + 2.0 * certified_error(facts.C, facts.exact_tol, q)
         return moved
 
     def check(self, facts: Facts) -> None:
@@ -295,7 +303,7 @@ class SecretMinimiser(NoisyMinimiser):
         first = len(self.path) == 1
         before = np.zeros_like(self.start) if first else last_minimiser(vault, self.start)
         linear = np.asarray(self.linear, dtype=float) + np.asarray(self.own, dtype=float) * before
-        f = vault.solver.minimise(linear, self._q(facts), self.start, facts.tol).w
+        f = vault.solver.minimise(linear, self._q(facts), self.start, facts.exact_tol).w
         vault.keep(LastMinimiser(f))
         return f
 

@@ -26,7 +26,7 @@ from ..privacy.events import Event, SummedGaussianMechanism, Unprotected
 from ..privacy.prices import COARSEST, FINEST
 from ..solvers import certified_error
 from ..typing import Array, ArrayLike, IntArray
-from .reach import certificate, check_solve, inside, length
+from .reach import INFLATION, certificate, check_solve, inside, length, matched
 from .statistic import gradient_sensitivity
 from .vault import Vault
 
@@ -283,7 +283,8 @@ class SummedMinimiser(Sum):
         return np.asarray(facts.mu + np.asarray(self.curvature, dtype=float))
 
     def _tol(self, facts: Facts) -> Array:
-        return certificate(_alike(facts), facts.tol, self._q(facts))
+        alike = _alike(facts)
+        return certificate(alike, matched(alike, INFLATION * facts.gradients_changed / (4.0 * alike.n)), self._q(facts))
 
     def _linear(self, facts: Facts) -> Array:
         pull = np.asarray(self.curvature, dtype=float) * self.start

@@ -122,8 +122,10 @@ class RunConfig:
         the worst ones.
     copies : int
         Number of runs like this one, on the same rows and each with its own noise, that share epsilon and delta.
-    tol : float
-        Relative gradient norm to which local solves are certified.
+    tol : float, optional
+        Relative gradient norm to which local solves are certified.  None chooses it from public facts for each release
+        of a corrected form: so small that the solver's error adds at most a thousandth to the noise, but not below
+        1e-8, which is what solves without noise and printed forms get.
     backend : str
         Array library that multiplies rows: "numpy", or one of :data:`sottovoce.data.device.LIBRARIES`, with a device
         where the library has several ("torch:cuda").  On all backends the noise is the same, and results agree to
@@ -166,7 +168,7 @@ class RunConfig:
     accountant: str | None = None
     sites_per_row: int = 1
     copies: int = 1
-    tol: float = 1e-8
+    tol: float | None = 1e-8
     backend: str = "numpy"
     seed: int | None = 0
     replicates: int = 1

@@ -92,9 +92,9 @@ def _spread(config: RunConfig, facts: Facts, releases: int) -> float:
     return 2.0 * facts.loss.slope_bound * releases / epsilon * (1.0 if inside else math.sqrt(facts.d))
 
 
-def certified(config: RunConfig, loss: Loss) -> float:
+def certified(config: RunConfig, loss: Loss) -> float | None:
     """The gradient norm to which solves are certified, over C: under a cap it is ``tol`` of the cap."""
-    return config.tol * min(1.0, loss.slope_bound)
+    return None if config.tol is None else config.tol * min(1.0, loss.slope_bound)
 
 
 def quorum(config: RunConfig, nodes: int) -> tuple[int, int]:

@@ -1,0 +1,132 @@
+"""Limited-memory BFGS for many problems at once, in compact form around a preconditioner.
+
+With steps S, changes of the gradient Y and the preconditioner's inverse H, one pair a row and ``s_i.y_i = 1``, the
+quasi-Newton direction for a gradient g is minus (Byrd, Nocedal and Schnabel, 1994, theorem 2.2)
+
+    H g + S' (R^-T ((I + Y H Y') c - Y H g)) - (Y H)' c,      c = R^-1 S g,
+
+where R is the upper triangle of ``S Y'``.  Compared with the two loops of the textbook, this takes a fixed number of
+array operations however many pairs there are, and ``H y`` costs nothing: it is the difference of two ``H g``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .typing import Any, Array, BoolArray
+
+MEMORY = 10
+"""Largest number of pairs."""
+
+
+def dots(x: Array, y: Array) -> Array:
+    """Inner products of rows, (M, R)."""
+    return np.asarray(np.einsum("brd,brd->br", x, y))
+
+
+@dataclass(frozen=True)
+class Problem:
+    """All data of an iteration except the rows, for M nodes and R replicates.
+
+    The preconditioner is `inverse`, (M, d, d), or else ``basis diag(spectrum + q) basis'``, or without a basis the
+    diagonal alone.
+    """
+
+    c: Array
+    q: Array
+    weight: Array
+    basis: Array | None
+    spectrum: Array
+    inverse: Array | None = None
+
+    def keep(self, node: Any, rep: Any) -> Problem:
+        """The problem of these nodes and replicates only."""
+        cut = np.ix_(node, rep)
+        basis, inverse = (None if x is None else x[node] for x in (self.basis, self.inverse))
+        return Problem(self.c[cut], self.q[cut], self.weight[node], basis, self.spectrum[node], inverse)
+
+    def eased(self, g: Array) -> Array:
+        """The preconditioner's inverse times `g`."""
+        if self.inverse is not None:
+            return np.matmul(g, self.inverse)
+        spectrum = self.spectrum + self.q
+        if self.basis is None:
+            return np.asarray(g / spectrum)
+        return np.matmul(np.matmul(g, self.basis) / spectrum, self.basis.transpose(0, 2, 1))
+
+
+class Memory:
+    """Pairs of steps and changes of gradients, the oldest first, for (M, R) problems of d variables.
+
+    A pair of a problem that took no step is zero and changes nothing.
+    """
+
+    def __init__(self, shape: tuple[int, ...], most: int = MEMORY) -> None:
+        nodes, replicates, d = shape
+        self.count = 0
+        self.s, self.y, self.v = (np.zeros((nodes, replicates, most, d)) for _ in range(3))  # v = H y
+        self.inverse, self.inner = (np.zeros((nodes, replicates, most, most)) for _ in range(2))  # R^-1, Y H Y'
+        self.size = np.zeros((nodes, replicates, most))  # ||y|| before it was scaled
+
+    def add(self, s: Array, y: Array, v: Array, sy: Array, took: BoolArray) -> None:
+        """Keep a pair with ``s.y = sy`` where `took`."""
+        k, most = self.count, self.s.shape[2]
+        if k == most:  # the inverse of a triangle's lower right part is that part of its inverse
+            for old in (self.s, self.y, self.v, self.size):
+                old[:, :, :-1] = old[:, :, 1:].copy()
+            for old in (self.inverse, self.inner):
+                old[:, :, :-1, :-1] = old[:, :, 1:, 1:].copy()
+                old[:, :, -1, :] = 0.0
+            k -= 1
+        scale = np.zeros_like(sy)
+        np.divide(1.0, np.sqrt(sy, where=took, out=scale), where=took, out=scale)
+        for kept, new in ((self.s, s), (self.y, y), (self.v, v)):
+            np.multiply(new, scale[:, :, None], out=kept[:, :, k])
+        self.size[:, :, k] = np.sqrt(dots(y, y))
+        y_new, v_new = self.y[:, :, k, :, None], self.v[:, :, k, :, None]
+        if k:
+            column = self.inverse[:, :, :k, :k] @ (self.s[:, :, :k] @ y_new)
+            self.inverse[:, :, :k, k] = -column[..., 0]
+        self.inverse[:, :, k, k] = 1.0
+        cross = (self.y[:, :, : k + 1] @ v_new)[..., 0]
+        self.inner[:, :, : k + 1, k] = self.inner[:, :, k, : k + 1] = cross
+        self.count = k + 1
+
+    def direction(self, g: Array, h: Array) -> Array:
+        """Minus the quasi-Newton inverse times `g`, where `h` is the preconditioner's inverse times `g`."""
+        k = self.count
+        if not k:
+            return -h
+        s, y, v = self.s[:, :, :k], self.y[:, :, :k], self.v[:, :, :k]
+        inverse = self.inverse[:, :, :k, :k]
+        c = inverse @ (s @ g[..., None])
+        u = inverse.swapaxes(2, 3) @ (c + self.inner[:, :, :k, :k] @ c - y @ h[..., None])
+        return np.asarray((c.swapaxes(2, 3) @ v - u.swapaxes(2, 3) @ s)[:, :, 0] - h)
+
+    def keep(self, cut: Any) -> Memory:
+        """Those problems only."""
+        new = object.__new__(Memory)
+        new.count = self.count
+        for name in ("s", "y", "v", "inverse", "inner", "size"):
+            setattr(new, name, getattr(self, name)[cut])
+        return new
+
+
+def gathered(problem: Problem, pieces: list[tuple[Any, Memory]], shape: tuple[int, ...], told: float) -> Memory:
+    """One memory of all problems, from memories of some at some places; the last one was kept up longest.
+
+    A change of the gradient shorter than `told` is dropped.  `problem` has the preconditioner to use from now on.
+    """
+    whole, last = Memory(shape), pieces[-1][1]
+    k = whole.count = last.count
+    for at, one in pieces:
+        kept = (one.size >= told)[..., None]
+        whole.s[at], whole.y[at], whole.size[at] = one.s * kept, one.y * kept, one.size
+    s, y, v = (x[:, :, :k] for x in (whole.s, whole.y, whole.v))
+    for j in range(k):
+        v[:, :, j] = problem.eased(y[:, :, j])
+    whole.inverse[:, :, :k, :k] = np.linalg.inv(np.triu(s @ y.swapaxes(2, 3), 1) + np.eye(k))
+    whole.inner[:, :, :k, :k] = y @ v.swapaxes(2, 3)
+    return whole
