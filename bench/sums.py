@@ -96,6 +96,27 @@ def draw(cells: list[dict[str, Any]]) -> bytes:
         return sink.getvalue()
 
 
+def said(cells: list[dict[str, Any]]) -> str:
+    """The picture and a table of the cells, for the methods' page."""
+    columns = [(trust, epsilon) for epsilon in sorted({c["epsilon"] for c in cells}) for trust in TRUSTS]
+    lines = [
+        "![Accuracy against the number of sites](sums.svg)", "",
+        f"Test accuracy of what `auto` chooses, in percent, with {cells[0]['rows']:,} rows of Adult in all, delta "
+        f"{DELTA:g}, mean ± standard deviation of {REPLICATES} replicates (`bench/sums.py`):", "",
+        "| sites | " + " | ".join(f"{TRUSTS[trust]}, {epsilon:g}" for trust, epsilon in columns) + " |",
+        "|---|" + "---|" * len(columns),
+    ]  # fmt: skip
+    for kind, sites in dict.fromkeys((c["partition"], c["sites"]) for c in cells):
+        found = {
+            (c["asked"], c["epsilon"]): f"{c['accuracy']:.2f} ± {c['sd']:.2f}"
+            for c in cells
+            if (c["partition"], c["sites"]) == (kind, sites)
+        }
+        name = f"{sites}" + ("" if kind == "iid" else ", unlike labels")
+        lines.append(f"| {name} | " + " | ".join(found[column] for column in columns) + " |")
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="three numbers of sites, one budget")
@@ -123,6 +144,11 @@ def main() -> None:
             file=sys.stderr,
         )
     given.out.mkdir(parents=True, exist_ok=True)
+    page = given.out / "sums.md"
+    if page.exists():
+        before, rest = page.read_text().split("<!-- sums: written by bench/sums.py -->\n")
+        after = rest.split("<!-- /sums -->\n")[1]
+        page.write_text(f"{before}<!-- sums: written by bench/sums.py -->\n{said(cells)}<!-- /sums -->\n{after}")
     (given.out / "sums.svg").write_bytes(draw(cells))
     (given.out / "sums.json").write_text(json.dumps(cells, indent=1) + "\n")
     if given.json:

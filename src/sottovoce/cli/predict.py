@@ -65,8 +65,10 @@ def predict(run: Path, rows: Path, replicate: int, site: int | None, out: Path |
 
 def is_answered(path: Path) -> bool:
     """Whether a file looks like one of a run with inference, which is plain text."""
+    if not path.is_file():  # to open a pipe would wait for whoever writes to it
+        return False
     try:
-        with open(path, "rb") as file:
+        with path.open("rb") as file:
             return file.read(1) == b"{"
     except OSError:
         return False
