@@ -172,12 +172,18 @@ def _learn(
 
 
 def _promise(
-    ledger: Ledger, terms: Terms, trust: Trust, *, unit: str = "one row of one party", nodes: int = 1, **more: Any
-) -> Statement:
-    """The guarantee that a ledger proves, for a simulation in which everybody knows the parties' sizes."""
-    return Statement.prove(
-        ledger, trust, relation=terms.relation, nodes=nodes, simulated=True, unit=unit, public=SIZES, **more
-    )
+    ledger: Ledger, terms: Terms, trust: Trust, *, unit: str = "one row of one party", nodes: int = 1,
+    form: str = "corrected", **more: Any,
+) -> Statement:  # fmt: skip
+    """The guarantee that a ledger proves, for a simulation in which everybody knows the parties' sizes.
+
+    Of a printed form that draws noise it says, beside its price, what the paper claims.
+    """
+    said = Statement.prove(
+        ledger, trust, relation=terms.relation, nodes=nodes, simulated=True, unit=unit, public=SIZES,
+        form="corrected" if math.isinf(terms.epsilon) else form, **more,
+    )  # fmt: skip
+    return said if form == "corrected" or math.isinf(terms.epsilon) else said.beside(terms.epsilon, EXACT)
 
 
 def _unused(terms: Terms) -> Statement:
@@ -192,17 +198,8 @@ def local(sites: Rows, terms: Terms, form: str = "corrected") -> Fit:
     lead = (terms.replicates, len(sites.n))
     models, ledger = _learn(sites, terms, terms.noise(range(lead[1])), lead, form)
     trust = Trust("nobody", sees="every party's model")
-    said = _promise(
-        ledger, terms, trust, nodes=lead[1], unprotected="exact models are released", **_printed(form, terms)
-    )
+    said = _promise(ledger, terms, trust, nodes=lead[1], form=form, unprotected="exact models are released")
     return Fit(models, said, _unused(terms))
-
-
-def _printed(form: str, terms: Terms) -> dict[str, Any]:
-    """What a statement says of a printed form beside its price."""
-    if form == "corrected" or math.isinf(terms.epsilon):
-        return {}
-    return {"form": form, "printed_claim": terms.epsilon, "assumes": EXACT}
 
 
 def pooled(parties: Rows, terms: Terms, form: str = "corrected") -> Fit:
@@ -211,9 +208,7 @@ def pooled(parties: Rows, terms: Terms, form: str = "corrected") -> Fit:
     N = len(parties.n)
     models, ledger = _learn(rows, terms, terms.noise(range(N, N + 1)), (terms.replicates, 1), form)
     trust = Trust("curator", sees="the model")
-    said = _promise(
-        ledger, terms, trust, unprotected="the exact model of all rows is released", **_printed(form, terms)
-    )
+    said = _promise(ledger, terms, trust, form=form, unprotected="the exact model of all rows is released")
     return Fit(models[:, 0], said, said)
 
 
