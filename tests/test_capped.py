@@ -38,6 +38,8 @@ from sottovoce.typing import Array
 D, K = 3, 4
 ONE = ["logistic", "huber:0.5", "huber:0.001", "huber-residual:0.25", "log-cosh:0.25", "log-cosh:0.001"]
 """Losses of one margin, gentle and steep."""
+UNCAPPED = ["quantile:0.9"]
+"""Losses that have no capped form."""
 CAPS = [1e-6, 1e-3, 0.2, 0.7, 1.0, 5.0]
 NORMS = np.array([0.0, 1e-200, 1e-9, 1e-3, 0.03, 0.2, 0.5, 0.9, 1.0])
 TAKING = {
@@ -48,7 +50,14 @@ U = 2.0**-53
 
 
 def test_the_examples_cover_every_registered_loss() -> None:
-    assert {spec.partition(":")[0] for spec in [*ONE, "softmax"]} == set(LOSSES)
+    assert {spec.partition(":")[0] for spec in [*ONE, "softmax", *UNCAPPED]} == set(LOSSES)
+
+
+@pytest.mark.parametrize("spec", UNCAPPED)
+def test_losses_without_a_capped_form_refuse_a_cap(spec: str) -> None:
+    with pytest.raises(InvalidInput, match="has no capped form"):
+        cap(make_loss(spec), 0.5)
+    assert cap(make_loss(spec), math.inf) == make_loss(spec)
 
 
 def margins(base: Loss, seed: int = 0) -> Array:
