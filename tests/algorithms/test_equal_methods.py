@@ -29,7 +29,8 @@ def runs(notion: str) -> dict[str, Result]:
     for name, cls in REGISTRY.items():
         knobs = NOTIONS[notion] if cls.private else {"epsilon": math.inf}
         if "delta" in knobs or not cls.needs_delta:
-            found[name] = simulate(RunConfig(method=name, graph="path", **knobs), ROWS)
+            graph = "complete" if cls.trust.kind == "sum" else "path"
+            found[name] = simulate(RunConfig(method=name, graph=graph, **knobs), ROWS)
     return found
 
 
