@@ -45,7 +45,8 @@ class Backend:
     def put(self, x: NDArray[Any]) -> Any:
         """A copy on the device, of the same precision."""
         host = np.ascontiguousarray(x)
-        return self.xp.asarray(host) if self.device is None else self.xp.asarray(host, device=self.device)
+        own = np.require(host, requirements="W")  # PyTorch shares memory, and takes none that cannot be written
+        return self.xp.asarray(own) if self.device is None else self.xp.asarray(own, device=self.device)
 
     def get(self, x: Any) -> Array:
         """A copy on the host, as a NumPy array."""
