@@ -33,7 +33,7 @@ from ..queries import Bounded, NoisyBounded, SummedBounded
 from ..runs.calibration import closeness, largest_scale
 from ..runs.config import RunConfig
 from ..runs.engine import Place
-from ..runs.prepare import quorum, trust_of
+from ..runs.prepare import against_all, quorum, trust_of
 from ..typing import Array
 
 
@@ -189,10 +189,7 @@ class Desk:
         )  # fmt: skip
         if not self.summed:
             return said
-        alone = Ledger(ledger.accountant, math.inf, ledger.delta, ledger.sites_per_row)
-        for event in ledger.rows:
-            alone.charge(event.against(N - 1) if isinstance(event, SummedGaussianMechanism) else event)
-        return said.if_others_collude(alone.total())
+        return said.if_others_collude(against_all(ledger, N))
 
     def close(self) -> None:
         """Tell a ledger on disk that all of the plan has been asked."""

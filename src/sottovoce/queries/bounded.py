@@ -12,7 +12,7 @@ computed here from public facts, with the rounding of the computation; ``docs/pr
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -21,12 +21,12 @@ from ..data.design import Design
 from ..errors import InvalidInput
 from ..facts import Facts
 from ..losses import Loss
-from ..privacy.events import RELATIONS, Event
-from ..typing import Array, IntArray
+from ..privacy.events import RELATIONS
+from ..typing import Array
 from ..weighted import weights
 from .moments import flat
 from .statistic import NoisyValue
-from .sums import Among, Sum
+from .sums import Sum
 from .vault import Vault
 
 _UNIT = 2.0**-53
@@ -341,14 +341,11 @@ class NoisyBounded(NoisyValue):
         if facts.pure and self.alpha is not None:
             raise InvalidInput("delta", None, "noise on sums is Gaussian and has no pure price", "use delta=1e-5")
 
-    def event(self, facts: Facts) -> Event:
-        return super().event(self._wide(facts))
+    def entries(self, facts: Facts) -> int:
+        return self._what.width()
 
     def value(self, vault: Vault, facts: Facts) -> Array:
         return self._what.value(vault, facts)
-
-    def noisy(self, exact: Array, vault: Vault, facts: Facts, release: int, use: int = 1) -> Array:
-        return super().noisy(exact, vault, self._wide(facts), release, use)
 
     def blank(self, facts: Facts) -> Array:
         return self._what.blank()
@@ -357,10 +354,6 @@ class NoisyBounded(NoisyValue):
     def _what(self) -> Bounded:
         assert self.what is not None
         return self.what
-
-    def _wide(self, facts: Facts) -> Facts:
-        """The facts with as many entries as the answer has: noise, grids and prices see no others."""
-        return replace(facts, d=self._what.width())
 
 
 @dataclass(frozen=True)
@@ -386,35 +379,13 @@ class SummedBounded(Sum):
     def value(self, vault: Vault, facts: Facts) -> Array:
         return self._what.value(vault, facts)
 
-    def check(self, facts: Facts) -> None:
-        super().check(self._wide(facts))
-
-    def event(self, facts: Facts) -> Event:
-        return super().event(self._wide(facts))
+    def entries(self, facts: Facts) -> int:
+        return self._what.width()
 
     def blank(self, facts: Facts) -> Array:
         return self._what.blank()
-
-    def share(self, vault: Vault, facts: Facts, among: Among, release: int) -> IntArray:
-        return super().share(vault, self._wide(facts), among, release)
-
-    def addend(self, vault: Vault, facts: Facts, among: Among) -> IntArray:
-        return super().addend(vault, self._wide(facts), among)
-
-    def spread(self, facts: Facts, among: Among) -> Array:
-        return super().spread(self._wide(facts), among)
-
-    def opened(self, total: IntArray, facts: Facts, among: Among) -> Array:
-        return super().opened(total, self._wide(facts), among)
-
-    def within(self, total: IntArray, facts: Facts, among: Among) -> bool:
-        return super().within(total, self._wide(facts), among)
 
     @property
     def _what(self) -> Bounded:
         assert self.what is not None
         return self.what
-
-    def _wide(self, facts: Facts) -> Facts:
-        """The facts with as many entries as the answer has: grids and prices see no others."""
-        return replace(facts, d=self._what.width())

@@ -72,6 +72,10 @@ class NoisyStatistic(Query):
     def exact_sensitivity(self, facts: Facts) -> Array:
         """Largest Euclidean change between neighbouring data sets, per node; it includes the solver's error."""
 
+    def entries(self, facts: Facts) -> int:
+        """How many numbers the answer has: as many as a model, by default."""
+        return facts.d
+
     def sensitivity(self, facts: Facts) -> Array:
         """The same with the grid's rounding."""
         whole = np.asarray(self.exact_sensitivity(facts) * (1.0 + _FINE))
@@ -84,9 +88,9 @@ class NoisyStatistic(Query):
         sensitivity = self.sensitivity(facts)
         if facts.pure:
             rate = self.alpha / sensitivity
-            return ExactSphericalMechanism(self.source, facts.relation, rate, sensitivity, facts.d, claimed)
+            return ExactSphericalMechanism(self.source, facts.relation, rate, sensitivity, self.entries(facts), claimed)
         return GaussianMechanism(
-            self.source, facts.relation, sensitivity / self.alpha, sensitivity, facts.d, claimed
+            self.source, facts.relation, sensitivity / self.alpha, sensitivity, self.entries(facts), claimed
         )  # fmt: skip
 
     def noisy(self, exact: Array, vault: Vault, facts: Facts, release: int, use: int = 1) -> Array:
@@ -94,7 +98,7 @@ class NoisyStatistic(Query):
         if self.alpha is None:
             return exact
         sensitivity = self.sensitivity(facts)
-        coarsest = _FINE / 2.0 * sensitivity / np.sqrt(facts.d)
+        coarsest = _FINE / 2.0 * sensitivity / np.sqrt(self.entries(facts))
         if facts.pure:
             return vault.noise.add_pure(exact, self.alpha / sensitivity, coarsest, release, use)
         return vault.noise.add_gaussian(exact, sensitivity / self.alpha, coarsest, release, use)
@@ -118,7 +122,7 @@ class NoisyStatistic(Query):
         if self.alpha is None:
             return 0.0
         scale = float(np.max(self.sensitivity(facts) / self.alpha))
-        return scale * (np.sqrt(facts.d + 1.0) if facts.pure else 1.0)  # E ||v||^2 = d (d + 1)
+        return scale * (np.sqrt(self.entries(facts) + 1.0) if facts.pure else 1.0)  # E ||v||^2 = d (d + 1)
 
 
 class NoisyValue(NoisyStatistic):

@@ -113,6 +113,10 @@ class Sum(ABC):
     def value(self, vault: Vault, facts: Facts) -> Array:
         """The mean over each site's own rows, (..., d), which never leaves the query."""
 
+    def entries(self, facts: Facts) -> int:
+        """How many numbers the answer has: as many as a model, by default."""
+        return facts.d
+
     def centred(self, answer: Array, facts: Facts) -> Array:
         """The answer, from a mean of :meth:`value`: by default the same."""
         return answer
@@ -141,8 +145,8 @@ class Sum(ABC):
         shape = facts.n.shape
         return SummedGaussianMechanism(
             self.source, facts.relation, np.broadcast_to(self.alpha, shape),
-            np.broadcast_to(self._moved(facts, Among.all(facts)), shape), facts.d, facts.n_nodes, facts.participants,
-            facts.colluders, facts.sites_per_row, self._bits(facts),
+            np.broadcast_to(self._moved(facts, Among.all(facts)), shape), self.entries(facts), facts.n_nodes,
+            facts.participants, facts.colluders, facts.sites_per_row, self._bits(facts),
         )  # fmt: skip
 
     def blank(self, facts: Facts) -> Array:
@@ -218,7 +222,11 @@ class Sum(ABC):
 
     def _noise_fits(self, facts: Facts) -> bool:
         """Whether noise of any sites that may take part leaves the words of honest sums below half of the ring."""
-        alpha, d, sites = float(np.min(np.asarray(self.alpha))), math.sqrt(facts.d), math.sqrt(facts.n_nodes)
+        alpha, d, sites = (
+            float(np.min(np.asarray(self.alpha))),
+            math.sqrt(self.entries(facts)),
+            math.sqrt(facts.n_nodes),
+        )
         tau = 2.0 ** (self._bits(facts) + 1) + d * (1.0 + 0.5 * sites) / alpha
         return (_TAIL + 1.0) * sites * tau <= 2.0**_RING
 
@@ -236,10 +244,10 @@ class Sum(ABC):
         moved = self._moved(facts, among)
         if self.alpha is None:
             return Grid(_power(self.reach(facts), -50), np.zeros_like(moved))
-        honest = self._honest(facts, among)
+        honest, d = self._honest(facts, among), self.entries(facts)
         step = _power(moved / (self.alpha * math.sqrt(honest)), -self._bits(facts))
-        steps = moved / step + math.sqrt(facts.d)  # both data sets' sums are rounded, by at most half a step each
-        return Grid(step, np.sqrt(steps**2 / honest + facts.d * honest / 4.0) * _SLACK / self.alpha)
+        steps = moved / step + math.sqrt(d)  # both data sets' sums are rounded, by at most half a step each
+        return Grid(step, np.sqrt(steps**2 / honest + d * honest / 4.0) * _SLACK / self.alpha)
 
 
 def _power(x: Array, more: int) -> Array:

@@ -280,14 +280,14 @@ def privacy_statement(
         assumes=EXACT,
         caveat=caveat,
     )
-    return said.if_others_collude(_alone(ledger, facts)) if facts.participants else said
+    return said.if_others_collude(against_all(ledger, facts.n_nodes)) if facts.participants else said
 
 
-def _alone(ledger: Ledger, facts: Facts) -> float:
-    """What the same releases cost a site's rows if all other sites collude."""
+def against_all(ledger: Ledger, nodes: int) -> float:
+    """What a ledger's releases cost a site's rows if all other of the `nodes` sites collude."""
     alone = Ledger(ledger.accountant, math.inf, ledger.delta, ledger.sites_per_row)
     for row in ledger.rows:
-        alone.charge(row.against(facts.n_nodes - 1) if isinstance(row, SummedGaussianMechanism) else row)
+        alone.charge(row.against(nodes - 1) if isinstance(row, SummedGaussianMechanism) else row)
     return alone.total()
 
 
