@@ -74,10 +74,8 @@ class Momentum(Algorithm[State]):
         noise of all rounds, as the steps carry it on, may move a coordinate of the network's average model by
         :data:`DRIFT`.
         """
-        momentum = float(knobs["momentum"])
-        steepest = facts.C * facts.loss.hessian_bound + facts.mu
         noise = facts.C * spread / float(np.min(facts.n)) / math.sqrt(facts.n_nodes)
-        return max(steepest / (1.0 + momentum), noise * carried(rounds, momentum) / DRIFT)
+        return steady(facts, rounds, noise, knobs["momentum"])
 
     def init(self, node: Node) -> State:
         zero = node.zeros()
@@ -113,6 +111,12 @@ class CentralMomentum(Momentum):
     noise_law: ClassVar[str] = "Gaussian (pure: spherical), on gradients"
     good_for: ClassVar[str] = "what trust in one party would buy, by gradients with momentum"
     trust: ClassVar[Trust] = CURATOR
+
+
+def steady(facts: Facts, rounds: int, noise: float, momentum: float) -> float:
+    """The penalty of :meth:`Momentum.own_penalty`; `noise` is the deviation of a coordinate of the gradient's noise."""
+    steepest = facts.C * facts.loss.hessian_bound + facts.mu
+    return max(steepest / (1.0 + momentum), noise * carried(rounds, momentum) / DRIFT)
 
 
 def carried(rounds: int, momentum: float) -> float:

@@ -12,7 +12,7 @@ from ..trust import Trust
 from ..typing import Any, Array
 from .base import Algorithm, Node
 from .knobs import gradient_cap
-from .momentum import DRIFT, carried, momentum_knob
+from .momentum import momentum_knob, steady
 from .prox import tail
 
 SUM = Trust.in_sum(honest=2, colluding=1)
@@ -58,9 +58,7 @@ class SumMomentum(Algorithm[StepState]):
     @classmethod
     def own_penalty(cls, facts: Facts, rounds: int, spread: float, **knobs: Any) -> float:
         """As :meth:`sottovoce.algorithms.momentum.Momentum.own_penalty`, with the noise of a sum."""
-        momentum = float(knobs["momentum"])
-        steepest = facts.C * facts.loss.hessian_bound + facts.mu
-        return max(steepest / (1.0 + momentum), noise_of_sum(facts, spread) * carried(rounds, momentum) / DRIFT)
+        return steady(facts, rounds, noise_of_sum(facts, spread), knobs["momentum"])
 
     def init(self, node: Node) -> StepState:
         zero = node.zeros()
