@@ -95,6 +95,7 @@ LAYERS = (
             "audit",
             "parameters",
             "inferring",
+            "sited",
             "estimators",
             "regressors",
             "studies",

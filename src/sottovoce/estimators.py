@@ -6,7 +6,6 @@ import copy
 import hashlib
 import inspect
 import math
-import secrets
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -14,17 +13,14 @@ from functools import partial
 from typing import Self
 
 import numpy as np
-from scipy.sparse import csr_array, hstack, issparse
 from scipy.special import expit, log_expit, log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .capped import NOT_CALIBRATED
-from .data import partition
 from .data.classes import ClassRows
-from .data.given import checked, classes_in, declared, index_of, init_in, misfit, sites_in
+from .data.given import checked, classes_in, declared, index_of, init_in, misfit
 from .data.rows import Rows
 from .errors import HolderNote, InvalidInput, LedgerMismatch, NotCalibrated
 from .inferring import Inferring, deal_digest
@@ -35,12 +31,12 @@ from .runs import defaults
 from .runs.choosing import KNOBS, Choice, choose
 from .runs.simulate import Result, RunConfig, Start, simulate
 from .schedules import Schedule
+from .sited import Sited
 from .task import TwoClasses, of_classes
-from .typing import Any, Array, ArrayLike, IntArray
+from .typing import Any, Array, ArrayLike
 
 _DEFAULT = RunConfig()
 _READ = "the classes were read off the rows, and epsilon does not cover that"
-_SLACK = 1.0 + 1e-12  # so that rounding cannot carry a row of norm one outside the unit ball
 
 
 @dataclass(frozen=True)
@@ -55,7 +51,7 @@ def _has_probabilities(estimator: Any) -> bool:
 
 
 @with_knobs
-class ConsensusClassifier(Inferring, ClassifierMixin, BaseEstimator):
+class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
     """A linear classifier trained across sites that exchange noisy vectors instead of rows.
 
     Parameters
@@ -410,54 +406,9 @@ class ConsensusClassifier(Inferring, ClassifierMixin, BaseEstimator):
             return seed
         return int.from_bytes(hashlib.blake2b(f"{seed} class {c}".encode(), digest_size=7).digest(), "big")
 
-    def _seed(self) -> int | None:
-        state = self.random_state
-        if isinstance(state, np.random.Generator):
-            return int(state.integers(np.iinfo(np.int32).max))
-        if state is not None and not isinstance(state, int | np.integer):
-            return int(check_random_state(state).randint(np.iinfo(np.int32).max))
-        if state is not None and state < 0:
-            raise InvalidInput("random_state", state, "must be >= 0", "use random_state=0, or None for a release")
-        return None if state is None else int(state)
-
-    def _sites(self, groups: ArrayLike | None, n: int, seed: int | None) -> tuple[Any, list[IntArray]]:
-        """Identifiers of the sites, and the rows of each."""
-        if groups is None:
-            if not (isinstance(self.n_sites, int | np.integer) and 1 <= self.n_sites <= n):
-                rule = f"must be a whole number from 1 to the number of rows, {n}"
-                raise InvalidInput("n_sites", self.n_sites, rule, "use fewer sites or more rows")
-            deal = secrets.randbits(64) if seed is None else seed
-            return np.arange(self.n_sites), partition("iid", np.ones(n), self.n_sites, deal)
-        return sites_in(groups, n)
-
     def _table(self, X: ArrayLike, *, reset: bool) -> Any:
         """X as scikit-learn validates it: finite numbers in CSR or dense form, and the columns of fit."""
         return checked("X", lambda: validate_data(self, X, reset=reset, dtype=np.float64, accept_sparse="csr"))
-
-    def _encode(self, X: Any) -> Any:
-        """Rows into the unit ball: ``(x / R, 1) / sqrt 2``, where ``x`` is shortened to norm R if it is longer."""
-        if issparse(X):
-            return self._encode_sparse(csr_array(X))
-        peak = np.maximum(np.abs(X).max(axis=1, keepdims=True), self.data_norm)  # no square can overflow below it
-        unit = X / peak
-        unit /= np.maximum(1.0, np.linalg.norm(unit, axis=1, keepdims=True)) * _SLACK
-        return np.hstack([unit, np.ones((len(X), 1))]) / (math.sqrt(2.0) * _SLACK) if self.fit_intercept else unit
-
-    def _encode_sparse(self, X: csr_array) -> csr_array:
-        peak = np.maximum(np.asarray(abs(X).max(axis=1).todense()).reshape(-1, 1), self.data_norm)
-        unit = csr_array(X.multiply(1.0 / peak))
-        norms = np.sqrt(np.asarray(unit.power(2).sum(axis=1))).reshape(-1, 1)
-        unit = csr_array(unit.multiply(1.0 / (np.maximum(1.0, norms) * _SLACK)))
-        if not self.fit_intercept:
-            return unit
-        return csr_array(hstack([unit, csr_array(np.ones((X.shape[0], 1)))]) / (math.sqrt(2.0) * _SLACK))
-
-    def _decode(self, W: Array) -> tuple[Array, Array]:
-        """Coefficients and intercepts in the units of X, with which rows within `data_norm` have the same margins."""
-        if not self.fit_intercept:
-            return W / (self.data_norm * _SLACK), np.zeros(len(W))
-        W = W / (math.sqrt(2.0) * _SLACK)
-        return W[:, :-1] / (self.data_norm * _SLACK), W[:, -1]
 
     def _starts(self, coef: ArrayLike | None, intercept: ArrayLike | None, K: int, features: int) -> list[Start | None]:
         """Where each run of a fit starts, in the units of :meth:`_encode`: the inverse of :meth:`_decode`."""
@@ -465,12 +416,10 @@ class ConsensusClassifier(Inferring, ClassifierMixin, BaseEstimator):
         given = init_in(coef, intercept, models, features)
         if given is None:
             return [None] * models
-        W = given[0] * (self.data_norm * _SLACK)
-        if self.fit_intercept:
-            W = np.hstack([W, given[1][:, None]]) * (math.sqrt(2.0) * _SLACK)
-        elif intercept is not None:
+        if intercept is not None and not self.fit_intercept:
             rule = "there is no intercept with fit_intercept=False"
             raise InvalidInput("intercept_init", None, rule, "leave it out")
+        W = self._recode(*given)
         if self.loss == "softmax":
             W = (np.concatenate([-W, W]) / 2.0 if models == 1 else W).reshape(1, -1)
         return [Start(w) for w in W]

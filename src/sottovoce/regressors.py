@@ -17,11 +17,11 @@ from .answers.regression import least_squares, recipe
 from .data.given import checked, misfit
 from .data.rows import Rows
 from .errors import HolderNote, InvalidInput
-from .estimators import ConsensusClassifier
 from .losses import HuberResidual, loss_texts
 from .runs import defaults
 from .runs.config import RunConfig
 from .runs.simulate import simulate
+from .sited import Sited
 from .task import BoundedNumber
 from .typing import Any, Array, ArrayLike, IntArray
 from .weighted import Weighted
@@ -31,7 +31,7 @@ _READ = "the target's bounds were read off the rows, and epsilon does not cover 
 SQUARED = "squared"
 
 
-class ConsensusRegressor(RegressorMixin, BaseEstimator):
+class ConsensusRegressor(Sited, RegressorMixin, BaseEstimator):
     """A linear regression of a bounded number, trained across sites that exchange noisy vectors instead of rows.
 
     Parameters
@@ -157,8 +157,8 @@ class ConsensusRegressor(RegressorMixin, BaseEstimator):
         target = self._target(y, len(features))
         task, caveat = self._task(target)
         n = len(features)
-        seed = ConsensusClassifier._seed(self)
-        sites, parts = ConsensusClassifier._sites(self, groups, n, seed)
+        seed = self._seed()
+        sites, parts = self._sites(groups, n, seed)
         knobs = {name: getattr(self, name) for name in ("epsilon", "relation", "accountant", "sites_per_row", "trust")}
         knobs["delta"] = None if defaults.pure_total(self.accountant) else self.delta
         if self.trust == "sum":
@@ -226,11 +226,11 @@ class ConsensusRegressor(RegressorMixin, BaseEstimator):
         if str(self.loss).partition(":")[0] not in {text.partition(":")[0] for text in loss_texts(numbers=True)}:
             rule = f"must be 'squared', {', '.join(loss_texts(numbers=True))}"
             raise InvalidInput("loss", self.loss, rule, "use loss='squared'")
-        encoded = ConsensusClassifier._encode(self, X)
+        encoded = self._encode(X)
         rows = Rows.build([(encoded[part], np.ones(len(part))) for part in parts], [t[part] for part in parts])
         run = RunConfig(method=self.method, loss=self.loss, rounds=self.rounds, rho=self.rho, **knobs)
         result = simulate(run, rows, caveat=caveat)
-        coef, constant = ConsensusClassifier._decode(self, result.consensus)
+        coef, constant = self._decode(result.consensus)
         return np.append(coef[0], constant[0]), result.privacy
 
     def predict(self, X: ArrayLike) -> Array:

@@ -1,0 +1,76 @@
+"""What estimators over sites share: the seed, who holds which rows, and rows in the unit ball."""
+
+from __future__ import annotations
+
+import math
+import secrets
+
+import numpy as np
+from scipy.sparse import csr_array, hstack, issparse
+from sklearn.utils import check_random_state
+
+from .data import partition
+from .data.given import sites_in
+from .errors import InvalidInput
+from .typing import Any, Array, ArrayLike, IntArray
+
+_SLACK = 1.0 + 1e-12  # so that rounding cannot carry a row of norm one outside the unit ball
+
+
+class Sited:
+    """For estimators with `random_state`, `n_sites`, `data_norm` and `fit_intercept`."""
+
+    random_state: Any
+    n_sites: int
+    data_norm: float
+    fit_intercept: bool
+
+    def _seed(self) -> int | None:
+        state = self.random_state
+        if isinstance(state, np.random.Generator):
+            return int(state.integers(np.iinfo(np.int32).max))
+        if state is not None and not isinstance(state, int | np.integer):
+            return int(check_random_state(state).randint(np.iinfo(np.int32).max))
+        if state is not None and state < 0:
+            raise InvalidInput("random_state", state, "must be >= 0", "use random_state=0, or None for a release")
+        return None if state is None else int(state)
+
+    def _sites(self, groups: ArrayLike | None, n: int, seed: int | None) -> tuple[Any, list[IntArray]]:
+        """Identifiers of the sites, and the rows of each."""
+        if groups is None:
+            if not (isinstance(self.n_sites, int | np.integer) and 1 <= self.n_sites <= n):
+                rule = f"must be a whole number from 1 to the number of rows, {n}"
+                raise InvalidInput("n_sites", self.n_sites, rule, "use fewer sites or more rows")
+            deal = secrets.randbits(64) if seed is None else seed
+            return np.arange(self.n_sites), partition("iid", np.ones(n), self.n_sites, deal)
+        return sites_in(groups, n)
+
+    def _encode(self, X: Any) -> Any:
+        """Rows into the unit ball: ``(x / R, 1) / sqrt 2``, where ``x`` is shortened to norm R if it is longer."""
+        if issparse(X):
+            return self._encode_sparse(csr_array(X))
+        peak = np.maximum(np.abs(X).max(axis=1, keepdims=True), self.data_norm)  # no square can overflow below it
+        unit = X / peak
+        unit /= np.maximum(1.0, np.linalg.norm(unit, axis=1, keepdims=True)) * _SLACK
+        return np.hstack([unit, np.ones((len(X), 1))]) / (math.sqrt(2.0) * _SLACK) if self.fit_intercept else unit
+
+    def _encode_sparse(self, X: csr_array) -> csr_array:
+        peak = np.maximum(np.asarray(abs(X).max(axis=1).todense()).reshape(-1, 1), self.data_norm)
+        unit = csr_array(X.multiply(1.0 / peak))
+        norms = np.sqrt(np.asarray(unit.power(2).sum(axis=1))).reshape(-1, 1)
+        unit = csr_array(unit.multiply(1.0 / (np.maximum(1.0, norms) * _SLACK)))
+        if not self.fit_intercept:
+            return unit
+        return csr_array(hstack([unit, csr_array(np.ones((X.shape[0], 1)))]) / (math.sqrt(2.0) * _SLACK))
+
+    def _decode(self, W: Array) -> tuple[Array, Array]:
+        """Coefficients and intercepts in the units of X, with which rows within `data_norm` have the same margins."""
+        if not self.fit_intercept:
+            return W / (self.data_norm * _SLACK), np.zeros(len(W))
+        W = W / (math.sqrt(2.0) * _SLACK)
+        return W[:, :-1] / (self.data_norm * _SLACK), W[:, -1]
+
+    def _recode(self, coef: Array, intercept: Array) -> Array:
+        """The inverse of :meth:`_decode`."""
+        W = coef * (self.data_norm * _SLACK)
+        return np.hstack([W, intercept[:, None]]) * (math.sqrt(2.0) * _SLACK) if self.fit_intercept else W
