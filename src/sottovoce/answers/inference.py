@@ -109,9 +109,10 @@ class Estimates:
 
 def estimate(desk: Desk, naming: Naming) -> Estimates:
     """Ask for all of :func:`recipe`, and compute estimates and their covariance."""
-    R, d, n = desk.place.lead[0], naming.d, float(desk.facts.n.sum())
+    R, d = desk.replicates, naming.d
     zero, mask = np.zeros((R, d)), naming.constant
     count = desk.ask("count of positives", zero)[:, 0]
+    n = desk.rows
     least = max(1.0 / n, 2.0 * desk.spread("count of positives"))
     share = np.clip(count, min(least, 0.5), 1.0 - min(least, 0.5))
     w = np.log(share / (1.0 - share))[:, None] / naming.value * mask
@@ -135,6 +136,11 @@ def estimate(desk: Desk, naming: Naming) -> Estimates:
     s_H, s_g = cap * desk.spread("last Hessian"), desk.spread("last gradient")
     scale = math.inf if desk.scale is None else desk.scale
     return _one_step(w, H, J, g, S, s_H, s_g, share, kept, n, scale)
+
+
+def model_of(found: Estimates) -> Array:
+    """What predicts: the estimate, or the last point of the steps where the rule refuses the whole table."""
+    return np.where((found.strain <= 1.0)[:, None], found.estimate, found.at)
 
 
 def _within(H: Array, kept: BoolArray) -> Array:

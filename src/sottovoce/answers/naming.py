@@ -103,9 +103,9 @@ class Naming:
             own[:, site] = self.value
         return np.hstack([X[:, :-1], own])
 
-    def rows(self, parts: Sequence[tuple[Any, Array]]) -> Rows:
-        """Rows of every site, from its table and its labels -1, 1, or 0 for none."""
-        encoded = [(self.encoded(table, i) * np.abs(y)[:, None], y) for i, (table, y) in enumerate(parts)]
+    def rows(self, parts: Sequence[tuple[Any, Array]], first: int = 0) -> Rows:
+        """Rows of the sites from number `first` on, of each from its table and its labels -1, 1, or 0 for none."""
+        encoded = [(self.encoded(table, i) * np.abs(y)[:, None], y) for i, (table, y) in enumerate(parts, first)]
         return LongRows.of(encoded) if self.long else Rows.build(encoded)
 
     def least_variance(self, rho: float = 0.0) -> float:

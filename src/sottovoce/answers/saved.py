@@ -56,15 +56,18 @@ class Answered:
             margins = margins + float(own @ self.shares)
         return np.asarray(margins)
 
-    def to_json(self) -> str:
-        """The file's text."""
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, with an infinite number as the text ``inf``."""
         columns = [term.name for term in self.naming.terms if term.name != "(constant)"]
-        plain = {
+        return {
             "kind": _KIND, "version": _VERSION, "schema": None if self.schema is None else self.schema.to_dict(),
             "columns": columns, "data_norm": self.naming.data_norm, "sites": list(self.naming.sites),
             "shares": self.shares.tolist(), "model": self.model.tolist(), "record": jsonable(self.record),
         }  # fmt: skip
-        return json.dumps(plain, indent=1, allow_nan=False) + "\n"
+
+    def to_json(self) -> str:
+        """The file's text."""
+        return json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n"
 
     def save(self, path: str | Path) -> None:
         """Write :meth:`to_json` to a file, in one step.
