@@ -29,7 +29,7 @@ from ..queries import Positives, Scores
 from ..runs.config import RunConfig
 from ..typing import Array
 from ..weighted import LongRows, Weighted
-from .asking import Desk, Item
+from .asking import Desk, Item, Terms
 from .naming import reference_of
 
 CELLS, REACH = 12, 3.0
@@ -61,6 +61,20 @@ def recipe(d: int, groups: Array | None = None) -> tuple[Item, ...]:
         Item("count of positives", lambda at: Positives(at, constant), 0.02),
         Item("scores", lambda at: Scores(at, constant, edges, groups), 0.98),
     )
+
+
+def check_rows(terms: Terms) -> None:
+    """Refuse held-out rows of which no AUC could be printed, even with as many of one class as of the other.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    n, groups = float(terms.facts.n.sum()), terms.widths()[1] // (2 * CELLS)
+    needed = 2.0 * LEAST * n * terms.spread(terms.plan[1]) * math.sqrt(groups)
+    if n < needed:
+        rule = f"{n:,.0f} held-out rows are too few for this noise: about {math.ceil(needed):,} would do"
+        raise InvalidInput("holdout", None, rule, "hold out more, or raise the evaluation's epsilon")
 
 
 def rows_of(parts: Sequence[tuple[Array, Array]]) -> Rows:

@@ -24,6 +24,7 @@ from ..errors import InvalidInput
 from ..privacy.gaussian import gaussian_epsilon
 from ..queries import Curvature, Gradient, Positives, SecondMoments, SlopeMoments
 from ..queries.moments import square
+from ..runs.config import RunConfig
 from ..typing import Any, Array, BoolArray
 from .asking import Desk, Item
 from .naming import Naming, Term
@@ -105,6 +106,21 @@ class Estimates:
         with np.errstate(divide="ignore", invalid="ignore"):
             tau = self.hessian_noise**2 / 2.0 * (np.trace(H1, axis1=1, axis2=2) * second + third) / first
         return np.where(first > 0, tau, np.inf)
+
+
+def check_run(run: RunConfig) -> None:
+    """Refuse what inference does not use.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    if not run.auto:
+        rule = "inference takes Newton steps of its own"
+        raise InvalidInput("method", run.method, rule, "leave method out; trust='sum' asks for sums over sites")
+    if run.loss != "logistic" or run.max_grad_norm != math.inf:
+        rule = "coefficients are log-odds of the logistic loss without a cap"
+        raise InvalidInput("loss", run.loss, rule, "leave loss and max_grad_norm out")
 
 
 def estimate(desk: Desk, naming: Naming) -> Estimates:

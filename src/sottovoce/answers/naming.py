@@ -175,6 +175,11 @@ def of_schema(schema: Schema, sites: Sequence[str] = ()) -> Naming:
     return _spread(naming, sites)
 
 
+def naming_of(schema: Schema | None, columns: Sequence[str], data_norm: float, sites: Sequence[str]) -> Naming:
+    """The naming of a schema, or of numbers without one."""
+    return of_columns(columns, data_norm, sites) if schema is None else of_schema(schema, sites)
+
+
 def _spread(naming: Naming, sites: Sequence[str]) -> Naming:
     """The same with a constant for every site, if there are any."""
     if not sites:

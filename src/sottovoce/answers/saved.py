@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from ..errors import CheckpointError, shown
 from ..plain import jsonable
 from ..runs.engine import UNREADABLE
 from ..typing import Any, Array
-from .naming import Naming, of_columns, of_schema
+from .naming import Naming, naming_of
 
 _KIND, _VERSION = "sottovoce answers", 1
 
@@ -102,8 +101,3 @@ class Answered:
         except UNREADABLE as error:
             rule = "not a saved run; use a file written by `train --save`"
             raise CheckpointError(f"run={shown(Path(path))}: {rule}") from error
-
-
-def naming_of(schema: Schema | None, columns: Sequence[str], data_norm: float, sites: Sequence[str]) -> Naming:
-    """The naming of a schema, or of numbers without one."""
-    return of_columns(columns, data_norm, sites) if schema is None else of_schema(schema, sites)

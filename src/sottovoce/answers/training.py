@@ -23,9 +23,9 @@ from ..weighted import Weighted
 from .asking import Desk
 from .evaluation import LOSS, Evaluation, Held, Level, evaluate, exact, groups_of, levels_of, rows_of
 from .evaluation import recipe as histograms
-from .inference import Coefficients, Estimates, estimate, forecast, model_of, recipe, table
-from .naming import Naming, columns_of
-from .saved import Answered, naming_of
+from .inference import Coefficients, Estimates, check_run, estimate, forecast, model_of, recipe, table
+from .naming import Naming, columns_of, naming_of
+from .saved import Answered
 
 
 @dataclass(frozen=True)
@@ -164,12 +164,7 @@ def check(run: RunConfig, config: TrainConfig | None = None) -> None:
     ------
     InvalidInput
     """
-    if not run.auto:
-        rule = "inference takes Newton steps of its own"
-        raise InvalidInput("method", run.method, rule, "leave method out; trust='sum' asks for sums over sites")
-    if run.loss != "logistic" or run.max_grad_norm != math.inf:
-        rule = "coefficients are log-odds of the logistic loss without a cap"
-        raise InvalidInput("loss", run.loss, rule, "leave loss and max_grad_norm out")
+    check_run(run)
     if config is not None and (config.start or config.public or config.public_share):
         raise InvalidInput("start", None, "inference starts from a count of its own", "leave the start out")
 

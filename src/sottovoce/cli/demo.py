@@ -109,7 +109,7 @@ def _table(stage: Stage) -> Table:
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     for name in ("site", "rows", "round", "", "epsilon spent", "of"):
         table.add_column(name, justify="left" if name in ("site", "") else "right")
-    rounds, rows = stage.plan.config.rounds, stage.rows.n[:, 0].astype(int)
+    rounds, rows = stage.plan.attempts, stage.rows.n[:, 0].astype(int)
     for one, size in zip(demonstration.progress(stage), rows, strict=True):
         bar = "█" * round(24 * one["round"] / rounds)
         spent = (ceil_text(one["spent"]), f"{one['budget']:g}")

@@ -150,7 +150,7 @@ def run(
         live: Any = nullcontext()
         if console.is_terminal and not as_json:
             live = Live(
-                get_renderable=lambda: _table(carried.sites(), plan.config.rounds), console=console,
+                get_renderable=lambda: _table(carried.sites(), plan.attempts), console=console,
                 refresh_per_second=2,
             )  # fmt: skip
         with live:

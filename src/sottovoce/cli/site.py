@@ -152,8 +152,8 @@ def check(settings: Path, as_json: bool) -> None:
         "demonstration": plan.demonstration, "spent": shown["spent"][0], "budget": shown["epsilon"][0],
         "certificate_ends": certificates.expiry(found.credentials.certificate).isoformat(),
         "authority": authority, "known": known, "takes": takes_now,
-        "privacy": plan.statement.to_dict(), "participants": plan.prepared.facts.participants,
-        "colluders": plan.prepared.facts.colluders, "sent": 0,
+        "privacy": plan.statement.to_dict(), "participants": plan.facts.participants,
+        "colluders": plan.facts.colluders, "sent": 0,
         "message_bytes": sizes(plan)[0], "inbox_bytes": sizes(plan)[1],
     }  # fmt: skip
     if as_json:
@@ -242,11 +242,11 @@ def _take_part(found: SiteSettings, as_json: bool) -> Finished:
     ):
         if not as_json:
             tell(f"run {plan.run} over {found.hub}; it begins when all neighbours are there")
-        task = None if progress is None else progress.add_task(f"{found.name}: round", total=plan.config.rounds)
+        task = None if progress is None else progress.add_task(f"{found.name}: round", total=plan.attempts)
 
         def watch(k: int, spent: float, budget: float) -> None:
             if as_json:
-                line = {"round": k, "rounds": plan.config.rounds, "spent": spent, "budget": budget}
+                line = {"round": k, "rounds": plan.attempts, "spent": spent, "budget": budget}
                 click.echo(json.dumps(jsonable(line), allow_nan=False))
             elif progress is not None and task is not None:
                 text = f"{found.name}: {ceil_text(spent)} of {budget:g} spent for life; round"

@@ -212,7 +212,7 @@ def progress(stage: Stage) -> list[dict[str, Any]]:
             sent = Journal(ledger, stage.plan.run).highest
             if stage.plan.summed:  # greetings and rosters are messages too
                 sent = len(ledger.rows)
-        done = min(max(sent, 0), stage.plan.config.rounds)
+        done = min(max(sent, 0), stage.plan.attempts)
         shown.append({"site": name, "round": done, "spent": spent, "budget": budget})
     return shown
 
