@@ -32,12 +32,12 @@ class Answering(Consortium):
 
 
 def tables(sizes: tuple[int, ...] = SIZES, seed: int = 1) -> list[SiteTable]:
-    """Rows in the ball of radius 1 / sqrt 2, of a logistic model whose constant is the last column."""
+    """Rows in the unit ball, of a logistic model."""
     rng = np.random.default_rng(seed)
     made = []
     for n in sizes:
-        X = np.hstack([rng.uniform(-0.5, 0.5, (n, 2)), np.full((n, 1), 0.7)])
-        y = np.where(X @ [4.0, -2.0, 0.5] + rng.logistic(size=n) > 0, 1.0, -1.0)
+        X = rng.uniform(-0.55, 0.55, (n, 3))
+        y = np.where(X @ [4.0, -2.0, 1.0] + rng.logistic(size=n) > 0, 1.0, -1.0)
         made.append(SiteTable(X, y))
     return made
 

@@ -145,6 +145,10 @@ class Terms:
         """Epsilon of all of it, for the worst row."""
         return _spent(self.config, self.events()).total()
 
+    def alone(self, event: Event) -> Array:
+        """Epsilon of one event by itself."""
+        return np.asarray(accountants.make_accountant(self.config.notion).total([event], self.config.delta or 0.0))
+
     def events(self, node: int | None = None) -> tuple[Event, ...]:
         """All that will be charged, in order: of all nodes, or by one of them."""
         facts = self.facts if node is None else self.facts.node(node)

@@ -79,7 +79,7 @@ class Answered:
 
     @classmethod
     def load(cls, path: str | Path) -> Answered:
-        """Read what :meth:`save` wrote, which may come from anybody.
+        """Read what :meth:`save` wrote, or a site's or hub's file of an inference; it may come from anybody.
 
         Raises
         ------
@@ -88,6 +88,8 @@ class Answered:
         """
         try:
             plain = files.from_json(files.read_text("run", Path(path)), infinite=True)
+            if "answers" in plain:  # what a site or a hub keeps of a run
+                plain = plain["answers"] | {"record": plain["record"]}
             if plain["kind"] != _KIND or plain["version"] != _VERSION:
                 raise ValueError("another file")
             sites = [str(site) for site in plain["sites"]]

@@ -231,6 +231,47 @@ def at_hub(plan: Plan, net: ReadNet) -> Desks:
     return Desks(plan, net, lambda facts, _: Reader(facts), 0, Ledger(), plan.demonstration)
 
 
+def ahead(plan: Plan, releases: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What a plan with answers will cost, under the keys of :func:`sottovoce.runs.prepare.outline`.
+
+    Parameters
+    ----------
+    plan : Plan
+        One that asks for nothing gives nothing.
+    releases : sequence of dict
+        Of the training.
+    """
+    asks, nodes = plan.asks, len(plan.sites)
+    if asks is None:
+        return {}
+    more = list(releases)
+    for terms in plan.asked:
+        for item, event in zip(terms.plan, terms.events(), strict=True):
+            alone = np.broadcast_to(terms.alone(event), (nodes,)).tolist()
+            spread = np.broadcast_to(event.spread(), (nodes,)).tolist()
+            more.append({"event": type(event).__name__, "asks": item.name, "epsilon": alone, "spread": spread})
+    plain: dict[str, Any] = {
+        "method": "inference" if plan.infers else plan.config.method, "graph": plan.config.graph,
+        "rounds": plan.attempts, "n": [site.rows for site in plan.sites], "features": plan.last_width,
+        "privacy": plan.statement.to_dict(), "releases": more, "config": plan.config.to_dict(), "asks": asks.to_dict(),
+        "held": [asks.held(site.rows) for site in plan.sites], "parts": [said.to_dict() for said in plan.statements],
+    }  # fmt: skip
+    return plain | ({"algorithm": {}, "forecast": _forecast(plan)} if plan.infers else {})
+
+
+def _forecast(plan: Plan) -> dict[str, float]:
+    """How many rows a table needs, about; empty without noise."""
+    from ..answers.inference import forecast
+
+    terms, naming = _lists(plan).inference, _lists(plan).naming
+    if terms is None or naming is None or terms.scale is None:
+        return {}
+    return forecast(
+        naming, float(terms.facts.n.sum()), terms.scale, sites=terms.facts.n_nodes, summed=terms.summed,
+        colluders=terms.facts.colluders,
+    )  # fmt: skip
+
+
 def record(plan: Plan, found: Found) -> dict[str, Any]:
     """The answers as plain data, under the keys of a simulation's report."""
     lists, asks, statements = _lists(plan), plan.asks, plan.statements
@@ -245,18 +286,16 @@ def record(plan: Plan, found: Found) -> dict[str, Any]:
         "config": plan.config.to_dict(),
     }  # fmt: skip
     if found.estimates is not None:
-        from ..answers.inference import forecast, table
+        from ..answers.inference import table
 
-        terms, naming = lists.inference, lists.naming
-        assert terms is not None and naming is not None
-        lines = table(found.estimates, naming, delta=plan.config.delta)
-        ahead = {}
-        if terms.scale is not None:
-            ahead = forecast(
-                naming, float(terms.facts.n.sum()), terms.scale, sites=terms.facts.n_nodes, summed=terms.summed,
-                colluders=terms.facts.colluders,
-            )  # fmt: skip
-        more = {"coefficients": lines.to_dict(), "strain": lines.strain, "needs": lines.needs, "forecast": ahead}
+        assert lists.naming is not None
+        lines = table(found.estimates, lists.naming, delta=plan.config.delta)
+        more = {
+            "coefficients": lines.to_dict(),
+            "strain": lines.strain,
+            "needs": lines.needs,
+            "forecast": _forecast(plan),
+        }
         plain |= more
     if found.quality is not None and best is not None:
         plain["evaluation"] = {
@@ -267,7 +306,10 @@ def record(plan: Plan, found: Found) -> dict[str, Any]:
 
 
 def document(plan: Plan, found: Found) -> dict[str, Any]:
-    """The answers as a file's content: of an inference, what ``sottovoce predict`` and ``evaluate`` read."""
+    """The answers as part of a file: ``record``, and of an inference ``answers``.
+
+    ``sottovoce predict`` and ``evaluate`` read the latter.
+    """
     plain = record(plan, found)
     if found.estimates is None:
         return {"record": plain}
@@ -277,4 +319,5 @@ def document(plan: Plan, found: Found) -> dict[str, Any]:
     assert naming is not None
     schema = None if plan.schema is None else Schema.from_dict(plan.schema)
     shares = n / n.sum() if naming.sites else np.ones(1)
-    return Answered(naming, found.model, shares, plain, schema).to_dict()
+    whole = Answered(naming, found.model, shares, plain, schema).to_dict()
+    return {"record": whole.pop("record"), "answers": whole}

@@ -223,6 +223,9 @@ def lists_of(
     width, based = d, schema
     if asks.inference:
         inference.check_run(config)
+        if config.noise is not None:
+            rule = "inference calibrates the noise of its own releases"
+            raise InvalidInput("noise", None, rule, "leave it out, and give an epsilon")
         plain = [f"x{j}" for j in range(d)]
         naming = naming_of(schema, plain, 1.0, list(names) if asks.site_constants and len(names) > 1 else [])
         kind = Weighted(Logistic()) if naming.long else Logistic()

@@ -102,7 +102,7 @@ def run_sites(
         return list(pool.map(site, range(prepared.facts.n_nodes)))
 
 
-def answer_sites(plan: Plan, tables: Sequence[SiteTable]) -> list[Found]:
+def answer_sites(plan: Plan, tables: Sequence[SiteTable]) -> list[tuple[Array, Found]]:
     """What a plan's answers are if every site runs in a thread of its own; the twin of a session, bit by bit.
 
     Parameters
@@ -111,6 +111,11 @@ def answer_sites(plan: Plan, tables: Sequence[SiteTable]) -> list[Found]:
         With a seed.
     tables : sequence of SiteTable
         Of every site, in order.
+
+    Returns
+    -------
+    list of (array, Found)
+        Of every site, its last model and what it found.
     """
     asks, names, seed = plan.asks, plan.names, plan.config.seed
     assert asks is not None and seed is not None
@@ -122,13 +127,13 @@ def answer_sites(plan: Plan, tables: Sequence[SiteTable]) -> list[Found]:
         models = [plan.prepared.algorithm.at(i).model(one.state) + start for i, (one, _) in enumerate(trained)]
     nets = QueueNet.connect(make_graph("complete", len(names)))
 
-    def site(i: int) -> Found:
+    def site(i: int) -> tuple[Array, Found]:
         noise, book = KeyedNoise(seed, [0], [i], lead=()), Ledger(make_accountant(plan.config.notion))
         desks = at_site(plan, names[i], tables[i], nets[i], noise, book)
         try:
             found = Found(desks.infer()) if plan.infers else Found()
             model = found.model if plan.infers else models[i]
-            return found if asks.evaluation is None else replace(found, quality=desks.judge(model))
+            return model, found if asks.evaluation is None else replace(found, quality=desks.judge(model))
         finally:
             nets[i].close()
 

@@ -124,6 +124,16 @@ def sums_text(plan: Plan) -> str:
     return f"over at least {facts.participants} of {facts.n_nodes} sites, {facts.colluders} of which may collude"
 
 
+def asked_text(plan: Plan) -> str:
+    """What a plan does, in a few words."""
+    asks, parts = plan.asks, []
+    parts.append("coefficients with intervals" if plan.infers else f"{plan.config.method}, {plan.rounds} rounds")
+    if asks is not None and asks.evaluation is not None:
+        held = sum(asks.held(site.rows) for site in plan.sites)
+        parts.append(f"an evaluation on {held:,} held-out rows")
+    return ", ".join(parts)
+
+
 def last_words(site: dict[str, Any], rounds: int) -> str:
     """How far a site is, of :meth:`sottovoce.deploy.hub.Hub.sites`, in words."""
     if site["round"] > rounds:
@@ -200,7 +210,7 @@ def _agreed(plan: Plan) -> Iterable[str]:
     sums = [("Sums", sums_text(plan))] if plan.summed else []
     yield "<h2>What was agreed on</h2>"
     yield _list([*begin,
-        ("Method", f"{config.method} ({config.form}), {config.loss} loss{capped}"), ("Graph", config.graph), *sums,
+        ("Method", f"{asked_text(plan)} ({config.form}), {config.loss} loss{capped}"), ("Graph", config.graph), *sums,
         ("Sites", str(len(plan.sites))), ("Features", str(plan.d)),
         ("Weights", f"C = {config.C:g}, rho = {config.rho:g}"), ("Longest message", f"{plan.norm_cap:.3g}"),
         ("Digest", plan.digest),
