@@ -389,7 +389,9 @@ class SiteSession:
         if plan.asks.evaluation is None or outcome.stopped != FINISHED:
             return model, outcome, found
         try:
-            return model, outcome, replace(found, quality=desks.judge(model))
+            quality = desks.judge(model)
+            outcome = replace(outcome, rounds=len(book.rows)) if plan.infers else outcome
+            return model, outcome, replace(found, quality=quality)
         except AttemptLost:
             return model, outcome, replace(found, notes=(LOST,))
         except NetClosed:
