@@ -42,15 +42,17 @@ def tables(sizes: tuple[int, ...] = SIZES, seed: int = 1) -> list[SiteTable]:
     return made
 
 
-def answering(folder: Path, asks: Asks, *, trust: str = "sum", **knobs: Any) -> Answering:
+def answering(
+    folder: Path, asks: Asks, *, trust: str = "sum", names: tuple[str, ...] = NAMES, **knobs: Any
+) -> Answering:
     """Sites of a plan that asks; of sums, K = 3 of 4 sites, t = 1."""
     folder.mkdir(parents=True, exist_ok=True)
     method = {"sum": "sum_momentum", "nobody": "prox_admm"}[trust] if not asks.inference else "auto"
     settings = {"method": method, "epsilon": 20.0, "delta": 1e-5, "rounds": 4, "seed": 3, "trust": trust} | knobs
-    made = tables()
+    made, sizes = tables()[: len(names)], SIZES[: len(names)]
     rows = Rows.build([(table.X, table.y) for table in made])
-    keys = {name: SigningKey.make() for name in NAMES}
-    members = [Member(name, size, keys[name].public) for name, size in zip(NAMES, SIZES, strict=True)]
+    keys = {name: SigningKey.make() for name in names}
+    members = [Member(name, size, keys[name].public) for name, size in zip(names, sizes, strict=True)]
     plan = Plan.make("trial", RunConfig(**settings), members, rows.d, asks=asks)
     return Answering(folder, plan, keys, rows, budget=1000.0, tables=made)
 

@@ -83,6 +83,19 @@ def test_it_is_what_a_simulation_computes(tmp_path: Path, trust: str) -> None:
     assert there.quality[""].noise == pytest.approx(quality.noise, rel=1e-12)
 
 
+@pytest.mark.parametrize("trust", ["sum", "nobody"])
+def test_operating_system_noise_works_too(tmp_path: Path, trust: str) -> None:
+    sites = answering(tmp_path / "sites", BOTH, trust=trust, seed=None)
+    with hub_of(sites, tmp_path / "hub.log") as hub:
+        ends = run(sites, hub)
+        at_hub = hub.found()
+    assert at_hub is not None and at_hub.estimates is not None
+    assert float(np.max(np.abs(at_hub.model[:3] - np.array([4.0, -2.0, 1.0]) * math.sqrt(2.0)))) < 2.0
+    for end in ends.values():
+        assert isinstance(end, Finished) and end.found is not None and end.privacy["release"]
+        assert record(sites.plan, end.found) == record(sites.plan, at_hub)
+
+
 # Crashes and departures
 
 
@@ -314,6 +327,7 @@ REFUSED: list[tuple[str, Callable[[Path], object], str]] = [
     ("noise", lambda at: answering(at, INFERRED, noise=0.5), "calibrates the noise"),
     ("pure", lambda at: answering(at, TRAINED, trust="nobody", delta=None), "no pure price"),
     ("numbers", lambda at: answering(at, TRAINED, loss="huber-residual:0.25"), "two classes"),
+    ("two", lambda at: answering(at, TRAINED, names=NAMES[:2]), "each of two sites can subtract its own share"),
     ("colluders", lambda at: answering(at, INFERRED, colluders=3), "too few are left"),
 ]  # fmt: skip
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..answers.evaluation import Quality
     from ..answers.inference import Estimates
 
-LOST = "a share was missing: the evaluation was not opened, and what it would have cost is spent"
+LOST = "a site was lost amid the evaluation: it was charged as far as it came, and was not opened"
 
 
 @dataclass(frozen=True)
