@@ -19,6 +19,7 @@ from ..data.rows import Rows
 from ..data.schema import Schema
 from ..data.table import Table
 from ..errors import InvalidInput
+from ..task import TwoClasses
 from ..typing import Any, Array, IntArray
 from ..weighted import LongRows
 
@@ -228,3 +229,11 @@ def columns_of(table: Table | Mapping[str, Any], part: IntArray) -> dict[str, An
     """Some rows of raw columns."""
     columns = table.columns if isinstance(table, Table) else table
     return {name: values[part] for name, values in columns.items()}
+
+
+def outcome(schema: Schema | None) -> dict[str, str] | None:
+    """The label of two classes and which of them counts as positive; None without a schema."""
+    task = None if schema is None else schema.task
+    if schema is None or schema.label is None or not isinstance(task, TwoClasses):
+        return None
+    return {"column": schema.label.column, "positive": task.names[1]}

@@ -14,7 +14,6 @@ import numpy as np
 
 from ..curator import Book, Curator
 from ..data.rows import Rows
-from ..data.schema import Schema
 from ..facts import Facts
 from ..ledger.memory import Ledger
 from ..net import Net
@@ -272,8 +271,14 @@ def _forecast(plan: Plan) -> dict[str, float]:
     )  # fmt: skip
 
 
+def _shares(terms: Terms | None) -> list[dict[str, Any]]:
+    return [] if terms is None else [{"release": item.name, "share": item.share} for item in terms.plan]
+
+
 def record(plan: Plan, found: Found) -> dict[str, Any]:
     """The answers as plain data, under the keys of a simulation's report."""
+    from ..answers.naming import outcome
+
     lists, asks, statements = _lists(plan), plan.asks, plan.statements
     assert asks is not None
     held = [asks.held(site.rows) for site in plan.sites]
@@ -281,6 +286,7 @@ def record(plan: Plan, found: Found) -> dict[str, Any]:
     plain: dict[str, Any] = {
         "method": "inference" if plan.infers else plan.config.method, "data": plan.run, "nodes": len(plan.sites),
         "n_train": plan.facts.n[:, 0].astype(int).tolist(), "n_test": sum(held), "features": plan.last_width,
+        "sites": list(plan.names), "label": outcome(plan.encoding), "asked": _shares(lists.inference),
         "auc": None if best is None else best.auc.value, "brier": None if best is None else best.brier.value,
         "evaluation": None, "privacy": statements[0].to_dict(), "notes": list(found.notes),
         "config": plan.config.to_dict(),
@@ -299,7 +305,7 @@ def record(plan: Plan, found: Found) -> dict[str, Any]:
         plain |= more
     if found.quality is not None and best is not None:
         plain["evaluation"] = {
-            **best.to_dict(), "privacy": statements[-1].to_dict(),
+            **best.to_dict(), "privacy": statements[-1].to_dict(), "asked": _shares(lists.evaluation),
             "by": {name: one.to_dict() for name, one in found.quality.items() if name},
         }  # fmt: skip
     return plain
@@ -317,7 +323,6 @@ def document(plan: Plan, found: Found) -> dict[str, Any]:
 
     naming, n = _lists(plan).naming, plan.facts.n[:, 0]
     assert naming is not None
-    schema = None if plan.schema is None else Schema.from_dict(plan.schema)
     shares = n / n.sum() if naming.sites else np.ones(1)
-    whole = Answered(naming, found.model, shares, plain, schema).to_dict()
+    whole = Answered(naming, found.model, shares, plain, plan.encoding).to_dict()
     return {"record": whole.pop("record"), "answers": whole}

@@ -271,6 +271,11 @@ class Plan:
         return prepare(self.config, self._n, self.d, graph=self.graph)
 
     @property
+    def encoding(self) -> Schema | None:
+        """How every site encodes its rows; None without a schema."""
+        return None if self.schema is None else Schema.from_dict(self.schema)
+
+    @property
     def infers(self) -> bool:
         """Whether the run estimates coefficients in place of training."""
         return self.asks is not None and self.asks.inference
@@ -280,9 +285,8 @@ class Plan:
         """What is asked beside the training or in its place, priced."""
         if self.asks is None:
             return None
-        encoding = None if self.schema is None else Schema.from_dict(self.schema)
         sizes = [site.rows for site in self.sites]
-        return lists_of(self.asks, self.config, sizes, self.d, encoding, [site.name for site in self.sites])
+        return lists_of(self.asks, self.config, sizes, self.d, self.encoding, self.names)
 
     @property
     def facts(self) -> Facts:
@@ -361,8 +365,10 @@ class Plan:
     @property
     def caveat(self) -> str | None:
         """A caveat that every privacy statement of this plan must include; None if there is none."""
-        schema = None if self.schema is None else Schema.from_dict(self.schema).caveat
-        return caveat_text((schema, None if self.start is None else self.start.caveat))
+        encoding = self.encoding
+        return caveat_text(
+            (None if encoding is None else encoding.caveat, None if self.start is None else self.start.caveat)
+        )
 
     @cached_property
     def statement(self) -> Statement:
@@ -410,7 +416,8 @@ class Plan:
     @property
     def features(self) -> list[str]:
         """Names of the features, in order; without a schema, none."""
-        return [] if self.schema is None else Schema.from_dict(self.schema).feature_names
+        encoding = self.encoding
+        return [] if encoding is None else encoding.feature_names
 
     @cached_property
     def names(self) -> tuple[str, ...]:
