@@ -197,3 +197,19 @@ class TestRegressor:
         with pytest.warns(HolderNote, match="half"):
             wide = ConsensusRegressor((-100.0, 100.0), n_sites=3, random_state=0).fit(X, y)
         assert wide.y_bounds_ == (-100.0, 100.0) and "bounds were read" not in wide.privacy_spent_["says"]
+
+
+@pytest.mark.parametrize("far", [1e200, 1e308])
+@pytest.mark.parametrize("data_norm", [0.5, 1e-300])
+def test_rows_of_any_length_are_answered_alike(far: float, data_norm: float) -> None:
+    """What a neighbouring table may hold must not show in warnings or refusals, which no epsilon covers."""
+    X = np.random.default_rng(0).normal(size=(400, 2))
+    X[3], y = [far, -far], X[:, 0]
+    number, label = y.copy(), np.where(y > 0, 1, 0)
+    number[5] = far
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", HolderNote)
+        regressor = ConsensusRegressor((-3.0, 3.0), data_norm=data_norm, random_state=0).fit(X, number)
+        classifier = ConsensusClassifier(inference=True, data_norm=data_norm, random_state=0).fit(X, label)
+    assert np.isfinite(regressor.coef_).all() and np.isfinite(classifier.coef_).all()

@@ -24,6 +24,7 @@ from ..weighted import LongRows
 
 CONSTANT = "(constant)"
 _SLACK = 1.0 + 1e-12
+_FAR = 1e300
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,9 @@ class Naming:
         if self.schema is not None:
             X = self.schema.encode(table, labels=False, whole=True).X
         else:
-            X = np.asarray(table, dtype=float) / (self.data_norm * math.sqrt(2.0) * _SLACK)
+            with np.errstate(over="ignore"):
+                X = np.asarray(table, dtype=float) / (self.data_norm * math.sqrt(2.0) * _SLACK)
+            X = np.clip(X, -_FAR, _FAR)  # what overflows is a long row, and refusing it would tell of it
             X = np.hstack([X, np.full((len(X), 1), self.value)])
         if not self.sites:
             return X
