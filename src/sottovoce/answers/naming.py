@@ -121,8 +121,17 @@ class Naming:
         return float((1.0 - rho) * columns.min())
 
 
-def of_columns(names: Sequence[str], data_norm: float, sites: Sequence[str] = ()) -> Naming:
+def of_columns(names: Sequence[str], data_norm: float, sites: Sequence[str] = (), *, constant: float = 0.5) -> Naming:
     """Numbers in the user's units, in rows of norm `data_norm` at most or a little more often.
+
+    Parameters
+    ----------
+    names : sequence of str
+    data_norm : float
+    sites : sequence of str
+        With constants of their own.
+    constant : float
+        Its share of the largest squared norm of an encoded row; the columns have the rest.
 
     Raises
     ------
@@ -130,8 +139,9 @@ def of_columns(names: Sequence[str], data_norm: float, sites: Sequence[str] = ()
     """
     if not (math.isfinite(data_norm) and data_norm > 0):
         raise InvalidInput("data_norm", data_norm, "must be finite and > 0", "declare a public bound on a row's norm")
+    data_norm *= math.sqrt(0.5 / (1.0 - constant))
     d, scale = len(names), 1.0 / (data_norm * math.sqrt(2.0) * _SLACK)
-    value = 1.0 / (math.sqrt(2.0) * _SLACK)
+    value = math.sqrt(2.0 * constant) / (math.sqrt(2.0) * _SLACK)
     M = np.diag([*([scale] * d), value])
     terms = (*(Term(str(name)) for name in names), Term(CONSTANT))
     return _spread(Naming(terms, M, np.eye(d + 1)[-1], value, True, data_norm=data_norm), sites)

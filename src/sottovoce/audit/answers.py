@@ -168,7 +168,7 @@ def recipes(config: RunConfig) -> dict[str, Asking]:
         "evaluation": Asking(config, tables(flipped), 0, why, plan=evaluation.recipe(D), script=held),
         "regression": Asking(
             config, tables(numbers), 0, why, loss=HuberResidual(1.0), plan=regression.recipe(LAST),
-            script=lambda desk: regression.least_squares(desk, np.ones(D, dtype=bool)),
+            script=lambda desk: regression.least_squares(desk, np.ones(D, dtype=bool), LAST > 0),
         ),
     }  # fmt: skip
 
