@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 
 from .answers.asking import Desk
 from .answers.naming import of_columns
-from .answers.regression import CONSTANT, least_squares, recipe
+from .answers.regression import least_squares, recipe
 from .data.given import checked, misfit
 from .data.rows import Rows
 from .errors import HolderNote, InvalidInput
@@ -213,7 +213,7 @@ class ConsensusRegressor(Sited, RegressorMixin, BaseEstimator):
     def _squared(
         self, X: Array, t: Array, parts: list[IntArray], knobs: dict[str, Any], caveat: str | None
     ) -> tuple[Array, dict[str, Any]]:
-        naming = of_columns([f"x{j}" for j in range(X.shape[1])], self.data_norm, constant=CONSTANT)
+        naming = of_columns([f"x{j}" for j in range(X.shape[1])], self.data_norm)
         rows = naming.rows([(X[part], np.ones(len(part))) for part in parts]).with_offset([t[part] for part in parts])
         desk = Desk.open(RunConfig(method="auto", **knobs), rows, Weighted(HuberResidual(1.0)), recipe(naming.constant))
         constant = naming.constant > 0

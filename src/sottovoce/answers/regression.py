@@ -23,8 +23,6 @@ from .asking import Desk, Item
 
 EDGES = 2.0 ** np.arange(-8.0, 0.0, 0.5)
 """Public cells of residuals, in half widths of the target's bounds."""
-CONSTANT = 0.25
-"""Share of a row's squared norm that its constant gets: half of it would leave less to columns, whose noise counts."""
 _BEYOND, _MOST = 6.0, 0.2
 """Of residuals may be clipped: this many noise deviations of a gradient's entry, and at most the second number.
 
