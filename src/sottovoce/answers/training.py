@@ -136,7 +136,7 @@ def infer(
         model = np.zeros((1, X.shape[1]))
         model[0, -1] = 1.0
         levels = levels_of(naming.schema, held.by)
-        evaluation = ask_held(run, held, X, dataset.y_test, model, len(parts), levels)
+        evaluation = ask_held(run, held, X, dataset.y_test, model, len(parts), levels, caveat=dataset.caveat)
     mu = found.scale
     ahead = {}
     if math.isfinite(mu):
@@ -172,7 +172,7 @@ def check(run: RunConfig, config: TrainConfig | None = None) -> None:
 def ask_held(
     run: RunConfig, held: Held, X: Array, y: Array, model: Array, sites: int, levels: tuple[Level, ...] = (),
     *, ledger: DurableLedger | None = None, run_name: str | None = None, digest: bytes | None = None,
-    name: str = "",
+    name: str = "", caveat: str | None = None,
 ) -> Evaluation:  # fmt: skip
     """Deal held-out rows to the sites by their positions, and ask for histograms of scores.
 
@@ -194,7 +194,7 @@ def ask_held(
     )
     quality = evaluate(desk, model, threshold=held.threshold, levels=levels)[0]
     desk.close()
-    return Evaluation(quality, desk.statement(), exact(X @ model[0], y, held.threshold))
+    return Evaluation(quality, desk.statement(caveat=caveat), exact(X @ model[0], y, held.threshold))
 
 
 def evaluate_report(report: Report, held: Held) -> Evaluation:
@@ -211,7 +211,8 @@ def evaluate_report(report: Report, held: Held) -> Evaluation:
         raise InvalidInput("evaluation", held.epsilon, "there are no test rows", "give a test_share")
     levels = levels_of(dataset.schema, held.by)
     run = replace(report.config.run, noise=None)
-    return ask_held(run, held, dataset.X_test, dataset.y_test, result.consensus[:1], result.facts.n_nodes, levels)
+    sites, model = result.facts.n_nodes, result.consensus[:1]
+    return ask_held(run, held, dataset.X_test, dataset.y_test, model, sites, levels, caveat=dataset.caveat)
 
 
 def evaluate_table(
@@ -224,7 +225,18 @@ def evaluate_table(
     model[0, -1] = 1.0
     levels = levels_of(schema, held.by)
     return ask_held(
-        run, held, whole, y, model, 1, levels, ledger=ledger, run_name=run_name, digest=rows_digest(X, y), name=name
+        run,
+        held,
+        whole,
+        y,
+        model,
+        1,
+        levels,
+        ledger=ledger,
+        run_name=run_name,
+        digest=rows_digest(X, y),
+        name=name,
+        caveat=None if schema is None else schema.caveat,
     )
 
 
