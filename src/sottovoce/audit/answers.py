@@ -58,7 +58,7 @@ from .several import WorstVerdict, play_all
 
 RUNS, QUICK_RUNS = 4_000, 1_000
 DELTA = 0.1
-D, SITES = 3, (4, 6, 6)
+D, SITES = 3, (30, 40, 40)
 LAST = np.eye(D)[-1]
 LOGISTIC = Logistic()
 
