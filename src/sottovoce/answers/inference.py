@@ -235,6 +235,7 @@ class Coefficient:
             "estimate": self.estimate, "odds_ratio": ratios[0], "standard_error": self.standard_error,
             "noise_share": self.noise_share, "low": self.low, "high": self.high, "p": self.p,
             "odds_ratio_low": ratios[1], "odds_ratio_high": ratios[2], "unsure": self.unsure, "refused": self.refused,
+            "typical": None if self.term.typical is None else list(self.term.typical), "steps": self.term.steps,
         }  # fmt: skip
 
 

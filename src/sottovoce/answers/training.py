@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -15,12 +16,13 @@ from ..data.schema import Schema
 from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger, rows_digest
 from ..losses import Logistic
+from ..pages import versions
 from ..plain import jsonable
 from ..privacy.statement import Statement
 from ..runs.config import RunConfig
 from ..runs.training import Report, TrainConfig, deal
 from ..task import TwoClasses
-from ..typing import Any, Array
+from ..typing import Any, Array, IntArray
 from ..weighted import Weighted
 from .asking import Desk
 from .evaluation import LOSS, Level, Quality, evaluate, exact, groups_of, rows_of
@@ -50,16 +52,21 @@ class Held:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What was released of held-out rows, with the exact numbers that only their holder may see."""
+    """What was released of held-out rows, with the exact numbers that only their holder may see.
+
+    `asked` has the name of every release with its share of the budget.
+    """
 
     quality: dict[str, Quality]
     statement: Statement
     exact: dict[str, float]
+    asked: tuple[tuple[str, float], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         return {
             **self.quality[""].to_dict(), "exact": self.exact, "privacy": self.statement.to_dict(),
+            "asked": _shares(self.asked),
             "by": {name: found.to_dict() for name, found in self.quality.items() if name},
         }  # fmt: skip
 
@@ -78,6 +85,12 @@ class Inferred:
         Quality on the test rows without noise, for the data's holder; empty without test rows.
     forecast : dict of str to float
         Of the number of rows that the table needs, before the run.
+    sizes, sites
+        Rows and names of the sites.
+    n_test : int
+        Rows that were held out, whatever their label.
+    asked : tuple of (str, float)
+        The name of every release with its share of the budget.
     """
 
     config: TrainConfig
@@ -88,6 +101,9 @@ class Inferred:
     exact: dict[str, float]
     forecast: dict[str, float]
     sizes: Array
+    sites: tuple[str, ...]
+    n_test: int
+    asked: tuple[tuple[str, float], ...]
     evaluation: Evaluation | None = None
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
@@ -99,7 +115,8 @@ class Inferred:
         report = {
             "method": "inference", "data": self.config.data, "nodes": len(self.sizes),
             "partition": self.config.partition, "n_train": self.sizes.astype(int).tolist(),
-            "n_test": int(self.exact.get("rows", 0)), "features": self.answered.naming.d,
+            "sites": list(self.sites), "n_test": self.n_test, "features": self.answered.naming.d,
+            "label": outcome(self.answered.schema), "asked": _shares(self.asked), "versions": versions(*LIBRARIES),
             "coefficients": self.coefficients.to_dict(), "strain": self.coefficients.strain,
             "needs": self.coefficients.needs, "forecast": self.forecast,
             "auc": self.exact.get("auc") if best is None else best.auc.value,
@@ -144,7 +161,8 @@ def infer(
         raise InvalidInput("evaluation", held.epsilon, rule, "use `sottovoce evaluate` with their own ledger")
     parts = deal(config, dataset)
     own = config.partition != "iid" if site_constants is None else site_constants
-    sites = [f"site {i}" for i in range(len(parts))] if own and len(parts) > 1 else []
+    called = names_of(config.partition, dataset.train_columns, parts)
+    sites = list(called) if own and len(parts) > 1 else []
     plain = [f"x{j}" for j in range(dataset.n_features)]
     naming = naming_of(dataset.schema, plain, 1.0, sites)
     tables = [
@@ -179,8 +197,9 @@ def infer(
         kinds = {"summed": desk.summed, "colluders": desk.facts.colluders}
         ahead = forecast(naming, float(sizes.sum()), mu, sites=desk.facts.n_nodes, **kinds)  # type: ignore[arg-type]
     done = Inferred(
-        config, answered, lines, found, statement, quality, ahead, sizes, evaluation,
-        tuple(dataset.notes), time.perf_counter() - started, task,
+        config, answered, lines, found, statement, quality, ahead, sizes, called, len(dataset.y_test),
+        tuple((item.name, item.share) for item in desk.plan), evaluation, tuple(dataset.notes),
+        time.perf_counter() - started, task,
     )  # fmt: skip
     record = done.to_dict()
     record.pop("seconds")  # depends on rows, and no epsilon covers it
@@ -191,6 +210,29 @@ def infer(
     elif record["evaluation"] is not None:
         record["evaluation"].pop("exact")
     return replace(done, answered=replace(answered, record=record))
+
+
+LIBRARIES = "numpy", "scipy"
+
+
+def outcome(schema: Schema | None) -> dict[str, str] | None:
+    """The label of two classes and which of them counts as positive; None without a schema."""
+    task = None if schema is None else schema.task
+    if schema is None or schema.label is None or not isinstance(task, TwoClasses):
+        return None
+    return {"column": schema.label.column, "positive": task.names[1]}
+
+
+def names_of(partition: str, columns: Any, parts: Sequence[IntArray]) -> tuple[str, ...]:
+    """Names of the sites: their values of the column that says who holds a row, or their numbers."""
+    kind, _, name = partition.partition(":")
+    if kind == "site":
+        return tuple(str(columns[name][part[0]]) for part in parts)
+    return tuple(f"site {i}" for i in range(len(parts)))
+
+
+def _shares(asked: tuple[tuple[str, float], ...]) -> list[dict[str, Any]]:
+    return [{"release": name, "share": share} for name, share in asked]
 
 
 def check(run: RunConfig, config: TrainConfig | None = None) -> None:
@@ -265,7 +307,8 @@ def ask_held(
     )
     quality = evaluate(desk, model, threshold=held.threshold, levels=levels)[0]
     desk.close()
-    return Evaluation(quality, desk.statement(), exact(X @ model[0], y, held.threshold))
+    asked = tuple((item.name, item.share) for item in plan)
+    return Evaluation(quality, desk.statement(), exact(X @ model[0], y, held.threshold), asked)
 
 
 def evaluate_report(report: Report, held: Held) -> Evaluation:

@@ -1,0 +1,256 @@
+"""Coefficients with their intervals: as cells, as plain text, as a table and as a plot."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import NamedTuple
+
+from ..pages import axis_row, key, lines_at, plot_row, table
+from ..typing import Any
+from .plain import finite, number, ratio_text
+
+HEAD = ("coefficient", "odds ratio", "std. error", "noise", "95% interval", "p")
+"""Of :func:`cells`."""
+CONSTANT = "(constant)"
+_WIDEST = math.log(200.0)  # of the axis of odds ratios, to either side
+
+
+# The table of coefficients
+
+
+def cells(line: dict[str, Any]) -> list[str]:
+    """Numbers of a line of a table of coefficients, as :data:`HEAD` names them; of a refused one the word alone."""
+    if line["refused"] is not None:
+        return ["refused", *["-"] * (len(HEAD) - 1)]
+    p, ratio, mark = number(line["p"]), line.get("odds_ratio"), "?" if line["unsure"] else ""
+    estimate, error, low, high = (number(line[name]) for name in ("estimate", "standard_error", "low", "high"))
+    return [
+        f"{estimate:.3f}{mark}", "-" if ratio is None or line["name"] == CONSTANT else f"{number(ratio):.3g}",
+        f"{error:.3f}", f"{100.0 * number(line['noise_share']):.0f}%", f"{low:.3f} to {high:.3f}",
+        "<.001" if p < 0.001 else f"{p:.3f}",
+    ]  # fmt: skip
+
+
+def called(line: dict[str, Any]) -> str:
+    """What a line is the coefficient of."""
+    name = str(line["unit"] or line["name"])
+    return name if line["level"] is None else f"{name}: {line['level']}"
+
+
+class Group(NamedTuple):
+    """Lines of one column: a number's one, or those of its levels against a reference."""
+
+    name: str
+    reference: str | None
+    lines: list[dict[str, Any]]
+
+
+def groups(lines: Sequence[dict[str, Any]]) -> list[Group]:
+    """Lines by column, in order."""
+    found: list[Group] = []
+    for line in lines:
+        name, reference = str(line["unit"] or line["name"]), line["reference"]
+        same = found and line["level"] is not None and (found[-1].name, found[-1].reference) == (name, reference)
+        if same:
+            found[-1].lines.append(line)
+        else:
+            found.append(Group(name, reference, [line]))
+    return found
+
+
+def labelled(lines: Sequence[dict[str, Any]]) -> list[tuple[str, list[str]]]:
+    """The table's lines with their labels: those of levels below their column and its reference, indented."""
+    found = []
+    for group in groups(lines):
+        level = group.lines[0]["level"] is not None
+        if level:
+            found.append((group.name, [""] * len(HEAD)))
+        if group.reference is not None:
+            found.append((f"  {group.reference}", ["reference", *[""] * (len(HEAD) - 1)]))
+        found += [(f"  {line['level']}" if level else group.name, cells(line)) for line in group.lines]
+    return found
+
+
+def text_table(lines: Sequence[dict[str, Any]]) -> str:
+    """The table of coefficients as plain text."""
+    rows = [("column", list(HEAD)), *labelled(lines)]
+    wide = [max(len(row[k]) for _, row in rows) for k in range(len(HEAD))]
+    first = max(len(name) for name, _ in rows)
+    said = (
+        f"{name:<{first}}  " + "  ".join(f"{cell:>{w}}" for cell, w in zip(row, wide, strict=True))
+        for name, row in rows
+    )
+    return "\n".join(line.rstrip() for line in said)
+
+
+def html_table(lines: Sequence[dict[str, Any]]) -> str:
+    """The same as HTML."""
+    rows = []
+    for name, row in labelled(lines):
+        label = escape(name.strip()) if not name.startswith("  ") else f"&emsp;{escape(name.strip())}"
+        rows.append(
+            f'<tr><td class="name">{label}</td>' + "".join(f'<td class="n">{escape(x)}</td>' for x in row) + "</tr>"
+        )
+    return table([("column", ""), *((head, "n") for head in HEAD)], rows)
+
+
+def needed(needs: dict[str, Any] | None) -> str:
+    """What would do for all of a table, in words; empty if all is printed."""
+    if not needs:
+        return ""
+    more = [f"epsilon {number(needs['epsilon']):g}"] if "epsilon" in needs else []
+    return " or ".join([*more, f"{number(needs['rows']):,.0f} rows"])
+
+
+# The plot of coefficients
+
+
+class Axis(NamedTuple):
+    """Of a plot over names: from `low` to `high`, logarithms if `odds`."""
+
+    low: float
+    high: float
+    odds: bool
+
+    def at(self, x: float) -> str:
+        """The place of x, in percent."""
+        inside = min(max(x, self.low), self.high)
+        return f"{100.0 * (inside - self.low) / (self.high - self.low):.2f}%"
+
+    def ticks(self) -> list[tuple[str, str]]:
+        """Places of round numbers with their texts."""
+        low, high = (math.exp(self.low), math.exp(self.high)) if self.odds else (self.low, self.high)
+        if self.odds and high / low > 2.5:
+            every = [m * 10.0**k for k in range(-3, 4) for m in (1.0, 2.0, 5.0)]
+            found = [x for x in every if low <= x <= high]
+            found = found if len(found) <= 7 else [x for x in found if f"{x:e}"[0] == "1"]
+        else:
+            raw = (high - low) / 5.0
+            unit = 10.0 ** math.floor(math.log10(raw))
+            step = next(unit * m for m in (1.0, 2.0, 5.0, 10.0) if unit * m >= raw)
+            found = [k * step for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
+        return [(self.at(math.log(x) if self.odds else x), f"{x:.6g}") for x in found]
+
+
+def scaled(line: dict[str, Any]) -> tuple[float, float, float]:
+    """Low end, estimate and high end over what :func:`compared` names."""
+    steps = finite(line.get("steps", 1.0))
+    low, mid, high = (steps * finite(line[name]) for name in ("low", "estimate", "high"))
+    return low, mid, high
+
+
+def compared(line: dict[str, Any]) -> str:
+    """What is compared with what, for a number."""
+    if line.get("typical") is None:
+        return "one more" + (f" of {line['unit']}" if line["unit"] else "")
+    low, high = (number(x) for x in line["typical"])
+    return f"{high:g} against {low:g}"
+
+
+def interval(low: float, mid: float, high: float, odds: bool) -> str:
+    """An estimate with its interval, as HTML; as odds ratios if `odds`."""
+    if not odds:
+        return f"{mid:.3g} ({low:.3g} to {high:.3g})"
+    a, b, c = (ratio_text(math.exp(min(x, 50.0))) for x in (mid, low, high))
+    return f"{a} ({b} to {c})"
+
+
+def has_odds(lines: Sequence[dict[str, Any]]) -> bool:
+    """Whether coefficients are log-odds."""
+    printed = [line for line in lines if line["refused"] is None]
+    return not printed or any(line.get("odds_ratio") is not None for line in printed)
+
+
+def forest(lines: Sequence[dict[str, Any]]) -> str:
+    """A dot and an interval for every coefficient but constants, with the references; on an axis of odds ratios."""
+    kept, odds = [line for line in lines if line["name"] != CONSTANT], has_odds(lines)
+    ends = [scaled(line) for line in kept if line["refused"] is None]
+    most = _WIDEST if odds else math.inf
+    low = max(min((x[0] for x in ends), default=0.0), -most)
+    high = min(max((x[2] for x in ends), default=0.0), most)
+    low, high = min(low, 0.0), max(high, 0.0)
+    pad = 0.04 * (high - low) or 1.0
+    axis = Axis(low - pad, high + pad, odds)
+    ticks = axis.ticks()
+    back = lines_at(x for x, _ in ticks)
+    back += f'<line class="base" x1="{axis.at(0)}" x2="{axis.at(0)}" y1="0" y2="100%"/>'
+    rows = []
+    for group in groups(kept):
+        level = group.lines[0]["level"] is not None
+        if level:
+            rows.append(plot_row(f"<b>{escape(group.name)}</b>", back))
+        if group.reference is not None:
+            ring = f'{back}<circle class="ring mark" cx="{axis.at(0)}" cy="12" r="4.5"/>'
+            about = f"<title>{escape(group.reference)}: the reference of {escape(group.name)}</title>"
+            rows.append(
+                plot_row(escape(group.reference), about + ring, " level", '<span class="num small">reference</span>')
+            )
+        rows += [_forest_row(line, axis, back, level) for line in group.lines]
+    label = "odds ratio (logarithmic)" if odds else "coefficient"
+    return f'<div class="plot forest">{"".join(rows)}{axis_row(ticks, label)}</div>'
+
+
+def _forest_row(line: dict[str, Any], axis: Axis, back: str, level: bool) -> str:
+    name = f"{escape(str(line['level']))}" if level else f"<b>{escape(str(line['name']))}</b>"
+    if not level:
+        name += f' <span class="small">{escape(compared(line))}</span>'
+    css, told = " level" if level else "", escape(called(line))
+    if line["refused"] is not None:
+        marks = f"<title>{told}: refused</title>{back}"
+        return plot_row(name, marks, css, '<span class="num small"><i>refused</i></span>')
+    low, mid, high = scaled(line)
+    shown = interval(low, mid, high, axis.odds) + ("?" if line["unsure"] else "")
+    colour = "blue" if low > 0 or high < 0 else "mark"
+    marks = (
+        f"<title>{told}: {shown}</title>{back}"
+        f'<line class="span {colour}" x1="{axis.at(low)}" x2="{axis.at(high)}" y1="12" y2="12"/>'
+        f'<circle class="dot {colour}" cx="{axis.at(mid)}" cy="12" r="5"/>'
+    )
+    return plot_row(name, marks, css, f'<span class="num">{shown}</span>')
+
+
+def _refusals(lines: Sequence[dict[str, Any]]) -> str:
+    """Refused lines by their reasons."""
+    reasons: dict[str, list[str]] = {}
+    for line in lines:
+        if line["refused"] is not None:
+            reasons.setdefault(str(line["refused"]), []).append(called(line))
+    if not reasons:
+        return ""
+    items = "".join(f"<li>{escape(', '.join(names))}: {escape(why)}.</li>" for why, names in reasons.items())
+    return f"<h3>Refused</h3><p>These would be mostly noise, so no number is shown.</p><ul>{items}</ul>"
+
+
+def coefficients(plain: dict[str, Any]) -> Iterator[str]:
+    """The section of a page: plot, refusals and table."""
+    lines = plain["coefficients"]
+    odds, wide = has_odds(lines), any(line.get("typical") is not None for line in lines)
+    yield f"<h2>{'Which columns matter' if len(lines) > 1 else 'The coefficient'}</h2>"
+    marks = key([
+        ('<path class="curve blue" d="M0 7H26"/><circle class="dot blue" cx="13" cy="7" r="5"/>',
+         f"interval without {1 if odds else 0}"),
+        ('<path class="curve mark" d="M0 7H26"/><circle class="dot mark" cx="13" cy="7" r="5"/>',
+         f"interval that holds {1 if odds else 0}: no clear difference"),
+        ('<circle class="ring mark" cx="13" cy="7" r="5"/>', "reference"),
+    ])  # fmt: skip
+    caption = [
+        ("The dot is the odds ratio: how many times the odds are, all other columns being equal. " if odds else "")
+        + "The line is its 95% interval, which holds sampling and privacy noise.",
+        "A number is compared over the range of most values that its schema declares." if wide else "",
+        "A question mark: the steps may have ended too early, and the interval may be off by about a standard error."
+        if any(line["unsure"] for line in lines) else "",
+        "Each interval misses with a chance of 5%, so of twenty about one does. Coefficients tell what goes together, "
+        "not what would happen if a column were changed.",
+    ]  # fmt: skip
+    yield f"<figure>{marks}{forest(lines)}<figcaption>{' '.join(filter(None, caption))}</figcaption></figure>"
+    yield _refusals(lines)
+    if would := needed(plain.get("needs")):
+        yield f"<p>For all of the table {escape(would)} would do, about.</p>"
+    yield "<h3>In numbers</h3>"
+    yield html_table(lines)
+    yield (
+        '<p class="small">In the units of the columns, one step of a number; <i>noise</i> is the share of the variance '
+        "that is privacy noise.</p>"
+    )
