@@ -24,6 +24,7 @@ from ..errors import InvalidInput
 from ..privacy.gaussian import gaussian_epsilon
 from ..queries import Curvature, Gradient, Positives, SecondMoments, SlopeMoments
 from ..queries.moments import square
+from ..reports.coefficients import needed, text_table
 from ..typing import Any, Array, BoolArray
 from .asking import Desk, Item
 from .naming import Naming, Term
@@ -254,6 +255,8 @@ class Coefficients:
         q of the table.
     needs : dict or None
         The smallest ``epsilon`` or number of ``rows`` at which all of it would be printed, about; None if all is.
+    odds : bool
+        Whether coefficients are log-odds.
     """
 
     lines: tuple[Coefficient, ...]
@@ -262,8 +265,14 @@ class Coefficients:
     odds: bool = True
 
     def to_dict(self) -> list[dict[str, Any]]:
-        """Plain data."""
-        return [line.to_dict() for line in self.lines]
+        """Plain data; without odds ratios unless coefficients are log-odds."""
+        none = dict.fromkeys(() if self.odds else ("odds_ratio", "odds_ratio_low", "odds_ratio_high"))
+        return [line.to_dict() | none for line in self.lines]
+
+    def __str__(self) -> str:
+        would = needed(self.needs)
+        more = f"\nNot all is printed: noise is too much of it; {would} would do, about." if would else ""
+        return text_table(self.to_dict()) + more
 
 
 def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | None = None) -> Coefficients:

@@ -8,12 +8,13 @@ from rich.panel import Panel
 from rich.table import Table
 
 from ..answers.evaluation import Estimate, Quality
-from ..answers.inference import Coefficient
 from ..answers.training import Evaluation, Inferred
+from ..reports.coefficients import needed, rows_of
+from ..typing import Any
 from .render import marked_words
 from .screen import Console, escape
 
-_HEADS = ("column", "level", "coefficient", "odds ratio", "std. error", "noise", "95% interval", "p")
+DIMMED = ("reference", "refused", "-")
 
 
 def render_inferred(done: Inferred, console: Console, saved: Path | None) -> None:
@@ -33,45 +34,24 @@ def render_inferred(done: Inferred, console: Console, saved: Path | None) -> Non
             f"accuracy {100 * done.exact['accuracy']:.2f}% on {done.exact['rows']:,.0f} test rows, "
             "[dim]taken as public, without noise: for the data's holder only[/]"
         )
-    console.print(_coefficients(done.coefficients.lines))
-    if done.coefficients.needs is not None:
-        more = [f"epsilon {done.coefficients.needs['epsilon']:g}"] if "epsilon" in done.coefficients.needs else []
-        more.append(f"{done.coefficients.needs['rows']:,.0f} rows")
-        console.print(
-            f"[yellow]note[/] not all is printed: noise is too much of it; {' or '.join(more)} would do, about"
-        )
+    console.print(_coefficients(done.coefficients.to_dict()))
+    if would := needed(done.coefficients.needs):
+        console.print(f"[yellow]note[/] not all is printed: noise is too much of it; {would} would do, about")
     for note in done.notes:
         console.print(f"[yellow]note[/] {escape(note)}")
     if saved is not None:
         console.print(f"saved to {escape(str(saved))}", highlight=False)
 
 
-def _coefficients(lines: tuple[Coefficient, ...]) -> Table:
+def _coefficients(lines: list[dict[str, Any]]) -> Table:
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    for k, head in enumerate(_HEADS):
-        table.add_column(head, justify="left" if k < 2 else "right")
-    told: set[str] = set()
-    for line in lines:
-        name, reference = line.term.unit or line.term.name, line.term.reference
-        level = "" if line.term.level is None else line.term.level
-        if reference is not None and line.term.name not in told:
-            level += f"  (against {reference})"
-        told.add(line.term.name)
-        table.add_row(escape(name), escape(level), *_numbers(line))
+    (column, heads), *rows = rows_of(lines)
+    table.add_column(column, overflow="fold")
+    for head in heads:
+        table.add_column(head if head.startswith("95%") else head.replace(" ", "\n"), justify="right", no_wrap=True)
+    for name, row in rows:
+        table.add_row(escape(name), *(f"[dim]{x}[/]" if x in DIMMED else x for x in row))
     return table
-
-
-def _numbers(line: Coefficient) -> list[str]:
-    plain = line.to_dict()
-    if line.refused is not None:
-        return ["[dim]refused[/]", *["[dim]-[/]"] * 5]
-    mark = "?" if line.unsure else ""
-    p = plain["p"]
-    return [
-        f"{plain['estimate']:.3f}{mark}", f"{plain['odds_ratio']:.3g}", f"{plain['standard_error']:.3f}",
-        f"{100 * plain['noise_share']:.0f}%", f"{plain['low']:.3f} to {plain['high']:.3f}",
-        "<.001" if p < 0.001 else f"{p:.3f}",
-    ]  # fmt: skip
 
 
 def render_evaluation(found: Evaluation, console: Console, *, exact: bool = True) -> None:
@@ -81,7 +61,7 @@ def render_evaluation(found: Evaluation, console: Console, *, exact: bool = True
     names = [name or "all held-out rows" for name in found.quality]
     table.add_column("held-out rows")
     for name in names:
-        table.add_column(escape(name), justify="right")
+        table.add_column(escape(name), justify="right", overflow="fold")
     beside = found.exact if exact else {}
     table.add_column("[dim]exact, for the holder[/]" if exact else "", justify="right")
     every = list(found.quality.values())

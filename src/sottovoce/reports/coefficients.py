@@ -11,9 +11,10 @@ from ..pages import axis_row, key, lines_at, plot_row, table
 from ..typing import Any
 from .plain import finite, number, ratio_text
 
-HEAD = ("coefficient", "odds ratio", "std. error", "noise", "95% interval", "p")
+HEAD = ("estimate", "odds ratio", "std. error", "noise", "95% interval", "p")
 """Of :func:`cells`."""
 CONSTANT = "(constant)"
+_TICKS = 7  # of an axis, at most
 _WIDEST = math.log(200.0)  # of the axis of odds ratios, to either side
 
 
@@ -73,10 +74,16 @@ def labelled(lines: Sequence[dict[str, Any]]) -> list[tuple[str, list[str]]]:
     return found
 
 
+def rows_of(lines: Sequence[dict[str, Any]]) -> list[tuple[str, list[str]]]:
+    """The whole table as texts: its head, then :func:`labelled` lines, without odds ratios where there are none."""
+    kept = [k for k, head in enumerate(HEAD) if head != "odds ratio" or has_odds(lines)]
+    return [(name, [row[k] for k in kept]) for name, row in [("column", list(HEAD)), *labelled(lines)]]
+
+
 def text_table(lines: Sequence[dict[str, Any]]) -> str:
     """The table of coefficients as plain text."""
-    rows = [("column", list(HEAD)), *labelled(lines)]
-    wide = [max(len(row[k]) for _, row in rows) for k in range(len(HEAD))]
+    rows = rows_of(lines)
+    wide = [max(map(len, column)) for column in zip(*(row for _, row in rows), strict=True)]
     first = max(len(name) for name, _ in rows)
     said = (
         f"{name:<{first}}  " + "  ".join(f"{cell:>{w}}" for cell, w in zip(row, wide, strict=True))
@@ -87,13 +94,13 @@ def text_table(lines: Sequence[dict[str, Any]]) -> str:
 
 def html_table(lines: Sequence[dict[str, Any]]) -> str:
     """The same as HTML."""
-    rows = []
-    for name, row in labelled(lines):
-        label = escape(name.strip()) if not name.startswith("  ") else f"&emsp;{escape(name.strip())}"
-        rows.append(
-            f'<tr><td class="name">{label}</td>' + "".join(f'<td class="n">{escape(x)}</td>' for x in row) + "</tr>"
-        )
-    return table([("column", ""), *((head, "n") for head in HEAD)], rows)
+    (_, head), *rows = rows_of(lines)
+    body = []
+    for name, row in rows:
+        label = ("&emsp;" if name.startswith("  ") else "") + escape(name.strip())
+        numbers = "".join(f'<td class="n">{escape(x)}</td>' for x in row)
+        body.append(f'<tr><td class="name">{label}</td>{numbers}</tr>')
+    return table([("column", ""), *((text, "n") for text in head)], body)
 
 
 def needed(needs: dict[str, Any] | None) -> str:
@@ -123,9 +130,11 @@ class Axis(NamedTuple):
         """Places of round numbers with their texts."""
         low, high = (math.exp(self.low), math.exp(self.high)) if self.odds else (self.low, self.high)
         if self.odds and high / low > 2.5:
-            every = [m * 10.0**k for k in range(-3, 4) for m in (1.0, 2.0, 5.0)]
-            found = [x for x in every if low <= x <= high]
-            found = found if len(found) <= 7 else [x for x in found if f"{x:e}"[0] == "1"]
+            for digits in ((1.0, 1.5, 2.0, 3.0, 5.0), (1.0, 2.0, 5.0), (1.0, 3.0), (1.0,)):
+                every = [m * 10.0**k for k in range(-3, 4) for m in digits]
+                found = [x for x in every if low <= x <= high]
+                if len(found) <= _TICKS:
+                    break
         else:
             raw = (high - low) / 5.0
             unit = 10.0 ** math.floor(math.log10(raw))
@@ -180,7 +189,7 @@ def forest(lines: Sequence[dict[str, Any]]) -> str:
     for group in groups(kept):
         level = group.lines[0]["level"] is not None
         if level:
-            rows.append(plot_row(f"<b>{escape(group.name)}</b>", back))
+            rows.append(plot_row(f"<b>{escape(group.name)}</b>", back, " head"))
         if group.reference is not None:
             ring = f'{back}<circle class="ring mark" cx="{axis.at(0)}" cy="12" r="4.5"/>'
             about = f"<title>{escape(group.reference)}: the reference of {escape(group.name)}</title>"

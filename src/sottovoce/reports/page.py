@@ -20,13 +20,15 @@ STYLE = (
 .forest .row:nth-child(odd){background:none}.forest .row{border-top:1px solid var(--line)}
 .forest .row>span:first-child{grid-area:name;overflow-wrap:anywhere;min-width:0}.forest .row>svg{grid-area:plot}
 .forest .row.axis{grid-template-areas:"plot plot";border:0}.forest .row.axis>span{display:none}
+.forest .row.head>svg{display:none}
 .forest .row.level>span:first-child{padding-left:1rem}.forest .row.level{border-top:0}
 .num{grid-area:num;text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
 @media (min-width:46rem){.forest .row{grid-template-columns:14rem 1fr 11.5rem;grid-template-areas:"name plot num"}
-.forest .row.axis{grid-template-areas:". plot ."}}
+.forest .row.axis{grid-template-areas:". plot ."}.forest .row.head>svg{display:block}}
 .base{stroke:var(--soft);stroke-width:1;stroke-dasharray:3 3}.span{stroke:var(--c);stroke-width:2.5}
 .refuse{font-style:italic;fill:var(--soft)}
 .warn{border-left:.3rem solid var(--red);padding:.3rem .8rem;background:var(--band)}
+h1,p,figcaption,dd,pre{overflow-wrap:anywhere}
 .small{color:var(--soft);font-size:.8125rem}
 ul{padding-left:1.2rem;max-width:46rem}li{margin:.3rem 0;overflow-wrap:anywhere}
 td.name{overflow-wrap:anywhere;min-width:8rem}
@@ -102,6 +104,8 @@ def _promise(plain: dict[str, Any], privacy: Statement) -> Iterator[str]:
 def outcome_of(plain: dict[str, Any]) -> str:
     """What is predicted, in words."""
     label = plain.get("label")
+    if not has_odds(plain.get("coefficients") or ()):
+        return str(label["column"]) if label else "the number"
     return f"{label['column']} = {label['positive']}" if label else "a positive label"
 
 
@@ -146,12 +150,12 @@ def _matters(lines: Sequence[dict[str, Any]], what: str, needs: str) -> str:
 
     best = clear[:_BOLDEST]
     up, down = (", ".join(told(one) for one in best if (one[1] > 0) is rises) for rises in (True, False))
-    subject = f"the odds of {what}" if odds else "the number"
+    subject = f"the odds of {what}" if odds else f"values of {what}"
     if not best:
         return f"of {len(printed)} coefficients none differs clearly from no difference at all"
     parts = [f"rise with {up}" if up else "", f"fall with {down}" if down else ""]
     more = len(clear) - len(best)
-    also = f", and differ clearly by {more} more" if more else ""
+    also = f" ({more} more {'coefficient differs' if more == 1 else 'coefficients differ'} clearly)" if more else ""
     return f"{subject} {' and '.join(filter(None, parts))}{also}"
 
 

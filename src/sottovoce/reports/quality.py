@@ -23,7 +23,7 @@ def _estimate(plain: dict[str, Any], shown: Any = lambda x: f"{x:.3f}") -> str:
     if plain["value"] is None:
         return "<i>refused</i>"
     value, low, high = (shown(finite(plain[name])) for name in ("value", "low", "high"))
-    return f"{value} ({low} to {high})"
+    return f"{value} ({low.rstrip('%')} to {high.rstrip('%')})"
 
 
 def _roc(found: dict[str, Any]) -> str:
@@ -68,7 +68,7 @@ def _measures(found: dict[str, Any], holder: bool) -> str:
     every = {"auc": found["auc"], "brier": found["brier"], "positives": found["positives"], **found["rates"]}
     about = {
         "brier": "mean squared error of the probabilities; 0 is best", "positives": "in all held-out rows",
-        "accuracy": "rows called rightly", "sensitivity": "positives that are found",
+        "accuracy": "rows called rightly" + _alike(found["positives"]), "sensitivity": "positives that are found",
         "specificity": "negatives that are left alone", "precision": "positives among those called positive",
         "auc": "pairs that are ordered rightly",
     }  # fmt: skip
@@ -81,6 +81,12 @@ def _measures(found: dict[str, Any], holder: bool) -> str:
         rows.append(f'<tr><td>{said}</td><td class="n">{text}</td>{beside}</tr>')
     head = [("", ""), ("with 95% interval", "n"), *([("without noise: for the holder only", "n")] if exact else [])]
     return table(head, rows)
+
+
+def _alike(positives: dict[str, Any]) -> str:
+    """What to compare an accuracy with."""
+    share = positives["value"]
+    return "" if share is None else f"; calling all rows alike: {percent(max(finite(share), 1.0 - share))}"
 
 
 def _confusion(found: dict[str, Any]) -> str:
