@@ -86,7 +86,8 @@ def evaluate(
     if report is not None:
         record = of_result(result) if answered is None else answered.record
         released = {key: jsonable(value) for key, value in found.to_dict().items() if key != "exact"}
-        write(report, record | {"evaluation": released, "command": typed()})
+        commands = "\n".join(filter(None, (record.get("command"), typed())))
+        write(report, record | {"evaluation": released, "command": commands})
     if as_json:
         plain = found.to_dict()
         if system_noise:

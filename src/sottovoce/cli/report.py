@@ -10,7 +10,7 @@ import click
 from .. import files
 from ..data import Schema
 from ..errors import InvalidInput, SottovoceError
-from ..reports import page
+from ..reports import page, picture
 from ..runs.simulate import Result
 from .predict import is_answered
 from .screen import Console, escape
@@ -21,9 +21,10 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.command()
 @click.argument("run", type=_FILE)
 @click.option("--out", type=_FILE, help="Write here.  [default: the name of RUN with the ending .html]")
+@click.option("--plot", type=_FILE, help="Also write the plot of coefficients alone here, as SVG.")
 @click.option("--title", help="Title of the page.  [default: from the label's name]")
 @click.option("--holder", is_flag=True, help="Also numbers without noise, marked: for the holder of the rows only.")
-def report(run: Path, out: Path | None, title: str | None, holder: bool) -> None:
+def report(run: Path, out: Path | None, plot: Path | None, title: str | None, holder: bool) -> None:
     """Write the answers in RUN as one page to read, print or pass on.
 
     RUN is a file written by `train --save`, or what `train --json` printed.
@@ -34,7 +35,12 @@ def report(run: Path, out: Path | None, title: str | None, holder: bool) -> None
     """
     out = run.with_suffix(".html") if out is None else out
     files.check("out", out, reads=(run,))
-    write(out, document(run), title=title, holder=holder)
+    if plot is not None:
+        files.check("plot", plot, reads=(run,))
+    plain = document(run)
+    write(out, plain, title=title, holder=holder)
+    if plot is not None:
+        files.write("plot", plot, picture(plain))
 
 
 def write(path: Path, plain: dict[str, Any], *, title: str | None = None, holder: bool = False) -> None:

@@ -27,9 +27,10 @@ def cells(line: dict[str, Any]) -> list[str]:
         return ["refused", *["-"] * (len(HEAD) - 1)]
     p, ratio, mark = number(line["p"]), line.get("odds_ratio"), "?" if line["unsure"] else ""
     estimate, error, low, high = (number(line[name]) for name in ("estimate", "standard_error", "low", "high"))
+    n = min(9, max(3, 1 - math.floor(math.log10(error)))) if error > 0 else 3  # two digits of the error at least
     return [
-        f"{estimate:.3f}{mark}", "-" if ratio is None or line["name"] == CONSTANT else f"{number(ratio):.3g}",
-        f"{error:.3f}", f"{100.0 * number(line['noise_share']):.0f}%", f"{low:.3f} to {high:.3f}",
+        f"{estimate:.{n}f}{mark}", "-" if ratio is None or line["name"] == CONSTANT else f"{number(ratio):.3g}",
+        f"{error:.{n}f}", f"{100.0 * number(line['noise_share']):.0f}%", f"{low:.{n}f} to {high:.{n}f}",
         "<.001" if p < 0.001 else f"{p:.3f}",
     ]  # fmt: skip
 
@@ -172,16 +173,22 @@ def has_odds(lines: Sequence[dict[str, Any]]) -> bool:
     return not printed or any(line.get("odds_ratio") is not None for line in printed)
 
 
-def forest(lines: Sequence[dict[str, Any]]) -> str:
-    """A dot and an interval for every coefficient but constants, with the references; on an axis of odds ratios."""
-    kept, odds = [line for line in lines if line["name"] != CONSTANT], has_odds(lines)
-    ends = [scaled(line) for line in kept if line["refused"] is None]
+def axis_of(lines: Sequence[dict[str, Any]]) -> Axis:
+    """The axis that holds these lines and no difference."""
+    odds = has_odds(lines)
+    ends = [scaled(line) for line in lines if line["refused"] is None]
     most = _WIDEST if odds else math.inf
     low = max(min((x[0] for x in ends), default=0.0), -most)
     high = min(max((x[2] for x in ends), default=0.0), most)
     low, high = min(low, 0.0), max(high, 0.0)
     pad = 0.04 * (high - low) or 1.0
-    axis = Axis(low - pad, high + pad, odds)
+    return Axis(low - pad, high + pad, odds)
+
+
+def forest(lines: Sequence[dict[str, Any]]) -> str:
+    """A dot and an interval for every coefficient but constants, with the references; on an axis of odds ratios."""
+    kept = [line for line in lines if line["name"] != CONSTANT]
+    axis = axis_of(kept)
     ticks = axis.ticks()
     back = lines_at(x for x, _ in ticks)
     back += f'<line class="base" x1="{axis.at(0)}" x2="{axis.at(0)}" y1="0" y2="100%"/>'
@@ -197,7 +204,7 @@ def forest(lines: Sequence[dict[str, Any]]) -> str:
                 plot_row(escape(group.reference), about + ring, " level", '<span class="num small">reference</span>')
             )
         rows += [_forest_row(line, axis, back, level) for line in group.lines]
-    label = "odds ratio (logarithmic)" if odds else "coefficient"
+    label = "odds ratio (logarithmic)" if axis.odds else "coefficient"
     return f'<div class="plot forest">{"".join(rows)}{axis_row(ticks, label)}</div>'
 
 

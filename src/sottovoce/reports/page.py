@@ -208,7 +208,8 @@ def page(plain: dict[str, Any], *, title: str | None = None, holder: bool = Fals
         where = f"{sum(sizes):,.0f} rows at {len(sizes)} sites" if len(sizes) > 1 else f"{sum(sizes):,.0f} rows"
         body = [f"<h1>{escape(named)}</h1>", f'<p class="lead">{escape(answer(plain))}</p>']
         body.append(f'<p class="soft">Trained on {where} of {escape(_last(plain.get("data")))}.</p>')
-        body += _warnings(privacy, holder)
+        held = plain.get("evaluation")
+        body += _warnings([privacy, *([Statement.from_dict(held["privacy"])] if held else [])], holder)
         body += sections(plain, holder=holder)
         body += ["<h2>Who took part</h2>", _sites(plain, privacy)]
         body += _cost(plain, privacy)
@@ -224,15 +225,15 @@ def _last(data: Any) -> str:
     return str(data or "a table").replace("\\", "/").rstrip("/").rpartition("/")[2]
 
 
-def _warnings(privacy: Statement, holder: bool) -> Iterator[str]:
+def _warnings(promises: Sequence[Statement], holder: bool) -> Iterator[str]:
     if holder:
         yield (
             '<p class="warn"><b>For the holder of the rows only</b>: some numbers below are without noise, and marked. '
             "Do not pass this page on.</p>"
         )
-    if math.isinf(privacy.epsilon):
+    if any(math.isinf(privacy.epsilon) for privacy in promises):
         yield '<p class="warn"><b>No privacy guarantee</b>: see what is promised, below.</p>'
-    elif privacy.simulated:
+    elif any(privacy.simulated for privacy in promises):
         yield (
             '<p class="warn"><b>A simulation, not a release</b>: its noise can be repeated by whoever knows the seed. '
             "Show it only to people who may see the rows.</p>"
@@ -242,6 +243,8 @@ def _warnings(privacy: Statement, holder: bool) -> Iterator[str]:
 def _held_back(plain: dict[str, Any]) -> Iterator[str]:
     """What no epsilon covers."""
     exact = {name: value for name, value in (plain.get("exact") or {}).items() if name != "rows"}
+    errors = {"test_error": "error of the model", "nonprivate_test_error": "error of a model without privacy"}
+    exact |= {text: plain[name] for name, text in errors.items() if plain.get(name) is not None}
     notes = [str(note) for note in plain.get("notes") or ()]
     if exact or notes:
         yield "<h2>For the holder only, without noise</h2>"
