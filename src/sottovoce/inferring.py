@@ -17,7 +17,7 @@ from .answers.training import check, model_of
 from .errors import InvalidInput
 from .ledger.durable import rows_digest
 from .losses import Logistic
-from .reports.coefficients import html_table, needed
+from .reports.coefficients import html_table, remark
 from .runs.config import RunConfig
 from .runs.engine import FINISHED
 from .task import TwoClasses
@@ -40,8 +40,9 @@ class Shown:
         check_is_fitted(me, "coef_")
         words = escape(str(me.privacy_spent_["says"])).replace("\n", "<br>")
         found = self._found()
-        lines = "" if found is None else html_table(found.to_dict()) + _rest(found)
-        return f'<div class="sottovoce"><p>{words}</p>{lines}</div>'
+        lines = [] if found is None else found.to_dict()
+        shown = "" if found is None else f"{html_table(lines)}<p>{escape(remark(lines, found.needs))}</p>"
+        return f'<div class="sottovoce"><p>{words}</p>{shown}</div>'
 
     def __str__(self) -> str:
         me: Any = self
@@ -63,11 +64,6 @@ class Shown:
         if "text/html" in shown and hasattr(self, "coef_"):
             shown["text/html"] += self.page()
         return shown
-
-
-def _rest(found: Coefficients) -> str:
-    would = needed(found.needs)
-    return f"<p>Not all is printed: noise is too much of it; {would} would do, about.</p>" if would else ""
 
 
 class Inferring(Shown):

@@ -24,7 +24,7 @@ from ..errors import InvalidInput
 from ..privacy.gaussian import gaussian_epsilon
 from ..queries import Curvature, Gradient, Positives, SecondMoments, SlopeMoments
 from ..queries.moments import square
-from ..reports.coefficients import needed, text_table
+from ..reports.coefficients import remark, text_table
 from ..typing import Any, Array, BoolArray
 from .asking import Desk, Item
 from .naming import Naming, Term
@@ -270,9 +270,8 @@ class Coefficients:
         return [line.to_dict() | none for line in self.lines]
 
     def __str__(self) -> str:
-        would = needed(self.needs)
-        more = f"\nNot all is printed: noise is too much of it; {would} would do, about." if would else ""
-        return text_table(self.to_dict()) + more
+        lines = self.to_dict()
+        return f"{text_table(lines)}\n{remark(lines, self.needs)}".rstrip()
 
 
 def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | None = None) -> Coefficients:

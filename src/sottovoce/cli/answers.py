@@ -9,7 +9,7 @@ from rich.table import Table
 
 from ..answers.evaluation import Estimate, Quality
 from ..answers.training import Evaluation, Inferred
-from ..reports.coefficients import needed, rows_of
+from ..reports.coefficients import remark, rows_of
 from ..typing import Any
 from .render import marked_words
 from .screen import Console, escape
@@ -34,9 +34,10 @@ def render_inferred(done: Inferred, console: Console, saved: Path | None) -> Non
             f"accuracy {100 * done.exact['accuracy']:.2f}% on {done.exact['rows']:,.0f} test rows, "
             "[dim]taken as public, without noise: for the data's holder only[/]"
         )
-    console.print(_coefficients(done.coefficients.to_dict()))
-    if would := needed(done.coefficients.needs):
-        console.print(f"[yellow]note[/] not all is printed: noise is too much of it; {would} would do, about")
+    lines = done.coefficients.to_dict()
+    console.print(_coefficients(lines))
+    if said := remark(lines, done.coefficients.needs):
+        console.print(f"[yellow]note[/] {escape(said)}")
     for note in done.notes:
         console.print(f"[yellow]note[/] {escape(note)}")
     if saved is not None:

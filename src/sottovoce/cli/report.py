@@ -38,6 +38,8 @@ def report(run: Path, out: Path | None, plot: Path | None, title: str | None, ho
     if plot is not None:
         files.check("plot", plot, reads=(run,))
     plain = document(run)
+    if plot is not None and not plain.get("coefficients"):
+        raise InvalidInput("plot", str(plot), "is of coefficients with intervals, and the run has none", "leave it out")
     write(out, plain, title=title, holder=holder)
     if plot is not None:
         files.write("plot", plot, picture(plain))

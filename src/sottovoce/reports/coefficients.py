@@ -112,6 +112,19 @@ def needed(needs: dict[str, Any] | None) -> str:
     return " or ".join([*more, f"{number(needs['rows']):,.0f} rows"])
 
 
+STRAINED = "the steps may have ended too early, and intervals may be off by about a standard error"
+
+
+def remark(lines: Sequence[dict[str, Any]], needs: dict[str, Any] | None) -> str:
+    """What a table lacks and what would do, as a sentence; empty if it lacks nothing."""
+    would = needed(needs)
+    if not would:
+        return ""
+    refused = any(line["refused"] is not None for line in lines)
+    what = "Not all is printed: noise is too much of it" if refused else f"Question marks: {STRAINED}"
+    return f"{what}; {would} would do, about."
+
+
 # The plot of coefficients
 
 
@@ -255,15 +268,14 @@ def coefficients(plain: dict[str, Any]) -> Iterator[str]:
         ("The dot is the odds ratio: how many times the odds are, all other columns being equal. " if odds else "")
         + "The line is its 95% interval, which holds sampling and privacy noise.",
         "A number is compared over the range of most values that its schema declares." if wide else "",
-        "A question mark: the steps may have ended too early, and the interval may be off by about a standard error."
-        if any(line["unsure"] for line in lines) else "",
+        f"Question marks: {STRAINED}." if any(line["unsure"] for line in lines) else "",
         "Each interval misses with a chance of 5%, so of twenty about one does. Coefficients tell what goes together, "
         "not what would happen if a column were changed.",
     ]  # fmt: skip
     yield f"<figure>{marks}{forest(lines)}<figcaption>{' '.join(filter(None, caption))}</figcaption></figure>"
     yield _refusals(lines)
-    if would := needed(plain.get("needs")):
-        yield f"<p>For all of the table {escape(would)} would do, about.</p>"
+    if said := remark(lines, plain.get("needs")):
+        yield f"<p>{escape(said)}</p>"
     yield "<h3>In numbers</h3>"
     yield html_table(lines)
     yield (

@@ -53,9 +53,8 @@ def picture(plain: dict[str, Any]) -> str:
         rows.append(f'<text class="s m" x="{(_LEFT + _RIGHT) / 2}" y="{y + 33}">{label}, 95% interval</text>')
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDE} {y + 42}" role="img">'
-            f'<title>Coefficients with 95% intervals</title><style>{_INK}</style><rect class="p" width="{_WIDE}" height="{y + 42}"/>\n'
-            + "\n".join(rows)
-            + "\n</svg>\n"
+            f"<title>Coefficients with 95% intervals</title><style>{_INK}</style>"
+            f'<rect class="p" width="{_WIDE}" height="{y + 42}"/>\n' + "\n".join(rows) + "\n</svg>\n"
         )
 
 
