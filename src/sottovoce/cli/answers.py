@@ -58,24 +58,28 @@ def _coefficients(lines: list[dict[str, Any]]) -> Table:
 def render_evaluation(found: Evaluation, console: Console, *, exact: bool = True) -> None:
     """Print what was released of held-out rows: AUC and calibration first."""
     console.print(Panel(marked_words(found.statement.words), title="Privacy of held-out rows", title_align="left"))
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    names = [name or "all held-out rows" for name in found.quality]
+    names, every = [name or "all held-out rows" for name in found.quality], list(found.quality.values())
+    many = len(every) > 1  # then a column each, with intervals below
+    table = Table(box=None, header_style="bold", padding=(0, 1 if many else 2, 0, 0))
     table.add_column("held-out rows")
     for name in names:
-        table.add_column(escape(name), justify="right", overflow="fold")
+        text = "all" if many and name == names[0] else name
+        table.add_column(escape(text.replace("=", "\n", 1) if many else text), justify="right", overflow="fold")
     beside = found.exact if exact else {}
-    table.add_column("[dim]exact, for the holder[/]" if exact else "", justify="right")
-    every = list(found.quality.values())
+    table.add_column("[dim]exact, for\nthe holder[/]" if exact else "", justify="right")
 
     def row(head: str, of: list[Estimate], name: str) -> None:
-        table.add_row(head, *map(_estimate, of), f"[dim]{beside[name]:.4f}[/]" if name in beside else "")
+        table.add_row(
+            head, *(estimate_text(q, many) for q in of), f"[dim]{beside[name]:.4f}[/]" if name in beside else ""
+        )
 
     row("AUC", [q.auc for q in every], "auc")
     row("Brier score", [q.brier for q in every], "brier")
     table.add_row("calibration slope", *(f"{q.slope:.2f}" for q in every), "")
-    row("share of positives", [q.positives for q in every], "positives")
+    row("positives", [q.positives for q in every], "positives")
+    table.add_row(f"at {every[0].threshold:g} or more:", *[""] * len(every), "")
     for name in ("accuracy", "sensitivity", "specificity", "precision"):
-        row(f"{name} at {every[0].threshold:g}", [q.rates[name] for q in every], name)
+        row(f"  {name}", [q.rates[name] for q in every], name)
     console.print(table)
     console.print(_calibration(every[0]))
     for quality, name in zip(every, names, strict=True):
@@ -83,10 +87,14 @@ def render_evaluation(found: Evaluation, console: Console, *, exact: bool = True
             console.print(f"[yellow]note[/] AUC, {escape(name)}: {quality.auc.refused}")
 
 
-def _estimate(found: Estimate) -> str:
+def estimate_text(found: Estimate, below: bool = False) -> str:
+    """A number with its interval beside or below, or that it was refused."""
     if found.value is None:
         return "[dim]refused[/]"
-    return f"{found.value:.4f} [dim]({found.low:.3f} to {found.high:.3f})[/]"
+    low, high = f"{found.low:.3f}", f"{found.high:.3f}"
+    if below:
+        return f"{found.value:.4f}\n[dim]{low.removeprefix('0')} to {high.removeprefix('0')}[/]"
+    return f"{found.value:.4f} [dim]({low} to {high})[/]"
 
 
 def _calibration(quality: Quality) -> Table:
