@@ -77,9 +77,9 @@ class ConsensusRegressor(Sited, Shown, RegressorMixin, BaseEstimator):
         Epsilon, delta and what they mean; ``"says"`` holds the statement in words.
     sites_ : ndarray of shape (n_sites,)
 
-    Guarantee
-    ---------
-    As for :class:`sottovoce.ConsensusClassifier`.  The target is part of its row, and protected with it.
+    Notes
+    -----
+    *Guarantee*: As for :class:`sottovoce.ConsensusClassifier`.  The target is part of its row, and protected with it.
 
     Raises
     ------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import re
 import runpy
@@ -36,9 +38,6 @@ def same(told: str, shown: str) -> bool:
 @pytest.fixture(scope="module")
 def screens(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     """Every step's output, in a folder that ends up with its files."""
-    import contextlib
-    import io
-
     folder, outputs = tmp_path_factory.mktemp("tutorial"), []
     shutil.copytree(ROOT / "examples/tutorial", folder / "examples/tutorial")
     with pytest.MonkeyPatch.context() as patch:
@@ -88,8 +87,6 @@ def test_truth_estimates_and_misses_are_those_of_the_run(screens: tuple[Path, li
 def test_the_report_has_the_answer_and_the_picture_is_its_own(screens: tuple[Path, list[str]]) -> None:
     page = (screens[0] / "report.html").read_text()
     assert "<h1>Who comes back within 30 days?</h1>" in page and "Ulmenhof" in page and "geriatrics" in page
-    drawn, kept = (
-        (folder / name).read_text() for folder, name in ((screens[0], "odds.svg"), (ROOT, "docs/tutorial.svg"))
-    )
+    drawn, kept = (screens[0] / "odds.svg").read_text(), (ROOT / "docs/tutorial.svg").read_text()
     strip = re.compile(r"<[^>]*>")
     assert all(same(*pair) for pair in zip(strip.sub(" ", drawn).split(), strip.sub(" ", kept).split(), strict=True))

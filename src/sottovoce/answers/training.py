@@ -190,14 +190,14 @@ def infer(
         model = np.zeros((1, X.shape[1]))
         model[0, -1] = 1.0
         levels = levels_of(naming.schema, held.by)
-        evaluation = ask_held(run, held, X, dataset.y_test, model, len(parts), levels)
+        evaluation = ask_held(run, held, *dataset.all_held_out(X), model, len(parts), levels)
     mu = found.scale
     ahead = {}
     if math.isfinite(mu):
         kinds = {"summed": desk.summed, "colluders": desk.facts.colluders}
         ahead = forecast(naming, float(sizes.sum()), mu, sites=desk.facts.n_nodes, **kinds)  # type: ignore[arg-type]
     done = Inferred(
-        config, answered, lines, found, statement, quality, ahead, sizes, called, len(dataset.y_test),
+        config, answered, lines, found, statement, quality, ahead, sizes, called, dataset.n_held_out,
         tuple((item.name, item.share) for item in desk.plan), evaluation, tuple(dataset.notes),
         time.perf_counter() - started, task,
     )  # fmt: skip
@@ -325,7 +325,8 @@ def evaluate_report(report: Report, held: Held) -> Evaluation:
         raise InvalidInput("evaluation", held.epsilon, "there are no test rows", "give a test_share")
     levels = levels_of(dataset.schema, held.by)
     run = replace(report.config.run, noise=None)
-    return ask_held(run, held, dataset.X_test, dataset.y_test, result.consensus[:1], result.facts.n_nodes, levels)
+    X, y = dataset.all_held_out(dataset.X_test)
+    return ask_held(run, held, X, y, result.consensus[:1], result.facts.n_nodes, levels)
 
 
 def evaluate_table(
