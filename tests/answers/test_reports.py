@@ -218,6 +218,19 @@ class TestPage:
         assert "What goes with days" in said and "Values of days rise with" in said
         assert "odds" not in said and "odds ratio" not in text_table(plain["coefficients"])
 
+    def test_a_number_that_is_predicted_without_intervals(self, record: dict[str, Any]) -> None:
+        names = ("r2", "mean_absolute_error", "root_mean_squared_error", "mean_target")
+        errors = {name: {"value": 0.5 + k, "low": 0.25 + k, "high": 0.75 + k} for k, name in enumerate(names)}
+        held = errors | {"rows": 2400.0, "unit": "days", "exact": {"r2": 0.1234}, "privacy": record["privacy"]}
+        lines = [
+            {name: line[name] for name in ("name", "level", "reference", "estimate")} for line in record["coefficients"]
+        ]
+        plain = record | {"coefficients": lines, "evaluation": held, "label": {"column": "stay"}, "needs": None}
+        said = Reader(page(plain)).text
+        assert "A model of stay" in said and "predictions of stay are off by 1.5 days on average (1.25 to 1.75)" in said
+        assert f"{lines[0]['estimate']:.4g}" in said and "interval" in said and "p" not in text_table(lines).split()
+        assert "0.1234" not in said and "0.1234" in Reader(page(plain, holder=True)).text
+
     def test_places_are_those_of_the_numbers(self, record: dict[str, Any]) -> None:
         lines = [line for line in record["coefficients"] if line["name"] != "(constant)"]
         axis = axis_of(lines)

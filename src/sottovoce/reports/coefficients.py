@@ -23,9 +23,11 @@ _WIDEST = math.log(200.0)  # of the axis of odds ratios, to either side
 
 def cells(line: dict[str, Any]) -> list[str]:
     """Numbers of a line of a table of coefficients, as :data:`HEAD` names them; of a refused one the word alone."""
-    if line["refused"] is not None:
+    if line.get("refused") is not None:
         return ["refused", *["-"] * (len(HEAD) - 1)]
-    p, ratio, mark = number(line["p"]), line.get("odds_ratio"), "?" if line["unsure"] else ""
+    if "standard_error" not in line:
+        return [f"{number(line['estimate']):.4g}", *["-"] * (len(HEAD) - 1)]
+    p, ratio, mark = number(line["p"]), line.get("odds_ratio"), "?" if line.get("unsure") else ""
     estimate, error, low, high = (number(line[name]) for name in ("estimate", "standard_error", "low", "high"))
     n = min(9, max(3, 1 - math.floor(math.log10(error)))) if error > 0 else 3  # two digits of the error at least
     return [
@@ -37,7 +39,7 @@ def cells(line: dict[str, Any]) -> list[str]:
 
 def called(line: dict[str, Any]) -> str:
     """What a line is the coefficient of."""
-    name = str(line["unit"] or line["name"])
+    name = str(line.get("unit") or line["name"])
     return name if line["level"] is None else f"{name}: {line['level']}"
 
 
@@ -53,7 +55,7 @@ def groups(lines: Sequence[dict[str, Any]]) -> list[Group]:
     """Lines by column, in order."""
     found: list[Group] = []
     for line in lines:
-        name, reference = str(line["unit"] or line["name"]), line["reference"]
+        name, reference = str(line.get("unit") or line["name"]), line["reference"]
         same = found and line["level"] is not None and (found[-1].name, found[-1].reference) == (name, reference)
         if same:
             found[-1].lines.append(line)
@@ -78,6 +80,7 @@ def labelled(lines: Sequence[dict[str, Any]]) -> list[tuple[str, list[str]]]:
 def rows_of(lines: Sequence[dict[str, Any]]) -> list[tuple[str, list[str]]]:
     """The whole table as texts: its head, then :func:`labelled` lines, without odds ratios where there are none."""
     kept = [k for k, head in enumerate(HEAD) if head != "odds ratio" or has_odds(lines)]
+    kept = kept if has_intervals(lines) else [0]
     return [(name, [row[k] for k in kept]) for name, row in [("column", list(HEAD)), *labelled(lines)]]
 
 
@@ -120,7 +123,7 @@ def remark(lines: Sequence[dict[str, Any]], needs: dict[str, Any] | None) -> str
     would = needed(needs)
     if not would:
         return ""
-    refused = any(line["refused"] is not None for line in lines)
+    refused = any(line.get("refused") is not None for line in lines)
     what = "Not all is printed: noise is too much of it" if refused else f"Question marks: {STRAINED}"
     return f"{what}; {would} would do, about."
 
@@ -167,7 +170,7 @@ def scaled(line: dict[str, Any]) -> tuple[float, float, float]:
 def compared(line: dict[str, Any]) -> str:
     """What is compared with what, for a number."""
     if line.get("typical") is None:
-        return "one more" + (f" of {line['unit']}" if line["unit"] else "")
+        return "one more" + (f" of {line['unit']}" if line.get("unit") else "")
     low, high = (number(x) for x in line["typical"])
     return f"{high:g} against {low:g}"
 
@@ -180,16 +183,21 @@ def interval(low: float, mid: float, high: float, odds: bool) -> str:
     return f"{a} ({b} to {c})"
 
 
+def has_intervals(lines: Sequence[dict[str, Any]]) -> bool:
+    """Whether it is known how sure coefficients are."""
+    return any("standard_error" in line for line in lines)
+
+
 def has_odds(lines: Sequence[dict[str, Any]]) -> bool:
     """Whether coefficients are log-odds."""
-    printed = [line for line in lines if line["refused"] is None]
+    printed = [line for line in lines if line.get("refused") is None]
     return not printed or any(line.get("odds_ratio") is not None for line in printed)
 
 
 def axis_of(lines: Sequence[dict[str, Any]]) -> Axis:
     """The axis that holds these lines and no difference."""
     odds = has_odds(lines)
-    ends = [scaled(line) for line in lines if line["refused"] is None]
+    ends = [scaled(line) for line in lines if line.get("refused") is None]
     most = _WIDEST if odds else math.inf
     low = max(min((x[0] for x in ends), default=0.0), -most)
     high = min(max((x[2] for x in ends), default=0.0), most)
@@ -226,11 +234,11 @@ def _forest_row(line: dict[str, Any], axis: Axis, back: str, level: bool) -> str
     if not level:
         name += f' <span class="small">{escape(compared(line))}</span>'
     css, told = " level" if level else "", escape(called(line))
-    if line["refused"] is not None:
+    if line.get("refused") is not None:
         marks = f"<title>{told}: refused</title>{back}"
         return plot_row(name, marks, css, '<span class="num small"><i>refused</i></span>')
     low, mid, high = scaled(line)
-    shown = interval(low, mid, high, axis.odds) + ("?" if line["unsure"] else "")
+    shown = interval(low, mid, high, axis.odds) + ("?" if line.get("unsure") else "")
     colour = "blue" if low > 0 or high < 0 else "mark"
     marks = (
         f"<title>{told}: {shown}</title>{back}"
@@ -244,7 +252,7 @@ def _refusals(lines: Sequence[dict[str, Any]]) -> str:
     """Refused lines by their reasons."""
     reasons: dict[str, list[str]] = {}
     for line in lines:
-        if line["refused"] is not None:
+        if line.get("refused") is not None:
             reasons.setdefault(str(line["refused"]), []).append(called(line))
     if not reasons:
         return ""
@@ -255,6 +263,11 @@ def _refusals(lines: Sequence[dict[str, Any]]) -> str:
 def coefficients(plain: dict[str, Any]) -> Iterator[str]:
     """The section of a page: plot, refusals and table."""
     lines = plain["coefficients"]
+    if not has_intervals(lines):
+        yield "<h2>Coefficients</h2>"
+        yield html_table(lines)
+        yield '<p class="small">In the units of the columns. How sure they are was not asked.</p>'
+        return
     odds, wide = has_odds(lines), any(line.get("typical") is not None for line in lines)
     yield f"<h2>{'Which columns matter' if len(lines) > 1 else 'The coefficient'}</h2>"
     marks = key([
@@ -268,7 +281,7 @@ def coefficients(plain: dict[str, Any]) -> Iterator[str]:
         ("The dot is the odds ratio: how many times the odds are, all other columns being equal. " if odds else "")
         + "The line is its 95% interval, which holds sampling and privacy noise.",
         "A number is compared over the range of most values that its schema declares." if wide else "",
-        f"Question marks: {STRAINED}." if any(line["unsure"] for line in lines) else "",
+        f"Question marks: {STRAINED}." if any(line.get("unsure") for line in lines) else "",
         "Each interval misses with a chance of 5%, so of twenty about one does. Coefficients tell what goes together, "
         "not what would happen if a column were changed.",
     ]  # fmt: skip

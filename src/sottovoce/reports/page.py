@@ -9,7 +9,7 @@ from html import escape
 from ..pages import PLOTS, frame, table
 from ..privacy.statement import Statement, ceil_text
 from ..typing import Any
-from .coefficients import CONSTANT, coefficients, compared, has_odds, interval, needed, scaled
+from .coefficients import CONSTANT, coefficients, compared, has_intervals, has_odds, interval, needed, scaled
 from .plain import finite, number, of_anybody, percent
 from .quality import quality
 
@@ -104,20 +104,27 @@ def _promise(plain: dict[str, Any], privacy: Statement) -> Iterator[str]:
 def outcome_of(plain: dict[str, Any]) -> str:
     """What is predicted, in words."""
     label = plain.get("label")
-    if not has_odds(plain.get("coefficients") or ()):
-        return str(label["column"]) if label else "the number"
-    return f"{label['column']} = {label['positive']}" if label else "a positive label"
+    if label:
+        return f"{label['column']} = {label['positive']}" if "positive" in label else str(label["column"])
+    return "a positive label" if has_odds(plain.get("coefficients") or ()) else "a number"
 
 
 def answer(plain: dict[str, Any]) -> str:
     """The answer in a sentence of plain words, as text."""
     what, said = outcome_of(plain), []
     lines = [line for line in plain.get("coefficients") or () if line["name"] != CONSTANT]
-    if lines:
+    if has_intervals(lines):
         said.append(_matters(lines, what, needed(plain.get("needs"))))
     if found := plain.get("evaluation"):
-        area = found["auc"]
-        if area["value"] is None:
+        area = found["auc"] if "auc" in found else found["mean_absolute_error"]
+        if "auc" not in found and area["value"] is not None:
+            value, low, high = (f"{finite(area[name]):.3g}" for name in ("value", "low", "high"))
+            unit = f" {found['unit']}" if found.get("unit") else ""
+            said.append(
+                f"on rows that it was not trained on, predictions of {what} are off by {value}{unit} on average "
+                f"({low} to {high})"
+            )
+        elif area["value"] is None:
             said.append("held-out rows are too few for this noise to tell how good the model is")
         else:
             value, low, high = (percent(finite(area[name]), 0) for name in ("value", "low", "high"))
@@ -132,7 +139,7 @@ def answer(plain: dict[str, Any]) -> str:
 
 
 def _matters(lines: Sequence[dict[str, Any]], what: str, needs: str) -> str:
-    printed, odds = [line for line in lines if line["refused"] is None], has_odds(lines)
+    printed, odds = [line for line in lines if line.get("refused") is None], has_odds(lines)
     if not printed:
         return f"no coefficient can be told from noise at this budget ({needs or 'more rows'} would do, about)"
     clear = [(*scaled(line), line) for line in printed]
@@ -203,7 +210,9 @@ def page(plain: dict[str, Any], *, title: str | None = None, holder: bool = Fals
     with of_anybody():
         privacy = Statement.from_dict(plain["privacy"])
         what = outcome_of(plain)
-        named = title or (f"What goes with {what}" if plain.get("coefficients") else f"A model of {what}")
+        named = title or (
+            f"What goes with {what}" if has_intervals(plain.get("coefficients") or ()) else f"A model of {what}"
+        )
         sizes = [finite(x) for x in plain["n_train"]]
         where = f"{sum(sizes):,.0f} rows at {len(sizes)} sites" if len(sizes) > 1 else f"{sum(sizes):,.0f} rows"
         body = [f"<h1>{escape(named)}</h1>", f'<p class="lead">{escape(answer(plain))}</p>']

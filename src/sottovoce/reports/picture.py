@@ -68,7 +68,7 @@ def _written(x: int, y: int, text: str, css: str = "") -> str:
 
 
 def _marks(line: dict[str, Any], axis: Axis, y: int) -> str:
-    if line["refused"] is not None:
+    if line.get("refused") is not None:
         return _written(_WIDE - 8, y, "refused", "n s")
     low, mid, high = scaled(line)
     a, b, c = (_across(axis, x) for x in (low, mid, high))
@@ -76,5 +76,5 @@ def _marks(line: dict[str, Any], axis: Axis, y: int) -> str:
     return (
         f'<line class="{css} i" x1="{a:.1f}" x2="{c:.1f}" y1="{y + 11}" y2="{y + 11}"/>'
         f'<circle class="{css}" cx="{b:.1f}" cy="{y + 11}" r="4.5"/>'
-        f'<text class="n" x="{_WIDE - 8}" y="{y + 15}">{said}{"?" if line["unsure"] else ""}</text>'
+        f'<text class="n" x="{_WIDE - 8}" y="{y + 15}">{said}{"?" if line.get("unsure") else ""}</text>'
     )

@@ -19,6 +19,12 @@ _MEASURES = {
 # How good it is
 
 
+_ERRORS = {
+    "r2": "R2: share of the spread that is explained", "mean_absolute_error": "mean absolute error",
+    "root_mean_squared_error": "root mean squared error", "mean_target": "mean of the number",
+}  # fmt: skip
+
+
 def _estimate(plain: dict[str, Any], shown: Any = lambda x: f"{x:.3f}") -> str:
     if plain["value"] is None:
         return "<i>refused</i>"
@@ -79,8 +85,7 @@ def _measures(found: dict[str, Any], holder: bool) -> str:
         at = f" at {cut}" if name in found["rates"] else ""
         said = f'{escape(_MEASURES.get(name, name))}{at}<br><span class="small">{escape(about.get(name, ""))}</span>'
         rows.append(f'<tr><td>{said}</td><td class="n">{text}</td>{beside}</tr>')
-    head = [("", ""), ("with 95% interval", "n"), *([("without noise: for the holder only", "n")] if exact else [])]
-    return table(head, rows)
+    return table(_heads(exact), rows)
 
 
 def _alike(positives: dict[str, Any]) -> str:
@@ -129,6 +134,22 @@ def _subgroups(by: dict[str, Any]) -> str:
     )
 
 
+def _errors(found: dict[str, Any], holder: bool) -> str:
+    """Of a number."""
+    unit, exact = str(found.get("unit") or ""), found.get("exact") or {} if holder else {}
+    rows = []
+    for name, text in _ERRORS.items():
+        beside = f'<td class="n">{finite(exact[name]):.4f}</td>' if name in exact else "<td></td>" if exact else ""
+        label = text if name == "r2" or not unit else f"{text} ({unit})"
+        shown = _estimate(found[name], lambda x: f"{x:.4g}")
+        rows.append(f'<tr><td>{escape(label)}</td><td class="n">{shown}</td>{beside}</tr>')
+    return table(_heads(exact), rows)
+
+
+def _heads(exact: dict[str, Any]) -> list[tuple[str, str]]:
+    return [("", ""), ("with 95% interval", "n"), *([("without noise: for the holder only", "n")] if exact else [])]
+
+
 def quality(plain: dict[str, Any], holder: bool) -> Iterator[str]:
     """The section of a page: curves, rates and subgroups; with `holder` the numbers without noise beside."""
     found = plain["evaluation"]
@@ -138,6 +159,9 @@ def quality(plain: dict[str, Any], holder: bool) -> Iterator[str]:
         f"<p>Asked of {finite(found['rows']):,.0f} rows that the model was not trained on, with epsilon "
         f"{ceil_text(privacy.epsilon)} of their own.</p>"
     )
+    if "auc" not in found:
+        yield _errors(found, holder)
+        return
     yield f'<figure><div class="pair">{_roc(found)}{_calibration(found)}</div></figure>'
     yield _measures(found, holder)
     yield _confusion(found)
