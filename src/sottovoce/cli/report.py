@@ -12,7 +12,6 @@ from ..data import Schema
 from ..errors import InvalidInput, SottovoceError
 from ..reports import page, picture
 from ..runs.simulate import Result
-from .predict import is_answered
 from .screen import Console, escape
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -58,6 +57,8 @@ def document(run: Path) -> dict[str, Any]:
     ------
     SottovoceError
     """
+    from .predict import is_answered  # loads SciPy
+
     if not is_answered(run):
         return of_result(Result.load(run))
     try:
