@@ -56,11 +56,11 @@ LAYERS = (
     ),
     Layer(
         "what an event costs and why, what a guarantee says, ledgers, sources of noise; "
-        "solvers with certified error; what the papers' theorems say",
+        "solvers with certified error; what the papers' theorems say; reports from plain data",
         (
             *("privacy.bounds", "privacy.exact", "privacy.spherical", "privacy.gaussian", "privacy.pld"),
             *("privacy.prices", "privacy.accountants", "privacy.noise", "privacy.statement"),
-            *("ledger", "quasinewton", "solvers", "papers"),
+            *("ledger", "quasinewton", "solvers", "papers", "reports"),
         ),
     ),
     Layer("one file for each kind of release", ("queries",)),

@@ -149,9 +149,9 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
     choice_ : Choice or None
         What ``method="auto"`` picked, and why.
 
-    Guarantee
-    ---------
-    The fitted attributes are differentially private for one row of one site, with the epsilon and delta in
+    Notes
+    -----
+    *Guarantee*: The fitted attributes are differentially private for one row of one site, with the epsilon and delta in
     ``privacy_spent_``, against whoever sees every message of every round.  With sums they are so against whoever sees
     all messages and knows all that `colluders` of the sites know, and with the methods of a trusted curator against
     whoever sees all that the curator releases.  Every fit is a release of its own: fits add up.
@@ -502,10 +502,10 @@ class PrivateClassifier(ConsensusClassifier):
         facts.
     <knobs>
 
-    Guarantee
-    ---------
-    As for :class:`ConsensusClassifier`.  It holds for the solver's inexact minimiser, because the release has noise
-    that pays for the solver's error (U4).
+    Notes
+    -----
+    *Guarantee*: As for :class:`ConsensusClassifier`.  It holds for the solver's inexact minimiser, because the release
+    has noise that pays for the solver's error (U4).
 
     Examples
     --------

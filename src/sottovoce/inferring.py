@@ -17,13 +17,12 @@ from .answers.training import check
 from .errors import InvalidInput
 from .ledger.durable import rows_digest
 from .losses import Logistic
+from .reports.coefficients import html_table, remark
 from .runs.config import RunConfig
 from .runs.engine import FINISHED
 from .task import TwoClasses
 from .typing import Any, Array, IntArray
 from .weighted import Weighted
-
-_HEAD = ("column", "level", "estimate", "odds ratio", "standard error", "low", "high", "p")
 
 
 def deal_digest(X: Any, label: IntArray, parts: list[IntArray]) -> bytes:
@@ -32,8 +31,43 @@ def deal_digest(X: Any, label: IntArray, parts: list[IntArray]) -> bytes:
     return rows_digest(*(np.asarray(array, dtype=float) for array in (*whole, label, *parts)))
 
 
-class Inferring:
-    """A mixin: ``inference=True``, :meth:`to_sklearn` and the page of a fitted model."""
+class Shown:
+    """A mixin: a fitted model shows its privacy statement, and its table of coefficients if it has one."""
+
+    def page(self) -> str:
+        """HTML with the privacy statement and, after inference, the table of coefficients; every text is escaped."""
+        me: Any = self
+        check_is_fitted(me, "coef_")
+        words = escape(str(me.privacy_spent_["says"])).replace("\n", "<br>")
+        found = self._found()
+        lines = [] if found is None else found.to_dict()
+        shown = "" if found is None else f"{html_table(lines)}<p>{escape(remark(lines, found.needs))}</p>"
+        return f'<div class="sottovoce"><p>{words}</p>{shown}</div>'
+
+    def __str__(self) -> str:
+        me: Any = self
+        if not hasattr(me, "privacy_spent_"):
+            return repr(me)
+        found = self._found()
+        parts = [repr(me), str(me.privacy_spent_["says"]), *([] if found is None else [str(found)])]
+        return "\n\n".join(parts)
+
+    def _found(self) -> Coefficients | None:
+        return getattr(self, "coefficients_", None)
+
+    def _repr_html_inner(self) -> str:
+        whole: str = super()._repr_html_inner()  # type: ignore[misc]
+        return whole + (self.page() if hasattr(self, "coef_") else "")
+
+    def _repr_mimebundle_(self, **more: Any) -> Any:
+        shown = super()._repr_mimebundle_(**more)  # type: ignore[misc]
+        if "text/html" in shown and hasattr(self, "coef_"):
+            shown["text/html"] += self.page()
+        return shown
+
+
+class Inferring(Shown):
+    """A mixin: ``inference=True`` and :meth:`to_sklearn`."""
 
     def _infer(
         self, K: int, X: Any, label: IntArray, parts: list[IntArray], sites: Array, knobs: dict[str, Any],
@@ -86,38 +120,5 @@ class Inferring:
             plain.feature_names_in_ = me.feature_names_in_.copy()
         return plain
 
-    def page(self) -> str:
-        """HTML with the privacy statement and, after inference, the table of coefficients; every text is escaped."""
-        me: Any = self
-        check_is_fitted(me, "coef_")
-        words = escape(str(me.privacy_spent_["says"])).replace("\n", "<br>")
-        found: Coefficients | None = getattr(me, "coefficients_", None)
-        lines = "" if found is None else _rows(found)
-        return f'<div class="sottovoce"><p>{words}</p>{lines}</div>'
 
-    def _repr_html_inner(self) -> str:
-        whole: str = super()._repr_html_inner()  # type: ignore[misc]
-        return whole + (self.page() if hasattr(self, "coef_") else "")
-
-    def _repr_mimebundle_(self, **more: Any) -> Any:
-        shown = super()._repr_mimebundle_(**more)  # type: ignore[misc]
-        if "text/html" in shown and hasattr(self, "coef_"):
-            shown["text/html"] += self.page()
-        return shown
-
-
-def _rows(found: Coefficients) -> str:
-    head = "".join(f"<th>{name}</th>" for name in _HEAD)
-    body = []
-    for line in found.lines:
-        plain = line.to_dict()
-        if line.refused is not None:
-            cells = [plain["name"], plain["level"] or "", f"refused: {line.refused}", *[""] * 5]
-        else:
-            numbers = [plain[key] for key in ("estimate", "odds_ratio", "standard_error", "low", "high", "p")]
-            cells = [plain["name"], plain["level"] or "", *(f"{x:.4g}" for x in numbers)]
-        body.append("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in cells) + "</tr>")
-    return f"<table><tr>{head}</tr>{''.join(body)}</table>"
-
-
-__all__ = ["Inferring", "deal_digest"]
+__all__ = ["Inferring", "Shown", "deal_digest"]

@@ -17,6 +17,7 @@ from .answers.regression import least_squares, recipe
 from .data.given import checked, misfit
 from .data.rows import Rows
 from .errors import HolderNote, InvalidInput
+from .inferring import Shown
 from .losses import HuberResidual, loss_texts
 from .runs import defaults
 from .runs.config import RunConfig
@@ -31,7 +32,7 @@ _READ = "the target's bounds were read off the rows, and epsilon does not cover 
 SQUARED = "squared"
 
 
-class ConsensusRegressor(Sited, RegressorMixin, BaseEstimator):
+class ConsensusRegressor(Sited, Shown, RegressorMixin, BaseEstimator):
     """A linear regression of a bounded number, trained across sites that exchange noisy vectors instead of rows.
 
     Parameters
@@ -76,9 +77,9 @@ class ConsensusRegressor(Sited, RegressorMixin, BaseEstimator):
         Epsilon, delta and what they mean; ``"says"`` holds the statement in words.
     sites_ : ndarray of shape (n_sites,)
 
-    Guarantee
-    ---------
-    As for :class:`sottovoce.ConsensusClassifier`.  The target is part of its row, and protected with it.
+    Notes
+    -----
+    *Guarantee*: As for :class:`sottovoce.ConsensusClassifier`.  The target is part of its row, and protected with it.
 
     Raises
     ------

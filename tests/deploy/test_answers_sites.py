@@ -30,11 +30,12 @@ from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.local import answer_sites
 from sottovoce.deploy.plan import Plan
 from sottovoce.deploy.relay import serve
-from sottovoce.deploy.report import write_hub
+from sottovoce.deploy.report import site_page, write_hub
 from sottovoce.deploy.session import Finished
 from sottovoce.errors import InvalidInput
 from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy.accountants import make_accountant
+from sottovoce.reports import page as report_page
 
 pytest.importorskip("cryptography")
 
@@ -64,6 +65,12 @@ def test_separate_sites_find_what_one_process_finds(tmp_path: Path, what: str, t
     assert at_hub is not None and record(sites.plan, at_hub) == known
     assert (tmp_path / "hub.npz").exists() == (not sites.plan.infers)
     check_spending(sites)
+    page = (tmp_path / "hub.html").read_text()
+    assert ("weights" in page) != sites.plan.infers and ("under the ROC curve" in page) == (what != "inferred")
+    end = ends["north"]
+    assert isinstance(end, Finished) and end.found is not None
+    assert (">x2<" in site_page(sites.plan, "north", end, known)) == sites.plan.infers
+    assert report_page(known | {"versions": ""}).startswith("<!doctype html>")
 
 
 @pytest.mark.parametrize("trust", ["sum", "nobody"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -213,18 +213,28 @@ class Held:
         return replace(run, epsilon=float(self.epsilon), seed=seed, replicates=1, noise=None)
 
 
+def shares_of(asked: Iterable[tuple[str, float]]) -> list[dict[str, Any]]:
+    """Names of releases and their shares of the budget, as plain data."""
+    return [{"release": name, "share": share} for name, share in asked]
+
+
 @dataclass(frozen=True)
 class Evaluation:
-    """What was released of held-out rows, with the exact numbers that only their holder may see."""
+    """What was released of held-out rows, with the exact numbers that only their holder may see.
+
+    `asked` has the name of every release with its share of the budget.
+    """
 
     quality: dict[str, Quality]
     statement: Statement
     exact: dict[str, float]
+    asked: tuple[tuple[str, float], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         return {
             **self.quality[""].to_dict(), "exact": self.exact, "privacy": self.statement.to_dict(),
+            "asked": shares_of(self.asked),
             "by": {name: found.to_dict() for name, found in self.quality.items() if name},
         }  # fmt: skip
 

@@ -24,6 +24,7 @@ from ..errors import InvalidInput
 from ..privacy.gaussian import gaussian_epsilon
 from ..queries import Curvature, Gradient, Positives, SecondMoments, SlopeMoments
 from ..queries.moments import square
+from ..reports.coefficients import remark, text_table
 from ..runs.config import RunConfig
 from ..typing import Any, Array, BoolArray
 from .asking import Desk, Item
@@ -257,6 +258,7 @@ class Coefficient:
             "estimate": self.estimate, "odds_ratio": ratios[0], "standard_error": self.standard_error,
             "noise_share": self.noise_share, "low": self.low, "high": self.high, "p": self.p,
             "odds_ratio_low": ratios[1], "odds_ratio_high": ratios[2], "unsure": self.unsure, "refused": self.refused,
+            "typical": None if self.term.typical is None else list(self.term.typical), "steps": self.term.steps,
         }  # fmt: skip
 
 
@@ -275,6 +277,8 @@ class Coefficients:
         q of the table.
     needs : dict or None
         The smallest ``epsilon`` or number of ``rows`` at which all of it would be printed, about; None if all is.
+    odds : bool
+        Whether coefficients are log-odds.
     """
 
     lines: tuple[Coefficient, ...]
@@ -283,8 +287,13 @@ class Coefficients:
     odds: bool = True
 
     def to_dict(self) -> list[dict[str, Any]]:
-        """Plain data."""
-        return [line.to_dict() for line in self.lines]
+        """Plain data; without odds ratios unless coefficients are log-odds."""
+        none = dict.fromkeys(() if self.odds else ("odds_ratio", "odds_ratio_low", "odds_ratio_high"))
+        return [line.to_dict() | none for line in self.lines]
+
+    def __str__(self) -> str:
+        lines = self.to_dict()
+        return f"{text_table(lines)}\n{remark(lines, self.needs)}".rstrip()
 
 
 def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | None = None) -> Coefficients:

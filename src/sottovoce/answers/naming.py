@@ -43,12 +43,18 @@ class Term:
         Of a column of levels: which, against which.
     unit : str or None
         What one step of a number is, where it is not one of the column.
+    typical : tuple of (float, float) or None
+        Of a number: the range of most values that its schema declares.
+    steps : float
+        How many steps that range has, 1 without one.
     """
 
     name: str
     level: str | None = None
     reference: str | None = None
     unit: str | None = None
+    typical: tuple[float, float] | None = None
+    steps: float = 1.0
 
     @property
     def text(self) -> str:
@@ -168,7 +174,8 @@ def of_schema(schema: Schema, sites: Sequence[str] = ()) -> Naming:
             per = (1.0 if block.to == "[0,1]" else 2.0) / (b - a) * scale
             shift[first] = -a * per - (0.0 if block.to == "[0,1]" else scale)
             unit = None if block.transform is None else f"{block.transform}({block.name})"
-            terms.append(Term(block.name, unit=unit))
+            steps = 1.0 if block.typical is None else b - a
+            terms.append(Term(block.name, unit=unit, typical=block.typical, steps=steps))
             entries.append(per)
             continue
         levels, reference = _levels(block)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -13,18 +14,19 @@ from ..data.schema import Schema
 from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger, rows_digest
 from ..losses import Logistic
+from ..pages import versions
 from ..plain import jsonable
 from ..privacy.statement import Statement
 from ..runs.config import RunConfig
 from ..runs.training import Report, TrainConfig, deal
 from ..task import TwoClasses
-from ..typing import Any, Array
+from ..typing import Any, Array, IntArray
 from ..weighted import Weighted
 from .asking import Desk
-from .evaluation import LOSS, Evaluation, Held, Level, evaluate, exact, groups_of, levels_of, rows_of
+from .evaluation import LOSS, Evaluation, Held, Level, evaluate, exact, groups_of, levels_of, rows_of, shares_of
 from .evaluation import recipe as histograms
 from .inference import Coefficients, Estimates, check_run, estimate, forecast, model_of, recipe, table
-from .naming import Naming, columns_of, naming_of
+from .naming import Naming, columns_of, naming_of, outcome
 from .saved import Answered
 
 
@@ -42,6 +44,12 @@ class Inferred:
         Quality on the test rows without noise, for the data's holder; empty without test rows.
     forecast : dict of str to float
         Of the number of rows that the table needs, before the run.
+    sizes, sites
+        Rows and names of the sites.
+    n_test : int
+        Rows that were held out, whatever their label.
+    asked : tuple of (str, float)
+        The name of every release with its share of the budget.
     """
 
     config: TrainConfig
@@ -52,6 +60,9 @@ class Inferred:
     exact: dict[str, float]
     forecast: dict[str, float]
     sizes: Array
+    sites: tuple[str, ...]
+    n_test: int
+    asked: tuple[tuple[str, float], ...]
     evaluation: Evaluation | None = None
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
@@ -63,7 +74,8 @@ class Inferred:
         report = {
             "method": "inference", "data": self.config.data, "nodes": len(self.sizes),
             "partition": self.config.partition, "n_train": self.sizes.astype(int).tolist(),
-            "n_test": int(self.exact.get("rows", 0)), "features": self.answered.naming.d,
+            "sites": list(self.sites), "n_test": self.n_test, "features": self.answered.naming.d,
+            "label": outcome(self.answered.schema), "asked": shares_of(self.asked), "versions": versions(*LIBRARIES),
             "coefficients": self.coefficients.to_dict(), "strain": self.coefficients.strain,
             "needs": self.coefficients.needs, "forecast": self.forecast,
             "auc": self.exact.get("auc") if best is None else best.auc.value,
@@ -108,7 +120,8 @@ def infer(
         raise InvalidInput("evaluation", held.epsilon, rule, "use `sottovoce evaluate` with their own ledger")
     parts = deal(config, dataset)
     own = config.partition != "iid" if site_constants is None else site_constants
-    sites = [f"site {i}" for i in range(len(parts))] if own and len(parts) > 1 else []
+    called = names_of(config.partition, dataset.train_columns, parts)
+    sites = list(called) if own and len(parts) > 1 else []
     plain = [f"x{j}" for j in range(dataset.n_features)]
     naming = naming_of(dataset.schema, plain, 1.0, sites)
     tables = [
@@ -136,15 +149,16 @@ def infer(
         model = np.zeros((1, X.shape[1]))
         model[0, -1] = 1.0
         levels = levels_of(naming.schema, held.by)
-        evaluation = ask_held(run, held, X, dataset.y_test, model, len(parts), levels, caveat=dataset.caveat)
+        evaluation = ask_held(run, held, *dataset.all_held_out(X), model, len(parts), levels, caveat=dataset.caveat)
     mu = found.scale
     ahead = {}
     if math.isfinite(mu):
         kinds = {"summed": desk.summed, "colluders": desk.facts.colluders}
         ahead = forecast(naming, float(sizes.sum()), mu, sites=desk.facts.n_nodes, **kinds)  # type: ignore[arg-type]
     done = Inferred(
-        config, answered, lines, found, statement, quality, ahead, sizes, evaluation,
-        tuple(dataset.notes), time.perf_counter() - started, task,
+        config, answered, lines, found, statement, quality, ahead, sizes, called, dataset.n_held_out,
+        tuple((item.name, item.share) for item in desk.plan), evaluation, tuple(dataset.notes),
+        time.perf_counter() - started, task,
     )  # fmt: skip
     record = done.to_dict()
     record.pop("seconds")  # depends on rows, and no epsilon covers it
@@ -155,6 +169,17 @@ def infer(
     elif record["evaluation"] is not None:
         record["evaluation"].pop("exact")
     return replace(done, answered=replace(answered, record=record))
+
+
+LIBRARIES = "numpy", "scipy"
+
+
+def names_of(partition: str, columns: Any, parts: Sequence[IntArray]) -> tuple[str, ...]:
+    """Names of the sites: their values of the column that says who holds a row, or their numbers."""
+    kind, _, name = partition.partition(":")
+    if kind == "site":
+        return tuple(str(columns[name][part[0]]) for part in parts)
+    return tuple(f"site {i}" for i in range(len(parts)))
 
 
 def check(run: RunConfig, config: TrainConfig | None = None) -> None:
@@ -194,7 +219,8 @@ def ask_held(
     )
     quality = evaluate(desk, model, threshold=held.threshold, levels=levels)[0]
     desk.close()
-    return Evaluation(quality, desk.statement(caveat=caveat), exact(X @ model[0], y, held.threshold))
+    asked = tuple((item.name, item.share) for item in plan)
+    return Evaluation(quality, desk.statement(caveat=caveat), exact(X @ model[0], y, held.threshold), asked)
 
 
 def evaluate_report(report: Report, held: Held) -> Evaluation:
@@ -212,7 +238,8 @@ def evaluate_report(report: Report, held: Held) -> Evaluation:
     levels = levels_of(dataset.schema, held.by)
     run = replace(report.config.run, noise=None)
     sites, model = result.facts.n_nodes, result.consensus[:1]
-    return ask_held(run, held, dataset.X_test, dataset.y_test, model, sites, levels, caveat=dataset.caveat)
+    X, y = dataset.all_held_out(dataset.X_test)
+    return ask_held(run, held, X, y, model, sites, levels, caveat=dataset.caveat)
 
 
 def evaluate_table(
@@ -240,4 +267,4 @@ def evaluate_table(
     )
 
 
-__all__ = ["Evaluation", "Held", "Inferred", "Naming", "evaluate_report", "evaluate_table", "infer"]
+__all__ = ["Evaluation", "Held", "Inferred", "Naming", "evaluate_report", "evaluate_table", "infer", "outcome"]

@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 
 from .. import files
-from ..pages import frame, table, versions
+from ..pages import PLOTS, axis_row, frame, key, lines_at, path, plot_row, square, table, versions
 from ..privacy.statement import ceil_text
 from ..typing import Any
 from .game import Verdict
@@ -16,25 +16,12 @@ from .game import Verdict
 _LEAST, _MOST = 0.05, 20.0  # of the axis of epsilon
 _TICKS = (0.1, 0.3, 1.0, 3.0, 10.0)
 
-STYLE = """
-.row{display:grid;grid-template-columns:9.5rem 1fr;align-items:center;gap:.5rem;font-size:.875rem;line-height:1.1}
-.row:nth-child(odd){background:var(--band)}.row.axis{background:none;color:var(--soft)}
-.row svg{display:block;width:100%;height:24px;overflow:visible}.row.axis svg{height:40px}
-@media (min-width:40rem){.row{grid-template-columns:12.5rem 1fr}}
-.row svg.at{width:1px;height:1px}
-.plot{padding-right:1rem}
-.key{display:flex;flex-wrap:wrap;gap:.2rem 1.1rem;font-size:.875rem;margin:.3rem 0 .6rem}
-.key svg{width:26px;height:14px;vertical-align:-2px;overflow:visible}
-.pair{display:flex;flex-wrap:wrap;gap:1rem 2rem}.pair>div{flex:1 1 18rem;max-width:26rem;min-width:0}
-.roc{display:block;width:100%;height:auto}
-text{fill:var(--soft);font-size:12px;font-family:inherit}
-.grid{stroke:var(--line);stroke-width:1}.claim{stroke:var(--mark);stroke-width:2.5}
-.blue{--c:var(--blue)}.red{--c:var(--red)}.green{--c:var(--green)}.mark{--c:var(--mark)}
-.dot{fill:var(--c)}.ring{fill:var(--page);stroke:var(--c);stroke-width:2}.reach{stroke:var(--c);stroke-width:2;opacity:.55}
-.bar{fill:var(--c);opacity:.55}.curve{fill:none;stroke:var(--c);stroke-width:2}.wide{stroke-width:5;opacity:.45}
-.dash{stroke-dasharray:7 4}.dots{stroke-dasharray:2 4}
+STYLE = (
+    PLOTS
+    + """
 td.why{min-width:44rem}.refuted{color:var(--red);font-weight:600}
 """
+)
 
 
 def counts(verdicts: Iterable[Verdict]) -> dict[str, int]:
@@ -82,14 +69,6 @@ def _diamond(x: str, css: str) -> str:
     return f'<svg x="{x}" y="12" class="at"><path class="ring {css}" d="M0-6 6 0 0 6-6 0z"/></svg>'
 
 
-def _row(name: str, marks: str, css: str = "") -> str:
-    return f'<div class="row{css}"><span>{name}</span><svg role="img">{marks}</svg></div>'
-
-
-def _lines(places: Iterable[str], height: str = "100%") -> str:
-    return "".join(f'<line class="grid" x1="{x}" x2="{x}" y1="0" y2="{height}"/>' for x in places)
-
-
 def _claims(verdicts: Sequence[Verdict], title: str) -> str:
     """One row for each claim: its lower bound, its epsilon, and the epsilon by quadrature."""
     rows = []
@@ -100,25 +79,19 @@ def _claims(verdicts: Sequence[Verdict], title: str) -> str:
         told = f"claimed {ceil_text(one.claimed_epsilon)}, lower bound {_floor(one.lower_bound)}"
         told += "" if one.exact_epsilon is None else f", exact {one.exact_epsilon:.3f}"
         marks = (
-            f"<title>{told}</title>{_lines(map(_at, _TICKS))}"
+            f"<title>{told}</title>{lines_at(map(_at, _TICKS))}"
             f'<line class="claim" x1="{claimed}" x2="{claimed}" y1="3" y2="21"/>{exact}'
             f'<line class="reach {css}" x1="0%" x2="{x}" y1="12" y2="12"/>'
             f'<circle class="dot {css}" cx="{x}" cy="12" r="5"/>'
         )
         form = "" if one.form in ("corrected", "printed") else f" ({escape(one.form)})"
-        rows.append(_row(escape(one.method) + form, marks))
-    ticks = "".join(f'<text x="{_at(t)}" y="12" text-anchor="middle">{t:g}</text>' for t in _TICKS)
-    label = '<text x="50%" y="32" text-anchor="middle">epsilon (nats, logarithmic)</text>'
-    axis = _row("", ticks + label, " axis")
+        rows.append(plot_row(escape(one.method) + form, marks))
+    axis = axis_row([(_at(t), f"{t:g}") for t in _TICKS], "epsilon (nats, logarithmic)")
     return f'<h3>{title}</h3><div class="plot">{"".join(rows)}{axis}</div>'
 
 
-def _key(entries: Iterable[tuple[str, str]]) -> str:
-    return '<div class="key">' + "".join(f"<span><svg>{mark}</svg> {text}</span>" for mark, text in entries) + "</div>"
-
-
 def _figure(verdicts: Sequence[Verdict]) -> str:
-    key = _key([
+    marks = key([
         ('<line class="claim" x1="13" x2="13" y1="-1" y2="15"/>', "claimed"),
         ('<circle class="dot blue" cx="13" cy="7" r="5"/>', "lower bound, claim stands"),
         ('<circle class="dot red" cx="13" cy="7" r="5"/>', "lower bound, claim refuted by it or by the exact value"),
@@ -136,7 +109,7 @@ def _figure(verdicts: Sequence[Verdict]) -> str:
         "A dot or a diamond to the right of the claim's bar refutes the claim. A dot to the left proves nothing: the "
         f"truth lies between it and what was proved. Bounds below {_LEAST:g} are drawn at the left edge."
     )
-    return f"<figure>{key}{''.join(parts)}<figcaption>{caption}</figcaption></figure>"
+    return f"<figure>{marks}{''.join(parts)}<figcaption>{caption}</figcaption></figure>"
 
 
 def _name(one: dict[str, Any]) -> str:
@@ -154,32 +127,17 @@ def _style(one: dict[str, Any]) -> str:
     return "blue" if one["method"] == "dvp" else "green dash"
 
 
-def _paths(xs: Sequence[float], ys: Sequence[float]) -> str:
-    return "M" + " ".join(f"{40 + 300 * x:.1f} {310 - 300 * y:.1f}" for x, y in zip(xs, ys, strict=True))
-
-
 def _roc(those: Sequence[dict[str, Any]], epsilon: float) -> str:
-    ticks = "".join(
-        f'<line class="grid" x1="{40 + 300 * t}" x2="{40 + 300 * t}" y1="10" y2="310"/>'
-        f'<line class="grid" x1="40" x2="340" y1="{310 - 300 * t}" y2="{310 - 300 * t}"/>'
-        f'<text x="{40 + 300 * t}" y="326" text-anchor="middle">{100 * t:g}</text>'
-        f'<text x="34" y="{314 - 300 * t}" text-anchor="end">{100 * t:g}</text>'
-        for t in (0.0, 0.25, 0.5, 0.75, 1.0)
-    )
     knee = 1.0 / (1.0 + math.exp(epsilon))
-    limit = _paths([0.0, knee, 1.0], [0.0, 1.0 - knee, 1.0])
+    limit = path([0.0, knee, 1.0], [0.0, 1.0 - knee, 1.0])
     curves = "".join(
-        f'<path class="curve {_style(one)}" d="{_paths([0.0, *one["fpr"]], [0.0, *one["tpr"]])}"/>' for one in those
+        f'<path class="curve {_style(one)}" d="{path([0.0, *one["fpr"]], [0.0, *one["tpr"]])}"/>' for one in those
     )
-    plot = (
-        f'<svg class="roc" viewBox="0 0 350 348" role="img"><title>ROC at a claim of {epsilon:g}</title>{ticks}'
-        f'<path class="curve mark dots" d="{limit}"/>{curves}'
-        '<text x="190" y="343" text-anchor="middle">false positives (%)</text>'
-        '<text x="10" y="160" text-anchor="middle" transform="rotate(-90 10 160)">true positives (%)</text></svg>'
-    )
+    marks = f'<path class="curve mark dots" d="{limit}"/>{curves}'
+    plot = square(f"ROC at a claim of {epsilon:g}", marks, "false positives (%)", "true positives (%)")
     lines = [(f'<path class="curve {_style(one)}" d="M0 7H26"/>', _name(one)) for one in those]
     lines.append(('<path class="curve mark dots" d="M0 7H26"/>', f"no more than this at epsilon {epsilon:g}"))
-    return f"<div><h3>Claimed epsilon {epsilon:g}</h3>{plot}{_key(lines)}</div>"
+    return f"<div><h3>Claimed epsilon {epsilon:g}</h3>{plot}{key(lines)}</div>"
 
 
 def _share(x: float) -> str:
@@ -245,18 +203,17 @@ def _bars(lesson: dict[str, Any]) -> str:
         low, high = (f"{100.0 * x:.2f}%" for x in one["interval"])
         claim = "" if math.isinf(one["claimed_epsilon"]) else f", ε {one['claimed_epsilon']:g}"
         marks = (
-            f"<title>{_share(one['accuracy'])}%</title>{_lines(f'{t}%' for t in (0, 25, 50, 75, 100))}"
+            f"<title>{_share(one['accuracy'])}%</title>{lines_at(f'{t}%' for t in (0, 25, 50, 75, 100))}"
             f'<rect class="bar {css}" x="0" y="4" height="16" width="{100.0 * one["accuracy"]:.2f}%"/>'
             f'<line class="claim" stroke-dasharray="3 2" x1="{base:.2f}%" x2="{base:.2f}%" y1="0" y2="24"/>'
             f'<line class="curve {css}" x1="{low}" x2="{high}" y1="12" y2="12"/>'
         )
-        rows.append(_row(_name(one) + claim, marks))
-    ticks = "".join(f'<text x="{t}%" y="12" text-anchor="middle">{t}</text>' for t in (0, 25, 50, 75, 100))
-    label = '<text x="50%" y="32" text-anchor="middle">named correctly (%)</text>'
+        rows.append(plot_row(_name(one) + claim, marks))
+    axis = axis_row([(f"{t}%", str(t)) for t in (0, 25, 50, 75, 100)], "named correctly (%)")
     values = ", ".join(f"{escape(v)} {100 * p:.0f}%" for v, p in zip(lesson["values"], lesson["prior"], strict=True))
     return (
         f"<h3>{escape(lesson['attribute'])}: {values}</h3>"
-        f'<div class="plot">{"".join(rows)}{_row("", ticks + label, " axis")}</div>'
+        f'<div class="plot">{"".join(rows)}{axis}</div>'
         f'<p class="soft">Always saying “{escape(lesson["commoner"])}” is right for {_share(lesson["base_rate"])}% of '
         "these targets.</p>"
     )
@@ -276,7 +233,7 @@ def _attributes(those: Sequence[dict[str, Any]], s: dict[str, Any]) -> str:
         else f"The most that a corrected form gains over it is {100.0 * most:.1f} points ({escape(attribute)}, "
         f"{_name(one)}, ε {one['claimed_epsilon']:g})"
     )
-    key = _key([
+    marks = key([
         ('<line class="claim" stroke-dasharray="3 2" x1="13" x2="13" y1="-1" y2="15"/>', "always the commoner value"),
         ('<rect class="bar mark" x="0" y="1" width="26" height="12"/>', "from the messages"),
         ('<path class="curve mark" d="M0 7H26"/>', f"{_sure(s['confidence'])} interval over targets"),
@@ -286,7 +243,7 @@ def _attributes(those: Sequence[dict[str, Any]], s: dict[str, Any]) -> str:
         "<p>The site holds the target row. The neighbour knows it but for one attribute, and names the value that is "
         "likeliest given the messages and the shares in the population. The base rate is that of always naming the "
         f"commoner value. {gain}.</p>"
-        f"<figure>{key}{''.join(_bars(lesson) for lesson in those)}</figure>"
+        f"<figure>{marks}{''.join(_bars(lesson) for lesson in those)}</figure>"
         '<p class="soft">What the rest of a row gives away about an attribute is not counted here, and no differential '
         "privacy hides it.</p>"
     )

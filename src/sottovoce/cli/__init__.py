@@ -24,6 +24,7 @@ Train one linear classifier across sites that may not share their rows, with a p
   sottovoce plan --rounds 30 --epsilon 1           what noise that means
   sottovoce predict run.npz new.csv                use a saved run
   sottovoce evaluate run.npz held.csv              how good it is
+  sottovoce report run.json                        a page to pass on
   sottovoce ledger init my.ledger --epsilon 3      a budget for life
   sottovoce claims                                 what papers claim
   sottovoce audit mr_admm                          attack a method
@@ -74,6 +75,7 @@ COMMANDS = {
         "Price a run from sizes alone: a budget gives the noise, --noise gives the price.  No data are read.",
     ),
     "predict": Entry("predict.predict", "Classify ROWS (CSV or Parquet) with the model in RUN."),
+    "report": Entry("report.report", "Write the answers in RUN as one page to read, print or pass on."),
     "site": Entry("site.site", "Take part in a run across organisations: rows, ledger and keys stay here."),
     "study": Entry("study.study", "Run the study NAME, `all`, or one of your own from a TOML file."),
     "train": Entry("train.train", "Train across sites, print the privacy statement and the accuracy."),

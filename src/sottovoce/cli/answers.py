@@ -12,10 +12,11 @@ from rich.table import Table
 from ..answers.evaluation import Evaluation
 from ..answers.training import Inferred
 from ..privacy.statement import Statement
+from ..reports.coefficients import remark, rows_of
 from .render import marked_words
 from .screen import Console, escape
 
-_HEADS = ("column", "level", "coefficient", "odds ratio", "std. error", "noise", "95% interval", "p")
+DIMMED = ("reference", "refused", "-")
 
 
 def render_inferred(done: Inferred, console: Console, saved: Path | None) -> None:
@@ -35,9 +36,7 @@ def render_inferred(done: Inferred, console: Console, saved: Path | None) -> Non
             f"accuracy {100 * done.exact['accuracy']:.2f}% on {done.exact['rows']:,.0f} test rows, "
             "[dim]taken as public, without noise: for the data's holder only[/]"
         )
-    console.print(_coefficients(done.coefficients.to_dict()))
-    if done.coefficients.needs is not None:
-        console.print(_needs(done.coefficients.needs))
+    _render_coefficients(done.coefficients.to_dict(), done.coefficients.needs, console)
     for note in done.notes:
         console.print(f"[yellow]note[/] {escape(note)}")
     if saved is not None:
@@ -50,44 +49,25 @@ def render_record(record: dict[str, Any], console: Console) -> None:
         console.print(f"[yellow]note[/] {escape(note)}")
     if record["evaluation"] is not None:
         render_quality(record["evaluation"], console)
-    if "coefficients" not in record:
-        return
-    console.print(_coefficients(record["coefficients"]))
-    if record["needs"] is not None:
-        console.print(_needs(record["needs"]))
+    if "coefficients" in record:
+        _render_coefficients(record["coefficients"], record["needs"], console)
 
 
-def _needs(needs: dict[str, float]) -> str:
-    more = [f"epsilon {needs['epsilon']:g}"] if "epsilon" in needs else []
-    more.append(f"{needs['rows']:,.0f} rows")
-    return f"[yellow]note[/] not all is printed: noise is too much of it; {' or '.join(more)} would do, about"
+def _render_coefficients(lines: list[dict[str, Any]], needs: dict[str, float] | None, console: Console) -> None:
+    console.print(_coefficients(lines))
+    if said := remark(lines, needs):
+        console.print(f"[yellow]note[/] {escape(said)}")
 
 
-def _coefficients(lines: Sequence[dict[str, Any]]) -> Table:
+def _coefficients(lines: list[dict[str, Any]]) -> Table:
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    for k, head in enumerate(_HEADS):
-        table.add_column(head, justify="left" if k < 2 else "right")
-    told: set[str] = set()
-    for line in lines:
-        name, reference = line["unit"] or line["name"], line["reference"]
-        level = "" if line["level"] is None else line["level"]
-        if reference is not None and line["name"] not in told:
-            level += f"  (against {reference})"
-        told.add(line["name"])
-        table.add_row(escape(name), escape(level), *_numbers(line))
+    (column, heads), *rows = rows_of(lines)
+    table.add_column(column, overflow="fold")
+    for head in heads:
+        table.add_column(head if head.startswith("95%") else head.replace(" ", "\n"), justify="right", no_wrap=True)
+    for name, row in rows:
+        table.add_row(escape(name), *(f"[dim]{x}[/]" if x in DIMMED else x for x in row))
     return table
-
-
-def _numbers(line: dict[str, Any]) -> list[str]:
-    if line["refused"] is not None:
-        return ["[dim]refused[/]", *["[dim]-[/]"] * 5]
-    mark = "?" if line["unsure"] else ""
-    p = line["p"]
-    return [
-        f"{line['estimate']:.3f}{mark}", f"{line['odds_ratio']:.3g}", f"{line['standard_error']:.3f}",
-        f"{100 * line['noise_share']:.0f}%", f"{line['low']:.3f} to {line['high']:.3f}",
-        "<.001" if p < 0.001 else f"{p:.3f}",
-    ]  # fmt: skip
 
 
 def render_evaluation(found: Evaluation, console: Console, *, exact: bool = True) -> None:
@@ -99,23 +79,27 @@ def render_quality(found: dict[str, Any], console: Console) -> None:
     """The same from plain data; ``exact`` is shown if there is any."""
     words = Statement.from_dict(found["privacy"]).words
     console.print(Panel(marked_words(words), title="Privacy of held-out rows", title_align="left"))
-    table, beside = Table(box=None, header_style="bold", padding=(0, 2, 0, 0)), found.get("exact", {})
-    names = ["all held-out rows", *found["by"]]
+    names, every = ["all held-out rows", *found["by"]], [found, *found["by"].values()]
+    many, beside = len(every) > 1, found.get("exact") or {}  # many: a column each, with intervals below
+    table = Table(box=None, header_style="bold", padding=(0, 1 if many else 2, 0, 0))
     table.add_column("held-out rows")
     for name in names:
-        table.add_column(escape(name), justify="right")
-    table.add_column("[dim]exact, for the holder[/]" if beside else "", justify="right")
-    every = [found, *found["by"].values()]
+        text = "all" if many and name == names[0] else name
+        table.add_column(escape(text.replace("=", "\n", 1) if many else text), justify="right", overflow="fold")
+    table.add_column("[dim]exact, for\nthe holder[/]" if beside else "", justify="right")
 
     def row(head: str, of: list[dict[str, Any]], name: str) -> None:
-        table.add_row(head, *map(_estimate, of), f"[dim]{beside[name]:.4f}[/]" if name in beside else "")
+        table.add_row(
+            head, *(estimate_text(q, many) for q in of), f"[dim]{beside[name]:.4f}[/]" if name in beside else ""
+        )
 
     row("AUC", [q["auc"] for q in every], "auc")
     row("Brier score", [q["brier"] for q in every], "brier")
     table.add_row("calibration slope", *(f"{q['calibration_slope']:.2f}" for q in every), "")
-    row("share of positives", [q["positives"] for q in every], "positives")
+    row("positives", [q["positives"] for q in every], "positives")
+    table.add_row(f"at {found['threshold']:g} or more:", *[""] * len(every), "")
     for name in ("accuracy", "sensitivity", "specificity", "precision"):
-        row(f"{name} at {found['threshold']:g}", [q["rates"][name] for q in every], name)
+        row(f"  {name}", [q["rates"][name] for q in every], name)
     console.print(table)
     console.print(_calibration(found["calibration"]))
     for quality, name in zip(every, names, strict=True):
@@ -123,10 +107,14 @@ def render_quality(found: dict[str, Any], console: Console) -> None:
             console.print(f"[yellow]note[/] AUC, {escape(name)}: {quality['auc']['refused']}")
 
 
-def _estimate(found: dict[str, Any]) -> str:
+def estimate_text(found: dict[str, Any], below: bool = False) -> str:
+    """A number with its interval beside or below, or that it was refused."""
     if found["value"] is None:
         return "[dim]refused[/]"
-    return f"{found['value']:.4f} [dim]({found['low']:.3f} to {found['high']:.3f})[/]"
+    low, high = f"{found['low']:.3f}", f"{found['high']:.3f}"
+    if below:
+        return f"{found['value']:.4f}\n[dim]{low.removeprefix('0')} to {high.removeprefix('0')}[/]"
+    return f"{found['value']:.4f} [dim]({low} to {high})[/]"
 
 
 def _calibration(cells: Sequence[dict[str, float]]) -> Table:

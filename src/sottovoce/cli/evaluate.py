@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from .. import files
 from ..answers.saved import Answered
 from ..answers.training import Held, evaluate_table
 from ..errors import InvalidInput
@@ -18,8 +19,9 @@ from ..runs.config import RunConfig
 from ..runs.simulate import Result
 from ..task import TwoClasses
 from .answers import render_evaluation
-from .options import as_json, say, takes
+from .options import as_json, say, takes, typed
 from .predict import is_answered, schema_of, table_at
+from .report import of_result, write
 from .screen import Console
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -33,6 +35,7 @@ _OPTIONS = [
     say("--seed", "Keys the noise: a simulation.", type=int, default=0),
     say("--system-noise", "Draw noise from the operating system: a release.", is_flag=True),
     say("--ledger", "These rows' ledger on disk, made by `sottovoce ledger init`.", type=_FILE),
+    say("--report", "Also write this, with the run's own answers, as one HTML page to read or pass on.", type=_FILE),
     say("--run", "Name of this evaluation in the ledger.  [default: from the configuration]", name="run_name"),
     as_json(),
 ]
@@ -44,7 +47,8 @@ _OPTIONS = [
 @takes(_OPTIONS)
 def evaluate(
     run: Path, rows: Path, epsilon: float, delta: float, relation: str, threshold: float, by: str | None,
-    replicate: int, seed: int, system_noise: bool, ledger: Path | None, run_name: str | None, as_json: bool,
+    replicate: int, seed: int, system_noise: bool, ledger: Path | None, report: Path | None,
+    run_name: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Tell how good the model in RUN is on ROWS (CSV or Parquet) with labels, with noise.
 
@@ -52,6 +56,8 @@ def evaluate(
     label, gives the area under the ROC curve, calibration, Brier score and rates at a threshold, with intervals that
     hold sampling and noise.  A simulation prints the exact numbers beside.
     """
+    if report is not None:
+        files.check("report", report, reads=(run, rows, ledger))
     answered = Answered.load(run) if is_answered(run) else None
     if answered is None:
         result = Result.load(run)
@@ -77,6 +83,11 @@ def evaluate(
         found = evaluate_table(
             margins, encoded.X, encoded.y, schema, held, config, ledger=book, run_name=run_name, name=run.stem
         )
+    if report is not None:
+        record = of_result(result) if answered is None else answered.record
+        released = {key: jsonable(value) for key, value in found.to_dict().items() if key != "exact"}
+        commands = "\n".join(filter(None, (record.get("command"), typed())))
+        write(report, record | {"evaluation": released, "command": commands})
     if as_json:
         plain = found.to_dict()
         if system_noise:

@@ -172,7 +172,8 @@ def typed() -> str:
     words = ["sottovoce", context.info_name or ""]
     for option in context.command.params:
         value = context.params.get(option.name or "")
-        text = shlex.quote(Path(str(value)).name if isinstance(option.type, click.Path) else str(value))
+        named = isinstance(option.type, click.Path) or option.name == "data"
+        text = shlex.quote(Path(str(value)).name if named else str(value))
         if isinstance(option, click.Argument):
             words += [Path(str(value)).name]
             continue

@@ -16,6 +16,7 @@ from .. import data, files
 from ..capped import NOT_CALIBRATED
 from ..errors import InvalidInput
 from ..runs.simulate import Result
+from ..task import TwoClasses
 from ..typing import Array
 
 
@@ -24,9 +25,12 @@ from ..typing import Array
 @click.argument("rows", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--replicate", type=int, default=0, show_default=True, help="Which repetition's model to use.")
 @click.option("--site", type=int, help="Use one site's own model.  [default: the average over sites]")
+@click.option("--threshold", type=float, help="Probability from which on a row is called positive.  [default: 0.5]")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write here instead of to the screen.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list instead of CSV.")
-def predict(run: Path, rows: Path, replicate: int, site: int | None, out: Path | None, as_json: bool) -> None:
+def predict(
+    run: Path, rows: Path, replicate: int, site: int | None, threshold: float | None, out: Path | None, as_json: bool
+) -> None:
     """Classify ROWS (CSV or Parquet) with the model in RUN.
 
     RUN is a file written by `train --save`, or at the end of a run across sites: a site's NAME.npz, or hub.npz.
@@ -37,6 +41,8 @@ def predict(run: Path, rows: Path, replicate: int, site: int | None, out: Path |
     """
     if out is not None:
         files.check("out", out, reads=(run, rows))
+    if threshold is not None and not 0.0 < threshold < 1.0:
+        raise InvalidInput("threshold", threshold, "must be inside (0, 1)", "use 0.5")
     if is_answered(run):
         from ..answers.saved import Answered
 
@@ -44,7 +50,8 @@ def predict(run: Path, rows: Path, replicate: int, site: int | None, out: Path |
         if answered.schema is None:
             raise InvalidInput("run", str(run), "was trained without a schema", "train on a table")
         margin = answered.margins(table_at(rows))
-        _write(schema_answers(answered.schema, margin, "logistic"), out, as_json)
+        called = at_threshold(schema_answers(answered.schema, margin, "logistic"), answered.schema, threshold)
+        _write(called, out, as_json)
         return
     result = Result.load(run)
     schema = schema_of(result, run)
@@ -60,7 +67,7 @@ def predict(run: Path, rows: Path, replicate: int, site: int | None, out: Path |
     if result.config.loss == "logistic" and result.config.max_grad_norm < math.inf:
         click.echo(f"Note: {NOT_CALIBRATED}.", err=True)
         answers = [answer | {"calibrated": False} for answer in answers] if as_json else answers
-    _write(answers, out, as_json)
+    _write(at_threshold(answers, schema, threshold), out, as_json)
 
 
 def is_answered(path: Path) -> bool:
@@ -84,6 +91,23 @@ def schema_answers(schema: data.Schema, margin: Array, loss: str) -> list[Answer
         for answer, p in zip(answers, np.round(expit(margin), 6), strict=True):
             answer["probability"] = float(p)
     return answers
+
+
+def at_threshold(answers: list[Answer], schema: data.Schema, threshold: float | None) -> list[Answer]:
+    """The same, called positive from a probability on; None for as they are.
+
+    Raises
+    ------
+    InvalidInput
+        If there are no probabilities.
+    """
+    if threshold is None:
+        return answers
+    if not isinstance(schema.task, TwoClasses) or any("probability" not in answer for answer in answers):
+        rule = "is for two classes and the logistic loss: other answers have no probability"
+        raise InvalidInput("threshold", threshold, rule, "leave --threshold out")
+    no, yes = schema.task.names
+    return [answer | {"prediction": yes if float(answer["probability"]) >= threshold else no} for answer in answers]
 
 
 def schema_of(result: Result, run: Path) -> data.Schema:

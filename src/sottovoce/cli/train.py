@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from .. import files
 from ..errors import InvalidInput, NotWritten
 from ..ledger.durable import DurableLedger
+from ..pages import versions
 from ..plain import jsonable
 from ..runs.engine import Observer
-from ..runs.simulate import RunConfig
+from ..runs.simulate import Result, RunConfig
 from ..runs.training import Report, TrainConfig
 from ..runs.training import train as train_on
-from .options import NUMBER, as_json, knob_options, left_open, method_options, run_config, say, takes
+from .options import NUMBER, as_json, knob_options, left_open, method_options, run_config, say, takes, typed
 from .render import render
+from .report import of_result, write
 from .screen import Console
 
 _RUN = RunConfig()
@@ -53,6 +56,7 @@ _OPTIONS = [
     say("--cut", "Of the evaluation: from which probability on a row is positive.", type=float, default=0.5),
     say("--by", "Of the evaluation: also for every level of this column."),
     say("--save", "Write models, ledger and configuration (.npz).", type=_FILE),
+    say("--report", "Also write the answers here, as one HTML page to read or pass on.", type=_FILE),
     say("--checkpoint", "Save every round here; go on from it if it exists.", type=_FILE),
     say("--ledger", "The data set's ledger on disk, made by `sottovoce ledger init`.", type=_FILE),
     say("--run", "Name of this run in the ledger.  [default: from the configuration]", name="run_name"),
@@ -65,7 +69,7 @@ _OPTIONS = [
 def train(
     data: str, schema: str | None, nodes: int | None, partition: str, strength: float, sizes: Any, test_share: float,
     start: Path | None, public: Path | None, public_share: float | None,
-    seed: int, system_noise: bool, save: Path | None, checkpoint: Path | None, ledger: Path | None,
+    seed: int, system_noise: bool, save: Path | None, report: Path | None, checkpoint: Path | None, ledger: Path | None,
     run_name: str | None, inference: bool, site_constants: bool | None, evaluation: float | None, cut: float,
     by: str | None, as_json: bool, **knobs: Any,
 ) -> None:  # fmt: skip
@@ -77,7 +81,7 @@ def train(
     --inference prints coefficients, odds ratios and 95% intervals in the columns' units instead of training by rounds.
     All sites run in this process; their noise is keyed by --seed, so the run can be repeated, and is a simulation.
     """
-    for name, path in (("save", save), ("checkpoint", checkpoint)):
+    for name, path in (("save", save), ("report", report), ("checkpoint", checkpoint)):
         if path is not None:
             files.check(name, path, reads=(data, schema, ledger, start, public))
     relative = (sizes,) if isinstance(sizes, float) else sizes
@@ -101,8 +105,11 @@ def train(
                 rule = "inference has no rounds to go on from"
                 raise InvalidInput("checkpoint", str(checkpoint), rule, "leave it out, or give a ledger")
             done = infer(config, held=held, site_constants=site_constants, ledger=book, run_name=run_name)
+            answered = replace(done.answered, record=done.answered.record | {"command": typed()})
             if save is not None:
-                done.answered.save(save)
+                answered.save(save)
+            if report is not None:
+                write(report, answered.record)
             if as_json:
                 click.echo(json.dumps(done.to_dict(), allow_nan=False))
             else:
@@ -119,7 +126,7 @@ def train(
                 name = "auto: choosing, then round" if settings.auto else f"{settings.method} round"
                 task = progress.add_task(name, total=None if settings.auto else settings.rounds)
                 observers.append(lambda k, state: progress.update(task, completed=k))
-            report = train_on(
+            trained = train_on(
                 config,
                 observers=observers,
                 checkpoint=checkpoint,
@@ -127,27 +134,42 @@ def train(
                 run_name=run_name,
                 free=left_open(),
             )
-    lost = None if save is None else _lost(report, save)
+    lost = None if save is None else _lost(trained, save)
     found: Any = None
     if held is not None:
         from ..answers.training import evaluate_report
 
-        found = evaluate_report(report, held)
+        found = evaluate_report(trained, held)
+    kept = _with_answers(trained, found)
+    if found is not None and save is not None and lost is None:
+        kept.save(save)
+    if report is not None:
+        write(report, of_result(kept))
     if as_json:
-        plain = report.to_dict()
+        plain = trained.to_dict()
         if found is not None:
             best = found.quality[""]
             more = {"evaluation": found.to_dict(), "auc": best.auc.value, "brier": best.brier.value}
             plain |= {key: jsonable(value) for key, value in more.items()}
         click.echo(json.dumps(plain, allow_nan=False))
     else:
-        render(report, Console(), None if lost else save)
+        render(trained, Console(), None if lost else save)
         if found is not None:
             from .answers import render_evaluation
 
             render_evaluation(found, Console())
     if lost is not None:
         raise lost
+
+
+def _with_answers(trained: Report, found: Any) -> Result:
+    """The result with what its page shows beside: all of it was released."""
+    more: dict[str, Any] = {"command": typed(), "versions": versions("numpy", "scipy")}
+    if found is not None:
+        released = found.to_dict()
+        del released["exact"]
+        more["evaluation"] = jsonable(released)
+    return replace(trained.result, extra=trained.result.extra | more)
 
 
 def _lost(report: Report, save: Path) -> NotWritten | None:

@@ -69,6 +69,10 @@ class Dataset:
         What a reader of results must know, such as facts computed from the rows.
     test_columns : dict of str to ndarray
         Raw columns of the test rows.
+    kept_test : ndarray of int or None
+        Places of the test rows among all rows that were held out; None if none was left out.
+    held_out : int or None
+        How many were held out, whatever their labels; None for as many as there are test rows.
     """
 
     name: str
@@ -82,6 +86,24 @@ class Dataset:
     description: str = ""
     notes: tuple[str, ...] = ()
     test_columns: dict[str, Column] = field(default_factory=dict)
+    kept_test: IntArray | None = None
+    held_out: int | None = None
+
+    @property
+    def n_held_out(self) -> int:
+        """Rows that were held out, which is public: the number of test rows depends on their labels."""
+        return len(self.y_test) if self.held_out is None else self.held_out
+
+    def all_held_out(self, X: Array) -> tuple[Array, Array]:
+        """Rows X (n, d) and labels of the test rows, in their places among all that were held out.
+
+        Rows that were left out are zeros with the label 0, as such training rows are.
+        """
+        if self.kept_test is None:
+            return X, self.y_test
+        rows, labels = np.zeros((self.n_held_out, X.shape[1])), np.zeros(self.n_held_out)
+        rows[self.kept_test], labels[self.kept_test] = X, self.y_test
+        return rows, labels
 
     @property
     def n_features(self) -> int:
@@ -229,7 +251,8 @@ def _schema(given: str | Path | Mapping[str, Any] | Schema) -> Schema:
 def _encode(name: str, table: Table, schema: Schema, train: IntArray, test: IntArray, about: str) -> Dataset:
     rows = schema.encode(table)
     assert rows.y is not None
-    test = test[schema.task.known(rows.y[test])]  # there is nothing to compare an answer with
+    held_out, known = len(test), schema.task.known(rows.y[test])
+    test = test[known]  # there is nothing to compare an answer with
     kept = {column: values[train] for column, values in table.columns.items()}
     notes = () if schema.caveat is None else (f"{schema.caveat[0].upper()}{schema.caveat[1:]}.",)
     return Dataset(
@@ -244,6 +267,8 @@ def _encode(name: str, table: Table, schema: Schema, train: IntArray, test: IntA
         about,
         notes,
         {column: values[test] for column, values in table.columns.items()},
+        None if known.all() else np.flatnonzero(known),
+        held_out,
     )
 
 

@@ -14,6 +14,7 @@ from ..errors import InvalidInput
 from ..pages import frame, table
 from ..plain import jsonable
 from ..privacy.statement import DEMONSTRATION, Statement, ceil_text
+from ..reports import STYLE, sections
 from ..runs.engine import FINISHED
 from ..runs.simulate import Result
 from ..typing import Any, Array
@@ -25,8 +26,8 @@ from .session import Finished
 from .strict import parse
 
 
-def site_page(plan: Plan, name: str, finished: Finished) -> str:
-    """What one site keeps of a run; for its own people."""
+def site_page(plan: Plan, name: str, finished: Finished, answers: dict[str, Any] | None = None) -> str:
+    """What one site keeps of a run, for its own people; `answers` as for :func:`hub_page`."""
     outcome = finished.outcome
     facts = [
         ("Run", plan.run), ("Plan", plan.digest), ("Rounds", f"{outcome.rounds} of {plan.rounds or plan.attempts}"),
@@ -37,13 +38,18 @@ def site_page(plan: Plan, name: str, finished: Finished) -> str:
         *[(f"Without {site}", why) for site, why in finished.lost.items()],
     ]  # fmt: skip
     body = [
-        *_head(f"Site {name}", plan.demonstration), _privacy(finished.statement), "<h2>The run</h2>", _list(facts),
-        *_agreed(plan), "<h2>This site's classifier</h2>", _model(finished.model[None], [name]),
+        *_head(f"Site {name}", plan.demonstration), *sections(answers or {}),
+        _privacy(finished.statement), "<h2>The run</h2>", _list(facts),
+        *_agreed(plan),
     ]  # fmt: skip
-    return frame(f"{plan.run}: {name}", body)
+    if not plan.infers:  # of which the coefficients are above
+        body += ["<h2>This site's classifier</h2>", _model(finished.model[None], [name])]
+    return frame(f"{plan.run}: {name}", body, STYLE)
 
 
-def hub_page(plan: Plan, status: dict[str, Any], models: Array, statement: Statement) -> str:
+def hub_page(
+    plan: Plan, status: dict[str, Any], models: Array, statement: Statement, answers: dict[str, Any] | None = None
+) -> str:
     """What a hub knows of a run: messages and public facts.
 
     Parameters
@@ -54,6 +60,8 @@ def hub_page(plan: Plan, status: dict[str, Any], models: Array, statement: State
     models : array (N, d)
     statement : Statement
         Of the plan.
+    answers : dict, optional
+        Coefficients and evaluation, with the keys of :func:`sottovoce.reports.sections`.
     """
     rows = [
         [escape(site["site"]), f"{site['rows']:,}", last_words(site, plan.attempts), escape(site["left"] or "no")]
@@ -61,12 +69,14 @@ def hub_page(plan: Plan, status: dict[str, Any], models: Array, statement: State
     ]
     unseen = "no rows, and no single share of a sum" if plan.summed else "no rows"
     body = [
-        *_head(f"Run {plan.run}", plan.demonstration), _privacy(statement), "<h2>Sites</h2>",
+        *_head(f"Run {plan.run}", plan.demonstration), *sections(answers or {}), _privacy(statement),
+        "<h2>Sites</h2>",
         _table([("site", ""), ("rows", "n"), ("last message", ""), ("left", "")], rows), *_agreed(plan),
-        "<h2>Classifiers that were released</h2>", _model(models, ["all sites"] if plan.summed else plan.names),
+        *([] if plan.infers else ["<h2>Classifiers that were released</h2>",
+                                  _model(models, ["all sites"] if plan.summed else plan.names)]),
         f'<p class="soft">Everything on this page was sent by the sites or agreed on before: a hub sees {unseen}.</p>',
     ]  # fmt: skip
-    return frame(plan.run, body)
+    return frame(plan.run, body, STYLE)
 
 
 ENDINGS = ("html", "npz", "json")
@@ -169,11 +179,11 @@ def write_hub(folder: Path, hub: Hub) -> bool:
         return False
     statement, stem, status = plan.statement, folder / "hub", hub.status()
     put_aside(stem, plan)
-    files.write("report", folder / "hub.html", hub_page(plan, status, models, statement))
-    if not plan.infers:
-        result(plan, models, statement, FINISHED).save(folder / "hub.npz")
     found = hub.found()
     answers = {} if found is None else document(plan, found)
+    files.write("report", folder / "hub.html", hub_page(plan, status, models, statement, answers.get("record")))
+    if not plan.infers:
+        result(plan, models, statement, FINISHED).save(folder / "hub.npz")
     write_summary(stem, answers | status | {"privacy": statement.to_dict()})
     return True
 

@@ -1,0 +1,91 @@
+"""``sottovoce report``: a finished run as a page for people who did not run it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .. import files
+from ..data import Schema
+from ..errors import InvalidInput, SottovoceError
+from ..reports import page, picture
+from ..runs.simulate import Result
+from .screen import Console, escape
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command()
+@click.argument("run", type=_FILE)
+@click.option("--out", type=_FILE, help="Write here.  [default: the name of RUN with the ending .html]")
+@click.option("--plot", type=_FILE, help="Also write the plot of coefficients alone here, as SVG.")
+@click.option("--title", help="Title of the page.  [default: from the label's name]")
+@click.option("--holder", is_flag=True, help="Also numbers without noise, marked: for the holder of the rows only.")
+def report(run: Path, out: Path | None, plot: Path | None, title: str | None, holder: bool) -> None:
+    """Write the answers in RUN as one page to read, print or pass on.
+
+    RUN is a file written by `train --save`, or what `train --json` printed.
+
+    The page is one HTML file that needs nothing else: coefficients with intervals, how good the model is, who took
+    part, what it cost and what is promised.  It holds only what was released, unless --holder asks for more, which a
+    saved run does not have and --json has.  `train --report` and `evaluate --report` write it at once.
+    """
+    out = run.with_suffix(".html") if out is None else out
+    files.check("out", out, reads=(run,))
+    if plot is not None:
+        files.check("plot", plot, reads=(run,))
+    plain = document(run)
+    if plot is not None and not plain.get("coefficients"):
+        raise InvalidInput("plot", str(plot), "is of coefficients with intervals, and the run has none", "leave it out")
+    write(out, plain, title=title, holder=holder)
+    if plot is not None:
+        files.write("plot", plot, picture(plain))
+
+
+def write(path: Path, plain: dict[str, Any], *, title: str | None = None, holder: bool = False) -> None:
+    """Write the page of a run's record and say where it is, on standard error."""
+    files.write("report", path, page(plain, title=title, holder=holder))
+    Console(stderr=True).print(f"report in {escape(str(path))}", highlight=False)
+
+
+def document(run: Path) -> dict[str, Any]:
+    """The record in a saved run, or the JSON object that a command printed.
+
+    Raises
+    ------
+    SottovoceError
+    """
+    from .predict import is_answered  # loads SciPy
+
+    if not is_answered(run):
+        return of_result(Result.load(run))
+    try:
+        found = files.from_json(files.read_text("run", run))
+        record = found.get("record", found)
+        if not isinstance(record, dict):
+            raise ValueError("no object")
+    except (ValueError, TypeError) as error:
+        if isinstance(error, SottovoceError):
+            raise
+        rule = "not a saved run"
+        raise InvalidInput("run", str(run), rule, "use a file written by `train --save`, or by --json") from None
+    return record
+
+
+def of_result(result: Result) -> dict[str, Any]:
+    """The record of a run without inference."""
+    from ..answers.training import outcome  # loads SciPy's statistics
+
+    plain = {
+        "method": result.config.method, "privacy": result.privacy, "n_train": result.facts.n[:, 0].tolist(),
+        "data": result.extra.get("data"), "config": result.config.to_dict(),
+    }  # fmt: skip
+    schema = result.extra.get("schema")
+    label = None if schema is None else outcome(Schema.from_dict(schema))
+    return plain | {"label": label} | {name: result.extra[name] for name in KEPT if name in result.extra}
+
+
+KEPT = ("evaluation", "versions", "command")
+"""What ``train`` keeps of a run for its page."""

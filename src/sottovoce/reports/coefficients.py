@@ -1,0 +1,297 @@
+"""Coefficients with their intervals: as cells, as plain text, as a table and as a plot."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import NamedTuple
+
+from ..pages import axis_row, key, lines_at, plot_row, table
+from ..typing import Any
+from .plain import finite, number, ratio_text
+
+HEAD = ("estimate", "odds ratio", "std. error", "noise", "95% interval", "p")
+"""Of :func:`cells`."""
+CONSTANT = "(constant)"
+_TICKS = 7  # of an axis, at most
+_WIDEST = math.log(200.0)  # of the axis of odds ratios, to either side
+
+
+# The table of coefficients
+
+
+def cells(line: dict[str, Any]) -> list[str]:
+    """Numbers of a line of a table of coefficients, as :data:`HEAD` names them; of a refused one the word alone."""
+    if line.get("refused") is not None:
+        return ["refused", *["-"] * (len(HEAD) - 1)]
+    if "standard_error" not in line:
+        return [f"{number(line['estimate']):.4g}", *["-"] * (len(HEAD) - 1)]
+    p, ratio, mark = number(line["p"]), line.get("odds_ratio"), "?" if line.get("unsure") else ""
+    estimate, error, low, high = (number(line[name]) for name in ("estimate", "standard_error", "low", "high"))
+    n = min(9, max(3, 1 - math.floor(math.log10(error)))) if error > 0 else 3  # two digits of the error at least
+    return [
+        f"{estimate:.{n}f}{mark}", "-" if ratio is None or line["name"] == CONSTANT else f"{number(ratio):.3g}",
+        f"{error:.{n}f}", f"{100.0 * number(line['noise_share']):.0f}%", f"{low:.{n}f} to {high:.{n}f}",
+        "<.001" if p < 0.001 else f"{p:.3f}",
+    ]  # fmt: skip
+
+
+def called(line: dict[str, Any]) -> str:
+    """What a line is the coefficient of."""
+    name = str(line.get("unit") or line["name"])
+    return name if line["level"] is None else f"{name}: {line['level']}"
+
+
+class Group(NamedTuple):
+    """Lines of one column: a number's one, or those of its levels against a reference."""
+
+    name: str
+    reference: str | None
+    lines: list[dict[str, Any]]
+
+
+def groups(lines: Sequence[dict[str, Any]]) -> list[Group]:
+    """Lines by column, in order."""
+    found: list[Group] = []
+    for line in lines:
+        name, reference = str(line.get("unit") or line["name"]), line["reference"]
+        same = found and line["level"] is not None and (found[-1].name, found[-1].reference) == (name, reference)
+        if same:
+            found[-1].lines.append(line)
+        else:
+            found.append(Group(name, reference, [line]))
+    return found
+
+
+def labelled(lines: Sequence[dict[str, Any]]) -> list[tuple[str, list[str]]]:
+    """The table's lines with their labels: those of levels below their column and its reference, indented."""
+    found = []
+    for group in groups(lines):
+        level = group.lines[0]["level"] is not None
+        if level:
+            found.append((group.name, [""] * len(HEAD)))
+        if group.reference is not None:
+            found.append((f"  {group.reference}", ["reference", *[""] * (len(HEAD) - 1)]))
+        found += [(f"  {line['level']}" if level else group.name, cells(line)) for line in group.lines]
+    return found
+
+
+def rows_of(lines: Sequence[dict[str, Any]]) -> list[tuple[str, list[str]]]:
+    """The whole table as texts: its head, then :func:`labelled` lines, without odds ratios where there are none."""
+    kept = [k for k, head in enumerate(HEAD) if head != "odds ratio" or has_odds(lines)]
+    kept = kept if has_intervals(lines) else [0]
+    return [(name, [row[k] for k in kept]) for name, row in [("column", list(HEAD)), *labelled(lines)]]
+
+
+def text_table(lines: Sequence[dict[str, Any]]) -> str:
+    """The table of coefficients as plain text."""
+    rows = rows_of(lines)
+    wide = [max(map(len, column)) for column in zip(*(row for _, row in rows), strict=True)]
+    first = max(len(name) for name, _ in rows)
+    said = (
+        f"{name:<{first}}  " + "  ".join(f"{cell:>{w}}" for cell, w in zip(row, wide, strict=True))
+        for name, row in rows
+    )
+    return "\n".join(line.rstrip() for line in said)
+
+
+def html_table(lines: Sequence[dict[str, Any]]) -> str:
+    """The same as HTML."""
+    (_, head), *rows = rows_of(lines)
+    body = []
+    for name, row in rows:
+        label = ("&emsp;" if name.startswith("  ") else "") + escape(name.strip())
+        numbers = "".join(f'<td class="n">{escape(x)}</td>' for x in row)
+        body.append(f'<tr><td class="name">{label}</td>{numbers}</tr>')
+    return table([("column", ""), *((text, "n") for text in head)], body)
+
+
+def needed(needs: dict[str, Any] | None) -> str:
+    """What would do for all of a table, in words; empty if all is printed."""
+    if not needs:
+        return ""
+    more = [f"epsilon {number(needs['epsilon']):g}"] if "epsilon" in needs else []
+    return " or ".join([*more, f"{number(needs['rows']):,.0f} rows"])
+
+
+STRAINED = "the steps may have ended too early, and intervals may be off by about a standard error"
+
+
+def remark(lines: Sequence[dict[str, Any]], needs: dict[str, Any] | None) -> str:
+    """What a table lacks and what would do, as a sentence; empty if it lacks nothing."""
+    would = needed(needs)
+    if not would:
+        return ""
+    refused = any(line.get("refused") is not None for line in lines)
+    what = "Not all is printed: noise is too much of it" if refused else f"Question marks: {STRAINED}"
+    return f"{what}; {would} would do, about."
+
+
+# The plot of coefficients
+
+
+class Axis(NamedTuple):
+    """Of a plot over names: from `low` to `high`, logarithms if `odds`."""
+
+    low: float
+    high: float
+    odds: bool
+
+    def at(self, x: float) -> str:
+        """The place of x, in percent."""
+        inside = min(max(x, self.low), self.high)
+        return f"{100.0 * (inside - self.low) / (self.high - self.low):.2f}%"
+
+    def ticks(self) -> list[tuple[str, str]]:
+        """Places of round numbers with their texts."""
+        low, high = (math.exp(self.low), math.exp(self.high)) if self.odds else (self.low, self.high)
+        if self.odds and high / low > 2.5:
+            for digits in ((1.0, 1.5, 2.0, 3.0, 5.0), (1.0, 2.0, 5.0), (1.0, 3.0), (1.0,)):
+                every = [m * 10.0**k for k in range(-3, 4) for m in digits]
+                found = [x for x in every if low <= x <= high]
+                if len(found) <= _TICKS:
+                    break
+        else:
+            raw = (high - low) / 5.0
+            unit = 10.0 ** math.floor(math.log10(raw))
+            step = next(unit * m for m in (1.0, 2.0, 5.0, 10.0) if unit * m >= raw)
+            found = [k * step for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
+        return [(self.at(math.log(x) if self.odds else x), f"{x:.6g}") for x in found]
+
+
+def scaled(line: dict[str, Any]) -> tuple[float, float, float]:
+    """Low end, estimate and high end over what :func:`compared` names."""
+    steps = finite(line.get("steps", 1.0))
+    low, mid, high = (steps * finite(line[name]) for name in ("low", "estimate", "high"))
+    return low, mid, high
+
+
+def compared(line: dict[str, Any]) -> str:
+    """What is compared with what, for a number."""
+    if line.get("typical") is None:
+        return "one more" + (f" of {line['unit']}" if line.get("unit") else "")
+    low, high = (number(x) for x in line["typical"])
+    return f"{high:g} against {low:g}"
+
+
+def interval(low: float, mid: float, high: float, odds: bool) -> str:
+    """An estimate with its interval, as HTML; as odds ratios if `odds`."""
+    if not odds:
+        return f"{mid:.3g} ({low:.3g} to {high:.3g})"
+    a, b, c = (ratio_text(math.exp(min(x, 50.0))) for x in (mid, low, high))
+    return f"{a} ({b} to {c})"
+
+
+def has_intervals(lines: Sequence[dict[str, Any]]) -> bool:
+    """Whether it is known how sure coefficients are."""
+    return any("standard_error" in line for line in lines)
+
+
+def has_odds(lines: Sequence[dict[str, Any]]) -> bool:
+    """Whether coefficients are log-odds."""
+    printed = [line for line in lines if line.get("refused") is None]
+    return not printed or any(line.get("odds_ratio") is not None for line in printed)
+
+
+def axis_of(lines: Sequence[dict[str, Any]]) -> Axis:
+    """The axis that holds these lines and no difference."""
+    odds = has_odds(lines)
+    ends = [scaled(line) for line in lines if line.get("refused") is None]
+    most = _WIDEST if odds else math.inf
+    low = max(min((x[0] for x in ends), default=0.0), -most)
+    high = min(max((x[2] for x in ends), default=0.0), most)
+    low, high = min(low, 0.0), max(high, 0.0)
+    pad = 0.04 * (high - low) or 1.0
+    return Axis(low - pad, high + pad, odds)
+
+
+def forest(lines: Sequence[dict[str, Any]]) -> str:
+    """A dot and an interval for every coefficient but constants, with the references; on an axis of odds ratios."""
+    kept = [line for line in lines if line["name"] != CONSTANT]
+    axis = axis_of(kept)
+    ticks = axis.ticks()
+    back = lines_at(x for x, _ in ticks)
+    back += f'<line class="base" x1="{axis.at(0)}" x2="{axis.at(0)}" y1="0" y2="100%"/>'
+    rows = []
+    for group in groups(kept):
+        level = group.lines[0]["level"] is not None
+        if level:
+            rows.append(plot_row(f"<b>{escape(group.name)}</b>", back, " head"))
+        if group.reference is not None:
+            ring = f'{back}<circle class="ring mark" cx="{axis.at(0)}" cy="12" r="4.5"/>'
+            about = f"<title>{escape(group.reference)}: the reference of {escape(group.name)}</title>"
+            rows.append(
+                plot_row(escape(group.reference), about + ring, " level", '<span class="num small">reference</span>')
+            )
+        rows += [_forest_row(line, axis, back, level) for line in group.lines]
+    label = "odds ratio (logarithmic)" if axis.odds else "coefficient"
+    return f'<div class="plot forest">{"".join(rows)}{axis_row(ticks, label)}</div>'
+
+
+def _forest_row(line: dict[str, Any], axis: Axis, back: str, level: bool) -> str:
+    name = f"{escape(str(line['level']))}" if level else f"<b>{escape(str(line['name']))}</b>"
+    if not level:
+        name += f' <span class="small">{escape(compared(line))}</span>'
+    css, told = " level" if level else "", escape(called(line))
+    if line.get("refused") is not None:
+        marks = f"<title>{told}: refused</title>{back}"
+        return plot_row(name, marks, css, '<span class="num small"><i>refused</i></span>')
+    low, mid, high = scaled(line)
+    shown = interval(low, mid, high, axis.odds) + ("?" if line.get("unsure") else "")
+    colour = "blue" if low > 0 or high < 0 else "mark"
+    marks = (
+        f"<title>{told}: {shown}</title>{back}"
+        f'<line class="span {colour}" x1="{axis.at(low)}" x2="{axis.at(high)}" y1="12" y2="12"/>'
+        f'<circle class="dot {colour}" cx="{axis.at(mid)}" cy="12" r="5"/>'
+    )
+    return plot_row(name, marks, css, f'<span class="num">{shown}</span>')
+
+
+def _refusals(lines: Sequence[dict[str, Any]]) -> str:
+    """Refused lines by their reasons."""
+    reasons: dict[str, list[str]] = {}
+    for line in lines:
+        if line.get("refused") is not None:
+            reasons.setdefault(str(line["refused"]), []).append(called(line))
+    if not reasons:
+        return ""
+    items = "".join(f"<li>{escape(', '.join(names))}: {escape(why)}.</li>" for why, names in reasons.items())
+    return f"<h3>Refused</h3><p>These would be mostly noise, so no number is shown.</p><ul>{items}</ul>"
+
+
+def coefficients(plain: dict[str, Any]) -> Iterator[str]:
+    """The section of a page: plot, refusals and table."""
+    lines = plain["coefficients"]
+    if not has_intervals(lines):
+        yield "<h2>Coefficients</h2>"
+        yield html_table(lines)
+        yield '<p class="small">In the units of the columns. How sure they are was not asked.</p>'
+        return
+    odds, wide = has_odds(lines), any(line.get("typical") is not None for line in lines)
+    yield f"<h2>{'Which columns matter' if len(lines) > 1 else 'The coefficient'}</h2>"
+    marks = key([
+        ('<path class="curve blue" d="M0 7H26"/><circle class="dot blue" cx="13" cy="7" r="5"/>',
+         f"interval without {1 if odds else 0}"),
+        ('<path class="curve mark" d="M0 7H26"/><circle class="dot mark" cx="13" cy="7" r="5"/>',
+         f"interval that holds {1 if odds else 0}: no clear difference"),
+        ('<circle class="ring mark" cx="13" cy="7" r="5"/>', "reference"),
+    ])  # fmt: skip
+    caption = [
+        ("The dot is the odds ratio: how many times the odds are, all other columns being equal. " if odds else "")
+        + "The line is its 95% interval, which holds sampling and privacy noise.",
+        "A number is compared over the range of most values that its schema declares." if wide else "",
+        f"Question marks: {STRAINED}." if any(line.get("unsure") for line in lines) else "",
+        "Each interval misses with a chance of 5%, so of twenty about one does. Coefficients tell what goes together, "
+        "not what would happen if a column were changed.",
+    ]  # fmt: skip
+    yield f"<figure>{marks}{forest(lines)}<figcaption>{' '.join(filter(None, caption))}</figcaption></figure>"
+    yield _refusals(lines)
+    if said := remark(lines, plain.get("needs")):
+        yield f"<p>{escape(said)}</p>"
+    yield "<h3>In numbers</h3>"
+    yield html_table(lines)
+    yield (
+        '<p class="small">In the units of the columns, one step of a number; <i>noise</i> is the share of the variance '
+        "that is privacy noise.</p>"
+    )

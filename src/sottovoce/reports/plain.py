@@ -1,0 +1,50 @@
+"""Numbers of a document that anybody may have written, and how they are printed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ..errors import InvalidInput
+from ..typing import Any
+
+
+@contextmanager
+def of_anybody() -> Iterator[None]:
+    """Refuse in one line what a document holds in place of a run's answers; InvalidInput."""
+    try:
+        yield
+    except InvalidInput:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError):
+        rule = "holds something else than a run's answers"
+        raise InvalidInput("run", None, rule, "use a file written by `train --save`, or by --json") from None
+
+
+def number(x: Any) -> float:
+    """A number, or an infinity in words; ValueError for anything else."""
+    if isinstance(x, bool) or not (isinstance(x, int | float) or x in ("inf", "-inf")):
+        raise ValueError("no number")
+    return float(x)
+
+
+def finite(x: Any) -> float:
+    """A finite number; ValueError for anything else."""
+    found = number(x)
+    if not math.isfinite(found):
+        raise ValueError("not finite")
+    return found
+
+
+def percent(x: float, digits: int = 1) -> str:
+    """A share in text."""
+    return f"{100.0 * x:.{digits}f}%"
+
+
+def ratio_text(x: float, digits: int = 2) -> str:
+    """An odds ratio in text."""
+    if x >= 1e4:
+        return "&gt;10,000"
+    least = 10.0**-digits
+    return f"&lt;{least:g}" if x < least / 2 else f"{x:,.0f}" if x >= 100 else f"{x:.{digits}f}"

@@ -1,0 +1,360 @@
+"""Pages to pass on: what they show, what they leave out, and that nothing in a document can break or script them."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import math
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from scipy.special import expit
+
+from sottovoce import ConsensusClassifier, ConsensusRegressor
+from sottovoce.cli import cli
+from sottovoce.errors import InvalidInput
+from sottovoce.reports import page, picture, sections
+from sottovoce.reports.coefficients import axis_of, text_table
+
+VOID = {"meta", "br", "img", "link", "input", "hr"}
+SCHEMA = """
+label = { column = "died", positive = "yes", negative = "no" }
+site = "clinic"
+[columns.age]
+kind = "number"
+lo = 20.0
+hi = 80.0
+typical = [30, 70]
+[columns.ward]
+kind = "category"
+values = ["north", "south", "west"]
+"""
+
+
+class Reader(HTMLParser):
+    """Checks that elements are closed in order, and keeps their names, titles and texts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.feed(text)
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if not self.open or self.open[-1] != "style":
+            self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.texts).split())
+
+
+def command(*words: Any) -> str:
+    done = CliRunner().invoke(cli, [str(word) for word in words], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table, a schema, a run with its page, and what the same command prints as JSON."""
+    place, rng, n = tmp_path_factory.mktemp("clinics"), np.random.default_rng(0), 12_000
+    age, ward, clinic = rng.uniform(20, 80, n), rng.integers(3, size=n), rng.integers(3, size=n)
+    p = expit(-2.0 + 0.03 * (age - 50) + np.array([0.0, 0.8, -0.5])[ward] + 0.2 * clinic)
+    died = np.where(rng.random(n) < p, "yes", "no")
+    wards, clinics = (np.array(names) for names in (["north", "south", "west"], ["Aue", "Berg", "Chur"]))
+    rows = zip(clinics[clinic], age, wards[ward], died, strict=True)
+    lines = ["clinic,age,ward,died", *(f"{c},{a:.2f},{w},{d}" for c, a, w, d in rows)]
+    (place / "rows.csv").write_text("\n".join(lines) + "\n")
+    (place / "schema.toml").write_text(SCHEMA)
+    words = ("train", "--data", place / "rows.csv", "--schema", place / "schema.toml", "--partition", "site:clinic")
+    words += ("--inference", "--trust", "sum", "--epsilon", 3, "--evaluation", 2, "--by", "ward")
+    saved = ("--save", place / "run.json", "--report", place / "at_once.html")
+    (place / "all.json").write_text(command(*words, *saved, "--json"))
+    return place
+
+
+@pytest.fixture(scope="module")
+def record(folder: Path) -> dict[str, Any]:
+    return dict(json.loads((folder / "run.json").read_text())["record"])
+
+
+def refused(line: dict[str, Any], why: str) -> dict[str, Any]:
+    numbers = ("estimate", "odds_ratio", "standard_error", "noise_share", "low", "high", "p")
+    return line | dict.fromkeys(numbers) | {"refused": why}
+
+
+class TestPage:
+    def test_it_is_one_file_that_asks_for_nothing(self, record: dict[str, Any]) -> None:
+        text = page(record)
+        seen = Reader(text)
+        assert not {"script", "link", "img", "iframe", "object"} & {tag for tag, _ in seen.tags}
+        assert not [a for _, attrs in seen.tags for a in attrs if a in ("src", "href") or a.startswith("on")]
+        assert "http" not in text and "url(" not in text and "@import" not in text
+
+    def test_every_drawing_has_words(self, record: dict[str, Any]) -> None:
+        text = page(record)
+        drawings = re.findall(r"<svg[^>]*>(.*?)</svg>", text, flags=re.S)
+        plots = [one for one in drawings if "cx=" in one or "<path" in one]
+        named = [one for one in plots if "<title>" in one]
+        assert len(named) >= 8 and len(re.findall(r"<desc>[^<]+</desc>", text)) == 2
+        assert all(len(one) < 200 for one in plots if one not in named)  # the legend, with its text beside
+
+    def test_it_says_what_a_committee_asks(self, record: dict[str, Any]) -> None:
+        said = Reader(page(record, title="Who dies?")).text
+        lines = {(line["name"], line["level"]): line for line in record["coefficients"]}
+        south, age = lines["ward", "south"], lines["age", None]
+        assert said.startswith("Who dies? Who dies? The odds of died = yes rise with ")
+        assert f"{south['odds_ratio']:.2f} ({south['odds_ratio_low']:.2f} to {south['odds_ratio_high']:.2f})" in said
+        over = [math.exp(40.0 * age[name]) for name in ("estimate", "low", "high")]
+        assert f"{over[0]:.2f} ({over[1]:.2f} to {over[2]:.2f})" in said and "70 against 30" in said
+        area = record["evaluation"]["auc"]
+        assert f"{area['value']:.3f} ({area['low']:.3f} to {area['high']:.3f})" in said
+        for text in (
+            "Aue",
+            "Berg",
+            "Chur",
+            "north reference",
+            "epsilon = 3.000",
+            "epsilon = 2.000",
+            "last Hessian",
+            "If all other sites collude",
+            "replace-one",
+            "sottovoce train --data rows.csv",
+            "numpy 2",
+            "Brier",
+            "Calibration slope",
+            "called positive",
+            "ward=south",
+            "A simulation, not a release",
+        ):
+            assert text in said, text  # fmt: skip
+
+    def test_files_and_commands_agree(self, folder: Path) -> None:
+        command("report", folder / "run.json", "--out", folder / "later.html")
+        assert (folder / "later.html").read_text() == (folder / "at_once.html").read_text()
+        assert not re.search("/tmp|" + re.escape(str(folder)), (folder / "later.html").read_text())
+
+    def test_exact_numbers_are_for_the_holder_and_marked(self, folder: Path) -> None:
+        plain = json.loads((folder / "all.json").read_text())
+        kept = [plain["exact"], plain["evaluation"]["exact"]]
+        for numbers in kept:
+            numbers |= {name: 0.12345 + k / 1000 for k, name in enumerate(n for n in numbers if n != "rows")}
+        plain["test_error"], plain["notes"] = 0.98765, ["a secret of the rows (for the data's holder only)"]
+        public, private = (Reader(page(plain, holder=holder)).text for holder in (False, True))
+        for text in ("0.1234", "0.1235", "0.1244", "0.9877", "a secret", "holder"):
+            assert text not in public, text
+        assert "For the holder of the rows only" in private and "without noise: for the holder only" in private
+        assert "0.9877" in private and "a secret" in private and private.count("0.124") > 1
+
+    def test_what_is_saved_holds_no_exact_number(self, folder: Path, record: dict[str, Any]) -> None:
+        told = json.loads((folder / "all.json").read_text())
+        saved = (folder / "run.json").read_text()
+        for numbers in (told["exact"], told["evaluation"]["exact"]):
+            assert not [name for name, x in numbers.items() if name != "rows" and repr(x) in saved]
+        assert record["n_test"] == 2400 and record["sites"] == ["Aue", "Berg", "Chur"]
+
+    def test_a_strange_label_does_not_change_the_rows_that_are_told(self, folder: Path, tmp_path: Path) -> None:
+        """The number of held-out rows is public; how many of them have a known label is not."""
+        text = (folder / "rows.csv").read_text().replace(",no\n", ",lost\n")
+        (tmp_path / "rows.csv").write_text(text)
+        words = ("train", "--data", tmp_path / "rows.csv", "--schema", folder / "schema.toml", "--inference")
+        command(*words, "--trust", "sum", "--epsilon", 3, "--evaluation", 2, "--save", tmp_path / "run.json")
+        record = json.loads((tmp_path / "run.json").read_text())["record"]
+        assert record["n_test"] == record["evaluation"]["rows"] == 2400
+
+    def test_refusals_say_what_would_do(self, record: dict[str, Any]) -> None:
+        plain = copy.deepcopy(record)
+        why = "too much of its variance is noise in the Hessian; epsilon 5.1, or 23,000 rows would do, about"
+        plain["coefficients"] = [
+            refused(line, why) if line["level"] == "south" else line for line in plain["coefficients"]
+        ]
+        plain["needs"] = {"epsilon": 5.1, "rows": 23_000.0}
+        said = Reader(page(plain)).text
+        assert f"ward: south: {why}" in said and "Not all is printed" in said
+        plain["coefficients"] = [refused(line, why) for line in plain["coefficients"]]
+        said = Reader(page(plain)).text
+        assert (
+            "No coefficient can be told from noise at this budget (epsilon 5.1 or 23,000 rows would do, about)" in said
+        )
+
+    @pytest.mark.parametrize("n", [1, 40])
+    def test_one_coefficient_and_forty_with_long_names(self, record: dict[str, Any], n: int) -> None:
+        line = next(line for line in record["coefficients"] if line["level"] == "south")
+        names = [f"therapy_within_the_last_{k}_days_" + "x" * 60 for k in range(n)]
+        plain = record | {
+            "coefficients": [line | {"name": name, "estimate": 0.1 * k - 2} for k, name in enumerate(names)]
+        }
+        said = Reader(page(plain)).text
+        assert all(name in said for name in names)
+        drawn = picture(plain)
+        Reader(drawn)
+        assert drawn.count("<circle") == 2 * n
+
+    def test_coefficients_without_odds(self, record: dict[str, Any]) -> None:
+        plain = copy.deepcopy(record) | {"evaluation": None, "label": {"column": "days"}}
+        for line in plain["coefficients"]:
+            line |= {"odds_ratio": None, "odds_ratio_low": None, "odds_ratio_high": None}
+        said = Reader(page(plain)).text
+        assert "What goes with days" in said and "Values of days rise with" in said
+        assert "odds" not in said and "odds ratio" not in text_table(plain["coefficients"])
+
+    def test_a_number_that_is_predicted_without_intervals(self, record: dict[str, Any]) -> None:
+        names = ("r2", "mean_absolute_error", "root_mean_squared_error", "mean_target")
+        errors = {name: {"value": 0.5 + k, "low": 0.25 + k, "high": 0.75 + k} for k, name in enumerate(names)}
+        held = errors | {"rows": 2400.0, "unit": "days", "exact": {"r2": 0.1234}, "privacy": record["privacy"]}
+        lines = [
+            {name: line[name] for name in ("name", "level", "reference", "estimate")} for line in record["coefficients"]
+        ]
+        plain = record | {"coefficients": lines, "evaluation": held, "label": {"column": "stay"}, "needs": None}
+        said = Reader(page(plain)).text
+        assert "A model of stay" in said and "predictions of stay are off by 1.5 days on average (1.25 to 1.75)" in said
+        assert f"{lines[0]['estimate']:.4g}" in said and "interval" in said and "p" not in text_table(lines).split()
+        assert "0.1234" not in said and "0.1234" in Reader(page(plain, holder=True)).text
+
+    def test_places_are_those_of_the_numbers(self, record: dict[str, Any]) -> None:
+        lines = [line for line in record["coefficients"] if line["name"] != "(constant)"]
+        axis = axis_of(lines)
+        ticks = {text: place for place, text in axis.ticks()}
+        assert "1" in ticks and ticks["1"] == axis.at(0.0) and 3 <= len(ticks) <= 7
+        south = next(line for line in lines if line["level"] == "south")
+        share = (south["estimate"] - axis.low) / (axis.high - axis.low)
+        assert f'cx="{100 * share:.2f}%"' in page(record)
+
+
+class TestAnybody:
+    EVIL = '<script>alert("1")</script><img src=x onerror=y>&'
+
+    def poisoned(self, plain: Any) -> Any:
+        if isinstance(plain, dict):
+            return {k: self.poisoned(v) if k not in ("privacy", "config") else v for k, v in plain.items()}
+        if isinstance(plain, list):
+            return [self.poisoned(x) for x in plain]
+        return plain + self.EVIL if isinstance(plain, str) else plain
+
+    def test_every_text_is_escaped(self, record: dict[str, Any]) -> None:
+        plain = self.poisoned(copy.deepcopy(record))
+        plain["coefficients"][-1]["name"] = self.EVIL
+        plain["evaluation"]["by"] = {self.EVIL: next(iter(plain["evaluation"]["by"].values()))}
+        plain["notes"] = [self.EVIL]
+        for text in (page(plain, title=self.EVIL, holder=True), picture(plain), "".join(sections(plain))):
+            assert "<script" not in text and "<img" not in text and "&lt;script" in text
+            Reader(text)
+
+    @pytest.mark.parametrize("place", ["coefficients", "evaluation", "privacy", "n_train", "sites", "asked", "label"])
+    @pytest.mark.parametrize("wrong", [7, "text", [1], {"a": 1}, [{"name": "x"}], [None]])
+    def test_other_documents_are_refused_in_one_line(self, record: dict[str, Any], place: str, wrong: Any) -> None:
+        """Or shown, where the document can be read without that part."""
+        found = ""
+        with contextlib.suppress(InvalidInput):
+            found = page(record | {place: wrong})
+        Reader(found)
+        assert not found or place in ("sites", "asked", "label", "evaluation", "coefficients")
+
+    @pytest.mark.parametrize("wrong", ["1", None, "inf", [], True, "<b>"])
+    def test_numbers_are_numbers(self, record: dict[str, Any], wrong: Any) -> None:
+        lines = copy.deepcopy(record["coefficients"])
+        lines[0]["low"] = wrong
+        with pytest.raises(InvalidInput, match="something else"):
+            page(record | {"coefficients": lines})
+
+    def test_files_that_are_none(self, tmp_path: Path) -> None:
+        for text in ("{}", '{"record": 3}', '{"record": {}}', "no", "[1]", ""):
+            (tmp_path / "x.json").write_text(text)
+            done = CliRunner().invoke(cli, ["report", str(tmp_path / "x.json")])
+            assert done.exit_code != 0 and not (tmp_path / "x.html").exists(), text
+            assert done.exception is not None and "use a" in str(done.exception)
+
+
+class TestCommands:
+    def test_a_run_without_inference(self, folder: Path, tmp_path: Path) -> None:
+        run, files = tmp_path / "run.npz", ("--data", folder / "rows.csv", "--schema", folder / "schema.toml")
+        words = ("--method", "prox_admm", "--rounds", 5, "--evaluation", 2)
+        command("train", *files, *words, "--save", run, "--report", tmp_path / "a.html")
+        command("report", run, "--out", tmp_path / "b.html")
+        assert (tmp_path / "a.html").read_text() == (tmp_path / "b.html").read_text()
+        said = Reader((tmp_path / "a.html").read_text()).text
+        assert "A model of died = yes" in said and "higher probability" in said and "Which columns" not in said
+        done = CliRunner().invoke(cli, ["report", str(run), "--plot", str(tmp_path / "p.svg")])
+        assert "train with --inference" in str(done.exception) or "leave it out" in str(done.exception)
+
+    def test_evaluate_writes_the_answers_of_run_and_rows(self, folder: Path, tmp_path: Path) -> None:
+        out = tmp_path / "e.html"
+        command("evaluate", folder / "run.json", folder / "rows.csv", "--epsilon", 0.7, "--report", out)
+        said = Reader(out.read_text()).text
+        assert "Which columns matter" in said and "12,000 rows that the model was not trained on" in said
+        assert "epsilon = 0.700" in said and "sottovoce evaluate run.json rows.csv" in said
+
+    @pytest.mark.parametrize("name", ["run.json", "run.npz"])
+    def test_predict_at_a_threshold(self, folder: Path, tmp_path: Path, name: str) -> None:
+        run = folder / name
+        if name == "run.npz":
+            run, files = tmp_path / name, ("--data", folder / "rows.csv", "--schema", folder / "schema.toml")
+            command("train", *files, "--method", "prox_admm", "--rounds", 3, "--save", run)
+        for cut in (0.1, 0.3):
+            answers = json.loads(command("predict", run, folder / "rows.csv", "--threshold", cut, "--json"))
+            assert all((a["prediction"] == "yes") == (a["probability"] >= cut) for a in answers)
+            assert {a["prediction"] for a in answers} == {"yes", "no"} or cut == 0.1
+        assert "inside (0, 1)" in str(
+            CliRunner().invoke(cli, ["predict", str(run), "x", "--threshold", "1.5"]).exception
+        )
+
+    def test_a_loss_without_probabilities_has_no_threshold(self, folder: Path, tmp_path: Path) -> None:
+        run, files = tmp_path / "run.npz", ("--data", folder / "rows.csv", "--schema", folder / "schema.toml")
+        command("train", *files, "--method", "prox_admm", "--rounds", 3, "--loss", "huber:0.5", "--save", run)
+        words = ["predict", str(run), str(folder / "rows.csv"), "--threshold", "0.3"]
+        assert "no probability" in str(CliRunner().invoke(cli, words).exception)
+
+
+class TestEstimators:
+    def test_print_shows_statement_and_table(self) -> None:
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(12_000, 2))
+        y = (rng.random(12_000) < expit(X @ [0.8, -0.5] - 0.5)).astype(int)
+        model = ConsensusClassifier(inference=True, epsilon=3.0, data_norm=3.0, random_state=0)
+        assert str(model) == repr(model)
+        said = str(model.fit(X, y))
+        assert said.startswith(repr(model)) and "epsilon = 3.000" in said and str(model.coefficients_) in said
+        table = str(model.coefficients_).splitlines()
+        assert table[0].split() == [
+            "column",
+            "estimate",
+            "odds",
+            "ratio",
+            "std.",
+            "error",
+            "noise",
+            "95%",
+            "interval",
+            "p",
+        ]
+        first = model.coefficients_.lines[0]
+        assert table[1].split()[:2] == ["x0", f"{first.estimate:.3f}"] and table[1].endswith("<.001")
+        assert len({len(line) for line in table}) == 1
+        assert "<table>" in model._repr_html_() and "95% interval" in model._repr_mimebundle_()["text/html"]
+        few = ConsensusClassifier(inference=True, epsilon=0.3, data_norm=3.0, random_state=0).fit(X[:3000], y[:3000])
+        assert "refused" in str(few) and "Not all is printed" in str(few) and "Not all is printed" in few.page()
+
+    def test_regressors_show_their_statement(self) -> None:
+        X = np.random.default_rng(0).normal(size=(4000, 2))
+        model = ConsensusRegressor((0, 20), data_norm=3.0, trust="sum", random_state=0).fit(X, 10 + X[:, 0])
+        assert "epsilon = 1.000" in str(model) and "epsilon = 1.000" in model._repr_html_()
