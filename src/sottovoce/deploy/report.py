@@ -18,6 +18,7 @@ from ..reports import STYLE, sections
 from ..runs.engine import FINISHED
 from ..runs.simulate import Result
 from ..typing import Any, Array
+from .answering import Found, document, record
 from .hub import Hub
 from .names import check_run
 from .plan import LARGEST, Plan
@@ -25,11 +26,11 @@ from .session import Finished
 from .strict import parse
 
 
-def site_page(plan: Plan, name: str, finished: Finished, answers: dict[str, Any] | None = None) -> str:
-    """What one site keeps of a run, for its own people; `answers` as for :func:`hub_page`."""
+def site_page(plan: Plan, name: str, finished: Finished) -> str:
+    """What one site keeps of a run; for its own people."""
     outcome = finished.outcome
     facts = [
-        ("Run", plan.run), ("Plan", plan.digest), ("Rounds", f"{outcome.rounds} of {plan.config.rounds}"),
+        ("Run", plan.run), ("Plan", plan.digest), ("Rounds", f"{outcome.rounds} of {plan.rounds or plan.attempts}"),
         ("Ended", outcome.stopped if finished.by is None else f"{outcome.stopped}: {finished.by}"),
         ("Releases of this site", f"{finished.statement.made} of {finished.statement.releases}"),
         ("Rows", f"{plan.sites[plan.index(name)].rows:,}"),
@@ -37,7 +38,7 @@ def site_page(plan: Plan, name: str, finished: Finished, answers: dict[str, Any]
         *[(f"Without {site}", why) for site, why in finished.lost.items()],
     ]  # fmt: skip
     body = [
-        *_head(f"Site {name}", plan.demonstration), *sections(answers or {}),
+        *_head(f"Site {name}", plan.demonstration), *_answers(plan, finished.found),
         _privacy(finished.statement), "<h2>The run</h2>", _list(facts),
         *_agreed(plan), "<h2>This site's classifier</h2>", _model(finished.model[None], [name]),
     ]  # fmt: skip
@@ -45,7 +46,7 @@ def site_page(plan: Plan, name: str, finished: Finished, answers: dict[str, Any]
 
 
 def hub_page(
-    plan: Plan, status: dict[str, Any], models: Array, statement: Statement, answers: dict[str, Any] | None = None
+    plan: Plan, status: dict[str, Any], models: Array, statement: Statement, found: Found | None = None
 ) -> str:
     """What a hub knows of a run: messages and public facts.
 
@@ -57,16 +58,16 @@ def hub_page(
     models : array (N, d)
     statement : Statement
         Of the plan.
-    answers : dict, optional
-        Coefficients and evaluation, with the keys of :func:`sottovoce.reports.sections`.
+    found : Found, optional
+        Its answers.
     """
     rows = [
-        [escape(site["site"]), f"{site['rows']:,}", last_words(site, plan.config.rounds), escape(site["left"] or "no")]
+        [escape(site["site"]), f"{site['rows']:,}", last_words(site, plan.attempts), escape(site["left"] or "no")]
         for site in status["sites"]
     ]
     unseen = "no rows, and no single share of a sum" if plan.summed else "no rows"
     body = [
-        *_head(f"Run {plan.run}", plan.demonstration), *sections(answers or {}), _privacy(statement),
+        *_head(f"Run {plan.run}", plan.demonstration), *_answers(plan, found), _privacy(statement),
         "<h2>Sites</h2>",
         _table([("site", ""), ("rows", "n"), ("last message", ""), ("left", "")], rows), *_agreed(plan),
         "<h2>Classifiers that were released</h2>", _model(models, ["all sites"] if plan.summed else plan.names),
@@ -126,8 +127,18 @@ def other_run(stem: Path, plan: Plan) -> str | None:
 
 def sums_text(plan: Plan) -> str:
     """How many sites a sum of a plan needs, and how many may collude."""
-    facts = plan.prepared.facts
+    facts = plan.facts
     return f"over at least {facts.participants} of {facts.n_nodes} sites, {facts.colluders} of which may collude"
+
+
+def asked_text(plan: Plan) -> str:
+    """What a plan does, in a few words."""
+    asks, parts = plan.asks, []
+    parts.append("coefficients with intervals" if plan.infers else f"{plan.config.method}, {plan.rounds} rounds")
+    if asks is not None and asks.evaluation is not None:
+        held = sum(asks.held(site.rows) for site in plan.sites)
+        parts.append(f"an evaluation on {held:,} held-out rows")
+    return ", ".join(parts)
 
 
 def last_words(site: dict[str, Any], rounds: int) -> str:
@@ -165,9 +176,12 @@ def write_hub(folder: Path, hub: Hub) -> bool:
         return False
     statement, stem, status = plan.statement, folder / "hub", hub.status()
     put_aside(stem, plan)
-    files.write("report", folder / "hub.html", hub_page(plan, status, models, statement))
-    result(plan, models, statement, FINISHED).save(folder / "hub.npz")
-    write_summary(stem, status | {"privacy": statement.to_dict()})
+    found = hub.found()
+    files.write("report", folder / "hub.html", hub_page(plan, status, models, statement, found))
+    if not plan.infers:
+        result(plan, models, statement, FINISHED).save(folder / "hub.npz")
+    answers = {} if found is None else document(plan, found)
+    write_summary(stem, answers | status | {"privacy": statement.to_dict()})
     return True
 
 
@@ -191,6 +205,10 @@ def _head(title: str, demonstration: bool) -> Iterable[str]:
         yield f'<p class="lead refuted">{said}: its noise can be repeated by whoever has the plan.</p>'
 
 
+def _answers(plan: Plan, found: Found | None) -> list[str]:
+    return [] if found is None else sections(record(plan, found))
+
+
 def _privacy(statement: Statement) -> str:
     words = "".join(f"<p><b>{escape(head)}</b>{escape(rest)}</p>" for head, rest in statement.words)
     return f"<h2>Privacy</h2>{words}"
@@ -203,7 +221,7 @@ def _agreed(plan: Plan) -> Iterable[str]:
     sums = [("Sums", sums_text(plan))] if plan.summed else []
     yield "<h2>What was agreed on</h2>"
     yield _list([*begin,
-        ("Method", f"{config.method} ({config.form}), {config.loss} loss{capped}"), ("Graph", config.graph), *sums,
+        ("Method", f"{asked_text(plan)} ({config.form}), {config.loss} loss{capped}"), ("Graph", config.graph), *sums,
         ("Sites", str(len(plan.sites))), ("Features", str(plan.d)),
         ("Weights", f"C = {config.C:g}, rho = {config.rho:g}"), ("Longest message", f"{plan.norm_cap:.3g}"),
         ("Digest", plan.digest),
