@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -35,7 +35,7 @@ from ..runs.calibration import closeness, largest_scale
 from ..runs.config import RunConfig
 from ..runs.engine import Place
 from ..runs.prepare import against_all, quorum, trust_of
-from ..typing import Array
+from ..typing import Any, Array
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,11 @@ class Item:
     name: str
     what: Callable[[Array], Bounded]
     share: float
+
+
+def shares_of(asked: Iterable[tuple[str, float]]) -> list[dict[str, Any]]:
+    """Plain data of releases' names and shares of the budget."""
+    return [{"release": name, "share": share} for name, share in asked]
 
 
 def check_terms(config: RunConfig) -> str:

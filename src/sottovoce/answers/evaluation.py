@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ from ..queries import Positives, Scores
 from ..runs.config import RunConfig
 from ..typing import Array
 from ..weighted import LongRows, Weighted
-from .asking import Desk, Item, Terms
+from .asking import Desk, Item, Terms, shares_of
 from .naming import reference_of
 
 CELLS, REACH = 12, 3.0
@@ -211,11 +211,6 @@ class Held:
         if seed is not None:
             seed = int.from_bytes(hashlib.blake2b(f"{seed} evaluation".encode(), digest_size=6).digest(), "big")
         return replace(run, epsilon=float(self.epsilon), seed=seed, replicates=1, noise=None)
-
-
-def shares_of(asked: Iterable[tuple[str, float]]) -> list[dict[str, Any]]:
-    """Names of releases and their shares of the budget, as plain data."""
-    return [{"release": name, "share": share} for name, share in asked]
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ from ..runs.training import Report, TrainConfig, deal
 from ..task import TwoClasses
 from ..typing import Any, Array, IntArray
 from ..weighted import Weighted
-from .asking import Desk
-from .evaluation import LOSS, Evaluation, Held, Level, evaluate, exact, groups_of, levels_of, rows_of, shares_of
+from .asking import Desk, shares_of
+from .evaluation import LOSS, Evaluation, Held, Level, evaluate, exact, groups_of, levels_of, rows_of
 from .evaluation import recipe as histograms
 from .inference import Coefficients, Estimates, check_run, estimate, forecast, model_of, recipe, table
 from .naming import Naming, columns_of, naming_of, outcome

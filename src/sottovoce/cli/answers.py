@@ -36,7 +36,7 @@ def render_inferred(done: Inferred, console: Console, saved: Path | None) -> Non
             f"accuracy {100 * done.exact['accuracy']:.2f}% on {done.exact['rows']:,.0f} test rows, "
             "[dim]taken as public, without noise: for the data's holder only[/]"
         )
-    _render_coefficients(done.coefficients.to_dict(), done.coefficients.needs, console)
+    _show_coefficients(done.coefficients.to_dict(), done.coefficients.needs, console)
     for note in done.notes:
         console.print(f"[yellow]note[/] {escape(note)}")
     if saved is not None:
@@ -50,16 +50,10 @@ def render_record(record: dict[str, Any], console: Console) -> None:
     if record["evaluation"] is not None:
         render_quality(record["evaluation"], console)
     if "coefficients" in record:
-        _render_coefficients(record["coefficients"], record["needs"], console)
+        _show_coefficients(record["coefficients"], record["needs"], console)
 
 
-def _render_coefficients(lines: list[dict[str, Any]], needs: dict[str, float] | None, console: Console) -> None:
-    console.print(_coefficients(lines))
-    if said := remark(lines, needs):
-        console.print(f"[yellow]note[/] {escape(said)}")
-
-
-def _coefficients(lines: list[dict[str, Any]]) -> Table:
+def _show_coefficients(lines: list[dict[str, Any]], needs: dict[str, Any] | None, console: Console) -> None:
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     (column, heads), *rows = rows_of(lines)
     table.add_column(column, overflow="fold")
@@ -67,7 +61,9 @@ def _coefficients(lines: list[dict[str, Any]]) -> Table:
         table.add_column(head if head.startswith("95%") else head.replace(" ", "\n"), justify="right", no_wrap=True)
     for name, row in rows:
         table.add_row(escape(name), *(f"[dim]{x}[/]" if x in DIMMED else x for x in row))
-    return table
+    console.print(table)
+    if said := remark(lines, needs):
+        console.print(f"[yellow]note[/] {escape(said)}")
 
 
 def render_evaluation(found: Evaluation, console: Console, *, exact: bool = True) -> None:
@@ -80,18 +76,18 @@ def render_quality(found: dict[str, Any], console: Console) -> None:
     words = Statement.from_dict(found["privacy"]).words
     console.print(Panel(marked_words(words), title="Privacy of held-out rows", title_align="left"))
     names, every = ["all held-out rows", *found["by"]], [found, *found["by"].values()]
-    many, beside = len(every) > 1, found.get("exact") or {}  # many: a column each, with intervals below
+    many = len(every) > 1  # then a column each, with intervals below
     table = Table(box=None, header_style="bold", padding=(0, 1 if many else 2, 0, 0))
     table.add_column("held-out rows")
     for name in names:
         text = "all" if many and name == names[0] else name
         table.add_column(escape(text.replace("=", "\n", 1) if many else text), justify="right", overflow="fold")
+    beside = found.get("exact", {})
     table.add_column("[dim]exact, for\nthe holder[/]" if beside else "", justify="right")
 
     def row(head: str, of: list[dict[str, Any]], name: str) -> None:
-        table.add_row(
-            head, *(estimate_text(q, many) for q in of), f"[dim]{beside[name]:.4f}[/]" if name in beside else ""
-        )
+        told = f"[dim]{beside[name]:.4f}[/]" if name in beside else ""
+        table.add_row(head, *(estimate_text(one, many) for one in of), told)
 
     row("AUC", [q["auc"] for q in every], "auc")
     row("Brier score", [q["brier"] for q in every], "brier")

@@ -76,7 +76,7 @@ def document(run: Path) -> dict[str, Any]:
 
 def of_result(result: Result) -> dict[str, Any]:
     """The record of a run without inference."""
-    from ..answers.training import outcome  # loads SciPy's statistics
+    from ..answers.naming import outcome
 
     plain = {
         "method": result.config.method, "privacy": result.privacy, "n_train": result.facts.n[:, 0].tolist(),

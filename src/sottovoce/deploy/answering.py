@@ -276,7 +276,7 @@ def _forecast(plan: Plan) -> dict[str, float]:
 
 
 def _shares(terms: Terms | None) -> list[dict[str, Any]]:
-    from ..answers.evaluation import shares_of
+    from ..answers.asking import shares_of
 
     return shares_of(() if terms is None else ((item.name, item.share) for item in terms.plan))
 

@@ -18,7 +18,7 @@ from ..reports import STYLE, sections
 from ..runs.engine import FINISHED
 from ..runs.simulate import Result
 from ..typing import Any, Array
-from .answering import document
+from .answering import Found, document, record
 from .hub import Hub
 from .names import check_run
 from .plan import LARGEST, Plan
@@ -26,8 +26,8 @@ from .session import Finished
 from .strict import parse
 
 
-def site_page(plan: Plan, name: str, finished: Finished, answers: dict[str, Any] | None = None) -> str:
-    """What one site keeps of a run, for its own people; `answers` as for :func:`hub_page`."""
+def site_page(plan: Plan, name: str, finished: Finished) -> str:
+    """What one site keeps of a run; for its own people."""
     outcome = finished.outcome
     facts = [
         ("Run", plan.run), ("Plan", plan.digest), ("Rounds", f"{outcome.rounds} of {plan.rounds or plan.attempts}"),
@@ -38,7 +38,7 @@ def site_page(plan: Plan, name: str, finished: Finished, answers: dict[str, Any]
         *[(f"Without {site}", why) for site, why in finished.lost.items()],
     ]  # fmt: skip
     body = [
-        *_head(f"Site {name}", plan.demonstration), *sections(answers or {}),
+        *_head(f"Site {name}", plan.demonstration), *_answers(plan, finished.found),
         _privacy(finished.statement), "<h2>The run</h2>", _list(facts),
         *_agreed(plan),
     ]  # fmt: skip
@@ -48,7 +48,7 @@ def site_page(plan: Plan, name: str, finished: Finished, answers: dict[str, Any]
 
 
 def hub_page(
-    plan: Plan, status: dict[str, Any], models: Array, statement: Statement, answers: dict[str, Any] | None = None
+    plan: Plan, status: dict[str, Any], models: Array, statement: Statement, found: Found | None = None
 ) -> str:
     """What a hub knows of a run: messages and public facts.
 
@@ -60,8 +60,8 @@ def hub_page(
     models : array (N, d)
     statement : Statement
         Of the plan.
-    answers : dict, optional
-        Coefficients and evaluation, with the keys of :func:`sottovoce.reports.sections`.
+    found : Found, optional
+        Its answers.
     """
     rows = [
         [escape(site["site"]), f"{site['rows']:,}", last_words(site, plan.attempts), escape(site["left"] or "no")]
@@ -69,7 +69,7 @@ def hub_page(
     ]
     unseen = "no rows, and no single share of a sum" if plan.summed else "no rows"
     body = [
-        *_head(f"Run {plan.run}", plan.demonstration), *sections(answers or {}), _privacy(statement),
+        *_head(f"Run {plan.run}", plan.demonstration), *_answers(plan, found), _privacy(statement),
         "<h2>Sites</h2>",
         _table([("site", ""), ("rows", "n"), ("last message", ""), ("left", "")], rows), *_agreed(plan),
         *([] if plan.infers else ["<h2>Classifiers that were released</h2>",
@@ -180,10 +180,10 @@ def write_hub(folder: Path, hub: Hub) -> bool:
     statement, stem, status = plan.statement, folder / "hub", hub.status()
     put_aside(stem, plan)
     found = hub.found()
-    answers = {} if found is None else document(plan, found)
-    files.write("report", folder / "hub.html", hub_page(plan, status, models, statement, answers.get("record")))
+    files.write("report", folder / "hub.html", hub_page(plan, status, models, statement, found))
     if not plan.infers:
         result(plan, models, statement, FINISHED).save(folder / "hub.npz")
+    answers = {} if found is None else document(plan, found)
     write_summary(stem, answers | status | {"privacy": statement.to_dict()})
     return True
 
@@ -206,6 +206,10 @@ def _head(title: str, demonstration: bool) -> Iterable[str]:
     if demonstration:
         said = DEMONSTRATION.capitalize()
         yield f'<p class="lead refuted">{said}: its noise can be repeated by whoever has the plan.</p>'
+
+
+def _answers(plan: Plan, found: Found | None) -> list[str]:
+    return [] if found is None else sections(record(plan, found))
 
 
 def _privacy(statement: Statement) -> str:

@@ -249,8 +249,7 @@ class SiteSettings:
         plan, stem = session.plan, self.folder / self.name
         put_aside(stem, plan)
         answers = {} if ended.found is None else document(plan, ended.found)
-        page = site_page(plan, self.name, ended, answers.get("record"))
-        files.write("report", self.file("html"), page)
+        files.write("report", self.file("html"), site_page(plan, self.name, ended))
         if not plan.infers:
             result(plan, ended.model[None], ended.statement, ended.outcome.stopped).save(self.file("npz"))
         named = {"run": plan.run, "plan": plan.digest, "site": self.name, "demonstration": plan.demonstration}
