@@ -60,7 +60,7 @@ def verdicts_json(done: StudyRun, claims: Sequence[Judged]) -> str:
     content = {
         "study": study.name, "paper": study.paper, "replicates": study.replicates, "seed": study.seed,
         "cells": done.cells, "seconds": round(done.seconds, 1), "differs": list(study.differs),
-        "claims": [verdicts.plain(one.claim, one.printed, one.proved) for one in claims],
+        "notes": list(done.notes), "claims": [verdicts.plain(one.claim, one.printed, one.proved) for one in claims],
     }  # fmt: skip
     return json.dumps(jsonable(content), indent=1) + "\n"
 
@@ -104,8 +104,7 @@ def _sentence(basis: str, verdict: Judgement | None) -> str:
     if len(verdict.details) < 2:
         return f"<p>{head}{f' ({escape(verdict.details[0])})' if verdict.details else ''}.</p>"
     items = "".join(f"<li>{escape(text)}</li>" for text in verdict.details)
-    held = sum(text.endswith(": holds") for text in verdict.details)
-    count = f"holds in {held} of {len(verdict.details)} settings"
+    count = f"{verdicts.counted(verdict.settings)} settings"
     return f"<p>{head}.</p><details><summary>{count}</summary><ul>{items}</ul></details>"
 
 
@@ -118,8 +117,9 @@ def _claims(claims: Sequence[Judged]) -> str:
         for one in claims
     ]
     how = (
-        "Tested over the table below: reproduced or not means by more than two standard errors of the difference, in "
-        "every setting named. ± is two standard errors."
+        "Tested over the table below: a claim holds in a setting by more than two standard errors of the difference, "
+        "and fails by more where it is tested in many. Reproduced: it holds in every setting; in part: in some; not "
+        "reproduced: it holds in none and fails in some. ± is two standard errors."
     )
     return f'<h2>What is claimed, and what came out</h2>{"".join(parts)}<p class="soft">{how}</p>'
 
