@@ -2,21 +2,28 @@
 
 ``python bench/papers.py [--studies studies] [--out docs/papers]``
 
-Items are listed by hand in bench/papers.toml.  Numbers and verdicts of figures are those of the studies' tables
-(``verdicts.json``, which ``sottovoce study all`` writes), those of algorithms and theorems on privacy are computed as
-``sottovoce claims`` does.
+Items are listed by hand in bench/papers.toml.  Numbers and verdicts of figures are those of the studies' tables, which
+``sottovoce study all`` writes, judged by the claims of this checkout: a claim may be mended without another run.  Those
+of algorithms and theorems on privacy are computed as ``sottovoce claims`` does.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import tomllib
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from sottovoce.errors import InvalidInput
 from sottovoce.papers import claims
+from sottovoce.papers.tradeoff import fit_accuracy
+from sottovoce.studies import spec, verdicts
 
 PAPERS = ("000", "001", "002", "003", "004")
 SHOWN = 3
@@ -31,12 +38,58 @@ what differs from a paper's setting stands on each study's page.
 """
 
 
-TIMES = """# Studies: verdicts and times
+def value(text: str) -> Any:
+    """An entry of a table as it was before it was written; nothing is None."""
+    if text in ("", "True", "False"):
+        return {"": None, "True": True, "False": False}[text]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
-Studies that have run, how many of their claims came out how, and what they cost in seconds of one processor. Made by
-`python bench/papers.py`; a study that is not listed had not run when it was made.
 
-"""
+@lru_cache
+def table(place: Path) -> list[dict[str, Any]]:
+    """A study's ``table.csv``."""
+    with place.open(encoding="utf-8", newline="") as file:
+        return [{key: value(text) for key, text in row.items()} for row in csv.DictReader(file)]
+
+
+def judged(folder: Path) -> dict[str, Any] | None:
+    """What a study's folder says, its claims judged anew over its table; None if it has not run."""
+    place = folder / "verdicts.json"
+    if not place.exists():
+        return None
+    said: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
+    if (folder / "table.csv").exists() and said["study"] in spec.names():
+        found = table(folder / "table.csv")
+
+        def one(claim: spec.Sentence, basis: Any) -> verdicts.Judgement | None:
+            return None if basis is None else verdicts.judge(claim, found, basis)
+
+        study = spec.load(said["study"])
+        said["claims"] = [verdicts.plain(c, one(c, c.printed), one(c, c.proved)) for c in study.claims]
+    return said
+
+
+def fitted(folder: Path, method: str) -> str:
+    """001, section V-C: the constants of L_acc that the measured means give."""
+    if not (folder / "table.csv").exists():
+        return "not run"
+    found = [row for row in table(folder / "table.csv") if row["what"] == "measured" and row["method"] == method]
+    told = []
+    for panel, k in sorted({(row["panel"], row["round"]) for row in found}):
+        own = [row for row in found if (row["panel"], row["round"]) == (panel, k)]
+        alphas = sorted({row["alpha"] for row in own})
+        means = [np.mean([row["kept_risk"] for row in own if row["alpha"] == alpha]) for alpha in alphas]
+        try:
+            curve = fit_accuracy(np.array(alphas), np.array(means))
+            told.append(f"{panel}, round {k}: c4 = {curve.c4:.3g}, c5 = {curve.c5:.3g}, c6 = {curve.c6:.3g}")
+        except InvalidInput:
+            told.append(f"{panel}, round {k}: no exponential fits")
+    return "; ".join(told)
 
 
 def rows(item: dict[str, Any], studies: Path) -> Iterator[tuple[str, str, str, str, str, str]]:
@@ -52,15 +105,16 @@ def rows(item: dict[str, Any], studies: Path) -> Iterator[tuple[str, str, str, s
             ]
             word = "; ".join(c.verdict for c in found)
             item.setdefault("ours", "; ".join(map(_priced, found)))
+        if "fit" in item:
+            item["ours"] = fitted(studies / "000-fig4", item["fit"])
         yield name, here, item.get("printed", ""), item.get("ours", ""), word, item.get("proved", "")
         return
-    place = studies / item["study"] / "verdicts.json"
+    said = judged(studies / item["study"])
     here = f"study `{item['study']}`" + (f"; {here}" if here else "")
-    if not place.exists():
+    if said is None:
         yield name, here, item.get("printed", ""), "not run", "", ""
         return
-    said = json.loads(place.read_text(encoding="utf-8"))
-    here += f" ({said['replicates']} replicates)"
+    here += f" ({said['replicates']} replicates)" if said["replicates"] > 1 else " (no noise, one run)"
     wanted = item.get("claims", list(range(len(said["claims"]))))
     if "printed" in item or not wanted:
         yield name, here, item.get("printed", ""), item.get("ours", ""), item.get("verdict", ""), item.get("proved", "")
@@ -86,13 +140,15 @@ def _number(value: float) -> str:
 
 
 def _numbers(one: dict[str, Any]) -> str:
-    told = []
-    for setting in one["settings"][:SHOWN]:
-        at = ", ".join(f"{key} {value}" for key, value in setting["at"].items() if value != "")
-        told.append((f"{at}: " if at else "") + setting["numbers"])
-    held = sum(setting["word"] == "holds" for setting in one["settings"])
-    more = len(one["settings"])
-    return "; ".join(told) + (f"; … (holds in {held} of {more})" if more > SHOWN else "")
+    told, settings = [], one["settings"]
+    order = (verdicts.FAILS, verdicts.SOME, verdicts.HOLDS, verdicts.HIDDEN)  # what decides a verdict comes first
+    for setting in sorted(settings, key=lambda setting: order.index(setting["word"]))[:SHOWN]:
+        at = ", ".join(f"{key} {verdicts.said(value)}" for key, value in setting["at"].items() if value != "")
+        word = "" if len({each["word"] for each in settings}) == 1 else f" ({setting['word']})"
+        told.append((f"{at}: " if at else "") + setting["numbers"] + word)
+    return "; ".join(told) + (
+        f"; {'… ' if len(settings) > SHOWN else ''}{verdicts.counted(settings)}" if len(settings) > 1 else ""
+    )
 
 
 def page(number: str, title: str, items: list[dict[str, Any]], studies: Path) -> str:
@@ -106,11 +162,12 @@ def page(number: str, title: str, items: list[dict[str, Any]], studies: Path) ->
 
 
 def times(studies: Path) -> str:
-    """A page with every study that has run: cells, replicates, seconds of a processor, and how its claims came out."""
-    text = TIMES + "| study | paper | cells | replicates | seconds | as printed | proved |\n" + "|---" * 7 + "|\n"
+    """The table of docs/studies.md: of every study that has run its cost, and how its claims came out."""
+    text = "| study | paper | cells | replicates | seconds | as printed | proved |\n" + "|---" * 7 + "|\n"
     whole = 0.0
     for place in sorted(studies.glob("*/verdicts.json")):
-        said = json.loads(place.read_text(encoding="utf-8"))
+        said = judged(place.parent)
+        assert said is not None
         whole += said["seconds"]
         words = [", ".join(_counted(said["claims"], basis)) for basis in ("printed", "proved")]
         cells = (

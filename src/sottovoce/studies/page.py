@@ -60,7 +60,7 @@ def verdicts_json(done: StudyRun, claims: Sequence[Judged]) -> str:
     content = {
         "study": study.name, "paper": study.paper, "replicates": study.replicates, "seed": study.seed,
         "cells": done.cells, "seconds": round(done.seconds, 1), "differs": list(study.differs),
-        "notes": list(done.notes), "claims": [verdicts.plain(one.claim, one.printed, one.proved) for one in claims],
+        "claims": [verdicts.plain(one.claim, one.printed, one.proved) for one in claims],
     }  # fmt: skip
     return json.dumps(jsonable(content), indent=1) + "\n"
 
