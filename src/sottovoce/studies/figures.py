@@ -196,15 +196,17 @@ def _looks(figure: Figure, series: dict[str, Row], rows: list[Row]) -> dict[str,
     first = figure.series if isinstance(figure.series, str) else next(iter(figure.series), "")
     known = [plain(row["method"]) for row in rows if isinstance(row.get("method"), str)] if first == "method" else []
     methods = [name for name in dict.fromkeys(known) if name not in EXACT]
+    exact = [plain(str(row.get("method"))) in EXACT for row in series.values()]
     found: dict[str, Look] = {}
     used: dict[str, int] = {}
     for k, (name, row) in enumerate(series.items()):
-        method = plain(row["method"]) if known and isinstance(row.get("method"), str) else ""
+        black = exact[k] and not all(exact)
+        method = plain(row["method"]) if (known or black) and isinstance(row.get("method"), str) else ""
         place = methods.index(method) if method in methods else k
         variant = used.get(method, 0) if method else 0
         used[method] = variant + 1
-        colour = BLACK if method in EXACT else COLOURS[place % len(COLOURS)]
-        line = LINES[(2 * (place // len(COLOURS)) + (variant if known else place)) % len(LINES)]
+        colour = BLACK if black else COLOURS[place % len(COLOURS)]
+        line = LINES[(2 * (place // len(COLOURS)) + (variant if method else place)) % len(LINES)]
         found[name] = {"color": colour, "marker": MARKERS[(place + 3 * variant) % len(MARKERS)], "ls": line}
     return found
 
