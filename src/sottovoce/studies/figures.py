@@ -35,6 +35,7 @@ STYLE: Any = {  # of matplotlib
 WIDTH, HEIGHT = 5.2, 3.3
 Look = dict[str, Any]
 """Colour, marker and line of a series."""
+_LETTER = 0.022  # width of a letter of a tick's label, in widths of the axes
 _DENSE = 12  # points of a curve above which its spread is a band and only some points are marked
 SPREADS = {
     "ci": "mean and 95% interval of the mean over replicates",
@@ -144,10 +145,16 @@ def _panel(
 
 
 def _few_ticks(axes: Any, figure: Figure, rows: list[Row]) -> None:
-    """Put the ticks of a logarithmic axis with few values at those values."""
+    """Put the ticks of a logarithmic axis with few values at those values, and labels where there is room for them."""
     xs = sorted({float(row[figure.x]) for row in rows if _number(row.get(figure.x))})
     if "x" in figure.log and 2 <= len(xs) <= 8 and min(b / a for a, b in pairwise(xs)) > 1.25:
-        axes.set_xticks(xs, [f"{x:g}" for x in xs])
+        labels, last = [f"{xs[0]:g}"], 0
+        for k, x in enumerate(xs[1:], 1):
+            room = math.log(x / xs[last]) / math.log(xs[-1] / xs[0])
+            fits = room > _LETTER * (len(f"{x:g}") + len(f"{xs[last]:g}")) / 2 + _LETTER
+            labels.append(f"{x:g}" if fits else "")
+            last = k if fits else last
+        axes.set_xticks(xs, labels)
         axes.set_xticks([], minor=True)
 
 
