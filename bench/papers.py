@@ -92,6 +92,19 @@ def fitted(folder: Path, method: str) -> str:
     return "; ".join(told)
 
 
+def moved(folder: Path, methods: list[str]) -> str:
+    """How far errors of methods move over a study's values of epsilon, in percent of the rows."""
+    if not (folder / "table.csv").exists():
+        return "not run"
+    told = []
+    for method in methods:
+        own = [row for row in table(folder / "table.csv") if row["method"] == method and row["setting"] == "private"]
+        ends = [f(row["target"] for row in own) for f in (min, max)]
+        first, last = (100.0 * float(np.mean([row["error"] for row in own if row["target"] == end])) for end in ends)
+        told.append(f"{method}: {first:.1f} at {ends[0]:g}, {last:.1f} at {ends[1]:g}, {first - last:.1f} points")
+    return "; ".join(told)
+
+
 def rows(item: dict[str, Any], studies: Path) -> Iterator[tuple[str, str, str, str, str, str]]:
     """(item, where, printed, ours, as printed, proved) of an item; of a figure one row a claim of its study."""
     name, here = item["item"], item.get("here", "")
@@ -107,6 +120,8 @@ def rows(item: dict[str, Any], studies: Path) -> Iterator[tuple[str, str, str, s
             item.setdefault("ours", "; ".join(map(_priced, found)))
         if "fit" in item:
             item["ours"] = fitted(studies / "000-fig4", item["fit"])
+        if "moved" in item:
+            item["ours"] = moved(studies / "003-fig5.31", item["moved"])
         yield name, here, item.get("printed", ""), item.get("ours", ""), word, item.get("proved", "")
         return
     said = judged(studies / item["study"])

@@ -47,7 +47,8 @@ class _Mean:
     """Standard error; 0 for one value alone."""
 
     def __str__(self) -> str:
-        return f"{self.mean:.4g}" + (f" ± {SURE * self.error:.2g}" if self.error else "")
+        rounding = self.error <= 1e-12 * abs(self.mean)
+        return f"{self.mean:.4g}" + ("" if rounding else f" ± {SURE * self.error:.2g}")
 
 
 def judge(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Judgement:
