@@ -140,7 +140,7 @@ def rows(item: dict[str, Any], studies: Path) -> Iterator[tuple[str, str, str, s
         ours = "; ".join(
             f"{word}: {_numbers(one)}" for word, one in zip(("printed", "proved"), both, strict=True) if one
         )
-        yield name, here, claim["claim"], ours, *("" if one is None else one["verdict"] for one in both)
+        yield name, here, claim["claim"], ours, *map(_verdict, both)
         name, here = "", ""
 
 
@@ -152,6 +152,13 @@ def _priced(claim: claims.Claim) -> str:
 
 def _number(value: float) -> str:
     return "∞" if value == float("inf") else f"{value:.3g}"
+
+
+def _verdict(one: dict[str, Any] | None) -> str:
+    if one is None:
+        return ""
+    in_part = one["verdict"] == verdicts.PART and len(one["settings"]) > 1
+    return one["verdict"] + (f": {verdicts.counted(one['settings'])}" if in_part else "")
 
 
 def _numbers(one: dict[str, Any]) -> str:

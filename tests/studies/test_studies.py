@@ -22,7 +22,7 @@ from sottovoce.errors import InvalidInput
 from sottovoce.studies import figures, kinds, page, spec
 from sottovoce.studies.run import changed, digest, run
 from sottovoce.studies.spec import Figure, Sentence, Study, parse
-from sottovoce.studies.verdicts import NOISE, NOT, PART, REPRODUCED, UNSEEN, counted, judge, least_sure
+from sottovoce.studies.verdicts import NOISE, NOT, PART, REPRODUCED, UNSEEN, counted, judge, sure
 
 SMALL = """
 title = "Noise & loss"
@@ -330,16 +330,35 @@ def test_of_many_differences_some_are_large_by_chance():
     """Two equal things in thirty settings: at two standard errors one of them would seem to fail every other time."""
     rng, claim = np.random.default_rng(0), Sentence("", "less", "v", {"g": "a"}, {"g": "b"}, by=("s",), printed={})
     refused = 0
-    for _ in range(60):
+    for _ in range(30):
         rows = [
             {"g": g, "s": s, "v": v, "replicate": r}
             for g in "ab"
             for s in range(30)
-            for r, v in enumerate(rng.normal(size=40).tolist())
+            for r, v in enumerate(rng.normal(size=10).tolist())
         ]
         refused += any(one["word"] == "fails" for one in judge(claim, rows, {}).settings)
-    assert refused <= 6  # 3% of 60 are expected (t, not normal), and more than 6 with a chance below 1%
-    assert least_sure(1) == pytest.approx(2.0) and least_sure(100) == pytest.approx(3.506, abs=1e-2)
+    assert refused <= 3  # at most 2.3% of 30 are expected, and more than 3 with a chance below 1%
+    assert sure(np.inf) == pytest.approx(2.0) and sure(np.inf, 100) == pytest.approx(3.506, abs=1e-2)
+    assert sure(4) == pytest.approx(2.869, abs=1e-3)
+
+
+def test_differences_are_taken_replicate_by_replicate():
+    """Two that move together are told apart; ten rows of one replicate are no ten replicates."""
+    common = np.random.default_rng(1).normal(size=10).tolist()
+    rows = [
+        {"g": g, "replicate": r, "v": v + more + 0.001 * r * (g == "b")}
+        for g, more in (("a", 0.0), ("b", 0.1))
+        for r, v in enumerate(common)
+    ]
+    ahead = {"test": "less", "of": {"g": "a"}, "than": {"g": "b"}}
+    assert verdict(rows, **ahead) == REPRODUCED
+    found = judge(Sentence("", value="v", printed={}, **ahead), rows, {})
+    assert "apart" in found.details[0]
+    assert verdict([row for row in rows if row["replicate"] or row["g"] == "a"], **ahead) == NOISE  # not the same ones
+    many = [row | {"x": k} for row in rows[:2] + rows[10:12] for k in range(50)]
+    few = [row | {"v": row["v"] + row["replicate"] * (row["g"] == "a")} for row in many]
+    assert verdict(few, **ahead) == NOISE
 
 
 def test_steadier_looks_at_the_spread_of_each_replicate():

@@ -118,7 +118,7 @@ def _panel(
         axes.set_ylabel(figure.ylabel or figure.y or "share of values")
         if limits is not None:
             axes.set_ylim(*limits)
-        plain = FuncFormatter(lambda value, _: f"{value:g}")
+        plain = FuncFormatter(_tick)
         for axis, which in (("x", axes.xaxis), ("y", axes.yaxis)):
             if axis in figure.log:
                 which.set_major_formatter(plain)
@@ -144,15 +144,22 @@ def _panel(
     return Panel(name, title, *images)
 
 
+def _tick(value: float, place: int | None = None) -> str:
+    """A number at a logarithmic axis; very small and very large powers of ten as powers."""
+    power = round(math.log10(value)) if value > 0 else 0
+    far = abs(power) > 3 and math.isclose(value, 10.0**power, rel_tol=1e-9)
+    return f"$10^{{{power}}}$" if far else f"{value:g}"
+
+
 def _few_ticks(axes: Any, figure: Figure, rows: list[Row]) -> None:
     """Put the ticks of a logarithmic axis with few values at those values, and labels where there is room for them."""
     xs = sorted({float(row[figure.x]) for row in rows if _number(row.get(figure.x))})
     if "x" in figure.log and 2 <= len(xs) <= 8 and min(b / a for a, b in pairwise(xs)) > 1.25:
-        labels, last = [f"{xs[0]:g}"], 0
+        labels, last = [_tick(xs[0])], 0
         for k, x in enumerate(xs[1:], 1):
             room = math.log(x / xs[last]) / math.log(xs[-1] / xs[0])
             fits = room > _LETTER * (len(f"{x:g}") + len(f"{xs[last]:g}")) / 2 + _LETTER
-            labels.append(f"{x:g}" if fits else "")
+            labels.append(_tick(x) if fits else "")
             last = k if fits else last
         axes.set_xticks(xs, labels)
         axes.set_xticks([], minor=True)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from statistics import NormalDist
+from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
+from scipy import stats
 
 from ..typing import Any
 from .kinds import Row
@@ -19,15 +20,18 @@ UNSEEN = "no rows to test it on"
 HOLDS, SOME, FAILS, HIDDEN = "holds", "holds in part", "fails", "within the noise"
 """Of one setting.  A trend holds in part if its ends show it and a step on the way goes against it."""
 SURE = 2.0
-"""Standard errors of a difference that count as beyond the noise."""
+"""Standard errors of a difference that count as beyond the noise, where there are many replicates."""
+CHANCE = float(stats.norm.sf(SURE))
+"""How often a difference of nothing is that large, in one direction."""
 
 
-def least_sure(many: int) -> float:
-    """Standard errors beyond which a difference goes against a claim, of which one of `many` may do so by chance.
+@lru_cache
+def sure(free: float, many: int = 1) -> float:
+    """Standard errors with `free` degrees of freedom that one of `many` differences exceeds with the chance ``CHANCE``.
 
-    All together are wrong as rarely as one difference is by more than ``SURE`` (Bonferroni).
+    Student's law, and Bonferroni's bound for the many.
     """
-    return -NormalDist().inv_cdf(NormalDist().cdf(-SURE) / many)
+    return float(stats.t.isf(CHANCE / many, free)) if math.isfinite(free) else float(stats.norm.isf(CHANCE / many))
 
 
 @dataclass(frozen=True)
@@ -42,20 +46,43 @@ class Judgement:
 
 @dataclass(frozen=True)
 class _Mean:
+    """A mean over replicates, and its standard error: 0 for one alone."""
+
     mean: float
-    error: float
-    """Standard error; 0 for one value alone."""
+    error: float = 0.0
+    values: Mapping[Any, float] = field(default_factory=dict)
+    """That of each replicate."""
+    noise: float = 0.0
+    """The part of `error` that replicates do not show."""
 
     def __str__(self) -> str:
         rounding = self.error <= 1e-12 * abs(self.mean)
         return f"{self.mean:.4g}" + ("" if rounding else f" ± {SURE * self.error:.2g}")
 
+    def __sub__(self, other: _Mean) -> tuple[_Mean, float]:
+        """The difference, and its degrees of freedom: replicate by replicate where both have the same ones."""
+        noise = math.hypot(self.noise, other.noise)
+        if set(self.values) == set(other.values) and len(self.values) > 1:
+            each = {key: value - other.values[key] for key, value in self.values.items()}
+            return _over(each, noise), len(each) - 1
+        free = max(len(self.values) - 1, 0) + max(len(other.values) - 1, 0)
+        return _Mean(self.mean - other.mean, math.hypot(self.error, other.error)), free or math.inf
+
+
+def _over(values: Mapping[Any, float], noise: float) -> _Mean:
+    own = np.array(list(values.values()))
+    error = float(own.std(ddof=1)) / math.sqrt(own.size) if own.size > 1 else 0.0
+    if error <= 1e-12 * float(np.abs(own).max()):  # rounding
+        error = 0.0
+    return _Mean(float(own.mean()), math.hypot(error, noise), values, noise)
+
 
 def judge(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Judgement:
     """The verdict over the rows that `basis` selects.
 
-    A test holds in a setting by more than two standard errors of each difference.  It fails by more than
-    :func:`least_sure`, since of many differences some are large by chance.  "reproduced": it holds in every setting;
+    A test holds in a setting by two standard errors of each difference, taken replicate by replicate, and by more with
+    few replicates.  It fails by as much the other way round, and by more where it is tested in many settings, since of
+    many differences some are large by chance: see :func:`sure`.  "reproduced": it holds in every setting;
     "reproduced in part": in some; "not reproduced": it holds in none, and fails in some; else "within the noise".
     """
     kept = [row for row in rows if matches(row, basis) and _number(row.get(claim.value))]
@@ -66,7 +93,7 @@ def judge(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Judgeme
     for row in kept:
         settings.setdefault(tuple(row.get(key) for key in claim.by), []).append(row)
     chosen = {setting: select(those, claim.filter) for setting, those in settings.items()}
-    many = sum(_TESTS[claim.test](claim, those, 1) is not None for those in chosen.values())
+    many = max(1, sum(map(bool, chosen.values())))
     words, details, each = [], [], []
     for setting, those in chosen.items():
         found = _TESTS[claim.test](claim, those, many)
@@ -121,15 +148,17 @@ def _number(value: Any) -> bool:
 
 
 def _mean(rows: list[Row], claim: Sentence) -> _Mean:
-    values = np.array([float(row[claim.value]) for row in rows])
-    error = float(values.std(ddof=1) / math.sqrt(values.size)) if values.size > 1 else 0.0
-    return _Mean(float(values.mean()), math.hypot(error, claim.noise or 0.0))
+    """Over replicates, of the mean of each one's rows; rows without a replicate stand for themselves."""
+    own: dict[Any, list[float]] = {}
+    for row in rows:
+        own.setdefault(row.get("replicate", object()), []).append(float(row[claim.value]))
+    return _over({key: math.fsum(values) / len(values) for key, values in own.items()}, claim.noise or 0.0)
 
 
 def _sign(low: _Mean, high: _Mean, many: int) -> int:
     """1: surely low < high; -1: surely not; 0: the noise hides it."""
-    gap, error = high.mean - low.mean, math.hypot(low.error, high.error)
-    return 1 if gap > SURE * error else -1 if -gap > least_sure(many) * error else 0
+    gap, free = high - low
+    return 1 if gap.mean > sure(free) * gap.error else -1 if -gap.mean > sure(free, many) * gap.error else 0
 
 
 _MARKS = {1: HOLDS, 0: HIDDEN, -1: FAILS}
@@ -148,7 +177,8 @@ def _extreme(claim: Sentence, rows: list[Row], many: int) -> _Found:
     turned, many = claim.test == "greatest", many * len(theirs)
     signs = [_sign(other, mine, many) if turned else _sign(mine, other, many) for other in theirs.values()]
     best = (max if turned else min)(theirs, key=lambda name: theirs[name].mean)
-    return _MARKS[min(signs)], f"{mine} against {theirs[best]} ({said(best)}, the best of the others)"
+    told = f"{mine} against {theirs[best]}{_apart(mine, theirs[best])} ({said(best)}, the best of the others)"
+    return _MARKS[min(signs)], told
 
 
 def _along(claim: Sentence, rows: list[Row], many: int) -> _Found:
@@ -179,7 +209,14 @@ def _pair(claim: Sentence, rows: list[Row]) -> tuple[_Mean, _Mean] | None:
 
 def _less(claim: Sentence, rows: list[Row], many: int) -> _Found:
     pair = _pair(claim, rows)
-    return None if pair is None else (_MARKS[_sign(*pair, many)], f"{pair[0]} against {pair[1]}")
+    return None if pair is None else (_MARKS[_sign(*pair, many)], f"{pair[0]} against {pair[1]}{_apart(*pair)}")
+
+
+def _apart(low: _Mean, high: _Mean) -> str:
+    """The difference, where its error is less than the errors of both let one think."""
+    gap, _ = high - low
+    alone = math.hypot(low.error, high.error)
+    return f", {gap} apart" if SURE * gap.error < abs(gap.mean) <= SURE * alone else ""
 
 
 def _steadier(claim: Sentence, rows: list[Row], many: int) -> _Found:
@@ -190,7 +227,8 @@ def _steadier(claim: Sentence, rows: list[Row], many: int) -> _Found:
         for row in rows:
             if matches(row, side):
                 own.setdefault(row.get("replicate"), []).append(float(row[claim.value]))
-        return [{claim.value: float(np.std(values, ddof=1))} for values in own.values() if len(values) > 1]
+        wide = {key: float(np.std(values, ddof=1)) for key, values in own.items() if len(values) > 1}
+        return [{claim.value: value, "replicate": key} for key, value in wide.items()]
 
     own, other = spread(claim.of), spread(claim.than)
     if not own or not other:
@@ -206,7 +244,7 @@ def _narrows(claim: Sentence, rows: list[Row], many: int) -> _Found:
     for x in (xs[0], xs[-1]) if len(xs) > 1 else ():
         pair = _pair(claim, [row for row in rows if row.get(claim.x) == x])
         if pair is not None:
-            gaps.append(_Mean(pair[1].mean - pair[0].mean, math.hypot(pair[0].error, pair[1].error)))
+            gaps.append((pair[1] - pair[0])[0])
     if len(gaps) < 2:
         return None
     first, last = gaps
@@ -217,15 +255,16 @@ def _above(claim: Sentence, rows: list[Row], many: int) -> _Found:
     if not rows:
         return None
     mean = _mean(rows, claim)
-    return _MARKS[_sign(_Mean(claim.level, 0.0), mean, many)], str(mean)
+    return _MARKS[_sign(_Mean(claim.level), mean, many)], str(mean)
 
 
 def _near(claim: Sentence, rows: list[Row], many: int) -> _Found:
     pair = _pair(claim, rows)
     if pair is None:
         return None
-    gap, error = abs(pair[0].mean - pair[1].mean), math.hypot(pair[0].error, pair[1].error)
-    mark = 1 if gap + SURE * error <= claim.within else -1 if gap - least_sure(many) * error > claim.within else 0
+    apart, free = pair[0] - pair[1]
+    gap, error = abs(apart.mean), apart.error
+    mark = 1 if gap + sure(free) * error <= claim.within else -1 if gap - sure(free, many) * error > claim.within else 0
     return _MARKS[mark], f"{pair[0]} and {pair[1]}, {gap:.2g} apart (near is {claim.within:g})"
 
 
