@@ -10,7 +10,7 @@ of algorithms and theorems on privacy are computed as ``sottovoce claims`` does.
 from __future__ import annotations
 
 import argparse
-import csv
+import gzip
 import json
 import tomllib
 from collections.abc import Iterator
@@ -38,33 +38,34 @@ what differs from a paper's setting stands on each study's page.
 """
 
 
-def value(text: str) -> Any:
-    """An entry of a table as it was before it was written; nothing is None."""
-    if text in ("", "True", "False"):
-        return {"": None, "True": True, "False": False}[text]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
-
-
 @lru_cache
-def table(place: Path) -> list[dict[str, Any]]:
-    """A study's ``table.csv``."""
-    with place.open(encoding="utf-8", newline="") as file:
-        return [{key: value(text) for key, text in row.items()} for row in csv.DictReader(file)]
+def table(folder: Path, name: str) -> list[dict[str, Any]]:
+    """The rows of a study from its finished cells, with their types; the cells that its file asks for now."""
+    kept = {}
+    for place in (folder / "cells").glob("*.json.gz"):
+        cell = json.loads(gzip.decompress(place.read_bytes()))
+        kept[json.dumps(cell["parameters"], sort_keys=True)] = cell["rows"]
+    study, found = spec.load(name), []
+    for point in study.points():
+        p = {**study.fixed, **point, "seed": study.seed, "replicates": study.replicates}
+        for row in kept.get(json.dumps(p, sort_keys=True), []):
+            own = {key: one for key, one in row.items() if not key.startswith("_")}
+            found.append({key: _plain(one) for key, one in point.items()} | own)
+    return found
+
+
+def _plain(value: Any) -> Any:
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else value
 
 
 def judged(folder: Path) -> dict[str, Any] | None:
-    """What a study's folder says, its claims judged anew over its table; None if it has not run."""
+    """What a study's folder says, its claims judged anew over its cells; None if it has not run."""
     place = folder / "verdicts.json"
     if not place.exists():
         return None
     said: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
-    if (folder / "table.csv").exists() and said["study"] in spec.names():
-        found = table(folder / "table.csv")
+    found = table(folder, said["study"]) if said["study"] in spec.names() else []
+    if found:
 
         def one(claim: spec.Sentence, basis: Any) -> verdicts.Judgement | None:
             return None if basis is None else verdicts.judge(claim, found, basis)
@@ -76,9 +77,7 @@ def judged(folder: Path) -> dict[str, Any] | None:
 
 def fitted(folder: Path, method: str) -> str:
     """001, section V-C: the constants of L_acc that the measured means give."""
-    if not (folder / "table.csv").exists():
-        return "not run"
-    found = [row for row in table(folder / "table.csv") if row["what"] == "measured" and row["method"] == method]
+    found = [row for row in table(folder, folder.name) if row.get("what") == "measured" and row["method"] == method]
     told = []
     for panel, k in sorted({(row["panel"], row["round"]) for row in found}):
         own = [row for row in found if (row["panel"], row["round"]) == (panel, k)]
@@ -89,20 +88,18 @@ def fitted(folder: Path, method: str) -> str:
             told.append(f"{panel}, round {k}: c4 = {curve.c4:.3g}, c5 = {curve.c5:.3g}, c6 = {curve.c6:.3g}")
         except InvalidInput:
             told.append(f"{panel}, round {k}: no exponential fits")
-    return "; ".join(told)
+    return "; ".join(told) or "not run"
 
 
 def moved(folder: Path, methods: list[str]) -> str:
     """How far errors of methods move over a study's values of epsilon, in percent of the rows."""
-    if not (folder / "table.csv").exists():
-        return "not run"
-    told = []
-    for method in methods:
-        own = [row for row in table(folder / "table.csv") if row["method"] == method and row["setting"] == "private"]
+    told, found = [], table(folder, folder.name)
+    for method in methods if found else ():
+        own = [row for row in found if row["method"] == method and row["setting"] == "private"]
         ends = [f(row["target"] for row in own) for f in (min, max)]
         first, last = (100.0 * float(np.mean([row["error"] for row in own if row["target"] == end])) for end in ends)
         told.append(f"{method}: {first:.1f} at {ends[0]:g}, {last:.1f} at {ends[1]:g}, {first - last:.1f} points")
-    return "; ".join(told)
+    return "; ".join(told) or "not run"
 
 
 def rows(item: dict[str, Any], studies: Path) -> Iterator[tuple[str, str, str, str, str, str]]:

@@ -374,6 +374,21 @@ def test_steadier_looks_at_the_spread_of_each_replicate():
     assert verdict(rows, **(calm | {"filter": {"x": 0}})) == UNSEEN  # one row a replicate has no spread
 
 
+def test_tighter_looks_at_the_spread_between_replicates():
+    values = np.random.default_rng(2).normal(size=(3, 30)).tolist()
+    rows = [
+        {"g": g, "replicate": r, "v": size * values[k][r]}
+        for k, (g, size) in enumerate((("calm", 0.3), ("wild", 1.0), ("same", 1.0)))
+        for r in range(30)
+    ]
+    calm = {"test": "tighter", "of": {"g": "calm"}, "than": {"g": "wild"}}
+    assert verdict(rows, **calm) == REPRODUCED
+    assert verdict(rows, **(calm | {"of": {"g": "wild"}, "than": {"g": "calm"}})) == NOT
+    assert verdict(rows, **(calm | {"of": {"g": "same"}})) == NOISE
+    assert verdict(rows[:80], **(calm | {"of": {"g": "calm"}, "than": {"g": "same"}})) == REPRODUCED  # other replicates
+    assert verdict([row for row in rows if row["replicate"] < 2], **calm) == UNSEEN
+
+
 def test_narrows_looks_at_the_gap_at_both_ends():
     rows = [
         {"g": g, "x": x, "replicate": r, "v": v + 0.01 * r}

@@ -45,10 +45,12 @@
 
     [[claims]]
     says = "The paper's claim, in a sentence."
-    test = "least"                     # least, greatest, falls, rises, less, steadier, narrows, near, above, never
+    test = "least"                     # least, greatest, falls, rises, less, steadier, tighter, narrows, near,
+                                       # above, never
     value = "loss"
     of = { method = "r_admm" }         # least, greatest: these rows against the others; else against `than`;
-    than = { method = "admm" }         # steadier: a replicate's rows spread less; narrows: their gap shrinks along x
+    than = { method = "admm" }         # steadier: a replicate's rows spread less; tighter: replicates spread less;
+                                       # narrows: their gap shrinks along x
     among = "method"                   # least, greatest: the column that tells them apart
     x = "alpha"                        # falls, rises, narrows: along this column
     by = ["alpha"]                     # the test must hold at every value of these
@@ -75,7 +77,7 @@ from ..typing import Any
 
 FIGURES = ("line", "bar", "hist", "scatter")
 SPREADS = ("ci", "sd", "range", "none")
-TESTS = ("least", "greatest", "falls", "rises", "less", "steadier", "narrows", "near", "above", "never")
+TESTS = ("least", "greatest", "falls", "rises", "less", "steadier", "tighter", "narrows", "near", "above", "never")
 _AXES = ("x", "y")
 MOST_CELLS = 100_000
 """The most cells of a study."""
@@ -94,8 +96,8 @@ _KINDS: dict[str, tuple[str, Any]] = {  # of a field's type, as it is written: i
 }
 _NEEDS = {
     "least": ("of", "among"), "greatest": ("of", "among"), "falls": ("x",), "rises": ("x",),
-    "less": ("of", "than"), "steadier": ("of", "than"), "narrows": ("of", "than", "x"), "near": ("of", "than"),
-    "above": (), "never": (),
+    "less": ("of", "than"), "steadier": ("of", "than"), "tighter": ("of", "than"),
+    "narrows": ("of", "than", "x"), "near": ("of", "than"), "above": (), "never": (),
 }  # fmt: skip
 
 

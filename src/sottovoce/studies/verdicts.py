@@ -83,7 +83,8 @@ def judge(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Judgeme
     A test holds in a setting by two standard errors of each difference, taken replicate by replicate, and by more with
     few replicates.  It fails by as much the other way round, and by more where it is tested in many settings, since of
     many differences some are large by chance: see :func:`sure`.  "reproduced": it holds in every setting;
-    "reproduced in part": in some; "not reproduced": it holds in none, and fails in some; else "within the noise".
+    "reproduced in part": in some, beyond what chance gives one of many; else "not reproduced" if it fails in some, and
+    "within the noise" if in none.
     """
     kept = [row for row in rows if matches(row, basis) and _number(row.get(claim.value))]
     noisy = claim.test != "never" and claim.noise is None
@@ -94,25 +95,21 @@ def judge(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Judgeme
         settings.setdefault(tuple(row.get(key) for key in claim.by), []).append(row)
     chosen = {setting: select(those, claim.filter) for setting, those in settings.items()}
     many = max(1, sum(map(bool, chosen.values())))
-    words, details, each = [], [], []
+    words, details, each, clear = [], [], [], False
     for setting, those in chosen.items():
         found = _TESTS[claim.test](claim, those, many)
         if found is not None:
-            word, numbers = found
+            word, numbers, beyond = found
+            clear = clear or beyond
             name = ", ".join(f"{key} {said(value)}" for key, value in zip(claim.by, setting, strict=True))
             words.append(word)
             details.append((f"{name}: " if name else "") + f"{numbers}: {word}")
             at = {key: value for key, value in zip(claim.by, setting, strict=True) if value is not None}
             each.append({"at": at, "word": word, "numbers": numbers})
-    return Judgement(_whole(words), tuple(details), tuple(each))
-
-
-def _whole(words: list[str]) -> str:
     if not words:
-        return UNSEEN
-    if set(words) == {HOLDS}:
-        return REPRODUCED
-    return PART if {HOLDS, SOME} & set(words) else NOT if FAILS in words else NOISE
+        return Judgement(UNSEEN, ())
+    partly = PART if clear else NOT if FAILS in words else NOISE
+    return Judgement(REPRODUCED if set(words) == {HOLDS} else partly, tuple(details), tuple(each))
 
 
 def plain(claim: Sentence, printed: Judgement | None, proved: Judgement | None) -> dict[str, Any]:
@@ -156,13 +153,19 @@ def _mean(rows: list[Row], claim: Sentence) -> _Mean:
 
 
 def _sign(low: _Mean, high: _Mean, many: int) -> int:
-    """1: surely low < high; -1: surely not; 0: the noise hides it."""
+    """1: surely low < high, and 2: even as one of many; -1: surely not; 0: the noise hides it."""
     gap, free = high - low
-    return 1 if gap.mean > sure(free) * gap.error else -1 if -gap.mean > sure(free, many) * gap.error else 0
+    if -gap.mean > sure(free, many) * gap.error:
+        return -1
+    return (gap.mean > sure(free) * gap.error) + (gap.mean > sure(free, many) * gap.error)
 
 
-_MARKS = {1: HOLDS, 0: HIDDEN, -1: FAILS}
-_Found = tuple[str, str] | None
+_Found = tuple[str, str, bool] | None
+"""What came out of a setting, its numbers, and whether it holds beyond what chance gives one of many settings."""
+
+
+def _marked(sign: int, told: str) -> tuple[str, str, bool]:
+    return {1: HOLDS, 2: HOLDS, 0: HIDDEN, -1: FAILS}[sign], told, sign == 2
 
 
 def _extreme(claim: Sentence, rows: list[Row], many: int) -> _Found:
@@ -178,7 +181,7 @@ def _extreme(claim: Sentence, rows: list[Row], many: int) -> _Found:
     signs = [_sign(other, mine, many) if turned else _sign(mine, other, many) for other in theirs.values()]
     best = (max if turned else min)(theirs, key=lambda name: theirs[name].mean)
     told = f"{mine} against {theirs[best]}{_apart(mine, theirs[best])} ({said(best)}, the best of the others)"
-    return _MARKS[min(signs)], told
+    return _marked(min(signs), told)
 
 
 def _along(claim: Sentence, rows: list[Row], many: int) -> _Found:
@@ -196,10 +199,10 @@ def _along(claim: Sentence, rows: list[Row], many: int) -> _Found:
     whole = _sign(means[0], means[-1], many) if turned else _sign(means[-1], means[0], many)
     told = f"{means[0]} at {claim.x} {at[0]:g}, {means[-1]} at {at[-1]:g}"
     if min(steps) >= 0:
-        return _MARKS[whole], told
+        return _marked(whole, told)
     k = steps.index(-1)  # a step the wrong way
     told += f"; but {means[k]} at {at[k]:g} and {means[k + 1]} at {at[k + 1]:g}"
-    return SOME if whole > 0 else FAILS, told
+    return (SOME if whole > 0 else FAILS), told, whole == 2
 
 
 def _pair(claim: Sentence, rows: list[Row]) -> tuple[_Mean, _Mean] | None:
@@ -209,7 +212,7 @@ def _pair(claim: Sentence, rows: list[Row]) -> tuple[_Mean, _Mean] | None:
 
 def _less(claim: Sentence, rows: list[Row], many: int) -> _Found:
     pair = _pair(claim, rows)
-    return None if pair is None else (_MARKS[_sign(*pair, many)], f"{pair[0]} against {pair[1]}{_apart(*pair)}")
+    return None if pair is None else _marked(_sign(*pair, many), f"{pair[0]} against {pair[1]}{_apart(*pair)}")
 
 
 def _apart(low: _Mean, high: _Mean) -> str:
@@ -234,7 +237,27 @@ def _steadier(claim: Sentence, rows: list[Row], many: int) -> _Found:
     if not own or not other:
         return None
     pair = _mean(own, claim), _mean(other, claim)
-    return _MARKS[_sign(*pair, many)], f"standard deviation {pair[0]} against {pair[1]}"
+    return _marked(_sign(*pair, many), f"standard deviation {pair[0]} against {pair[1]}")
+
+
+def _tighter(claim: Sentence, rows: list[Row], many: int) -> _Found:
+    """`of` varies less from replicate to replicate: Pitman and Morgan's test, or Fisher's if these differ."""
+    pair = _pair(claim, rows)
+    if pair is None or min(len(side.values) for side in pair) < 3:
+        return None
+    own, other = (np.array([side.values[key] for key in sorted(side.values, key=str)]) for side in pair)
+    wide = float(own.std(ddof=1)), float(other.std(ddof=1))
+    if max(wide) == 0.0:
+        return HIDDEN, "no spread", False
+    if set(pair[0].values) == set(pair[1].values) and np.ptp(own - other) * np.ptp(own + other) != 0.0:
+        r, free = float(np.corrcoef(own + other, own - other)[0, 1]), own.size - 2
+        t = r * math.sqrt(free / max(1.0 - r * r, 1e-300))
+        low, high = float(stats.t.cdf(t, free)), float(stats.t.sf(t, free))
+    else:
+        ratio = math.inf if wide[1] == 0.0 else (wide[0] / wide[1]) ** 2
+        low, high = (float(f(ratio, own.size - 1, other.size - 1)) for f in (stats.f.cdf, stats.f.sf))
+    word = HOLDS if low < CHANCE else FAILS if high < CHANCE / many else HIDDEN
+    return word, f"standard deviation {wide[0]:.3g} against {wide[1]:.3g}", low < CHANCE / many
 
 
 def _narrows(claim: Sentence, rows: list[Row], many: int) -> _Found:
@@ -248,14 +271,14 @@ def _narrows(claim: Sentence, rows: list[Row], many: int) -> _Found:
     if len(gaps) < 2:
         return None
     first, last = gaps
-    return _MARKS[_sign(last, first, many)], f"a gap of {first} at {claim.x} {xs[0]:g}, of {last} at {xs[-1]:g}"
+    return _marked(_sign(last, first, many), f"a gap of {first} at {claim.x} {xs[0]:g}, of {last} at {xs[-1]:g}")
 
 
 def _above(claim: Sentence, rows: list[Row], many: int) -> _Found:
     if not rows:
         return None
     mean = _mean(rows, claim)
-    return _MARKS[_sign(_Mean(claim.level), mean, many)], str(mean)
+    return _marked(_sign(_Mean(claim.level), mean, many), str(mean))
 
 
 def _near(claim: Sentence, rows: list[Row], many: int) -> _Found:
@@ -264,13 +287,14 @@ def _near(claim: Sentence, rows: list[Row], many: int) -> _Found:
         return None
     apart, free = pair[0] - pair[1]
     gap, error = abs(apart.mean), apart.error
-    mark = 1 if gap + sure(free) * error <= claim.within else -1 if gap - sure(free, many) * error > claim.within else 0
-    return _MARKS[mark], f"{pair[0]} and {pair[1]}, {gap:.2g} apart (near is {claim.within:g})"
+    near = [gap + sure(free, among) * error <= claim.within for among in (1, many)]
+    mark = -1 if gap - sure(free, many) * error > claim.within else sum(near)
+    return _marked(mark, f"{pair[0]} and {pair[1]}, {gap:.2g} apart (near is {claim.within:g})")
 
 
 def _never(claim: Sentence, rows: list[Row], many: int) -> _Found:
     hits = sum(row[claim.value] != 0 for row in rows)
-    return (FAILS if hits else HOLDS, f"{hits} of {len(rows)}") if rows else None
+    return _marked(-1 if hits else 2, f"{hits} of {len(rows)}") if rows else None
 
 
 _TESTS = {
@@ -280,6 +304,7 @@ _TESTS = {
     "rises": _along,
     "less": _less,
     "steadier": _steadier,
+    "tighter": _tighter,
     "narrows": _narrows,
     "above": _above,
     "near": _near,
