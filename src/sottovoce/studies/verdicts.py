@@ -130,9 +130,9 @@ def plain(claim: Sentence, printed: Judgement | None, proved: Judgement | None) 
 def counted(settings: Sequence[Mapping[str, Any]]) -> str:
     """In how many of the settings a claim holds, and fails, in words."""
     words = [setting["word"] for setting in settings]
-    told = [f"holds in {words.count(HOLDS)}"]
-    told += [f"{verb} in {words.count(word)}" for verb, word in (("in part", SOME), ("fails", FAILS)) if word in words]
-    return f"{', '.join(told)} of {len(words)}"
+    ways = (("holds", HOLDS), ("in part", SOME), ("fails", FAILS))
+    told = [f"{verb} in {words.count(word)}" for verb, word in ways if word in words]
+    return f"{', '.join(told) or 'holds in 0'} of {len(words)}"
 
 
 def said(value: Any) -> str:
