@@ -39,19 +39,28 @@ what differs from a paper's setting stands on each study's page.
 
 
 @lru_cache
-def table(folder: Path, name: str) -> list[dict[str, Any]]:
-    """The rows of a study from its finished cells, with their types; the cells that its file asks for now."""
+def finished(folder: Path, name: str) -> tuple[list[dict[str, Any]], int, float]:
+    """Rows of a study's finished cells, of those that its file asks for now; how many these are; their seconds."""
     kept = {}
     for place in (folder / "cells").glob("*.json.gz"):
         cell = json.loads(gzip.decompress(place.read_bytes()))
-        kept[json.dumps(cell["parameters"], sort_keys=True)] = cell["rows"]
-    study, found = spec.load(name), []
+        kept[json.dumps(cell["parameters"], sort_keys=True)] = cell
+    study, found, seconds, many = spec.load(name), [], 0.0, 0
     for point in study.points():
         p = {**study.fixed, **point, "seed": study.seed, "replicates": study.replicates}
-        for row in kept.get(json.dumps(p, sort_keys=True), []):
+        cell = kept.get(json.dumps(p, sort_keys=True))
+        if cell is None:
+            continue
+        many, seconds = many + 1, seconds + cell["seconds"]
+        for row in cell["rows"]:
             own = {key: one for key, one in row.items() if not key.startswith("_")}
             found.append({key: _plain(one) for key, one in point.items()} | own)
-    return found
+    return found, many, seconds
+
+
+def table(folder: Path) -> list[dict[str, Any]]:
+    """The rows of a study of the package, from its finished cells."""
+    return finished(folder, folder.name)[0] if folder.name in spec.names() else []
 
 
 def _plain(value: Any) -> Any:
@@ -64,20 +73,23 @@ def judged(folder: Path) -> dict[str, Any] | None:
     if not place.exists():
         return None
     said: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
-    found = table(folder, said["study"]) if said["study"] in spec.names() else []
+    found = table(folder)
     if found:
 
         def one(claim: spec.Sentence, basis: Any) -> verdicts.Judgement | None:
             return None if basis is None else verdicts.judge(claim, found, basis)
 
-        study = spec.load(said["study"])
+        study, (_, many, seconds) = spec.load(folder.name), finished(folder, folder.name)
+        of = len(study.points())
+        said |= {"replicates": study.replicates, "seconds": seconds, "paper": study.paper}
+        said["cells"] = many if many == of else f"{many} of {of}"
         said["claims"] = [verdicts.plain(c, one(c, c.printed), one(c, c.proved)) for c in study.claims]
     return said
 
 
 def fitted(folder: Path, method: str) -> str:
     """001, section V-C: the constants of L_acc that the measured means give."""
-    found = [row for row in table(folder, folder.name) if row.get("what") == "measured" and row["method"] == method]
+    found = [row for row in table(folder) if row.get("what") == "measured" and row["method"] == method]
     told = []
     for panel, k in sorted({(row["panel"], row["round"]) for row in found}):
         own = [row for row in found if (row["panel"], row["round"]) == (panel, k)]
@@ -93,7 +105,7 @@ def fitted(folder: Path, method: str) -> str:
 
 def moved(folder: Path, methods: list[str]) -> str:
     """How far errors of methods move over a study's values of epsilon, in percent of the rows."""
-    told, found = [], table(folder, folder.name)
+    told, found = [], table(folder)
     for method in methods if found else ():
         own = [row for row in found if row["method"] == method and row["setting"] == "private"]
         ends = [f(row["target"] for row in own) for f in (min, max)]
