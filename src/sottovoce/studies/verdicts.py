@@ -57,7 +57,7 @@ class _Mean:
 
     def __str__(self) -> str:
         rounding = self.error <= 1e-12 * abs(self.mean)
-        return f"{self.mean:.4g}" + ("" if rounding else f" ± {SURE * self.error:.2g}")
+        return _digits(self.mean, 4) + ("" if rounding else f" ± {_digits(SURE * self.error, 2)}")
 
     def __sub__(self, other: _Mean) -> tuple[_Mean, float]:
         """The difference, and its degrees of freedom: replicate by replicate where both have the same ones."""
@@ -67,6 +67,11 @@ class _Mean:
             return _over(each, noise), len(each) - 1
         free = max(len(self.values) - 1, 0) + max(len(other.values) - 1, 0)
         return _Mean(self.mean - other.mean, math.hypot(self.error, other.error)), free or math.inf
+
+
+def _digits(value: float, many: int) -> str:
+    """A number with so many digits, and without a power of ten below a million."""
+    return f"{float(f'{value:.{many}g}'):g}"
 
 
 def _over(values: Mapping[Any, float], noise: float) -> _Mean:
