@@ -42,7 +42,9 @@ what differs from a paper's setting stands on each study's page.
 def finished(folder: Path, name: str) -> tuple[list[dict[str, Any]], int, float]:
     """Rows of a study's finished cells, of those that its file asks for now; how many these are; their seconds."""
     kept = {}
-    for place in (folder / "cells").glob("*.json.gz"):
+    for place in sorted(
+        (folder / "cells").glob("*.json.gz"), key=lambda place: place.stat().st_mtime
+    ):  # the newest wins
         cell = json.loads(gzip.decompress(place.read_bytes()))
         kept[json.dumps(cell["parameters"], sort_keys=True)] = cell
     study, found, seconds, many = spec.load(name), [], 0.0, 0
