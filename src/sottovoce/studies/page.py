@@ -119,8 +119,8 @@ def _claims(claims: Sequence[Judged]) -> str:
     how = (
         "Tested over the table below, replicate by replicate: a claim holds in a setting by more than two standard "
         "errors of the difference (more with few replicates), and fails by as much the other way round, or more where "
-        "it is tested in many settings. Reproduced: it holds in every setting; in part: in some, beyond "
-        "chance; not reproduced: it fails in some instead. ± is two standard errors."
+        "it is tested in many settings. Reproduced: it holds in every setting; in part: in most, or in "
+        "some beyond chance; not reproduced: it fails in some instead. ± is two standard errors."
     )
     return f'<h2>What is claimed, and what came out</h2>{"".join(parts)}<p class="soft">{how}</p>'
 

@@ -88,8 +88,8 @@ def judge(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Judgeme
     A test holds in a setting by two standard errors of each difference, taken replicate by replicate, and by more with
     few replicates.  It fails by as much the other way round, and by more where it is tested in many settings, since of
     many differences some are large by chance: see :func:`sure`.  "reproduced": it holds in every setting;
-    "reproduced in part": in some, beyond what chance gives one of many; else "not reproduced" if it fails in some, and
-    "within the noise" if in none.
+    "reproduced in part": in most, or in some beyond what chance gives one of many; else "not reproduced" if it fails
+    in some, and "within the noise" if in none.
     """
     kept = [row for row in rows if matches(row, basis) and _number(row.get(claim.value))]
     noisy = claim.test != "never" and claim.noise is None
@@ -113,7 +113,7 @@ def judge(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Judgeme
             each.append({"at": at, "word": word, "numbers": numbers})
     if not words:
         return Judgement(UNSEEN, ())
-    partly = PART if clear else NOT if FAILS in words else NOISE
+    partly = PART if clear or 2 * words.count(HOLDS) > len(words) else NOT if FAILS in words else NOISE
     return Judgement(REPRODUCED if set(words) == {HOLDS} else partly, tuple(details), tuple(each))
 
 
@@ -157,10 +157,10 @@ def _mean(rows: list[Row], claim: Sentence) -> _Mean:
     return _over({key: math.fsum(values) / len(values) for key, values in own.items()}, claim.noise or 0.0)
 
 
-def _sign(low: _Mean, high: _Mean, many: int) -> int:
-    """1: surely low < high, and 2: even as one of many; -1: surely not; 0: the noise hides it."""
+def _sign(low: _Mean, high: _Mean, many: int, against: int = 1) -> int:
+    """1: surely low < high, 2: even as one of many; -1: surely not, of so many `against` it; 0: noise hides it."""
     gap, free = high - low
-    if -gap.mean > sure(free, many) * gap.error:
+    if -gap.mean > sure(free, many * against) * gap.error:
         return -1
     return (gap.mean > sure(free) * gap.error) + (gap.mean > sure(free, many) * gap.error)
 
@@ -182,8 +182,8 @@ def _extreme(claim: Sentence, rows: list[Row], many: int) -> _Found:
     if not own or not others:
         return None
     mine, theirs = _mean(own, claim), {name: _mean(those, claim) for name, those in others.items()}
-    turned, many = claim.test == "greatest", many * len(theirs)
-    signs = [_sign(other, mine, many) if turned else _sign(mine, other, many) for other in theirs.values()]
+    turned, n = claim.test == "greatest", len(theirs)
+    signs = [_sign(other, mine, many, n) if turned else _sign(mine, other, many, n) for other in theirs.values()]
     best = (max if turned else min)(theirs, key=lambda name: theirs[name].mean)
     told = f"{mine} against {theirs[best]}{_apart(mine, theirs[best])} ({said(best)}, the best of the others)"
     return _marked(min(signs), told)
