@@ -23,7 +23,8 @@ from ..files import from_toml, read_text
 from ..task import Task, TwoClasses
 from ..typing import Array
 from .blocks import Block, block_from_dict, block_to_dict, check_features, plain_text, row_norms, unit_rows
-from .table import MISSING, Column, Table, as_table, as_text, fits
+from .labels import AnyLabel, label_entries, label_from
+from .table import Column, Table, as_table, fits
 
 EXAMPLE = (
     'label = {column = "income", positive = ">50K"} and, on a second line, '
@@ -33,33 +34,7 @@ EXAMPLE = (
 FROM_ROWS = "the encoding was computed from the rows, and epsilon does not cover that"
 ROW = "(row)"  # key of `Encoded.clipped` for rows that were longer than the divisor
 LABEL = "(label)"  # and for rows whose label is none of the declared ones
-
-
-@dataclass(frozen=True)
-class Label:
-    """The column to predict.  Without `negative` every value but `positive` is negative.
-
-    A row whose label is missing, or is neither of two declared labels, is encoded as zeros.  Whether such a label
-    occurs is a private fact, which neither an error nor a model may disclose.
-    """
-
-    column: str
-    positive: str
-    negative: str | None = None
-
-    @property
-    def task(self) -> Task:
-        """What this label is."""
-        return TwoClasses((self.negative or f"not {self.positive}", self.positive))
-
-    def encode(self, column: Column, na: tuple[str, ...]) -> Array:
-        """Labels as `task` encodes them; `na` are further texts that mean "missing"."""
-        text = as_text(column)
-        if self.negative is None:
-            negative = ~np.isin(text, [*MISSING, *na, "nan"])
-        else:
-            negative = text == self.negative
-        return self.task.encode(np.where(text == self.positive, 1, np.where(negative, 0, -1)))
+BEYOND = "(label beyond its bounds)"  # and for numbers to predict that were clipped
 
 
 @dataclass(frozen=True)
@@ -72,11 +47,12 @@ class Encoded:
         Rows of Euclidean norm at most 1.
     y : ndarray of shape (n,), optional
         Labels as the schema's task encodes them: -1.0 and 1.0 for two classes, and 0.0 for a row whose label is not
-        declared.  The X of such a row is zero, including the constant.  ``None`` if labels were not asked for.
+        declared (-1 for one of several classes, NaN for a number).  The X of such a row is zero, including the
+        constant.  ``None`` if labels were not asked for.
     clipped : dict of str to int
         For each block with such rows, the number of rows that did not fit the declaration; ``"(label)"`` counts rows
-        whose label did not fit.  These counts are computed from the rows without noise: they are for the holder of the
-        data only.
+        whose label did not fit, and ``"(label beyond its bounds)"`` numbers that were clipped.  These counts are
+        computed from the rows without noise: they are for the holder of the data only.
     """
 
     X: Array
@@ -99,8 +75,8 @@ class Schema:
         For messages and records.
     blocks : tuple of Block
         `Bins`, `Category`, `Number`, `Vector`; features come in this order.
-    label : Label, optional
-        Needed to encode labels only.
+    label : Label, ClassLabel or NumberLabel, optional
+        Needed to encode labels only: two classes, several, or a bounded number.
     intercept : float
         Value of the constant last feature before the division; 0 for none.
     ignore : tuple of str
@@ -128,7 +104,7 @@ class Schema:
 
     name: str
     blocks: tuple[Block, ...]
-    label: Label | None = None
+    label: AnyLabel | None = None
     intercept: float = 0.0
     ignore: tuple[str, ...] = ()
     site: str | None = None
@@ -243,11 +219,13 @@ class Schema:
             clipped[ROW] = beyond
         if not labels:
             return Encoded(X, None, clipped)
-        y = self._labels(table.columns)
+        y, beyond_bounds = self._labels(table.columns)
         strange = ~self.task.known(y)
         X[strange] = 0.0
         if strange.any():
             clipped[LABEL] = int(strange.sum())
+        if beyond_bounds:
+            clipped[BEYOND] = beyond_bounds
         return Encoded(X, y, clipped)
 
     @property
@@ -293,13 +271,15 @@ class Schema:
                 remedy = f'declare it under [columns.{name}], or write ignore = ["{name}"], or ["*"] for all'
                 raise SchemaError(name, None, rule, remedy)
 
-    def _labels(self, columns: Mapping[str, Column]) -> Array:
+    def _labels(self, columns: Mapping[str, Column]) -> tuple[Array, int]:
+        """Encoded labels, and how many of them were clipped to bounds."""
         if self.label is None:
             remedy = 'add label = {column = "NAME", positive = "VALUE"}'
             raise SchemaError("label", None, f"the schema {self.name!r} declares no label", remedy)
         if columns[self.label.column].ndim != 1:
             raise InvalidInput(self.label.column, None, "must be one value a row", "give a 1-D label column")
-        return self.label.encode(columns[self.label.column], self.na)
+        column = columns[self.label.column]
+        return self.label.encode(column, self.na), int(self.label.outside(column, self.na).sum())
 
     def with_scale(self, scale: float) -> Schema:
         """The same schema with another divisor."""
@@ -344,7 +324,7 @@ class Schema:
         except OverflowError:
             raise SchemaError("intercept", None, "must be 0 or from 1e-6 to 1e6", "use true or false") from None
         blocks = tuple(block_from_dict(str(name), block) for name, block in columns.items())
-        return cls(**({"name": "schema"} | entries), blocks=blocks, label=_label(label))
+        return cls(**({"name": "schema"} | entries), blocks=blocks, label=label_from(label))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data of JSON and TOML types; `from_dict` gives the schema back."""
@@ -356,7 +336,7 @@ class Schema:
             if value := getattr(self, key):
                 entries[key] = value
         if self.label is not None:
-            entries["label"] = {k: v for k, v in dataclasses.asdict(self.label).items() if v is not None}
+            entries["label"] = label_entries(self.label)
         return entries | {"columns": {block.name: block_to_dict(block) for block in self.blocks}}
 
 
@@ -371,19 +351,3 @@ _TYPES: tuple[tuple[str, Any, str], ...] = (
     ("ignore", list | tuple, "a list of column names"),
     ("na", list | tuple, "a list of texts"),
 )
-
-
-def _label(given: object) -> Label | None:
-    if given is None:
-        return None
-    required, known = {"column", "positive"}, {"column", "positive", "negative"}
-    if not isinstance(given, Mapping) or not required <= set(given) <= known:
-        remedy = 'write label = {column = "NAME", positive = "VALUE"}'
-        raise SchemaError("label", None, "must have column and positive, and may have negative", remedy)
-    try:
-        entries = {key: plain_text(value) for key, value in given.items()}
-    except TypeError:
-        raise SchemaError("label", None, "column, positive and negative must be texts", "correct them") from None
-    if entries["positive"] == entries.get("negative"):
-        raise SchemaError("label", None, "positive and negative must differ", "correct the declaration")
-    return Label(**entries)

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Self
 
 from .. import files
+from ..data.labels import rows_of
 from ..data.loaders import load
 from ..data.mapped import map_rows
 from ..data.rows import Rows
@@ -110,7 +111,7 @@ def load_rows(file: Path, schema: Schema | None) -> Rows:
     if not there:
         raise InvalidInput("data", str(file), "there is no such file", "correct the path")
     dataset = load(file, schema=schema, test_share=None)
-    return Rows.build([(dataset.X_train, dataset.y_train)])
+    return rows_of(dataset.task, [(dataset.X_train, dataset.y_train)])
 
 
 @dataclass(frozen=True)

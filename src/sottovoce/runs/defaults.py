@@ -7,10 +7,13 @@ digests that leave a field out mean them.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from ..algorithms import REGISTRY
 from ..ledger.durable import DurableLedger
 from ..ledger.memory import Ledger
+from ..task import ManyClasses, Task
+from .config import RunConfig
 
 METHOD = "auto"
 EPSILON = 1.0
@@ -34,6 +37,14 @@ def default_delta(method: str, form: str, accountant: str | Ledger | DurableLedg
         return DELTA
     idle = form != "corrected" or pure_total(accountant) or (known is not None and not known.private)
     return None if idle else DELTA
+
+
+def for_task(config: RunConfig, task: Task) -> RunConfig:
+    """The configuration for this kind of label: for several classes the logistic loss means softmax."""
+    if not isinstance(task, ManyClasses) or config.loss != "logistic":
+        return config
+    method = METHOD if config.auto else config.method
+    return replace(config, method=method, auto=False, loss=f"softmax:{task.outputs}")
 
 
 def pure_total(accountant: str | Ledger | DurableLedger | None) -> bool:
