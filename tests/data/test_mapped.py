@@ -13,6 +13,7 @@ from sottovoce import solvers
 from sottovoce.data import Schema
 from sottovoce.data.mapped import map_parquet, map_rows, write_rows
 from sottovoce.data.rows import Rows
+from sottovoce.data.table import parquet_batches
 from sottovoce.errors import InvalidInput
 from sottovoce.runs.simulate import RunConfig, simulate
 from sottovoce.typing import Any
@@ -128,3 +129,21 @@ def test_a_description_that_counts_rows_twice_or_names_no_site_is_refused(
     meta.write_text(json.dumps(json.loads(meta.read_text()) | change))
     with pytest.raises(InvalidInput, match="holds no rows of this version"):
         map_rows(tmp_path / "rows")
+
+
+def test_a_parquet_file_is_never_in_memory_whole(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    path, columns, rows, groups = tmp_path / "long.parquet", 20, 2_000, 40
+    values = np.random.default_rng(0).random((rows * groups, columns))
+    table = pa.table({f"x{k}": values[:, k] for k in range(columns)})
+    pq.write_table(table, path, row_group_size=rows, compression="none", use_dictionary=False)
+    size = table.nbytes
+    del table
+    before, most, found = pa.total_allocated_bytes(), 0, []
+    for batch in parquet_batches(path, 3 * rows // 2):
+        most = max(most, pa.total_allocated_bytes() - before)
+        found.append(np.stack([batch.columns[f"x{k}"].astype(float) for k in range(columns)], axis=1))
+    np.testing.assert_array_equal(np.concatenate(found), values)
+    assert len(found) == groups and 0 < most < size / 4

@@ -16,7 +16,7 @@ import lzma
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -268,7 +268,8 @@ def _batches(path: str | Path, rows: int) -> Iterator[Any]:
             if file.metadata.num_rows < 1:
                 raise InvalidInput(place.name, None, "must hold at least one row", "check the file")
             left, size = file.metadata.num_rows, 0
-            for batch in file.iter_batches(batch_size=rows):
+            some = _together([group.num_rows for group in groups], rows)
+            for batch in chain.from_iterable(file.iter_batches(batch_size=rows, row_groups=one) for one in some):
                 left -= batch.num_rows
                 size += batch.nbytes
                 if size > most:
@@ -278,6 +279,18 @@ def _batches(path: str | Path, rows: int) -> Iterator[Any]:
                 raise pa.ArrowInvalid("another number of rows")
     except (OSError, MemoryError, pa.ArrowException) as error:
         raise _unreadable(place, error) from None
+
+
+def _together(sizes: Iterable[int], rows: int) -> Iterator[list[int]]:
+    """Row groups to read with one reader, which keeps all that it has read: just enough for a batch of `rows`."""
+    some, held = list[int](), 0
+    for k, size in enumerate(sizes):
+        some, held = [*some, k], held + size
+        if held >= rows:
+            yield some
+            some, held = [], 0
+    if some:
+        yield some
 
 
 def _arrow(path: str | Path) -> tuple[Any, Any]:
