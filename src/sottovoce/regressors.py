@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 
 from .answers.asking import Desk
 from .answers.naming import of_columns
-from .answers.regression import least_squares, recipe
+from .answers.regression import SQUARED, least_squares, recipe
 from .data.given import checked, misfit
 from .data.rows import Rows
 from .errors import HolderNote, InvalidInput
@@ -28,7 +28,6 @@ from .weighted import Weighted
 
 _DEFAULT = RunConfig()
 _READ = "the target's bounds were read off the rows, and epsilon does not cover that"
-SQUARED = "squared"
 
 
 class ConsensusRegressor(Sited, RegressorMixin, BaseEstimator):

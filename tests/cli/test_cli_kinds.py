@@ -93,3 +93,86 @@ class TestSeveralClasses:
         ):  # fmt: skip
             refused = run(*train(folder, "kinds.toml", *more))
             assert refused.code == 2 and said in refused.err and refused.err.count("\n") == 1
+
+
+class TestNumbers:
+    SUM = ("--trust", "sum", "--epsilon", 3)
+
+    def test_least_squares_is_trained_scored_saved_used_and_evaluated(
+        self, folder: Path, ok: Call, tmp_path: Path
+    ) -> None:
+        run = tmp_path / "run.json"
+        report = ok(*train(folder, "days.toml", *self.SUM, "--evaluation", 2, "--save", run, "--json")).json
+        assert report["method"] == "least squares" and report["privacy"]["epsilon"] <= 3
+        found = {(line["name"], line["level"]): line["estimate"] for line in report["coefficients"]}
+        assert found["age", None] == pytest.approx(SLOPE, abs=0.03)
+        assert found["ward", "south"] == pytest.approx(SOUTH, abs=1.0)
+        assert found["(constant)", None] == pytest.approx(15.0 - 50 * SLOPE, abs=1.5)
+        exact, held = report["exact"], report["evaluation"]
+        assert exact["r2"] > 0.7 and report["test_error"] == exact["root_mean_squared_error"]
+        assert report["test_error"] < 0.6 * report["mean_test_error"]
+        for name in ("r2", "mean_absolute_error", "root_mean_squared_error"):
+            assert held[name]["low"] <= held["exact"][name] <= held[name]["high"]
+        assert held["privacy"]["epsilon"] <= 2 and held["unit"] == "days"
+        assert any("7 labels beyond their declared bounds" in note for note in report["notes"])
+
+        kept = run.read_text()
+        assert '"exact"' not in kept and "beyond their declared bounds" not in kept and '"seconds"' not in kept
+        days = [float(row["prediction"]) for row in table(ok("predict", run, folder / "rows.csv").out)]
+        truth = np.clip([float(row["days"]) for row in table((folder / "rows.csv").read_text())], 0, 40)
+        assert float(np.sqrt(np.mean((days - truth) ** 2))) == pytest.approx(report["test_error"], rel=0.2)
+        assert min(days) >= 0.0 and max(days) <= 40.0
+
+        told = ok("evaluate", run, folder / "rows.csv", "--epsilon", 1, "--json").json
+        assert told["mean_absolute_error"]["low"] <= told["exact"]["mean_absolute_error"]
+        assert told["exact"]["mean_absolute_error"] <= told["mean_absolute_error"]["high"]
+        released = ok("evaluate", run, folder / "rows.csv", "--epsilon", 1, "--json", "--system-noise").json
+        assert "exact" not in released
+
+    def test_people_read_units_and_what_is_exact(self, folder: Path, ok: Call) -> None:
+        shown = ok(*train(folder, "days.toml", *self.SUM)).out
+        assert "coefficient (days)" in shown and "R2" in shown and "mean absolute error (days)" in shown
+        assert "for the data's holder only" in shown
+        shown = ok(*train(folder, "days.toml", *self.SUM, "--evaluation", 2)).out
+        assert "95% interval" in shown and "Privacy of held-out rows" in shown
+
+    def test_it_is_the_fit_of_the_regressor(self, folder: Path, ok: Call) -> None:
+        """The same recipe without noise: the estimator's coefficients, from another map into the ball."""
+        from sottovoce import ConsensusRegressor
+
+        given = ("--epsilon", "inf", "--test-share", 0.01, "--loss", "squared", "--json")
+        report = ok(*train(folder, "days.toml", *given)).json
+        rows = table((folder / "rows.csv").read_text())
+        order = np.random.default_rng(0).permutation(len(rows))
+        kept = np.sort(order[round(0.01 * len(rows)) :])
+        X = np.array([[(float(row["age"]) - 50) / 30, row["ward"] == "south"] for row in rows])[kept]
+        y = np.array([float(row["days"]) for row in rows])[kept]
+        plain = ConsensusRegressor((0, 40), data_norm=1.5, epsilon=np.inf, random_state=0).fit(X, y)
+        age, south, constant = (line["estimate"] for line in report["coefficients"])
+        mine = [30 * age, south, constant + 50 * age]
+        np.testing.assert_allclose(mine, [*plain.coef_, plain.intercept_], rtol=0.02, atol=0.1)
+
+    def test_other_losses_train_by_rounds(self, folder: Path, ok: Call, tmp_path: Path) -> None:
+        run = tmp_path / "run.npz"
+        more = ("--loss", "quantile:0.5", "--method", "prox_admm", "--epsilon", 8, "--nodes", 2, "--save", run)
+        report = ok(*train(folder, "days.toml", *more, "--evaluation", 4, "--json")).json
+        assert report["config"]["loss"] == "quantile:0.5"
+        assert set(report["test_details"]) == {"R2", "mean absolute error"}
+        held = report["evaluation"]["mean_absolute_error"]
+        assert held["low"] <= report["test_details"]["mean absolute error"] <= held["high"]
+        days = [float(row["prediction"]) for row in table(ok("predict", run, folder / "rows.csv").out)]
+        assert 0.0 <= min(days) < max(days) <= 40.0
+        named = ok(*train(folder, "days.toml", "--method", "prox_admm", "--rounds", 3, "--json")).json
+        assert named["config"]["loss"] == "huber-residual:0.25"
+
+    def test_what_a_number_cannot_have_is_refused(self, folder: Path, run: Call, tmp_path: Path) -> None:
+        for more, said in (
+            (("--inference",), "two classes"), (("--loss", "huber:0.5"), "have a number to predict"),
+            (("--pure",), "no pure price"), (("--evaluation", "1", "--by", "ward"), "two classes"),
+            (("--checkpoint", tmp_path / "c.npz"), "no rounds"), (("--replicates", 2), "other seeds"),
+            (("--loss", "squared", "--method", "prox_admm"), "steps of its own"),
+        ):  # fmt: skip
+            refused = run(*train(folder, "days.toml", *more))
+            assert refused.code == 2 and said in refused.err and refused.err.count("\n") == 1, more
+        refused = run(*train(folder, "kinds.toml", "--loss", "squared"))
+        assert refused.code == 2 and "declare lo and hi" in refused.err

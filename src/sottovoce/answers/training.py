@@ -20,7 +20,7 @@ from ..privacy.statement import Statement
 from ..runs.config import RunConfig
 from ..runs.training import Report, TrainConfig, deal
 from ..task import TwoClasses
-from ..typing import Any, Array
+from ..typing import Any, Array, IntArray
 from ..weighted import Weighted
 from .asking import Desk
 from .evaluation import LOSS, Level, Quality, evaluate, exact, groups_of, rows_of
@@ -112,6 +112,52 @@ class Inferred:
         return {key: jsonable(value) for key, value in report.items()}
 
 
+@dataclass(frozen=True)
+class Dealt:
+    """Training rows at their sites, in an encoding whose coefficients have names.
+
+    Attributes
+    ----------
+    naming : Naming
+    tables : list
+        Of every site: raw columns, or encoded rows where there is no schema.
+    parts : list of array of int
+        Which training rows each site holds.
+    label : str
+        What the deal depends on, for a ledger on disk.
+    """
+
+    naming: Naming
+    tables: list[Any]
+    parts: list[IntArray]
+    label: str
+
+    @property
+    def sizes(self) -> Array:
+        """Rows of every site."""
+        return np.array([float(len(part)) for part in self.parts])
+
+    @property
+    def shares(self) -> Array:
+        """By which sites' constants are averaged: their shares of all rows, or 1 where there is one constant."""
+        return self.sizes / self.sizes.sum() if self.naming.sites else np.ones(1)
+
+    @classmethod
+    def of(cls, config: TrainConfig, dataset: data.Dataset, site_constants: bool | None) -> Dealt:
+        """Deal a data set; None for a constant at every site unless rows are dealt at random."""
+        parts = deal(config, dataset)
+        own = config.partition != "iid" if site_constants is None else site_constants
+        sites = [f"site {i}" for i in range(len(parts))] if own and len(parts) > 1 else []
+        plain = [f"x{j}" for j in range(dataset.n_features)]
+        naming = naming_of(dataset.schema, plain, 1.0, sites)
+        tables = [
+            (dataset.X_train[part] if dataset.schema is None else columns_of(dataset.train_columns, part))
+            for part in parts
+        ]  # fmt: skip
+        label = f"{config.data} {config.schema} {config.partition} {config.sizes} {config.test_share} {own}"
+        return cls(naming, tables, parts, label)
+
+
 def infer(
     config: TrainConfig, *, held: Held | None = None, site_constants: bool | None = None,
     ledger: DurableLedger | None = None, run_name: str | None = None,
@@ -142,25 +188,16 @@ def infer(
     if held is not None and ledger is not None:
         rule = "the ledger is that of the training rows, and held-out rows have a budget of their own"
         raise InvalidInput("evaluation", held.epsilon, rule, "use `sottovoce evaluate` with their own ledger")
-    parts = deal(config, dataset)
-    own = config.partition != "iid" if site_constants is None else site_constants
-    sites = [f"site {i}" for i in range(len(parts))] if own and len(parts) > 1 else []
-    plain = [f"x{j}" for j in range(dataset.n_features)]
-    naming = naming_of(dataset.schema, plain, 1.0, sites)
-    tables = [
-        (dataset.X_train[part] if dataset.schema is None else columns_of(dataset.train_columns, part))
-        for part in parts
-    ]  # fmt: skip
-    rows = naming.rows([(found, dataset.y_train[part]) for found, part in zip(tables, parts, strict=True)])
+    dealt = Dealt.of(config, dataset, site_constants)
+    naming, sizes = dealt.naming, dealt.sizes
+    rows = naming.rows([(found, dataset.y_train[part]) for found, part in zip(dealt.tables, dealt.parts, strict=True)])
     loss = Weighted(Logistic()) if naming.long else Logistic()
-    label = f"{config.data} {config.schema} {config.partition} {config.sizes} {config.test_share} {own}"
-    desk = Desk.open(run, rows, loss, recipe(naming.constant), ledger=ledger, run_name=run_name, label=label)
+    desk = Desk.open(run, rows, loss, recipe(naming.constant), ledger=ledger, run_name=run_name, label=dealt.label)
     found = estimate(desk, naming)
     desk.close()
     statement = desk.statement(caveat=dataset.caveat)
-    sizes = np.array([float(len(part)) for part in parts])
     lines = table(found, naming, delta=run.delta)
-    answered = Answered(naming, model_of(found)[0], sizes / sizes.sum() if sites else np.ones(1), {}, dataset.schema)
+    answered = Answered(naming, model_of(found)[0], dealt.shares, {}, dataset.schema)
     scored = len(dataset.y_test) > 0
     test = dataset.X_test if dataset.schema is None else dataset.test_columns
     quality = exact(answered.margins(test), dataset.y_test) if scored else {}
@@ -172,7 +209,7 @@ def infer(
         model = np.zeros((1, X.shape[1]))
         model[0, -1] = 1.0
         levels = levels_of(naming.schema, held.by)
-        evaluation = ask_held(run, held, X, dataset.y_test, model, len(parts), levels)
+        evaluation = ask_held(run, held, X, dataset.y_test, model, len(dealt.parts), levels)
     mu = found.scale
     ahead = {}
     if math.isfinite(mu):
@@ -235,6 +272,21 @@ def levels_of(schema: Schema | None, by: str | None) -> tuple[Level, ...]:
     raise InvalidInput("by", by, "must be a column for which the schema declares levels", "name a bins or category")
 
 
+def terms_of(run: RunConfig, held: Held) -> RunConfig:
+    """The terms on which held-out rows are asked: a budget of their own, and noise keyed apart.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    if not held.epsilon > 0:
+        raise InvalidInput("evaluation", held.epsilon, "must be an epsilon above 0", "use 0.5")
+    seed = run.seed
+    if seed is not None:
+        seed = int.from_bytes(hashlib.blake2b(f"{seed} evaluation".encode(), digest_size=6).digest(), "big")
+    return replace(run, epsilon=float(held.epsilon), seed=seed, replicates=1)
+
+
 def ask_held(
     run: RunConfig, held: Held, X: Array, y: Array, model: Array, sites: int, levels: tuple[Level, ...] = (),
     *, ledger: DurableLedger | None = None, run_name: str | None = None, digest: bytes | None = None,
@@ -251,12 +303,7 @@ def ask_held(
     model : array (1, d)
         Public; scores are products with it.
     """
-    if not held.epsilon > 0:
-        raise InvalidInput("evaluation", held.epsilon, "must be an epsilon above 0", "use 0.5")
-    seed = run.seed
-    if seed is not None:
-        seed = int.from_bytes(hashlib.blake2b(f"{seed} evaluation".encode(), digest_size=6).digest(), "big")
-    config = replace(run, epsilon=float(held.epsilon), seed=seed, replicates=1)
+    config = terms_of(run, held)
     parts = np.array_split(np.arange(len(y)), sites)
     rows = rows_of([(X[part], y[part]) for part in parts])
     plan = histograms(rows.d, groups_of(levels, rows.d))

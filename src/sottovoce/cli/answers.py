@@ -87,7 +87,7 @@ def render_evaluation(found: Evaluation, console: Console, *, exact: bool = True
     every = list(found.quality.values())
 
     def row(head: str, of: list[Estimate], name: str) -> None:
-        table.add_row(head, *map(_estimate, of), f"[dim]{beside[name]:.4f}[/]" if name in beside else "")
+        table.add_row(head, *map(estimate_text, of), f"[dim]{beside[name]:.4f}[/]" if name in beside else "")
 
     row("AUC", [q.auc for q in every], "auc")
     row("Brier score", [q.brier for q in every], "brier")
@@ -102,7 +102,8 @@ def render_evaluation(found: Evaluation, console: Console, *, exact: bool = True
             console.print(f"[yellow]note[/] AUC, {escape(name)}: {quality.auc.refused}")
 
 
-def _estimate(found: Estimate) -> str:
+def estimate_text(found: Estimate) -> str:
+    """A number with its interval, or that it was refused."""
     if found.value is None:
         return "[dim]refused[/]"
     return f"{found.value:.4f} [dim]({found.low:.3f} to {found.high:.3f})[/]"

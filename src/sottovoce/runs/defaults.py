@@ -12,7 +12,8 @@ from dataclasses import replace
 from ..algorithms import REGISTRY
 from ..ledger.durable import DurableLedger
 from ..ledger.memory import Ledger
-from ..task import ManyClasses, Task
+from ..losses import HuberResidual
+from ..task import ManyClasses, Task, TwoClasses
 from .config import RunConfig
 
 METHOD = "auto"
@@ -40,11 +41,14 @@ def default_delta(method: str, form: str, accountant: str | Ledger | DurableLedg
 
 
 def for_task(config: RunConfig, task: Task) -> RunConfig:
-    """The configuration for this kind of label: for several classes the logistic loss means softmax."""
-    if not isinstance(task, ManyClasses) or config.loss != "logistic":
+    """The configuration for this kind of label: in place of the logistic loss, the default, the nearest one for it.
+
+    For several classes that is softmax, for a number Huber's loss of residuals.
+    """
+    if isinstance(task, TwoClasses) or config.loss != "logistic":
         return config
-    method = METHOD if config.auto else config.method
-    return replace(config, method=method, auto=False, loss=f"softmax:{task.outputs}")
+    loss = f"softmax:{task.outputs}" if isinstance(task, ManyClasses) else HuberResidual().spec
+    return replace(config, method=METHOD if config.auto else config.method, auto=False, loss=loss)
 
 
 def pure_total(accountant: str | Ledger | DurableLedger | None) -> bool:
