@@ -77,7 +77,7 @@ def train(
     Without options: the Adult census data, five sites on a ring, a total epsilon of 1 at a delta of 1e-5, and the
     method and knobs that do best on made-up rows, as the schema or public rows let one expect them.
     --pure asks for a pure epsilon.
-    A label with several values is trained by softmax, and one with bounds by least squares (or --loss quantile:0.5).
+    A label with several values is trained by softmax, and one with bounds by least squares unless a loss is named.
     --inference prints coefficients, odds ratios and 95% intervals in the columns' units instead of training by rounds.
     All sites run in this process; their noise is keyed by --seed, so the run can be repeated, and is a simulation.
     """
