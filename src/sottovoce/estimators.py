@@ -112,6 +112,11 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
     random_state : int, RandomState or Generator instance, or None, default=None
         None draws noise, and the deal of rows to sites, from the operating system.  With anything else both follow
         from it: whoever knows it can repeat the fit, which is therefore a simulation and not a release.
+    trust : {"nobody", "sum", "curator"}, default="nobody"
+        Whom "auto" and `inference` may trust: nobody; that only the sum over all sites is ever seen
+        (``docs/methods/sums.md``), which is nearly as accurate as a curator; or a curator who holds all rows.
+    colluders : int, default=1
+        Of sums: how many sites may tell others all they know.
     inference : bool, default=False
         Spend all of the budget on coefficients with intervals (:mod:`sottovoce.answers.inference`), for two classes;
         longer rows than `data_norm` then count for less and are not shortened.
@@ -147,8 +152,9 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
     Guarantee
     ---------
     The fitted attributes are differentially private for one row of one site, with the epsilon and delta in
-    ``privacy_spent_``, against whoever sees every message of every round.  With the methods of a trusted curator they
-    are so against whoever sees all that the curator releases.  Every fit is a release of its own: fits add up.
+    ``privacy_spent_``, against whoever sees every message of every round.  With sums they are so against whoever sees
+    all messages and knows all that `colluders` of the sites know, and with the methods of a trusted curator against
+    whoever sees all that the curator releases.  Every fit is a release of its own: fits add up.
     Row counts, declared labels, names of columns and sites' names are not protected, and neither is the fact that
     :meth:`fit` refused X (NaN, text).  With declared classes no label can make it refuse.
 
@@ -199,9 +205,13 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
         sites_per_row: int = _DEFAULT.sites_per_row,
         tol: float | None = None,
         random_state: Any = None,
+        trust: str = _DEFAULT.trust,
+        colluders: int = _DEFAULT.colluders,
         inference: bool = False,
         **knobs: Any,
     ) -> None:
+        self.trust = trust
+        self.colluders = colluders
         self.inference = inference
         self.method = method
         self.loss = loss
