@@ -203,6 +203,10 @@ class Classification(Task):
     def decode(self, margins: Array) -> IntArray: ...
 
     @abstractmethod
+    def number(self, y: Array) -> IntArray:
+        """Of the class of each row, from encoded labels; negative for no known label."""
+
+    @abstractmethod
     def from_softmax(self, vectors: Array) -> Array:
         """Models with a vector for every class, shape (..., K, d), as models of this task, (..., outputs, d)."""
 
@@ -272,6 +276,9 @@ class TwoClasses(Classification):
     def decode(self, margins: Array) -> IntArray:
         return (margins > 0).astype(np.intp)
 
+    def number(self, y: Array) -> IntArray:
+        return np.where(y == 0.0, -1, (y > 0).astype(np.intp))
+
     def error(self, margins: Array, y: Array) -> Array:
         return np.asarray((margins * y <= 0).mean(axis=-1))
 
@@ -328,6 +335,9 @@ class ManyClasses(Classification):
 
     def decode(self, margins: Array) -> IntArray:
         return np.asarray(margins.argmax(axis=-2))
+
+    def number(self, y: Array) -> IntArray:
+        return np.asarray(y, dtype=np.intp)
 
     def error(self, margins: Array, y: Array) -> Array:
         return np.asarray((self.decode(margins) != y).mean(axis=-1))

@@ -176,3 +176,69 @@ class TestNumbers:
             assert refused.code == 2 and said in refused.err and refused.err.count("\n") == 1, more
         refused = run(*train(folder, "kinds.toml", "--loss", "squared"))
         assert refused.code == 2 and "declare lo and hi" in refused.err
+
+
+class TestWeights:
+    """Half of the rows are nonsense, and count next to nothing or nothing."""
+
+    @pytest.fixture
+    def weighted(self, tmp_path: Path) -> Path:
+        rng, n = np.random.default_rng(1), 3000
+        age, bad = rng.uniform(20, 80, n), rng.random(n) < 0.5
+        sick = np.where(bad, age < 50, age > 50)
+        days = np.where(bad, 40 - 0.5 * (age - 20), 5 + 0.5 * (age - 20))
+        with (tmp_path / "rows.csv").open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["age", "outcome", "days", "w"])
+            for a, s, d, b in zip(age, sick, days, bad, strict=True):
+                writer.writerow([f"{a:.3f}", "sick" if s else "well", f"{d:.3f}", 0 if b else 7])
+        columns = COLUMNS.partition("[columns.ward]")[0]
+        weight = 'intercept = true\nignore = ["*"]\nweight = { column = "w", max = 3 }\n'
+        two = 'label = { column = "outcome", values = ["well", "sick"] }\n'
+        (tmp_path / "two.toml").write_text(f"{weight}{two}{columns}")
+        (tmp_path / "days.toml").write_text(f'{weight}label = {{ column = "days", lo = 0, hi = 40 }}\n{columns}')
+        of_class = 'intercept = true\nignore = ["*"]\nclass_weight = { sick = 50 }\n'
+        (tmp_path / "classes.toml").write_text(f"{of_class}{two}{columns}")
+        return tmp_path
+
+    def test_rows_of_weight_nothing_teach_nothing(self, weighted: Path, ok: Call, tmp_path: Path) -> None:
+        run = tmp_path / "run.npz"
+        more = ("--method", "prox_admm", "--epsilon", 5, "--save", run, "--json")
+        report = ok(*train(weighted, "two.toml", *more)).json
+        assert report["privacy"]["epsilon"] <= 5
+        assert any(note.startswith("1") and "weights beyond their cap" in note for note in report["notes"])
+        (tmp_path / "new.csv").write_text("age\n25\n75\n")
+        assert [row["prediction"] for row in table(ok("predict", run, tmp_path / "new.csv").out)] == ["well", "sick"]
+        fitted = ok(*train(weighted, "days.toml", "--trust", "sum", "--epsilon", 5, "--json")).json
+        assert fitted["coefficients"][0]["estimate"] == pytest.approx(0.5, abs=0.05)
+
+    def test_class_weights_shift_the_answers(self, weighted: Path, ok: Call, tmp_path: Path) -> None:
+        run = tmp_path / "run.npz"
+        ok(*train(weighted, "classes.toml", "--method", "prox_admm", "--epsilon", 5, "--save", run))
+        answers = [row["prediction"] for row in table(ok("predict", run, weighted / "rows.csv").out)]
+        assert answers.count("sick") > 2900  # labels say nothing here, and one class counts 50 times as much
+
+    def test_a_price_does_not_depend_on_weights(self, weighted: Path, ok: Call) -> None:
+        more = ("--method", "mr_admm", "--pure", "--noise", 2.0, "--rounds", 3, "--json")
+        schema = (weighted / "two.toml").read_text()
+        (weighted / "plain.toml").write_text(schema.replace('weight = { column = "w", max = 3 }\n', ""))
+        prices = [ok(*train(weighted, name, *more)).json["privacy"]["epsilon"] for name in ("two.toml", "plain.toml")]
+        assert prices[0] == prices[1] > 0
+
+    def test_what_weights_cannot_be_is_refused(self, weighted: Path, run: Call) -> None:
+        schema, rows = (weighted / "two.toml").read_text(), (weighted / "rows.csv").read_text()
+        for old, new, said in (
+            ("max = 3", "max = 0", "above 0"), ("max = 3", "least = 3", "column and max"),
+            ("weight = {", 'class_weight = "balanced"\nweight = {', "counts off private rows"),
+            ("weight = {", "class_weight = { died = 2 }\nweight = {", "declared classes"),
+        ):  # fmt: skip
+            (weighted / "wrong.toml").write_text(schema.replace(old, new))
+            refused = run(*train(weighted, "wrong.toml"))
+            assert refused.code == 2 and said in refused.err and refused.err.count("\n") == 1, (new, refused.err)
+        refused = run(*train(weighted, "two.toml", "--inference"))
+        assert refused.code == 2 and "count alike" in refused.err
+        for value in ("-7", "many", ""):
+            (weighted / "rows.csv").write_text(rows.replace(",7\n", f",{value}\n", 1))
+            refused = run(*train(weighted, "two.toml"))
+            assert refused.code == 2 and refused.err.startswith("error: w"), refused.err
+            assert "-7" not in refused.err and "many" not in refused.err

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from .. import data
+from ..data.cases import weighed
 from ..data.labels import targets_of
 from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger
@@ -115,6 +116,8 @@ def fit_numbers(
     naming, targets = dealt.naming, [dataset.y_train[part] for part in dealt.parts]
     known = [task.known(y).astype(float) for y in targets]
     rows = naming.rows(list(zip(dealt.tables, known, strict=True)))
+    if (weights := dataset.weights_of(dealt.parts)) is not None:
+        rows = weighed(rows, weights)
     rows = rows.with_offset(targets_of(list(zip(known, targets, strict=True))))
     loss = Weighted(HuberResidual(1.0)) if naming.long else HuberResidual(1.0)
     desk = Desk.open(run, rows, loss, recipe(naming.constant), ledger=ledger, run_name=run_name, label=dealt.label)

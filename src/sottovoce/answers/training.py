@@ -29,6 +29,8 @@ from .inference import Coefficients, Estimates, estimate, forecast, recipe, tabl
 from .naming import Naming, columns_of, reference_of
 from .saved import Answered, naming_of
 
+WEIGHED = "intervals are for rows that count alike: with weights the errors of an estimate are other ones"
+
 
 @dataclass(frozen=True)
 class Held:
@@ -185,6 +187,8 @@ def infer(
     task = dataset.task
     if not isinstance(task, TwoClasses):
         raise InvalidInput("label", None, "coefficients are log-odds of two classes", "declare two classes")
+    if dataset.weights is not None:
+        raise InvalidInput("weight", None, WEIGHED, "leave weight and class_weight out, or train without inference")
     if held is not None and ledger is not None:
         rule = "the ledger is that of the training rows, and held-out rows have a budget of their own"
         raise InvalidInput("evaluation", held.epsilon, rule, "use `sottovoce evaluate` with their own ledger")

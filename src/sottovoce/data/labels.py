@@ -16,6 +16,7 @@ from ..errors import InvalidInput, SchemaError
 from ..task import BoundedNumber, ManyClasses, Task, TwoClasses
 from ..typing import Array, BoolArray
 from .blocks import plain_text
+from .cases import weighed
 from .classes import ClassRows
 from .rows import Rows
 from .table import MISSING, Column, as_text, distinct
@@ -197,13 +198,18 @@ def label_entries(label: AnyLabel) -> dict[str, Any]:
     return {key: value for key, value in plain.items() if value is not None and (key, value) != ("unit", "")}
 
 
-def rows_of(task: Task, parts: Sequence[tuple[Any, Array]]) -> Rows:
-    """Rows of every site, from its (X, y) with y as `task` encodes labels.
+def rows_of(task: Task, parts: Sequence[tuple[Any, Array]], weights: Sequence[Array] | None = None) -> Rows:
+    """Rows of every site, from its (X, y) with y as `task` encodes labels, and what each row counts, in [0, 1].
 
     Raises
     ------
     InvalidInput
     """
+    rows = _plain_rows(task, parts)
+    return rows if weights is None else weighed(rows, weights)
+
+
+def _plain_rows(task: Task, parts: Sequence[tuple[Any, Array]]) -> Rows:
     if isinstance(task, ManyClasses):
         return ClassRows.of([(X, y.astype(np.intp)) for X, y in parts], task.outputs)
     if isinstance(task, BoundedNumber):
@@ -212,13 +218,16 @@ def rows_of(task: Task, parts: Sequence[tuple[Any, Array]]) -> Rows:
     return Rows.build(parts)
 
 
-def two_classes(task: Task, field: str) -> None:
-    """Refuse another label than one of two classes, for what `field` names.
+def two_classes(task: Task, field: str, *, weighs: bool = False) -> None:
+    """Refuse another label than one of two classes, and rows with weights, for what `field` names.
 
     Raises
     ------
     InvalidInput
     """
+    if weighs:
+        rule = "counts every row once, and this schema declares weights"
+        raise InvalidInput(field, None, rule, "leave weight and class_weight out, or use `sottovoce train`")
     if not isinstance(task, TwoClasses):
         rule = "takes labels of two classes, and this schema declares another kind"
         raise InvalidInput(field, None, rule, "declare two classes, or use `sottovoce train`")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from numbers import Real
@@ -69,6 +69,8 @@ class Dataset:
         What a reader of results must know, such as facts computed from the rows.
     test_columns : dict of str to ndarray
         Raw columns of the test rows.
+    weights : ndarray of shape (n,), optional
+        What each training row counts, in [0, 1]; None where all count alike.  Scores count every test row once.
     """
 
     name: str
@@ -82,6 +84,11 @@ class Dataset:
     description: str = ""
     notes: tuple[str, ...] = ()
     test_columns: dict[str, Column] = field(default_factory=dict)
+    weights: Array | None = None
+
+    def weights_of(self, parts: Sequence[IntArray]) -> list[Array] | None:
+        """What the training rows of each part count; None where all count alike."""
+        return None if self.weights is None else [self.weights[part] for part in parts]
 
     @property
     def n_features(self) -> int:
@@ -244,6 +251,7 @@ def _encode(name: str, table: Table, schema: Schema, train: IntArray, test: IntA
         about,
         notes,
         {column: values[test] for column, values in table.columns.items()},
+        None if rows.weight is None else rows.weight[train],
     )
 
 

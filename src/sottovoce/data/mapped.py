@@ -229,7 +229,7 @@ def map_parquet(path: str | Path, schema: Schema, folder: str | Path, nodes: int
     InvalidInput
         Also if the schema's label is not one of two classes.
     """
-    two_classes(schema.task, "map_parquet")
+    two_classes(schema.task, "map_parquet", weighs=schema.weighs)
     rng = np.random.default_rng(seed)
     number: dict[str, int] = {}
 

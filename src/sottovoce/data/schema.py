@@ -20,9 +20,10 @@ import numpy as np
 
 from ..errors import InvalidInput, SchemaError
 from ..files import from_toml, read_text
-from ..task import Task, TwoClasses
+from ..task import Classification, Task, TwoClasses
 from ..typing import Array
 from .blocks import Block, block_from_dict, block_to_dict, check_features, plain_text, row_norms, unit_rows
+from .cases import CaseWeight, class_shares
 from .labels import AnyLabel, label_entries, label_from
 from .table import Column, Table, as_table, fits
 
@@ -35,6 +36,7 @@ FROM_ROWS = "the encoding was computed from the rows, and epsilon does not cover
 ROW = "(row)"  # key of `Encoded.clipped` for rows that were longer than the divisor
 LABEL = "(label)"  # and for rows whose label is none of the declared ones
 BEYOND = "(label beyond its bounds)"  # and for numbers to predict that were clipped
+HEAVY = "(weight beyond its cap)"  # and for weights that were capped
 
 
 @dataclass(frozen=True)
@@ -53,11 +55,14 @@ class Encoded:
         For each block with such rows, the number of rows that did not fit the declaration; ``"(label)"`` counts rows
         whose label did not fit, and ``"(label beyond its bounds)"`` numbers that were clipped.  These counts are
         computed from the rows without noise: they are for the holder of the data only.
+    weight : ndarray of shape (n,), optional
+        What each row counts, in [0, 1]; None where all count alike.
     """
 
     X: Array
     y: Array | None
     clipped: dict[str, int]
+    weight: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -96,6 +101,10 @@ class Schema:
     unit : bool
         True divides each row by its own norm, the constant included; a row of zeros stays zero.  Only the direction
         of a row is then seen.
+    weight : CaseWeight, optional
+        The column that says how much a row counts, with its public cap.
+    class_weight : tuple of (str, float)
+        What rows of a class count, for those classes that do not count 1: public numbers.
 
     Guarantee
     ---------
@@ -113,6 +122,8 @@ class Schema:
     data_dependent: bool = False
     note: str = ""
     unit: bool = False
+    weight: CaseWeight | None = None
+    class_weight: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
         if not self.blocks:
@@ -130,7 +141,10 @@ class Schema:
             raise SchemaError("scale", self.scale, rule, "lower it or leave it out")
         if self.unit and self.scale is not None:
             raise SchemaError("scale", self.scale, "has no meaning with unit rows", "leave out scale or unit")
+        if self.class_weight:
+            class_shares("class_weight", dict(self.class_weight), self.task.names)
         reserved = {self.site: "site"} | ({self.label.column: "label"} if self.label else {})
+        reserved |= {self.weight.column: "weight"} if self.weight else {}
         for block in self.blocks:
             for source in block.sources({}):
                 if source in reserved:
@@ -146,6 +160,11 @@ class Schema:
     def caveat(self) -> str | None:
         """What every privacy statement about rows encoded by this schema must say; None if nothing."""
         return FROM_ROWS if self.data_dependent else None
+
+    @property
+    def weighs(self) -> bool:
+        """Whether rows count differently."""
+        return bool(self.weight or self.class_weight)
 
     @property
     def bound(self) -> float:
@@ -226,7 +245,12 @@ class Schema:
             clipped[LABEL] = int(strange.sum())
         if beyond_bounds:
             clipped[BEYOND] = beyond_bounds
-        return Encoded(X, y, clipped)
+        if not self.weighs:
+            return Encoded(X, y, clipped)
+        weight, heavy = self._weights(table.columns, y)
+        if heavy:
+            clipped[HEAVY] = heavy
+        return Encoded(X, y, clipped, weight)
 
     @property
     def slack(self) -> float:
@@ -257,6 +281,7 @@ class Schema:
         sources = {source for block in self.blocks for source in block.sources(columns)}
         mine = [self.label.column] if self.label else []
         mine += [self.site] if self.site else []
+        mine += [self.weight.column] if self.weight else []
         # Declared columns first: when all of them are there, the names in the table are names and not the
         # first row of a file without a header, so only then may an unknown one be shown.
         for name in sorted(sources) + (mine if labels else []):
@@ -285,6 +310,16 @@ class Schema:
         """The same schema with another divisor."""
         return dataclasses.replace(self, scale=scale)
 
+    def _weights(self, columns: Mapping[str, Column], y: Array) -> tuple[Array, int]:
+        """What every row counts, in [0, 1], and how many weights were above their cap."""
+        weight, heavy = np.ones(len(y)), 0
+        if self.weight is not None:
+            weight, heavy = self.weight.encode(columns[self.weight.column], frozenset(self.na))
+        if self.class_weight and isinstance(self.task, Classification):
+            own = class_shares("class_weight", dict(self.class_weight), self.task.names)
+            weight = weight * own[np.maximum(self.task.number(y), 0)]
+        return weight, heavy
+
     @classmethod
     def from_toml(cls, path: str | Path) -> Schema:
         """Read a schema file."""
@@ -303,6 +338,10 @@ class Schema:
             raise SchemaError("schema", type(given), "must be a mapping", f"for example: {EXAMPLE}")
         entries = dict(given)
         columns, label = entries.pop("columns", {}), entries.pop("label", None)
+        if "weight" in entries:
+            entries["weight"] = CaseWeight.of(entries["weight"])
+        if isinstance(entries.get("class_weight"), Mapping):
+            entries["class_weight"] = tuple(sorted((str(k), v) for k, v in entries["class_weight"].items()))
         known = [field.name for field in dataclasses.fields(cls) if field.name not in ("blocks", "label")]
         for key in entries:
             if key not in known:
@@ -337,6 +376,10 @@ class Schema:
                 entries[key] = value
         if self.label is not None:
             entries["label"] = label_entries(self.label)
+        if self.weight is not None:
+            entries["weight"] = dataclasses.asdict(self.weight)
+        if self.class_weight:
+            entries["class_weight"] = dict(self.class_weight)
         return entries | {"columns": {block.name: block_to_dict(block) for block in self.blocks}}
 
 
@@ -348,6 +391,7 @@ _TYPES: tuple[tuple[str, Any, str], ...] = (
     ("scale", int | float | None, "a number"),
     ("unit", bool, "true or false"),
     ("data_dependent", bool, "true or false"),
+    ("class_weight", tuple, "a table of classes and numbers: 'balanced' would read counts off private rows"),
     ("ignore", list | tuple, "a list of column names"),
     ("na", list | tuple, "a list of texts"),
 )

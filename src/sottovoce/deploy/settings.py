@@ -111,7 +111,8 @@ def load_rows(file: Path, schema: Schema | None) -> Rows:
     if not there:
         raise InvalidInput("data", str(file), "there is no such file", "correct the path")
     dataset = load(file, schema=schema, test_share=None)
-    return rows_of(dataset.task, [(dataset.X_train, dataset.y_train)])
+    weights = None if dataset.weights is None else [dataset.weights]
+    return rows_of(dataset.task, [(dataset.X_train, dataset.y_train)], weights)
 
 
 @dataclass(frozen=True)

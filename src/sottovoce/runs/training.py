@@ -16,7 +16,7 @@ from .. import data
 from ..algorithms import REGISTRY
 from ..data.expected import expected_rows
 from ..data.labels import rows_of
-from ..data.schema import BEYOND, LABEL
+from ..data.schema import BEYOND, HEAVY, LABEL
 from ..errors import InvalidInput
 from ..graphs import make_graph
 from ..ledger.durable import DurableLedger
@@ -214,7 +214,8 @@ def train(
     elif config.public is not None:
         known = _table_of(config, dataset)
     parts = deal(config, dataset)
-    rows = rows_of(dataset.task, [(dataset.X_train[part], dataset.y_train[part]) for part in parts])
+    tables = [(dataset.X_train[part], dataset.y_train[part]) for part in parts]
+    rows = rows_of(dataset.task, tables, dataset.weights_of(parts))
     rows.check(make_loss(config.run.loss))
     choice, public, start = None, None, None
     if known is not None:
@@ -278,6 +279,8 @@ def of_clipped(dataset: data.Dataset) -> list[str]:
         notes.append(f"{strange} rows have another label than the declared: rows of zeros (for the data's holder only)")
     if beyond := clipped.pop(BEYOND, 0):
         notes.append(f"{beyond} labels beyond their declared bounds were clipped to them (for the data's holder only)")
+    if heavy := clipped.pop(HEAVY, 0):
+        notes.append(f"{heavy} weights beyond their cap count as much as the cap (for the data's holder only)")
     if others := sum(clipped.values()):
         notes.append(f"{others} values or rows outside the declared bounds were clipped (for the data's holder only)")
     return notes
