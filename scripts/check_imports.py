@@ -95,6 +95,7 @@ LAYERS = (
             "audit",
             "parameters",
             "inferring",
+            "exporting",
             "sited",
             "estimators",
             "regressors",
