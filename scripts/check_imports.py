@@ -99,6 +99,7 @@ LAYERS = (
             "sited",
             "estimators",
             "regressors",
+            "survival",
             "studies",
         ),
     ),
