@@ -100,6 +100,7 @@ LAYERS = (
             "estimators",
             "regressors",
             "survival",
+            "components",
             "studies",
         ),
     ),
