@@ -24,28 +24,13 @@ from sottovoce.answers.inference import estimate, recipe, table
 from sottovoce.answers.naming import columns_of, of_schema
 from sottovoce.data.rows import Rows
 from sottovoce.data.schema import Schema
+from sottovoce.deploy.demonstration import FEW
 from sottovoce.losses import Logistic
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.simulate import pooled_minimiser
 from sottovoce.weighted import Weighted
 
 SITES = 5
-SCHEMA: dict[str, Any] = {
-    "name": "adult-few", "ignore": ["*"],
-    "label": {"column": "income", "positive": ">50K", "negative": "<=50K"},
-    "columns": {
-        "age": {"kind": "number", "lo": 17.0, "hi": 90.0},
-        "hours-per-week": {"kind": "number", "lo": 1.0, "hi": 99.0},
-        "sex": {"kind": "category", "values": ["Female", "Male"]},
-        "marital-status": {
-            "kind": "category", "base": "alone",
-            "values": {"alone": ["Never-married", "Divorced", "Separated", "Widowed", "Married-spouse-absent"],
-                       "married": ["Married-civ-spouse", "Married-AF-spouse"]},
-        },
-        "education-num": {"kind": "number", "lo": 1.0, "hi": 16.0},
-        "capital-gain": {"kind": "bins", "edges": [0.0, 1.0, 1e6], "base": 0},
-    },
-}  # fmt: skip
 
 
 def maximum_likelihood(X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -59,8 +44,8 @@ def maximum_likelihood(X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def coefficients(epsilon: float, runs: int) -> dict[str, Any]:
-    dataset = data.load("adult", schema=SCHEMA)
-    naming = of_schema(Schema.from_dict(SCHEMA))
+    dataset = data.load("adult", schema=FEW)
+    naming = of_schema(Schema.from_dict(FEW))
     y = dataset.y_train
     X = naming.encoded(dataset.train_columns)
     w, covariance = maximum_likelihood(X, y)

@@ -82,6 +82,8 @@ LAYERS = (
             "runs.start",
             "runs.simulate",
             "runs.public",
+            *("answers.__init__", "answers.asking", "answers.naming", "answers.evaluation", "answers.inference"),
+            "answers.saved",
             "deploy",
         ),
     ),

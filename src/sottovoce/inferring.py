@@ -11,9 +11,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
 from .answers.asking import Desk
-from .answers.inference import Coefficients, estimate, recipe, table
+from .answers.inference import Coefficients, estimate, model_of, recipe, table
 from .answers.naming import of_columns
-from .answers.training import check, model_of
+from .answers.training import check
 from .errors import InvalidInput
 from .ledger.durable import rows_digest
 from .losses import Logistic

@@ -35,6 +35,13 @@ class Net(ABC):
     def neighbour_sum(self, x: Array) -> Array:
         """``sum_{j in V_i} x_j`` for vectors of shape (..., d).  Sends ``x`` to every neighbour: x must be public."""
 
+    def whole_sum(self, x: Array) -> Array:
+        """The sum of all nodes' x, added in the order of the nodes: the same bits at every node.
+
+        Sends ``x`` to everybody, in a network in which all are neighbours; other networks have none.
+        """
+        raise TypeError(f"{type(self).__name__} sends nothing to all nodes")
+
     def among(self, facts: Facts) -> Among:
         """The sites of the next attempt to open a sum, agreed on before noise is drawn.
 
@@ -76,6 +83,12 @@ class DenseNet(Net):
             return np.matmul(self._adjacency, x)
         nodes = np.moveaxis(x, -2, 0)
         return np.moveaxis((self._adjacency @ nodes.reshape(len(nodes), -1)).reshape(nodes.shape), 0, -2)
+
+    def whole_sum(self, x: Array) -> Array:
+        total = np.zeros_like(x[..., 0, :])
+        for i in range(x.shape[-2]):
+            total = total + x[..., i, :]
+        return np.array(np.broadcast_to(total[..., None, :], x.shape))
 
     def seal(self, share: IntArray) -> IntArray:
         return np.array(np.broadcast_to(share.sum(axis=-2, keepdims=True), share.shape))
@@ -143,15 +156,29 @@ class QueueNet(Net):
         ]
 
     def neighbour_sum(self, x: Array) -> Array:
+        total = np.zeros_like(x)
+        for message in self._exchange(x).values():
+            total = total + message
+        return total
+
+    def whole_sum(self, x: Array) -> Array:
+        found = self._exchange(x)
+        own = next(i for i in range(len(found) + 1) if i not in found)
+        total = np.zeros_like(x)
+        for _, message in sorted((found | {own: x}).items()):
+            total = total + message
+        return total
+
+    def _exchange(self, x: Array) -> dict[int, Array]:
         for wire in self._outbox.values():
             wire.put(x.copy())
-        total = np.zeros_like(x)
+        found = {}
         for j, wire in self._inbox.items():
             message = wire.get()
             if message is None:
                 raise NetClosed(f"node {j} left the run")
-            total = total + message
-        return total
+            found[j] = message
+        return found
 
     def seal(self, share: IntArray) -> IntArray:
         return share  # read by nobody: only the adder gets it

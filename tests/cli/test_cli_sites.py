@@ -64,8 +64,8 @@ def start(*arguments: str) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
-def said(process: subprocess.Popen[str], code: int = 0) -> tuple[str, str]:
-    out, err = process.communicate(timeout=120)
+def said(process: subprocess.Popen[str], code: int = 0, seconds: float = 120.0) -> tuple[str, str]:
+    out, err = process.communicate(timeout=seconds)
     assert process.returncode == code, err
     return out, err
 
@@ -138,6 +138,42 @@ def test_sites_run_a_plan_as_processes(run: Call, agreed: int, tmp_path: Path) -
     assert run("predict", "hub/hub.npz", "north.csv", "--out", "scores.csv").code == 0
     with HubLog("hub/hub.log") as log:
         assert len(log.messages("trial-1")) == 3 * 6
+
+
+def test_separate_processes_find_answers_though_one_is_killed(run: Call, agreed: int, tmp_path: Path) -> None:
+    """Coefficients and an evaluation under sums, with the operating system's noise; east is killed amid the run."""
+    publics = [option for name in NAMES for option in ("--site", f"{name}/{name}.public.json")]
+    wrote = run(
+        "plan", "--write", "asks.json", "--run", "answers-1", "--schema", "schema.toml", *publics, "--inference",
+        "--one-constant", "--trust", "sum", "--evaluation", "3", "--holdout", "0.3", "--epsilon", "2",
+    )  # fmt: skip
+    assert wrote.code == 0 and "270 of 903 rows are held out" in wrote.out and "are printed from about" in wrote.out
+    for place in ("hub", *NAMES):
+        (tmp_path / place / "plan.json").write_bytes((tmp_path / "asks.json").read_bytes())
+    checked = " ".join(run("site", "check", "north/site.toml").out.split())
+    assert "coefficients with intervals, an evaluation on 270 held-out rows" in checked
+    assert "90 rows are held out by their positions" in checked
+    hub = start("hub", "run", "hub", "--listen", f"127.0.0.1:{agreed}", "--once")
+    sites = {name: start("site", "run", f"{name}/site.toml") for name in NAMES}
+    until = time.monotonic() + 200.0
+    while not Path("hub/hub.log").exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    with HubLog("hub/hub.log") as log:
+        while log.last("answers-1", "east") < 3 and time.monotonic() < until:
+            time.sleep(0.02)
+    sites["east"].kill()
+    sites["east"].communicate()
+    sites["east"] = start("site", "run", "east/site.toml")
+    printed = [said(process, seconds=300.0)[0] for process in (*sites.values(), hub)]
+    for text in printed:
+        assert "odds" in text and "AUC" in text and "Privacy of held-out rows" in text and "weights" not in text
+    records = [json.loads((tmp_path / name / f"{name}.json").read_text())["record"] for name in (*NAMES, "hub")]
+    assert all(one == records[0] for one in records) and records[0]["evaluation"]["auc"]["value"] > 0.8
+    for name in NAMES:
+        with DurableLedger.open(f"{name}/{name}.ledger") as ledger:
+            assert ledger.to_list() == [event.to_dict() for event in Plan.read("asks.json").events(name)]
+    assert run("predict", "hub/hub.json", "north.csv", "--out", "scores.csv").code == 0
+    assert "AUC" in said(start("site", "run", "north/site.toml"))[0]  # it was done before
 
 
 def test_what_a_site_cannot_do_is_one_line(run: Call, agreed: int, tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from ..privacy.events import Event, SummedGaussianMechanism
 from ..privacy.noise import KeyedNoise, Noise, SystemNoise
 from ..privacy.statement import Caveat, Statement, unit_of
 from ..queries import Bounded, NoisyBounded, SummedBounded
+from ..queries.sums import Among
 from ..runs.calibration import closeness, largest_scale
 from ..runs.config import RunConfig
 from ..runs.engine import Place
@@ -74,19 +75,189 @@ def check_terms(config: RunConfig) -> str:
     return str(REGISTRY[config.method].trust.kind)
 
 
-@dataclass
-class Desk:
-    """Where bounded sums are asked for.  Points are (R, d), and answers (R, entries), for R replicates."""
+@dataclass(frozen=True)
+class Terms:
+    """What will be asked and what it costs: public, and known before any row is read.
+
+    Attributes
+    ----------
+    config : RunConfig
+        Budget, relation and trust.
+    facts : Facts
+        Of all nodes.
+    plan : tuple of Item
+    scale : float or None
+        Shift over sigma of all of it together; None without noise.
+    """
 
     config: RunConfig
     facts: Facts
-    place: Place
-    summed: bool
     plan: tuple[Item, ...]
     scale: float | None
+
+    @classmethod
+    def of(
+        cls, config: RunConfig, n: Array, d: int, loss: Loss, plan: Sequence[Item], scale: float | None = None
+    ) -> Self:
+        """Check the terms and calibrate the noise, or take over a `scale` that was calibrated before.
+
+        Parameters
+        ----------
+        config : RunConfig
+        n : array (N, 1)
+            Rows of every node.
+        d : int
+            Their entries.
+        loss : Loss
+        plan : sequence of Item
+        scale : float, optional
+
+        Raises
+        ------
+        InvalidInput
+            Also if the scale costs more than the budget.
+        """
+        check_terms(config)
+        N = len(n)
+        least, t = quorum(config, N)
+        accountant = accountants.make_accountant(config.notion)
+        facts = Facts(
+            loss, n, d, 1.0, 1.0, N, config.relation, pure=accountant.name == "pure", participants=least,
+            colluders=t, sites_per_row=config.sites_per_row if least else 1,
+        )  # fmt: skip
+        if not config.sites_per_row <= N:
+            raise InvalidInput("sites_per_row", config.sites_per_row, f"there are {N} sites", "use fewer")
+        if scale is None:
+            return cls(
+                config, facts, tuple(plan), _calibrated(config, facts, plan, least > 0) if config.budgeted else None
+            )
+        made = cls(config, facts, tuple(plan), scale)
+        if not made.price <= float(np.min(config.epsilon)) * (1.0 + 1e-9):
+            rule = f"what is asked costs {made.price:.6g} with this noise"
+            raise InvalidInput("epsilon", config.epsilon, rule, "calibrate it again")
+        return made
+
+    @property
+    def summed(self) -> bool:
+        """Whether only sums over sites are opened."""
+        return self.facts.participants > 0
+
+    @property
+    def price(self) -> float:
+        """Epsilon of all of it, for the worst row."""
+        return _spent(self.config, self.events()).total()
+
+    def alone(self, event: Event) -> Array:
+        """Epsilon of one event by itself."""
+        return np.asarray(accountants.make_accountant(self.config.notion).total([event], self.config.delta or 0.0))
+
+    def events(self, node: int | None = None) -> tuple[Event, ...]:
+        """All that will be charged, in order: of all nodes, or by one of them."""
+        facts = self.facts if node is None else self.facts.node(node)
+        return tuple(_event(facts, item, self.scale, self.summed) for item in self.plan)
+
+    def widths(self) -> tuple[int, ...]:
+        """Numbers in each answer."""
+        return tuple(item.what(np.zeros(self.facts.d)).width() for item in self.plan)
+
+    def spread(self, item: Item, among: Among | None = None) -> float:
+        """Standard deviation of the noise on each entry of an answer.
+
+        Parameters
+        ----------
+        item : Item
+        among : Among, optional
+            Of a sum: its sites; None for all.
+        """
+        if self.scale is None:
+            return 0.0
+        if among is not None and among.sites < self.facts.n_nodes:
+            own = self.facts.node(0)
+            query = SummedBounded.of(item.what(np.zeros(own.d)), _alpha(own, self.scale, item), item.name)
+            return float(query.total_spread(own, among).ravel()[0])
+        event = _event(self.facts, item, self.scale, self.summed)
+        if isinstance(event, SummedGaussianMechanism):
+            return float(event.spread()[0])
+        weights = self.facts.n[:, 0] / np.sum(self.facts.n)
+        return float(np.sqrt(np.sum((weights * event.spread()) ** 2)))
+
+    def statement(self, events: Sequence[Event], *, simulated: bool, caveat: Caveat = None) -> Statement:
+        """What is proved of releases with these events."""
+        config, N = self.config, self.facts.n_nodes
+        ledger = _spent(config, events)
+        said = Statement.prove(
+            ledger, trust_of(config, N), relation=config.relation, nodes=N, simulated=simulated,
+            unit=unit_of(config.sites_per_row), caveat=caveat,
+        )  # fmt: skip
+        return said.if_others_collude(against_all(ledger, N)) if self.summed else said
+
+
+def _spent(config: RunConfig, events: Sequence[Event]) -> Ledger:
+    ledger = Ledger(accountants.make_accountant(config.notion), math.inf, config.delta or 0.0, config.sites_per_row)
+    for event in events:
+        ledger.charge(event)
+    return ledger
+
+
+@dataclass
+class Desk:
+    """Where bounded sums are asked for.  Points are (R, d), and answers (R, entries), for R replicates; 1 at a site.
+
+    Parameters
+    ----------
+    terms : Terms
+    place : Place
+        A simulation of all nodes, or one site.
+    book : Book
+    simulated : bool
+        Whether the noise can be repeated.
+    observe : callable ``(k)``, optional
+        Called after the k-th answer.
+    """
+
+    terms: Terms
+    place: Place
     book: Book
     simulated: bool
+    observe: Callable[[int], None] | None = None
     _asked: int = 0
+    _among: Among | None = None
+
+    @property
+    def config(self) -> RunConfig:
+        """Of the terms."""
+        return self.terms.config
+
+    @property
+    def facts(self) -> Facts:
+        """As the place sees them."""
+        return self.place.facts
+
+    @property
+    def summed(self) -> bool:
+        """Whether only sums over sites are opened."""
+        return self.terms.summed
+
+    @property
+    def scale(self) -> float | None:
+        """Shift over sigma of the whole plan; None without noise."""
+        return self.terms.scale
+
+    @property
+    def plan(self) -> tuple[Item, ...]:
+        """All that will be asked, in order."""
+        return self.terms.plan
+
+    @property
+    def replicates(self) -> int:
+        """R."""
+        return self.place.lead[0] if self.place.lead else 1
+
+    @property
+    def rows(self) -> float:
+        """Rows behind the last answer: those of all sites, or of a sum's."""
+        assert self.facts.rows is not None
+        return float(self.facts.rows if self._among is None else self._among.rows)
 
     @classmethod
     def open(
@@ -114,29 +285,21 @@ class Desk:
         ------
         InvalidInput
         """
-        kind = check_terms(config)
-        if kind == "curator":
+        if check_terms(config) == "curator":
             rows = rows.pooled()
         rows.check(loss)
-        N, R = len(rows.n), config.replicates
-        least, t = quorum(config, N)
-        accountant = accountants.make_accountant(config.notion)
-        facts = Facts(
-            loss, rows.n, rows.d, 1.0, 1.0, N, config.relation, pure=accountant.name == "pure", participants=least,
-            colluders=t, sites_per_row=config.sites_per_row if least else 1,
-        )  # fmt: skip
-        if not config.sites_per_row <= N:
-            raise InvalidInput("sites_per_row", config.sites_per_row, f"there are {N} sites", "use fewer")
+        terms = Terms.of(config, rows.n, rows.d, loss, plan)
+        N, R, facts = len(rows.n), config.replicates, terms.facts
         noise: Noise = SystemNoise((R, N)) if config.seed is None else KeyedNoise(config.seed, range(R), range(N))
-        own = Ledger(accountant, config.epsilon, config.delta or 0.0, config.sites_per_row)
-        scale = _calibrated(config, facts, plan, least > 0) if config.budgeted else None
-        book: Book = own
+        book: Book = Ledger(
+            accountants.make_accountant(config.notion), config.epsilon, config.delta or 0.0, config.sites_per_row
+        )
         if ledger is not None:
             whose = rows_digest(*rows.arrays()) if digest is None else digest
-            book = _reserved(config, facts, plan, scale, whose, ledger, run_name, label, noise.simulated)
+            book = _reserved(terms, whose, ledger, run_name, label, noise.simulated)
         net = DenseNet(make_graph("complete", N))
         place = Place(facts, net, Curator(rows, facts, noise, book), (R, N), rows.d)
-        return cls(config, facts, place, least > 0, tuple(plan), scale, book, noise.simulated)
+        return cls(terms, place, book, noise.simulated)
 
     def ask(self, name: str, at: Array, what: Bounded | None = None) -> Array:
         """The next release of the plan, at public points (R, d): the mean over the rows of all sites, (R, entries).
@@ -153,43 +316,27 @@ class Desk:
         if item.name != name:
             raise ValueError(f"the plan's next release is {item.name}, not {name}")
         self._asked += 1
-        point = np.array(np.broadcast_to(at[:, None, :], (*self.place.lead, at.shape[-1])))
+        lead = self.place.lead
+        point = np.array(np.broadcast_to(at[:, None, :], (*lead, at.shape[-1]))) if lead else np.array(at[0])
         statistic = item.what(point) if what is None else replace(what, at=point)
         alpha = _alpha(self.facts, self.scale, item)
         if self.summed:
-            return self.place.ask_sum(SummedBounded.of(statistic, alpha, item.name))[:, 0]
-        answers = self.place.ask(NoisyBounded.of(statistic, alpha, item.name))
-        share = answers * self._weights
-        return np.asarray(self.place.net.neighbour_sum(share) + share)[:, 0]
-
-    @property
-    def _weights(self) -> Array:
-        """A site's share of all rows, (N, 1)."""
-        return np.asarray(self.facts.n / np.sum(self.facts.n))
+            self._among = self.place.net.among(self.facts)  # agreed on now, and asked again by the curator
+            found = self.place.ask_sum(SummedBounded.of(statistic, alpha, item.name))
+        else:
+            own = self.place.ask(NoisyBounded.of(statistic, alpha, item.name))
+            found = self.place.net.whole_sum(own * (self.facts.n / self.rows))
+        if self.observe is not None:
+            self.observe(self._asked)
+        return found[:, 0] if lead else found[None]
 
     def spread(self, name: str) -> float:
-        """Standard deviation of the noise on each entry of an answer."""
-        item = next(item for item in self.plan if item.name == name)
-        if self.scale is None:
-            return 0.0
-        event = _event(self.facts, item, self.scale, self.summed)
-        if isinstance(event, SummedGaussianMechanism):
-            return float(event.spread()[0])
-        return float(np.sqrt(np.sum((self._weights[:, 0] * event.spread()) ** 2)))
+        """Standard deviation of the noise on each entry of an answer, for the sites of the last sum."""
+        return self.terms.spread(next(item for item in self.plan if item.name == name), self._among)
 
     def statement(self, *, caveat: Caveat = None) -> Statement:
         """What was proved of all that has been asked."""
-        config, N = self.config, self.facts.n_nodes
-        ledger = Ledger(accountants.make_accountant(config.notion), math.inf, config.delta or 0.0, config.sites_per_row)
-        for event in self.book.rows:
-            ledger.charge(event)
-        said = Statement.prove(
-            ledger, trust_of(config, N), relation=config.relation, nodes=N, simulated=self.simulated,
-            unit=unit_of(config.sites_per_row), caveat=caveat,
-        )  # fmt: skip
-        if not self.summed:
-            return said
-        return said.if_others_collude(against_all(ledger, N))
+        return self.terms.statement(self.book.rows, simulated=self.simulated, caveat=caveat)
 
     def close(self) -> None:
         """Tell a ledger on disk that all of the plan has been asked."""
@@ -236,11 +383,9 @@ def _calibrated(config: RunConfig, facts: Facts, plan: Sequence[Item], summed: b
     return _FOUND[key]
 
 
-def _reserved(
-    config: RunConfig, facts: Facts, plan: Sequence[Item], scale: float | None, digest: bytes, ledger: DurableLedger,
-    name: str | None, label: str, simulated: bool,
-) -> Run:  # fmt: skip
+def _reserved(terms: Terms, digest: bytes, ledger: DurableLedger, name: str | None, label: str, simulated: bool) -> Run:
     """The plan's reservation in a ledger on disk, made now or by an interrupted run."""
+    config, facts = terms.config, terms.facts
     for field, wrong, rule, remedy in (
         ("replicates", config.replicates != 1, "a ledger counts one release of each", "use replicates=1"),
         ("sites_per_row", config.sites_per_row > 1, "a ledger on disk counts each node's rows alone", "use 1"),
@@ -251,8 +396,7 @@ def _reserved(
         if wrong:
             raise InvalidInput(field, None, rule, remedy)
     ledger.bind(digest)
-    events = [_event(facts, item, scale, facts.participants > 0) for item in plan]
-    text = json.dumps([config.to_dict(), facts.to_dict(), label, [item.name for item in plan]], sort_keys=True)
+    text = json.dumps([config.to_dict(), facts.to_dict(), label, [item.name for item in terms.plan]], sort_keys=True)
     key = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
     run = name or key
-    return ledger.resume(run, key) if run in ledger.runs else ledger.reserve(run, key, events)
+    return ledger.resume(run, key) if run in ledger.runs else ledger.reserve(run, key, terms.events())

@@ -8,9 +8,10 @@ the curve.  ROC, AUC, precision and recall, calibration, Brier score and confusi
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -18,13 +19,18 @@ import numpy as np
 from scipy import stats
 from scipy.special import expit, logit
 
+from ..data.blocks import Bins, Category
 from ..data.rows import Rows
+from ..data.schema import Schema
 from ..errors import InvalidInput
 from ..losses import Logistic
+from ..privacy.statement import Statement
 from ..queries import Positives, Scores
+from ..runs.config import RunConfig
 from ..typing import Array
 from ..weighted import LongRows, Weighted
-from .asking import Desk, Item
+from .asking import Desk, Item, Terms
+from .naming import reference_of
 
 CELLS, REACH = 12, 3.0
 WIDTH = 2.0 * REACH / CELLS
@@ -57,6 +63,20 @@ def recipe(d: int, groups: Array | None = None) -> tuple[Item, ...]:
     )
 
 
+def check_rows(terms: Terms) -> None:
+    """Refuse held-out rows of which no AUC could be printed, even with as many of one class as of the other.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    n, groups = float(terms.facts.n.sum()), terms.widths()[1] // (2 * CELLS)
+    needed = 2.0 * LEAST * n * terms.spread(terms.plan[1]) * math.sqrt(groups)
+    if n < needed:
+        rule = f"{n:,.0f} held-out rows are too few for this noise: about {math.ceil(needed):,} would do"
+        raise InvalidInput("holdout", None, rule, "hold out more, or raise the evaluation's epsilon")
+
+
 def rows_of(parts: Sequence[tuple[Array, Array]]) -> Rows:
     """Held-out rows of every site, from encoded columns and labels -1, 1, or 0 for none; a constant is appended."""
     return LongRows.of([(np.hstack([X, np.ones((len(X), 1))]) * np.abs(y)[:, None], y) for X, y in parts])
@@ -66,6 +86,26 @@ def groups_of(levels: Sequence[Level], d: int) -> Array | None:
     """Masks of the levels, for rows of d entries."""
     marked = [level.feature for level in levels if level.feature is not None]
     return np.eye(d)[marked] if marked else None
+
+
+def levels_of(schema: Schema | None, by: str | None) -> tuple[Level, ...]:
+    """The levels of a column with the features that mark them, in rows that the schema encodes.
+
+    Raises
+    ------
+    InvalidInput
+        If the schema declares no levels for the column.
+    """
+    if by is None:
+        return ()
+    first = 0
+    for block in schema.blocks if schema is not None else ():
+        if block.name == by and isinstance(block, Bins | Category):
+            named = [Level(name, first + k) for k, name in enumerate(block.names)]
+            rest = f"{by}: others" if block.base is None else reference_of(block)
+            return (*named, Level(rest, None))
+        first += len(block.names)
+    raise InvalidInput("by", by, "must be a column for which the schema declares levels", "name a bins or category")
 
 
 @dataclass(frozen=True)
@@ -141,6 +181,54 @@ class Quality:
         }  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Held:
+    """What is to be asked of held-out rows.
+
+    Parameters
+    ----------
+    epsilon : float
+        Of each held-out row; no other release reads it.
+    threshold : float
+    by : str, optional
+        A column of the schema, whose levels are the subgroups.
+    """
+
+    epsilon: float
+    threshold: float = 0.5
+    by: str | None = None
+
+    def config(self, run: RunConfig) -> RunConfig:
+        """Of the releases, from that of the training: a budget of their own, and noise keyed apart.
+
+        Raises
+        ------
+        InvalidInput
+        """
+        if not self.epsilon > 0:
+            raise InvalidInput("evaluation", self.epsilon, "must be an epsilon above 0", "use 0.5")
+        seed = run.seed
+        if seed is not None:
+            seed = int.from_bytes(hashlib.blake2b(f"{seed} evaluation".encode(), digest_size=6).digest(), "big")
+        return replace(run, epsilon=float(self.epsilon), seed=seed, replicates=1, noise=None)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What was released of held-out rows, with the exact numbers that only their holder may see."""
+
+    quality: dict[str, Quality]
+    statement: Statement
+    exact: dict[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            **self.quality[""].to_dict(), "exact": self.exact, "privacy": self.statement.to_dict(),
+            "by": {name: found.to_dict() for name, found in self.quality.items() if name},
+        }  # fmt: skip
+
+
 def evaluate(
     desk: Desk, model: Array, *, threshold: float = 0.5, levels: Sequence[Level] = ()
 ) -> list[dict[str, Quality]]:
@@ -168,9 +256,9 @@ def evaluate(
     """
     if not 0.0 < threshold < 1.0:
         raise InvalidInput("threshold", threshold, "must be inside (0, 1)", "use 0.5")
-    n = float(desk.facts.n.sum())
     at = np.hstack([model, np.zeros((len(model), 1))])
     count = desk.ask("count of positives", at)[:, 0]
+    n = desk.rows
     least = min(0.5, max(1.0 / n, 2.0 * desk.spread("count of positives")))
     base, cut = logit(np.clip(count, least, 1.0 - least)), float(logit(threshold))
     center = cut + WIDTH * np.rint((base - cut) / WIDTH)

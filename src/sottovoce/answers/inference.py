@@ -24,6 +24,7 @@ from ..errors import InvalidInput
 from ..privacy.gaussian import gaussian_epsilon
 from ..queries import Curvature, Gradient, Positives, SecondMoments, SlopeMoments
 from ..queries.moments import square
+from ..runs.config import RunConfig
 from ..typing import Any, Array, BoolArray
 from .asking import Desk, Item
 from .naming import Naming, Term
@@ -107,11 +108,27 @@ class Estimates:
         return np.where(first > 0, tau, np.inf)
 
 
+def check_run(run: RunConfig) -> None:
+    """Refuse what inference does not use.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    if not run.auto:
+        rule = "inference takes Newton steps of its own"
+        raise InvalidInput("method", run.method, rule, "leave method out; trust='sum' asks for sums over sites")
+    if run.loss != "logistic" or run.max_grad_norm != math.inf:
+        rule = "coefficients are log-odds of the logistic loss without a cap"
+        raise InvalidInput("loss", run.loss, rule, "leave loss and max_grad_norm out")
+
+
 def estimate(desk: Desk, naming: Naming) -> Estimates:
     """Ask for all of :func:`recipe`, and compute estimates and their covariance."""
-    R, d, n = desk.place.lead[0], naming.d, float(desk.facts.n.sum())
+    R, d = desk.replicates, naming.d
     zero, mask = np.zeros((R, d)), naming.constant
     count = desk.ask("count of positives", zero)[:, 0]
+    n = desk.rows
     least = max(1.0 / n, 2.0 * desk.spread("count of positives"))
     share = np.clip(count, min(least, 0.5), 1.0 - min(least, 0.5))
     w = np.log(share / (1.0 - share))[:, None] / naming.value * mask
@@ -135,6 +152,11 @@ def estimate(desk: Desk, naming: Naming) -> Estimates:
     s_H, s_g = cap * desk.spread("last Hessian"), desk.spread("last gradient")
     scale = math.inf if desk.scale is None else desk.scale
     return _one_step(w, H, J, g, S, s_H, s_g, share, kept, n, scale)
+
+
+def model_of(found: Estimates) -> Array:
+    """What predicts: the estimate, or the last point of the steps where the rule refuses the whole table."""
+    return np.where((found.strain <= 1.0)[:, None], found.estimate, found.at)
 
 
 def _within(H: Array, kept: BoolArray) -> Array:

@@ -25,8 +25,7 @@ from ..task import BoundedNumber
 from ..typing import Any, Array
 from ..weighted import LongRows, Weighted
 from .asking import Desk, Item
-from .evaluation import Estimate
-from .training import Held, terms_of
+from .evaluation import Estimate, Held
 
 LOSS = Weighted(HuberResidual(1.0))
 """Of the rows of an evaluation, which may be of any norm: moments of clipped scores do not depend on it."""
@@ -112,7 +111,7 @@ class _Moments:
     def of(cls, desk: Desk) -> _Moments:
         """Ask; means are divided by the released share of rows with a number, which is at most 1."""
         found, s = desk.ask("errors", np.array([[1.0, 0.0]]))[0] / SCALES, desk.spread("errors") / SCALES
-        n = float(np.sum(desk.facts.n))
+        n = desk.rows
         share = min(max(float(found[0]), _CLEAR * float(s[0]), 1.0 / n), 1.0)
         m, s = found / share, s / share
         absolute, e2, _, t2, e4, e2t, e2t2, t3, t4 = m[1:]
@@ -146,7 +145,7 @@ def measure(desk: Desk, task: BoundedNumber) -> Errors:
     else:
         rule = "noise and sampling hide the variance of the target: raise epsilon, or hold out more rows"
         r2 = Estimate(None, refused=rule)
-    n, noise = float(np.sum(desk.facts.n)), width * float(moments.noise[0])
+    n, noise = desk.rows, width * float(moments.noise[0])
     return Errors(n, noise, r2, middle, root, mean, task.unit)
 
 
@@ -185,7 +184,7 @@ def evaluate_numbers(
     """
     if held.by is not None:
         raise InvalidInput("by", held.by, "is for labels of two classes", "leave it out")
-    config = terms_of(run, held)
+    config = held.config(run)
     rows = rows_of([(margins[part], y[part]) for part in np.array_split(np.arange(len(y)), sites)])
     label = f"evaluation {name}"
     desk = Desk.open(config, rows, LOSS, recipe(), ledger=ledger, run_name=run_name, label=label, digest=digest)

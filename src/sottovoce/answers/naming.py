@@ -19,6 +19,7 @@ from ..data.rows import Rows
 from ..data.schema import Schema
 from ..data.table import Table
 from ..errors import InvalidInput
+from ..task import TwoClasses
 from ..typing import Any, Array, IntArray
 from ..weighted import LongRows
 
@@ -103,9 +104,9 @@ class Naming:
             own[:, site] = self.value
         return np.hstack([X[:, :-1], own])
 
-    def rows(self, parts: Sequence[tuple[Any, Array]]) -> Rows:
-        """Rows of every site, from its table and its labels -1, 1, or 0 for none."""
-        encoded = [(self.encoded(table, i) * np.abs(y)[:, None], y) for i, (table, y) in enumerate(parts)]
+    def rows(self, parts: Sequence[tuple[Any, Array]], first: int = 0) -> Rows:
+        """Rows of the sites from number `first` on, of each from its table and its labels -1, 1, or 0 for none."""
+        encoded = [(self.encoded(table, i) * np.abs(y)[:, None], y) for i, (table, y) in enumerate(parts, first)]
         return LongRows.of(encoded) if self.long else Rows.build(encoded)
 
     def least_variance(self, rho: float = 0.0) -> float:
@@ -175,6 +176,11 @@ def of_schema(schema: Schema, sites: Sequence[str] = ()) -> Naming:
     return _spread(naming, sites)
 
 
+def naming_of(schema: Schema | None, columns: Sequence[str], data_norm: float, sites: Sequence[str]) -> Naming:
+    """The naming of a schema, or of numbers without one."""
+    return of_columns(columns, data_norm, sites) if schema is None else of_schema(schema, sites)
+
+
 def _spread(naming: Naming, sites: Sequence[str]) -> Naming:
     """The same with a constant for every site, if there are any."""
     if not sites:
@@ -223,3 +229,11 @@ def columns_of(table: Table | Mapping[str, Any], part: IntArray) -> dict[str, An
     """Some rows of raw columns."""
     columns = table.columns if isinstance(table, Table) else table
     return {name: values[part] for name, values in columns.items()}
+
+
+def outcome(schema: Schema | None) -> dict[str, str] | None:
+    """The label of two classes and which of them counts as positive; None without a schema."""
+    task = None if schema is None else schema.task
+    if schema is None or schema.label is None or not isinstance(task, TwoClasses):
+        return None
+    return {"column": schema.label.column, "positive": task.names[1]}

@@ -22,11 +22,12 @@ from ..task import BoundedNumber
 from ..typing import Any, Array
 from ..weighted import Weighted
 from .asking import Desk
+from .evaluation import Held
 from .misses import NumberEvaluation, evaluate_numbers, exact
 from .naming import CONSTANT, Naming
 from .regression import SQUARED, least_squares, recipe
 from .saved import Answered
-from .training import Dealt, Held
+from .training import Dealt
 
 
 @dataclass(frozen=True)

@@ -46,13 +46,13 @@ def least_squares(desk: Desk, free: BoolArray) -> Array:
     free : array of bool (d,)
         Columns that have a coefficient; others keep 0.
     """
-    R, d = desk.place.lead[0], len(free)
+    R, d = desk.replicates, len(free)
     zero = np.zeros((R, d))
     S = square(desk.ask("second moments", zero), d)
     S = S * free[:, None] * free[None, :] + np.diag((~free).astype(float))
     values, vectors = np.linalg.eigh(S)
     noise = desk.spread("second moments") * math.sqrt(2.0 * d)
-    n = float(desk.facts.n.sum())
+    n = desk.rows
     known = desk.spread("first gradient")
 
     def solve(g: Array, spread: float) -> Array:

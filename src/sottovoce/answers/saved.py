@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from ..errors import CheckpointError, shown
 from ..plain import jsonable
 from ..runs.engine import UNREADABLE
 from ..typing import Any, Array
-from .naming import Naming, of_columns, of_schema
+from .naming import Naming, naming_of
 
 _KIND, _VERSION = "sottovoce answers", 1
 
@@ -56,15 +55,18 @@ class Answered:
             margins = margins + float(own @ self.shares)
         return np.asarray(margins)
 
-    def to_json(self) -> str:
-        """The file's text."""
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, with an infinite number as the text ``inf``."""
         columns = [term.name for term in self.naming.terms if term.name != "(constant)"]
-        plain = {
+        return {
             "kind": _KIND, "version": _VERSION, "schema": None if self.schema is None else self.schema.to_dict(),
             "columns": columns, "data_norm": self.naming.data_norm, "sites": list(self.naming.sites),
             "shares": self.shares.tolist(), "model": self.model.tolist(), "record": jsonable(self.record),
         }  # fmt: skip
-        return json.dumps(plain, indent=1, allow_nan=False) + "\n"
+
+    def to_json(self) -> str:
+        """The file's text."""
+        return json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n"
 
     def save(self, path: str | Path) -> None:
         """Write :meth:`to_json` to a file, in one step.
@@ -77,7 +79,7 @@ class Answered:
 
     @classmethod
     def load(cls, path: str | Path) -> Answered:
-        """Read what :meth:`save` wrote, which may come from anybody.
+        """Read what :meth:`save` wrote, or a site's or hub's file of an inference; it may come from anybody.
 
         Raises
         ------
@@ -86,6 +88,8 @@ class Answered:
         """
         try:
             plain = files.from_json(files.read_text("run", Path(path)), infinite=True)
+            if "answers" in plain:  # what a site or a hub keeps of a run
+                plain = plain["answers"] | {"record": plain["record"]}
             if plain["kind"] != _KIND or plain["version"] != _VERSION:
                 raise ValueError("another file")
             sites = [str(site) for site in plain["sites"]]
@@ -99,8 +103,3 @@ class Answered:
         except UNREADABLE as error:
             rule = "not a saved run; use a file written by `train --save`"
             raise CheckpointError(f"run={shown(Path(path))}: {rule}") from error
-
-
-def naming_of(schema: Schema | None, columns: Sequence[str], data_norm: float, sites: Sequence[str]) -> Naming:
-    """The naming of a schema, or of numbers without one."""
-    return of_columns(columns, data_norm, sites) if schema is None else of_schema(schema, sites)

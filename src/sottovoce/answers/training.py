@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import time
 from dataclasses import dataclass, field, replace
@@ -10,7 +9,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from .. import data
-from ..data.blocks import Bins, Category
 from ..data.schema import Schema
 from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger, rows_digest
@@ -23,47 +21,13 @@ from ..task import TwoClasses
 from ..typing import Any, Array, IntArray
 from ..weighted import Weighted
 from .asking import Desk
-from .evaluation import LOSS, Level, Quality, evaluate, exact, groups_of, rows_of
+from .evaluation import LOSS, Evaluation, Held, Level, evaluate, exact, groups_of, levels_of, rows_of
 from .evaluation import recipe as histograms
-from .inference import Coefficients, Estimates, estimate, forecast, recipe, table
-from .naming import Naming, columns_of, reference_of
-from .saved import Answered, naming_of
+from .inference import Coefficients, Estimates, check_run, estimate, forecast, model_of, recipe, table
+from .naming import Naming, columns_of, naming_of
+from .saved import Answered
 
 WEIGHED = "intervals are for rows that count alike: with weights the errors of an estimate are other ones"
-
-
-@dataclass(frozen=True)
-class Held:
-    """What is to be asked of held-out rows.
-
-    Parameters
-    ----------
-    epsilon : float
-        Of each held-out row; no other release reads it.
-    threshold : float
-    by : str, optional
-        A column of the schema, whose levels are the subgroups.
-    """
-
-    epsilon: float
-    threshold: float = 0.5
-    by: str | None = None
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """What was released of held-out rows, with the exact numbers that only their holder may see."""
-
-    quality: dict[str, Quality]
-    statement: Statement
-    exact: dict[str, float]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return {
-            **self.quality[""].to_dict(), "exact": self.exact, "privacy": self.statement.to_dict(),
-            "by": {name: found.to_dict() for name, found in self.quality.items() if name},
-        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -241,54 +205,9 @@ def check(run: RunConfig, config: TrainConfig | None = None) -> None:
     ------
     InvalidInput
     """
-    if not run.auto:
-        rule = "inference takes Newton steps of its own"
-        raise InvalidInput("method", run.method, rule, "leave method out; trust='sum' asks for sums over sites")
-    if run.loss != "logistic" or run.max_grad_norm != math.inf:
-        rule = "coefficients are log-odds of the logistic loss without a cap"
-        raise InvalidInput("loss", run.loss, rule, "leave loss and max_grad_norm out")
+    check_run(run)
     if config is not None and (config.start or config.public or config.public_share):
         raise InvalidInput("start", None, "inference starts from a count of its own", "leave the start out")
-
-
-def model_of(found: Estimates) -> Array:
-    """What predicts: the estimate, or the last point of the steps where the rule refuses the whole table."""
-    return np.where((found.strain <= 1.0)[:, None], found.estimate, found.at)
-
-
-def levels_of(schema: Schema | None, by: str | None) -> tuple[Level, ...]:
-    """The levels of a column with the features that mark them, in rows that the schema encodes.
-
-    Raises
-    ------
-    InvalidInput
-        If the schema declares no levels for the column.
-    """
-    if by is None:
-        return ()
-    first = 0
-    for block in schema.blocks if schema is not None else ():
-        if block.name == by and isinstance(block, Bins | Category):
-            named = [Level(name, first + k) for k, name in enumerate(block.names)]
-            rest = f"{by}: others" if block.base is None else reference_of(block)
-            return (*named, Level(rest, None))
-        first += len(block.names)
-    raise InvalidInput("by", by, "must be a column for which the schema declares levels", "name a bins or category")
-
-
-def terms_of(run: RunConfig, held: Held) -> RunConfig:
-    """The terms on which held-out rows are asked: a budget of their own, and noise keyed apart.
-
-    Raises
-    ------
-    InvalidInput
-    """
-    if not held.epsilon > 0:
-        raise InvalidInput("evaluation", held.epsilon, "must be an epsilon above 0", "use 0.5")
-    seed = run.seed
-    if seed is not None:
-        seed = int.from_bytes(hashlib.blake2b(f"{seed} evaluation".encode(), digest_size=6).digest(), "big")
-    return replace(run, epsilon=float(held.epsilon), seed=seed, replicates=1)
 
 
 def ask_held(
@@ -307,7 +226,7 @@ def ask_held(
     model : array (1, d)
         Public; scores are products with it.
     """
-    config = terms_of(run, held)
+    config = held.config(run)
     parts = np.array_split(np.arange(len(y)), sites)
     rows = rows_of([(X[part], y[part]) for part in parts])
     plan = histograms(rows.d, groups_of(levels, rows.d))

@@ -21,6 +21,7 @@ from ..privacy.statement import DEMONSTRATION, ceil_text
 from ..runs import defaults
 from ..runs.config import RunConfig
 from .options import as_json, say, takes
+from .plan import asked
 from .render import marked_words
 from .screen import Console, escape
 
@@ -38,6 +39,9 @@ _EVERY = 0.5
     say("--epsilon", "Total budget of the run.", type=float, default=defaults.EPSILON),
     say("--delta", "Delta of an (epsilon, delta) guarantee.", type=float, default=defaults.DELTA),
     say("--graph", "The sites' network.", default="ring"),
+    say("--inference", "Coefficients with intervals of a few columns, in place of training.", is_flag=True),
+    say("--evaluation", "Also ask held-out rows how good it is, with this epsilon of theirs.", type=float),
+    say("--holdout", "Share of every site's rows that is held out for that.", type=float, default=0.2),
     say("--transport", "What carries the messages.", type=click.Choice(["relay", "nvflare"]), default="relay"),
     say("--keep", "Folder for hub and sites, which stays.  [default: one that is removed at the end]",
         type=click.Path(file_okay=False, path_type=Path)),
@@ -45,20 +49,22 @@ _EVERY = 0.5
 ])  # fmt: skip
 def demo(
     sites: int, rounds: int, method: str | None, trust: str, colluders: int, epsilon: float, delta: float, graph: str,
-    transport: str, keep: Path | None, as_json: bool,
+    inference: bool, evaluation: float | None, holdout: float, transport: str, keep: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Start a hub and sites as real processes with generated certificates, train on Adult, and compare.
 
+    With --inference it prints coefficients with intervals, with --evaluation the area under the ROC curve and more.
     The model is compared with that of the same run in one process.  For that the noise is repeatable: this is a
     demonstration, not a release, and its ledgers and reports say so.
     """
-    named = method or ("sum_momentum" if trust == "sum" else "prox_admm")
+    asks = asked(inference, False, evaluation, holdout, 0.5, None)
+    named = method or ("auto" if inference else "sum_momentum" if trust == "sum" else "prox_admm")
     config = RunConfig(
         method=named, rounds=rounds, epsilon=epsilon, delta=delta, graph=graph, trust=trust, colluders=colluders
     )
     console = Console()
     with _folder(keep) as folder:
-        stage = demonstration.build(folder, config, sites)
+        stage = demonstration.build(folder, config, sites, schema=demonstration.FEW if inference else None, asks=asks)
         started, last = time.perf_counter(), 0.0
         live = Live(_table(stage), console=console, transient=True)
         with nullcontext() if as_json or not console.is_terminal else live as shown:
@@ -86,6 +92,12 @@ def demo(
     console.print(
         Panel(marked_words(stage.plan.statement.words), title=f"Privacy: {DEMONSTRATION}", title_align="left")
     )
+    if "record" in report:
+        from .answers import render_record  # loads SciPy's statistics
+
+        render_record(report["record"], console)
+        same = "are" if report["same_answers"] else "[bold red]are not[/]"
+        console.print(f"all answers {same} those of the same run in one process")
     console.print(
         f"{report['rounds']} rounds over {transport}, {report['seconds_per_round']:.3f} s a round; test error "
         f"{100 * report['test_error']:.2f}%; largest difference to the same run in one process: "
@@ -109,7 +121,7 @@ def _table(stage: Stage) -> Table:
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     for name in ("site", "rows", "round", "", "epsilon spent", "of"):
         table.add_column(name, justify="left" if name in ("site", "") else "right")
-    rounds, rows = stage.plan.config.rounds, stage.rows.n[:, 0].astype(int)
+    rounds, rows = stage.plan.attempts, stage.rows.n[:, 0].astype(int)
     for one, size in zip(demonstration.progress(stage), rows, strict=True):
         bar = "█" * round(24 * one["round"] / rounds)
         spent = (ceil_text(one["spent"]), f"{one['budget']:g}")

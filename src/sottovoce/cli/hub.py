@@ -23,7 +23,7 @@ from ..deploy.keys import need_cryptography
 from ..deploy.lock import only_one
 from ..deploy.plan import Plan
 from ..deploy.relay import Credentials, serve
-from ..deploy.report import last_words, other_run, write_hub
+from ..deploy.report import finished, last_words, other_run, write_hub
 from ..deploy.sums.desk import PATIENCE
 from ..errors import EXIT_CODES, InvalidInput
 from ..files import read
@@ -150,15 +150,19 @@ def run(
         live: Any = nullcontext()
         if console.is_terminal and not as_json:
             live = Live(
-                get_renderable=lambda: _table(carried.sites(), plan.config.rounds), console=console,
+                get_renderable=lambda: _table(carried.sites(), plan.attempts), console=console,
                 refresh_per_second=2,
             )  # fmt: skip
         with live:
             while not stop.wait(_EVERY):
                 if not written and carried.over:
                     written, there = True, write_hub(folder, carried)
-                    tell("every site has left" + (f": hub.html, hub.npz and hub.json are in {folder}" if there else ""),
+                    tell("every site has left" + (f": {_kept(plan)} are in {folder}" if there else ""),
                          left=carried.gone(), finished=there)  # fmt: skip
+                    if there and plan.asks is not None and not as_json:
+                        from .answers import render_record  # loads SciPy's statistics
+
+                        render_record((finished(folder / "hub", plan) or {})["record"], console)
                 if once and written:
                     break
         if stop.is_set() and not written and not as_json:
@@ -212,6 +216,10 @@ def end(folder: Path, run_name: str) -> None:
             raise InvalidInput("run", run_name, "is over: every site has left it", "there is nothing to end")
         log.end(plan.run)
     click.echo(f"run {plan.run} is ended; every site is told when it asks, while `sottovoce hub run {folder}` runs")
+
+
+def _kept(plan: Plan) -> str:
+    return "hub.html and hub.json" if plan.infers else "hub.html, hub.npz and hub.json"
 
 
 def _log(folder: Path) -> HubLog:

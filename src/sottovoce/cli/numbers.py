@@ -79,7 +79,7 @@ def render_errors(found: NumberEvaluation, console: Console, *, exact: bool = Tr
         table.add_column(head, justify="right")
     for name, estimate in found.errors.estimates.items():
         beside = f"[dim]{found.exact[name]:.4f}[/]" if exact and name in found.exact else ""
-        table.add_row(_with_unit(_NAMES[name], name, found.errors.unit), estimate_text(estimate), beside)
+        table.add_row(_with_unit(_NAMES[name], name, found.errors.unit), estimate_text(estimate.to_dict()), beside)
     console.print(table)
     if found.errors.r2.refused is not None:
         console.print(f"[yellow]note[/] R2: {found.errors.r2.refused}")

@@ -16,11 +16,14 @@ from ..data import load
 from ..data.expected import expected_rows
 from ..data.lifelike import Expected
 from ..data.schema import Schema
+from ..deploy.answering import ahead
+from ..deploy.asks import Asks
 from ..deploy.plan import Member, Plan, check_public
 from ..errors import InvalidInput
 from ..graphs import MOST_NODES
 from ..plain import jsonable
 from ..privacy.statement import Statement, ceil_text
+from ..runs import choosing
 from ..runs.choosing import choose, declared
 from ..runs.config import RunConfig
 from ..runs.prepare import outline
@@ -52,6 +55,12 @@ _OPTIONS = [
     say("--schema", "TOML file by which sites encode their rows: for that plan, and for --method auto.", type=_FILE),
     say("--start", "Start from the model of this earlier run, a file of `train --save` or a hub's.", type=_FILE),
     say("--public", "Start from public rows: a table under the schema of that plan.", type=_FILE),
+    say("--inference", "That plan asks for coefficients with intervals in place of training.", is_flag=True),
+    say("--site-constants/--one-constant", "Of inference: whether every site has a constant.", default=True),
+    say("--evaluation", "That plan ends with an evaluation of held-out rows, with this epsilon of theirs.", type=float),
+    say("--holdout", "Share of every site's rows that is held out for it.", type=float, default=0.2),
+    say("--cut", "Of the evaluation: from which probability on a row is positive.", type=float, default=0.5),
+    say("--by", "Of the evaluation: also for every level of this column."),
     say("--norm-cap", "Longest message of that plan.  [default: from public facts]", type=float),
     as_json(),
 ]
@@ -62,7 +71,8 @@ _OPTIONS = [
 def plan(
     sizes: float | tuple[float, ...], nodes: int, features: int, partition: str, as_json: bool, write: Path | None,
     run_name: str | None, sites: tuple[Path, ...], schema: Path | None, norm_cap: float | None, start: Path | None,
-    public: Path | None, **knobs: Any,
+    public: Path | None, inference: bool, site_constants: bool, evaluation: float | None, holdout: float, cut: float,
+    by: str | None, **knobs: Any,
 ) -> None:  # fmt: skip
     """Price a run from sizes alone: a budget gives the noise, --noise gives the price.  No data are read.
 
@@ -73,7 +83,12 @@ def plan(
       sottovoce plan --method dvp --sizes 700,7000 --epsilon 2 uneven sites
       sottovoce plan --write plan.json --run trial-1 --schema s.toml \\
           --site north.public.json --site east.public.json
+      sottovoce plan --write plan.json ... --inference         coefficients
+      sottovoce plan --write plan.json ... --evaluation 0.5    how good it is
     """
+    asks = asked(inference, site_constants, evaluation, holdout, cut, by)
+    if asks is not None and write is None:
+        raise InvalidInput("asks", None, "answers are asked in the sites' plan", "add --write, or leave them out")
     members, seed = _members(sites, write), RunConfig().seed
     encoding = None if schema is None else Schema.from_toml(schema)
     if write is not None:
@@ -95,7 +110,12 @@ def plan(
     if features < 1:
         raise InvalidInput("features", features, "must be at least 1", "use e.g. 36")
     config, choice = run_config(knobs, seed=seed, priced=True), None
-    if config.auto:
+    if asks is not None:
+        n = np.array([float(member.rows - asks.held(member.rows)) for member in members])
+        if inference and config.auto and left_open() != choosing.KNOBS:
+            rule = "inference takes Newton steps of its own"
+            raise InvalidInput("inference", True, rule, "leave the knobs of methods out")
+    if config.auto and not inference:
         same = encoding is not None and encoding.n_features == features
         likely: Expected | None = expected_rows(encoding) if encoding is not None and same else None
         if public is not None and encoding is not None:
@@ -108,13 +128,14 @@ def plan(
         check_public(str(run_name), config, members, features)
         begin = _start(start, public, config, encoding, len(members))
         caveats += [] if begin is None else [begin.caveat]
-    outlined = outline(config, n[:, None], features, caveat=caveats)
+    outlined = {} if inference else outline(config, n[:, None], features, caveat=caveats)
     if write is not None:
         assert encoding is not None and run_name is not None
         agreed = Plan.make(
-            run_name, config, members, features, schema=encoding.to_dict(), norm_cap=norm_cap, start=begin
+            run_name, config, members, features, schema=encoding.to_dict(), norm_cap=norm_cap, start=begin, asks=asks
         )
         agreed.write(write)
+        outlined |= ahead(agreed, outlined.get("releases", []))
         outlined |= {"plan": str(write), "digest": agreed.digest, "sites": list(agreed.names)}
     if choice is not None:
         outlined["choice"] = choice.to_dict()
@@ -122,6 +143,16 @@ def plan(
         click.echo(json.dumps(jsonable(outlined)))
         return
     _render(outlined, Console())
+
+
+def asked(
+    inference: bool, site_constants: bool, evaluation: float | None, holdout: float, cut: float, by: str | None
+) -> Asks | None:
+    """What options ask for beside training; None for nothing."""
+    if not inference and evaluation is None:
+        return None
+    share = 0.0 if evaluation is None else holdout
+    return Asks(inference, inference and site_constants, evaluation, share, cut, by)
 
 
 def _start(run: Path | None, table: Path | None, config: RunConfig, schema: Schema, nodes: int) -> Start | None:
@@ -171,6 +202,16 @@ def _render(outlined: dict[str, Any], console: Console) -> None:
         factor = schedule["factor"]
         shown = f"{factor:.4g}" if isinstance(factor, float | int) else ", ".join(f"{f:.4g}" for f in factor[:_SHOWN])
         console.print(f"noise parameter of the method (`--noise`): {shown} times {schedule['start']}", highlight=False)
+    for said in outlined.get("parts", [])[1:]:
+        console.print(
+            f"{sum(outlined['held']):,} of {sum(sizes):,} rows are held out, never trained on, and cost "
+            f"{ceil_text(said['epsilon'])} each; the others cost {ceil_text(outlined['parts'][0]['epsilon'])}",
+            highlight=False,
+        )
+    if outlined.get("forecast"):
+        needed, rows = outlined["forecast"]["rows_needed"], sum(sizes) - sum(outlined["held"])
+        console.print(f"all coefficients are printed from about {needed:,.0f} rows on, and there are {rows:,}",
+                      highlight=False)  # fmt: skip
     if "plan" in outlined:
         console.print(f"wrote {escape(outlined['plan'])}, digest {outlined['digest']}", soft_wrap=True, highlight=False)
     console.print(

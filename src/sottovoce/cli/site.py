@@ -13,12 +13,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ..data.schema import Schema
 from ..deploy import certificates
+from ..deploy.answering import document
 from ..deploy.files import together, write_new
 from ..deploy.keys import SigningKey, need_cryptography
 from ..deploy.lock import only_one
 from ..deploy.names import check_name
 from ..deploy.relay import RelayTransport, target
-from ..deploy.report import sums_text
+from ..deploy.report import asked_text, sums_text
 from ..deploy.requests import sizes
 from ..deploy.session import Finished, check_end
 from ..deploy.settings import SiteSettings, load_rows, write_settings
@@ -147,13 +148,14 @@ def check(settings: Path, as_json: bool) -> None:
     authority = certificates.fingerprint(found.credentials.read()[0])
     report: dict[str, Any] = {
         "site": found.name, "run": plan.run, "plan": plan.digest, "hub": found.hub, "rows": int(session.rows.n[0, 0]),
-        "features": plan.d, "method": plan.config.method, "rounds": plan.config.rounds,
+        "features": plan.last_width, "method": plan.config.method, "rounds": plan.attempts,
+        "asks": None if plan.asks is None else plan.asks.to_dict(),
         "neighbours": list(plan.neighbours(found.name)), "sites": list(plan.names),
         "demonstration": plan.demonstration, "spent": shown["spent"][0], "budget": shown["epsilon"][0],
         "certificate_ends": certificates.expiry(found.credentials.certificate).isoformat(),
         "authority": authority, "known": known, "takes": takes_now,
-        "privacy": plan.statement.to_dict(), "participants": plan.prepared.facts.participants,
-        "colluders": plan.prepared.facts.colluders, "sent": 0,
+        "privacy": plan.statement.to_dict(), "participants": plan.facts.participants,
+        "colluders": plan.facts.colluders, "sent": 0,
         "message_bytes": sizes(plan)[0], "inbox_bytes": sizes(plan)[1],
     }  # fmt: skip
     if as_json:
@@ -162,7 +164,7 @@ def check(settings: Path, as_json: bool) -> None:
     console = Console()
     console.print(
         f"[bold]{escape(found.name)}[/] in run [bold]{escape(plan.run)}[/]: {report['rows']:,} rows, "
-        f"{plan.d} features, {plan.config.method}, {plan.config.rounds} rounds, "
+        f"{plan.last_width} features, {asked_text(plan)}, "
         + (f"sums {sums_text(plan)}" if plan.summed else f"neighbours {escape(', '.join(report['neighbours']))}")
     )
     console.print(Panel(marked_words(plan.statement.words), title="Privacy of the whole run", title_align="left"))
@@ -171,6 +173,11 @@ def check(settings: Path, as_json: bool) -> None:
         + ("this run is in it" if known else f"this run will take {ceil_text(takes_now)} of it")
         + ("" if shown["accountant"] == "pure" else " (not the plan's epsilon: a ledger counts all its runs together)")
     )
+    if plan.asks is not None and plan.asks.evaluation is not None:
+        console.print(
+            f"{plan.asks.held(report['rows']):,} rows are held out by their positions: the order of the table must not "
+            "depend on what is in it", highlight=False,
+        )  # fmt: skip
     console.print(
         f"messages of up to {sizes(plan)[0]:,} bytes, inboxes of up to {sizes(plan)[1]:,} a round: every carrier and "
         "store takes them", highlight=False,
@@ -201,10 +208,12 @@ def run(settings: Path, as_json: bool) -> None:
     done = found.results()
     if done is None:
         ended = _take_part(found, as_json)
-        done = {"site": found.name, "run": found.agreed.run} | ended.to_dict() | ended.times
+        answers = {} if ended.found is None else document(found.agreed, ended.found)
+        done = {"site": found.name, "run": found.agreed.run} | answers | ended.to_dict() | ended.times
     elif not as_json:
         click.echo(f"{found.name}: run {done['run']} was over before; nothing is sent", err=True)
-    done |= {"report": str(found.file("html")), "model": str(found.file("npz"))}
+    kept = "json" if found.agreed.infers else "npz"
+    done |= {"report": str(found.file("html")), "model": str(found.file(kept))}
     if as_json:
         click.echo(json.dumps(jsonable(done), allow_nan=False))
     else:
@@ -224,6 +233,10 @@ def _show(done: dict[str, Any]) -> None:
         shown.print(f"without {escape(other)}: it {escape(why)}", highlight=False)
     words = Statement.from_dict(done["privacy"]).words
     shown.print(Panel(marked_words(words), title="Privacy of this site's rows", title_align="left"))
+    if "record" in done:
+        from .answers import render_record  # loads SciPy's statistics
+
+        render_record(done["record"], shown)
     shown.print(f"report {done['report']}; classifier {done['model']}", soft_wrap=True, highlight=False)
 
 
@@ -242,11 +255,11 @@ def _take_part(found: SiteSettings, as_json: bool) -> Finished:
     ):
         if not as_json:
             tell(f"run {plan.run} over {found.hub}; it begins when all neighbours are there")
-        task = None if progress is None else progress.add_task(f"{found.name}: round", total=plan.config.rounds)
+        task = None if progress is None else progress.add_task(f"{found.name}: round", total=plan.attempts)
 
         def watch(k: int, spent: float, budget: float) -> None:
             if as_json:
-                line = {"round": k, "rounds": plan.config.rounds, "spent": spent, "budget": budget}
+                line = {"round": k, "rounds": plan.attempts, "spent": spent, "budget": budget}
                 click.echo(json.dumps(jsonable(line), allow_nan=False))
             elif progress is not None and task is not None:
                 text = f"{found.name}: {ceil_text(spent)} of {budget:g} spent for life; round"

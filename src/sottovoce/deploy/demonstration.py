@@ -20,6 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
+from ..answers.naming import columns_of
+from ..answers.saved import Answered
 from ..data import partition
 from ..data.labels import rows_of
 from ..data.loaders import Dataset, load
@@ -28,14 +30,17 @@ from ..errors import InvalidInput, SottovoceError
 from ..ledger.durable import DurableLedger, rows_digest
 from ..ledger.journal import Journal
 from ..losses import make_loss
+from ..plain import jsonable
 from ..privacy.statement import DEMONSTRATION
 from ..runs.config import RunConfig
 from ..runs.simulate import Result
 from ..typing import Any, Array, IntArray
 from . import certificates
+from .answering import record
+from .asks import Asks, SiteTable, table_of
 from .files import write_new
 from .keys import SigningKey
-from .local import run_sites
+from .local import answer_sites, run_sites
 from .plan import Member, Plan
 from .settings import write_settings
 
@@ -43,6 +48,23 @@ LIFE = 3.0
 """Budget of a throw-away ledger, in units of the run's."""
 LONGEST = 1800.0
 """Seconds that a demonstration may take."""
+FEW: dict[str, Any] = {
+    "name": "adult-few", "ignore": ["*"],
+    "label": {"column": "income", "positive": ">50K", "negative": "<=50K"},
+    "columns": {
+        "age": {"kind": "number", "lo": 17.0, "hi": 90.0},
+        "hours-per-week": {"kind": "number", "lo": 1.0, "hi": 99.0},
+        "sex": {"kind": "category", "values": ["Female", "Male"]},
+        "marital-status": {
+            "kind": "category", "base": "alone",
+            "values": {"alone": ["Never-married", "Divorced", "Separated", "Widowed", "Married-spouse-absent"],
+                       "married": ["Married-civ-spouse", "Married-AF-spouse"]},
+        },
+        "education-num": {"kind": "number", "lo": 1.0, "hi": 16.0},
+        "capital-gain": {"kind": "bins", "edges": [0.0, 1.0, 1e6], "base": 0},
+    },
+}  # fmt: skip
+"""Six columns of Adult: with all of the shipped schema's, coefficients need more rows than there are."""
 _NAMES = ("north", "east", "south", "west", "centre")
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -59,6 +81,8 @@ class Stage:
     dataset : Dataset
     rows : Rows
         Of all sites, for the same run in one process.
+    tables : list of SiteTable
+        The same.
     port : int
         Of the hub.
     """
@@ -68,6 +92,7 @@ class Stage:
     dataset: Dataset
     rows: Rows
     port: int
+    tables: list[SiteTable]
 
     def settings(self, name: str) -> Path:
         """The file of a site."""
@@ -87,7 +112,12 @@ def free_port() -> int:
 
 
 def build(
-    folder: Path, config: RunConfig, sites: int, data: str = "adult", schema: dict[str, Any] | None = None
+    folder: Path,
+    config: RunConfig,
+    sites: int,
+    data: str = "adult",
+    schema: dict[str, Any] | None = None,
+    asks: Asks | None = None,
 ) -> Stage:
     """Deal the rows to sites, and make for each what ``sottovoce site init`` and ``hub admit`` would.
 
@@ -101,7 +131,9 @@ def build(
     data : str
         A data set with a schema, or a table.
     schema : dict, optional
-        Of a table.
+        Of a table, or in place of the one in the package.
+    asks : Asks, optional
+        What the plan asks beside the training, or in its place.
 
     Raises
     ------
@@ -116,8 +148,8 @@ def build(
         raise InvalidInput("data", data, "has no schema that sites could share", "use 'adult' or a table")
     names = _NAMES[:sites] if sites <= len(_NAMES) else tuple(f"site-{i + 1}" for i in range(sites))
     parts = partition("iid", dataset.y_train, sites, config.seed, dataset.train_columns)
-    tables = [(dataset.X_train[part], dataset.y_train[part]) for part in parts]
-    rows = rows_of(dataset.task, tables, dataset.weights_of(parts))
+    encoded = [(dataset.X_train[part], dataset.y_train[part]) for part in parts]
+    rows = rows_of(dataset.task, encoded, dataset.weights_of(parts))
     rows.check(make_loss(config.loss))
     if folder.exists() and any(folder.iterdir()):
         raise InvalidInput("keep", str(folder), "holds files already", "give an empty or a new folder")
@@ -128,10 +160,14 @@ def build(
     members = []
     for i, name in enumerate(names):
         members.append(_site(folder / name, name, dataset, parts[i], rows.node(i), config, authority, hub, stage_port))
-    plan = Plan.make("demonstration", config, members, rows.d, schema=dataset.schema.to_dict())
+    plan = Plan.make("demonstration", config, members, rows.d, schema=dataset.schema.to_dict(), asks=asks)
     for place in (hub, *(folder / name for name in names)):
         plan.write(place / "plan.json")
-    return Stage(folder, plan, dataset, rows, stage_port)
+    tables = [
+        table_of(dataset.schema, dataset.X_train[p], dataset.y_train[p], columns_of(dataset.train_columns, p))
+        for p in parts
+    ]  # fmt: skip
+    return Stage(folder, plan, dataset, rows, stage_port, tables)
 
 
 def _site(
@@ -216,7 +252,7 @@ def progress(stage: Stage) -> list[dict[str, Any]]:
             sent = Journal(ledger, stage.plan.run).highest
             if stage.plan.summed:  # greetings and rosters are messages too
                 sent = len(ledger.rows)
-        done = min(max(sent, 0), stage.plan.config.rounds)
+        done = min(max(sent, 0), stage.plan.attempts)
         shown.append({"site": name, "round": done, "spent": spent, "budget": budget})
     return shown
 
@@ -224,23 +260,36 @@ def progress(stage: Stage) -> list[dict[str, Any]]:
 def compare(stage: Stage, transport: str, wall: float) -> dict[str, Any]:
     """Compare the result with that of the same run in one process."""
     plan = stage.plan
-    models = np.array([Result.load(stage.folder / n / f"{n}.npz").models[0, 0] for n in plan.names])
     ends = [json.loads((stage.folder / n / f"{n}.json").read_text()) for n in plan.names]
-    twin = np.array([
-        plan.prepared.algorithm.at(i).model(outcome.state)
-        for i, (outcome, _) in enumerate(run_sites(plan.config, stage.rows))
-    ])  # fmt: skip
+    if plan.asks is None:
+        twin = [
+            plan.prepared.algorithm.at(i).model(outcome.state)
+            for i, (outcome, _) in enumerate(run_sites(plan.config, stage.rows))
+        ]  # fmt: skip
+        told: dict[str, Any] = {}
+    else:
+        alone = answer_sites(plan, stage.tables)
+        twin = [model for model, _ in alone]
+        known = [jsonable(record(plan, found)) for _, found in alone]
+        told = {"record": ends[0]["record"], "same_answers": [end["record"] for end in ends] == known}
+    if plan.infers:
+        models = np.array([end["answers"]["model"] for end in ends])
+        answered = Answered.load(stage.folder / plan.names[0] / f"{plan.names[0]}.json")
+        error = _error(stage.dataset, answered.margins(stage.dataset.test_columns))
+    else:
+        models = np.array([Result.load(stage.folder / n / f"{n}.npz").models[0, 0] for n in plan.names])
+        error = _error(stage.dataset, stage.dataset.X_test @ models.mean(axis=0))
     rounds = min(end["rounds"] for end in ends)
     seconds = max(end["seconds"] for end in ends)
     return {
         "transport": transport, "sites": len(plan.names), "rounds": rounds, "stopped": ends[0]["stopped"],
         "seconds_per_round": seconds / max(rounds, 1),
         "seconds_with_messages_per_round": max(end["waited"] for end in ends) / max(rounds, 1), "seconds": wall,
-        "test_error": _error(stage.dataset, models.mean(axis=0)), "difference": float(np.max(np.abs(models - twin))),
+        "test_error": error, "difference": float(np.max(np.abs(models - np.array(twin)))),
         "privacy": plan.statement.to_dict(), "plan": plan.digest,
         "spent": [end["spent"] for end in ends], "demonstration": DEMONSTRATION, "folder": str(stage.folder),
-    }  # fmt: skip
+    } | told  # fmt: skip
 
 
-def _error(dataset: Dataset, w: Array) -> float:
-    return float(dataset.task.error(dataset.X_test @ w, dataset.y_test))
+def _error(dataset: Dataset, margins: Array) -> float:
+    return float(dataset.task.error(margins, dataset.y_test))

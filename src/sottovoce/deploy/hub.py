@@ -10,11 +10,14 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from ..errors import EndedEarly, InvalidInput, Refused, Unreachable
+from ..queries.sums import Among
 from ..typing import Any, Array
+from .answering import LOST, Found, ReadNet, at_hub
 from .hublog import HubLog
 from .messages import COMPLETE, Farewell, agree, read, read_farewell
 from .plan import Plan
@@ -57,7 +60,7 @@ class Hub:
             return self.desk.exchange(self._known(site), round, message, seconds)
         read(self.plan, message, self._known(site), round)
         self.log.post(self.plan.run, round, site, message)
-        return self.log.wait(self.plan.run, round, self.plan.neighbours(site), seconds)
+        return self.log.wait(self.plan.run, round, self.plan.neighbours(site, round), seconds)
 
     def inbox(self, site: str, round: int) -> dict[str, bytes] | None:
         """What `site` gets in a round; None as long as it cannot be had.
@@ -68,7 +71,7 @@ class Hub:
         """
         if self.desk is not None:
             return self.desk.inbox(self._known(site), round)
-        return self.log.inbox(self.plan.run, round, self.plan.neighbours(site))
+        return self.log.inbox(self.plan.run, round, self.plan.neighbours(site, round))
 
     def asked(self, site: str) -> dict[str, bytes]:
         """Questions of other sites that `site` has to answer, by who asks; only in a run of sums."""
@@ -99,7 +102,7 @@ class Hub:
         run = self.plan.run
         if self.desk is not None:
             return self.desk.missing()
-        return [name for name in self.plan.neighbours(site) if self.log.last(run, name) < round]
+        return [name for name in self.plan.neighbours(site, round) if self.log.last(run, name) < round]
 
     def leave(self, site: str, farewell: bytes) -> None:
         """Record that `site`, whose identity the caller has established, has signed that it will send no more.
@@ -179,7 +182,7 @@ class Hub:
     def status(self) -> dict[str, Any]:
         """The run and its sites, as plain data."""
         return {
-            "run": self.plan.run, "plan": self.plan.digest, "rounds": self.plan.config.rounds, "sites": self.sites(),
+            "run": self.plan.run, "plan": self.plan.digest, "rounds": self.plan.attempts, "sites": self.sites(),
             "demonstration": self.plan.demonstration, "finished": self.models() is not None,
             "ended": self.log.ended(self.plan.run),
         }  # fmt: skip
@@ -202,6 +205,39 @@ class Hub:
         assert self.desk is not None
         models = Counter(model.tobytes() for model in self.desk.last().values())
         return None if not models else np.frombuffer(models.most_common(1)[0][0], dtype=float)[None]
+
+    def found(self) -> Found | None:
+        """Coefficients and quality, computed from what was opened; None while last models are missing or none asked."""
+        plan, models = self.plan, self.models()
+        if plan.asks is None or models is None:
+            return None
+        first = 1 if plan.infers else plan.rounds + 1
+        desks = at_hub(plan, self._read(first))
+        found = Found(desks.infer()) if plan.infers else Found()
+        if plan.asks.evaluation is None:
+            return found
+        try:
+            return replace(found, quality=desks.judge(found.model if plan.infers else models[0]))
+        except LookupError:
+            return replace(found, notes=(LOST,))
+
+    def _read(self, first: int) -> ReadNet:
+        """What was sent from exchange `first` on, or opened; an attempt that is missing ends it."""
+        plan, run = self.plan, self.plan.run
+        if self.desk is None:
+            sent = []
+            for round in range(first, plan.attempts + 1):
+                stored = self.log.round(run, round)
+                sent.append([read(plan, stored[name], name, round).payload for name in plan.names])
+            return ReadNet(sent=sent)
+        totals = []
+        for attempt in range(first, plan.attempts + 1):
+            opened = self.desk.opened(attempt)
+            if opened is None:
+                break
+            counts = plan.counts(attempt)
+            totals.append((Among(float(sum(counts[name] for name in opened[0])), len(opened[0])), opened[1]))
+        return ReadNet(totals)
 
     def _known(self, site: str) -> str:
         if site not in self.plan.names:

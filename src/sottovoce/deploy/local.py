@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from ..data.rows import Rows
 from ..data.sweep import one_thread_a_product
 from ..errors import AttemptLost, NetClosed
 from ..facts import Facts
+from ..graphs import make_graph
 from ..ledger.memory import Ledger
 from ..net import QueueNet
 from ..privacy.accountants import make_accountant
@@ -27,6 +29,9 @@ from ..runs.engine import Outcome, Place
 from ..runs.prepare import held, prepare
 from ..runs.start import Start, named, place_of
 from ..typing import Array, IntArray
+from .answering import Found, at_site
+from .asks import SiteTable
+from .plan import Plan
 
 Attempts = Sequence[tuple[Sequence[int], bool]]
 """Of a run of sums: for every attempt its nodes, and whether its sum was opened."""
@@ -95,3 +100,42 @@ def run_sites(
     # From here, because only one thread of a process can limit the linear algebra library.
     with one_thread_a_product(), ThreadPoolExecutor(max_workers=prepared.facts.n_nodes) as pool:
         return list(pool.map(site, range(prepared.facts.n_nodes)))
+
+
+def answer_sites(plan: Plan, tables: Sequence[SiteTable]) -> list[tuple[Array, Found]]:
+    """What a plan's answers are if every site runs in a thread of its own; the twin of a session, bit by bit.
+
+    Parameters
+    ----------
+    plan : Plan
+        With a seed.
+    tables : sequence of SiteTable
+        Of every site, in order.
+
+    Returns
+    -------
+    list of (array, Found)
+        Of every site, its last model and what it found.
+    """
+    asks, names, seed = plan.asks, plan.names, plan.config.seed
+    assert asks is not None and seed is not None
+    models = [np.zeros(plan.last_width)] * len(names)
+    if not plan.infers:
+        parts = [table.at(asks.split(len(table.y))[0]) for table in tables]
+        trained = run_sites(plan.config, Rows.build([(part.X, part.y) for part in parts]), start=plan.start)
+        start = 0.0 if plan.start is None else plan.start.vector
+        models = [plan.prepared.algorithm.at(i).model(one.state) + start for i, (one, _) in enumerate(trained)]
+    nets = QueueNet.connect(make_graph("complete", len(names)))
+
+    def site(i: int) -> tuple[Array, Found]:
+        noise, book = KeyedNoise(seed, [0], [i], lead=()), Ledger(make_accountant(plan.config.notion))
+        desks = at_site(plan, names[i], tables[i], nets[i], noise, book)
+        try:
+            found = Found(desks.infer()) if plan.infers else Found()
+            model = found.model if plan.infers else models[i]
+            return model, found if asks.evaluation is None else replace(found, quality=desks.judge(model))
+        finally:
+            nets[i].close()
+
+    with one_thread_a_product(), ThreadPoolExecutor(max_workers=len(names)) as pool:
+        return list(pool.map(site, range(len(names))))

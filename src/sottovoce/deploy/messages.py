@@ -89,29 +89,35 @@ def signed(key: SigningKey, domain: bytes, body: dict[str, Any]) -> bytes:
     return canonical(body | {"sig": signature}).encode()
 
 
+ANSWERS_CAP = 1e9
+"""The longest noisy mean in a run without sums: without noise they have a norm of at most 1."""
+
+
 def longest(plan: Plan) -> int:
     """The most bytes of a message of this plan."""
-    return message_bytes(plan.d)
+    return message_bytes(plan.widest)
 
 
 def longest_inbox(plan: Plan) -> int:
     """The most bytes of what a site of this plan gets in a round."""
-    return inbox_bytes(plan.d, int(plan.graph.degree.max()) + (PROOFS if plan.summed else 0))
+    degree = int(plan.graph.degree.max()) if plan.asks is None else len(plan.sites) - 1
+    return inbox_bytes(plan.widest, degree + (PROOFS if plan.summed else 0))
 
 
-def check_payload(plan: Plan, kind: str, payload: Array) -> None:
-    """Refuse a vector of the wrong shape, one that is not finite, or one beyond the public cap.
+def check_payload(plan: Plan, kind: str, payload: Array, round: int) -> None:
+    """Refuse a vector of the wrong shape for an exchange, one that is not finite, or one beyond the public cap.
 
     Raises
     ------
     Refused
     """
-    expected = (0,) if kind == "hello" else (plan.d,)
+    width = plan.widths[round - 1] if kind == "release" and 1 <= round <= plan.attempts else plan.last_width
+    expected = (0,) if kind == "hello" else (width,)
     if payload.shape != expected:
         raise Refused(f"payload: must have shape {expected}, and has {payload.shape}")
     if not np.all(np.isfinite(payload)):
         raise Refused("payload: holds NaN or infinite entries")
-    cap = plan.norm_cap
+    cap = plan.norm_cap if kind != "release" or round <= plan.rounds + plan.shows_models else ANSWERS_CAP
     if not (np.max(np.abs(payload), initial=0.0) <= cap and np.linalg.norm(payload) <= cap):  # no square overflows
         raise Refused(f"payload: is longer than the plan's cap of {cap:g}")
 
@@ -147,7 +153,7 @@ def read(plan: Plan, data: bytes, sender: str, round: int) -> Message:
         raise Refused(f"{where}: its shape is not that of its payload")
     payload = np.frombuffer(raw, dtype=DTYPE).astype(float)
     try:
-        check_payload(plan, body["kind"], payload)
+        check_payload(plan, body["kind"], payload, round)
     except Refused as error:
         raise Refused(f"{where}: {error}") from None
     return Message(plan.run, plan.digest, round, sender, body["kind"], payload)

@@ -10,9 +10,9 @@ import base64
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -20,7 +20,9 @@ from .. import files
 from ..algorithms import REGISTRY
 from ..data.schema import Schema
 from ..errors import InvalidInput, SottovoceError, UnknownEvent
+from ..facts import Facts
 from ..graphs import Graph, make_graph
+from ..ledger.memory import Ledger
 from ..plain import canonical, keyed_hash
 from ..privacy.events import Event
 from ..privacy.statement import Statement, caveat_text
@@ -29,8 +31,12 @@ from ..runs.prepare import Prepared, prepare, privacy_statement
 from ..runs.start import Start, named
 from ..typing import Any, Array
 from . import limits
+from .asks import Asks, Lists, lists_of
 from .names import check_different, check_name, check_run
 from .strict import NotStrict, parse
+
+if TYPE_CHECKING:
+    from ..answers.asking import Terms
 
 VERSION = 1
 LARGEST = 32 * 2**20
@@ -39,6 +45,7 @@ ROWS = 10**12
 """Of a site at most."""
 _PUBLIC = 4096  # bytes of what a site tells about itself
 _ROOM = 100.0
+_LOG_ODDS = 1e9  # no coefficient of encoded columns is longer
 _LONGEST = 1_000_000  # entries of a start, so that the file stays below LARGEST
 _DRAWN = ("erdos-renyi", "watts-strogatz", "edges")
 """Graphs that are drawn at random or read from a file: the plan lists their edges, so nobody draws or reads them."""
@@ -136,6 +143,8 @@ class Plan:
         How every site encodes its rows.
     start : Start or None
         The public point from which all sites start; messages hold what they add to it, and last models are whole.
+    asks : Asks or None
+        What is asked beside the training, or in its place.
     """
 
     run: str
@@ -146,6 +155,7 @@ class Plan:
     norm_cap: float
     schema: dict[str, Any] | None = None
     start: Start | None = None
+    asks: Asks | None = None
 
     @classmethod
     def make(
@@ -158,6 +168,7 @@ class Plan:
         schema: dict[str, Any] | None = None,
         norm_cap: float | None = None,
         start: Start | None = None,
+        asks: Asks | None = None,
     ) -> Self:
         """Check and calibrate a run, and return its plan.
 
@@ -173,6 +184,8 @@ class Plan:
             None for a hundred times the norm that minimisers and noise reach with these public parameters, and the
             norm of the start.
         start : Start, optional
+        asks : Asks, optional
+            Their noise is calibrated here.
 
         Raises
         ------
@@ -180,7 +193,18 @@ class Plan:
         """
         check_public(run, config, sites, d)
         config = named(config, start, d)
-        n = np.array([[float(site.rows)] for site in sites])
+        if asks is not None:
+            encoding, names = None if schema is None else Schema.from_dict(schema), [site.name for site in sites]
+            lists = lists_of(asks, config, [site.rows for site in sites], d, encoding, names)
+            scales = [None if terms is None else terms.scale for terms in (lists.inference, lists.evaluation)]
+            asks = replace(asks, scale=scales[0], evaluation_scale=scales[1])
+            if lists.inference is not None:
+                edges = make_graph("complete", len(sites)).edges
+                known = replace(config, graph="complete", accountant=config.notion)
+                return cls(
+                    run, known, d, tuple(sites), edges, _LOG_ODDS if norm_cap is None else norm_cap, schema, start, asks
+                )
+        n = _trained(sites, asks)
         prepared = prepare(config, n, d)
         known = replace(
             config, eta=prepared.algorithm.penalty, eta_growth=1.0, noise=prepared.algorithm.noise, noise_growth=1.0,
@@ -189,12 +213,14 @@ class Plan:
         cap = norm_cap
         if cap is None:
             cap = _cap(prepared, config.rounds) + (0.0 if start is None else float(np.linalg.norm(start.vector)))
-        return cls(run, known, d, tuple(sites), prepared.graph.edges, cap, schema, start)
+        return cls(run, known, d, tuple(sites), prepared.graph.edges, cap, schema, start, asks)
 
     def __post_init__(self) -> None:
         check_public(self.run, self.config, self.sites, self.d)
         proofs = limits.PROOFS if REGISTRY[self.config.method].trust.kind == "sum" else 0
         limits.check_size(self.d, int(np.max(self.graph.degree)), proofs)
+        if self.asks is not None:
+            limits.check_size(self.widest, len(self.sites) - 1, proofs)
         if self.start is not None and self.d > _LONGEST:
             raise InvalidInput("start", None, f"a plan holds at most {_LONGEST:,} entries of one", "leave it out")
         if named(self.config, self.start, self.d) != self.config:
@@ -213,9 +239,21 @@ class Plan:
         if not self._drawn and make_graph(described, len(self.sites)).edges != self.edges:
             rule = "is not the graph of the plan's edges"
             raise InvalidInput("graph", self.config.graph, rule, "use the version that wrote the plan")
-        if self.config.noise is None and self.config.budgeted and REGISTRY[self.config.method].private:
+        training = not self.infers and REGISTRY[self.config.method].private
+        scales = [] if self.asks is None else _scales(self.asks)
+        if self.config.budgeted and (None in scales or (training and self.config.noise is None)):
             raise InvalidInput("noise", None, "must stand in a plan, calibrated", "write it with `sottovoce plan`")
-        _ = self.prepared  # refuses what cannot run
+        if self.infers and (self.start is not None or self.edges != make_graph("complete", len(self.sites)).edges):
+            rule = "inference starts from a count of its own, and all sites hear each other"
+            raise InvalidInput("start", None, rule, "write the plan again, without a start")
+        _ = self.facts  # refuses what cannot run
+        if (
+            self.lists is not None
+            and not self.infers
+            and len(self._allowed(self.names[0])) < len(self.prepared.plan(node=0).rows)
+        ):
+            rule = "the training would end before all of its rounds, and the evaluation comes after them"
+            raise InvalidInput("epsilon", None, rule, "raise it, or leave noise out")
 
     @property
     def demonstration(self) -> bool:
@@ -233,9 +271,83 @@ class Plan:
         return prepare(self.config, self._n, self.d, graph=self.graph)
 
     @property
+    def encoding(self) -> Schema | None:
+        """How every site encodes its rows; None without a schema."""
+        return None if self.schema is None else Schema.from_dict(self.schema)
+
+    @property
+    def infers(self) -> bool:
+        """Whether the run estimates coefficients in place of training."""
+        return self.asks is not None and self.asks.inference
+
+    @cached_property
+    def lists(self) -> Lists | None:
+        """What is asked beside the training or in its place, priced."""
+        if self.asks is None:
+            return None
+        sizes = [site.rows for site in self.sites]
+        return lists_of(self.asks, self.config, sizes, self.d, self.encoding, self.names)
+
+    @property
+    def facts(self) -> Facts:
+        """Public facts of the rows that are trained on, or from which coefficients are estimated."""
+        if self.lists is not None and self.lists.inference is not None:
+            return self.lists.inference.facts
+        return self.prepared.facts
+
+    @property
     def summed(self) -> bool:
         """Whether sites send masked shares of sums, and nothing to neighbours."""
-        return self.prepared.facts.participants > 0
+        return self.facts.participants > 0
+
+    @property
+    def rounds(self) -> int:
+        """Rounds of the training; 0 for inference."""
+        return 0 if self.infers else self.config.rounds
+
+    @cached_property
+    def widths(self) -> tuple[int, ...]:
+        """Numbers that a site sends in each exchange of the run but for greetings, rosters and last models.
+
+        Before an evaluation without sums, each site sends its last model to all, because the mean is what is judged.
+        """
+        found = (self.d,) * self.rounds
+        if self.lists is not None:
+            found += (self.d,) if self.shows_models else ()
+            for terms in (self.lists.inference, self.lists.evaluation):
+                found += () if terms is None else terms.widths()
+        return found
+
+    @property
+    def shows_models(self) -> bool:
+        """Whether all sites send their models to all before an evaluation."""
+        return self.lists is not None and not (self.infers or self.summed)
+
+    @property
+    def attempts(self) -> int:
+        """Exchanges but for greetings, rosters and last models: of sums, as many as are priced."""
+        return len(self.widths)
+
+    @property
+    def last_width(self) -> int:
+        """Numbers in a last model."""
+        naming = None if self.lists is None else self.lists.naming
+        return self.d if naming is None else naming.d
+
+    @property
+    def widest(self) -> int:
+        """The most numbers in a message."""
+        return max(*self.widths, self.last_width, self.d)
+
+    def counts(self, attempt: int) -> dict[str, int]:
+        """Rows that an attempt reads at every site: those that are trained on, or those that are held out."""
+        if self.asks is None:
+            return {site.name: site.rows for site in self.sites}
+        held = {site.name: self.asks.held(site.rows) for site in self.sites}
+        asked = () if self.lists is None or self.lists.evaluation is None else self.lists.evaluation.plan
+        if attempt > self.attempts - len(asked):
+            return held
+        return {site.name: site.rows - held[site.name] for site in self.sites}
 
     @property
     def last_round(self) -> int:
@@ -243,24 +355,54 @@ class Plan:
 
         With sums, every roster takes an exchange: the first one, and one for each site that may be lost.
         """
-        spare = len(self.sites) - self.prepared.facts.participants + 1 if self.summed else 0
-        return self.config.rounds + 1 + spare
+        spare = len(self.sites) - self.facts.participants + 1 if self.summed else 0
+        return self.attempts + 1 + spare
 
     @property
     def _n(self) -> Array:
-        return np.array([[float(site.rows)] for site in self.sites])
+        return _trained(self.sites, self.asks)
 
     @property
     def caveat(self) -> str | None:
         """A caveat that every privacy statement of this plan must include; None if there is none."""
-        schema = None if self.schema is None else Schema.from_dict(self.schema).caveat
-        return caveat_text((schema, None if self.start is None else self.start.caveat))
+        encoding = self.encoding
+        return caveat_text(
+            (None if encoding is None else encoding.caveat, None if self.start is None else self.start.caveat)
+        )
 
     @cached_property
     def statement(self) -> Statement:
-        """What can be proved of the whole run, for every site."""
-        rows = self.prepared.plan().rows
-        return privacy_statement(self.prepared, rows, simulated=self.demonstration, caveat=self.caveat)
+        """What can be proved of the whole run, for every site: of a row, whichever releases read it."""
+        return either(self.statements)
+
+    @cached_property
+    def statements(self) -> tuple[Statement, ...]:
+        """The same of the rows that are trained on, and of those that are held out if there are any."""
+        whole: list[Statement] = []
+        if not self.infers:
+            rows = self.prepared.plan().rows
+            whole.append(privacy_statement(self.prepared, rows, simulated=self.demonstration, caveat=self.caveat))
+        return (*whole, *(t.statement(t.events(), **self._said(self.demonstration)) for t in self.asked))
+
+    def statement_at(self, name: str, simulated: bool) -> Statement:
+        """What can be proved of everything that was planned for one site, about its own rows."""
+        i, whole = self.index(name), list[Statement]()
+        if not self.infers:
+            prepared = self.prepared
+            limits = Ledger(prepared.ledger.accountant, prepared.ledger.epsilon, prepared.ledger.delta)
+            own = replace(self.config, sites_per_row=1)
+            alone = replace(prepared, facts=prepared.facts.node(i), config=own, ledger=limits)
+            whole.append(privacy_statement(alone, self._allowed(name), simulated=simulated, caveat=self.caveat))
+        return either((*whole, *(t.statement(t.events(i), **self._said(simulated)) for t in self.asked)))
+
+    def _said(self, simulated: bool) -> dict[str, Any]:
+        return {"simulated": simulated, "caveat": self.caveat}
+
+    @property
+    def asked(self) -> tuple[Terms, ...]:
+        """What is asked beside the training or in its place, in order."""
+        lists = () if self.lists is None else (self.lists.inference, self.lists.evaluation)
+        return tuple(terms for terms in lists if terms is not None)
 
     @cached_property
     def digest(self) -> str:
@@ -274,7 +416,8 @@ class Plan:
     @property
     def features(self) -> list[str]:
         """Names of the features, in order; without a schema, none."""
-        return [] if self.schema is None else Schema.from_dict(self.schema).feature_names
+        encoding = self.encoding
+        return [] if encoding is None else encoding.feature_names
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -293,15 +436,23 @@ class Plan:
             raise InvalidInput("name", name, f"is no site of the plan, which has {', '.join(self.names)}", "correct it")
         return self.names.index(name)
 
-    def neighbours(self, name: str) -> tuple[str, ...]:
-        """Names of a site's neighbours, in the order in which their vectors are added."""
-        return tuple(self.names[j] for j in self.prepared.graph.neighbours(self.index(name)))
+    def neighbours(self, name: str, round: int = 0) -> tuple[str, ...]:
+        """Names of those that a site hears in an exchange, in the order of the nodes: from all, after the training."""
+        if self.rounds < round <= self.attempts:
+            return tuple(other for other in self.names if other != name)
+        return tuple(self.names[j] for j in self.graph.neighbours(self.index(name)))
+
+    def planned(self, node: int) -> tuple[Event, ...]:
+        """The events of all that is planned, in order, whatever the budget."""
+        training = () if self.infers else self.prepared.plan(node=node).rows
+        return sum((terms.events(node) for terms in self.asked), training)
 
     def events(self, name: str) -> tuple[Event, ...]:
         """All that a site will charge, in order, as far as the run's own budget allows."""
         if name not in self._events:
             try:
-                self._events[name] = self._allowed(name)
+                asked = (terms.events(self.index(name)) for terms in self.asked)
+                self._events[name] = sum(asked, () if self.infers else self._allowed(name))
             except UnknownEvent as error:
                 raise InvalidInput("plan", self.run, f"has no proved price: {error}", "write another one") from None
         return self._events[name]
@@ -331,7 +482,7 @@ class Plan:
             "sites": [{"name": s.name, "rows": s.rows, "key": s.key} for s in self.sites],
             "edges": [list(edge) for edge in self.edges], "norm_cap": self.norm_cap, "schema": self.schema,
             "features": self.features,
-        }  # fmt: skip
+        } | ({} if self.asks is None else {"asks": self.asks.to_dict()})  # fmt: skip
 
     def write(self, path: str | Path) -> None:
         """Write the file that every site gets."""
@@ -371,6 +522,7 @@ class Plan:
                     sites=tuple(Member(**site) for site in _listed(plain["sites"], limits.SITES, "sites")),
                     edges=tuple((i, j) for i, j in plain["edges"]), norm_cap=plain["norm_cap"],
                     schema=plain["schema"], start=start,
+                    asks=None if "asks" not in plain else Asks.from_dict(plain["asks"]),
                 )  # fmt: skip
         except InvalidInput:
             raise
@@ -382,6 +534,22 @@ class Plan:
         if plan.digest != stated:  # it holds what this version would not write
             raise InvalidInput("plan", str(path), changed, "get the agreed file again")
         return plan
+
+
+def either(statements: Sequence[Statement]) -> Statement:
+    """The statement about rows of which each is read by the releases of one of these."""
+    return reduce(Statement.either, statements)
+
+
+def _trained(sites: Sequence[Member], asks: Asks | None) -> Array:
+    """Rows of every site that are not held out, (N, 1)."""
+    return np.array([[float(site.rows - (0 if asks is None else asks.held(site.rows)))] for site in sites])
+
+
+def _scales(asks: Asks) -> list[float | None]:
+    """Of what is asked with noise."""
+    own = [asks.scale] if asks.inference else []
+    return own if asks.evaluation in (None, np.inf) else [*own, asks.evaluation_scale]
 
 
 def _digest(plain: dict[str, Any]) -> str:

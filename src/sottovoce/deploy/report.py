@@ -17,6 +17,7 @@ from ..privacy.statement import DEMONSTRATION, Statement, ceil_text
 from ..runs.engine import FINISHED
 from ..runs.simulate import Result
 from ..typing import Any, Array
+from .answering import document
 from .hub import Hub
 from .names import check_run
 from .plan import LARGEST, Plan
@@ -28,7 +29,7 @@ def site_page(plan: Plan, name: str, finished: Finished) -> str:
     """What one site keeps of a run; for its own people."""
     outcome = finished.outcome
     facts = [
-        ("Run", plan.run), ("Plan", plan.digest), ("Rounds", f"{outcome.rounds} of {plan.config.rounds}"),
+        ("Run", plan.run), ("Plan", plan.digest), ("Rounds", f"{outcome.rounds} of {plan.rounds or plan.attempts}"),
         ("Ended", outcome.stopped if finished.by is None else f"{outcome.stopped}: {finished.by}"),
         ("Releases of this site", f"{finished.statement.made} of {finished.statement.releases}"),
         ("Rows", f"{plan.sites[plan.index(name)].rows:,}"),
@@ -55,7 +56,7 @@ def hub_page(plan: Plan, status: dict[str, Any], models: Array, statement: State
         Of the plan.
     """
     rows = [
-        [escape(site["site"]), f"{site['rows']:,}", last_words(site, plan.config.rounds), escape(site["left"] or "no")]
+        [escape(site["site"]), f"{site['rows']:,}", last_words(site, plan.attempts), escape(site["left"] or "no")]
         for site in status["sites"]
     ]
     unseen = "no rows, and no single share of a sum" if plan.summed else "no rows"
@@ -119,8 +120,18 @@ def other_run(stem: Path, plan: Plan) -> str | None:
 
 def sums_text(plan: Plan) -> str:
     """How many sites a sum of a plan needs, and how many may collude."""
-    facts = plan.prepared.facts
+    facts = plan.facts
     return f"over at least {facts.participants} of {facts.n_nodes} sites, {facts.colluders} of which may collude"
+
+
+def asked_text(plan: Plan) -> str:
+    """What a plan does, in a few words."""
+    asks, parts = plan.asks, []
+    parts.append("coefficients with intervals" if plan.infers else f"{plan.config.method}, {plan.rounds} rounds")
+    if asks is not None and asks.evaluation is not None:
+        held = sum(asks.held(site.rows) for site in plan.sites)
+        parts.append(f"an evaluation on {held:,} held-out rows")
+    return ", ".join(parts)
 
 
 def last_words(site: dict[str, Any], rounds: int) -> str:
@@ -159,8 +170,11 @@ def write_hub(folder: Path, hub: Hub) -> bool:
     statement, stem, status = plan.statement, folder / "hub", hub.status()
     put_aside(stem, plan)
     files.write("report", folder / "hub.html", hub_page(plan, status, models, statement))
-    result(plan, models, statement, FINISHED).save(folder / "hub.npz")
-    write_summary(stem, status | {"privacy": statement.to_dict()})
+    if not plan.infers:
+        result(plan, models, statement, FINISHED).save(folder / "hub.npz")
+    found = hub.found()
+    answers = {} if found is None else document(plan, found)
+    write_summary(stem, answers | status | {"privacy": statement.to_dict()})
     return True
 
 
@@ -196,7 +210,7 @@ def _agreed(plan: Plan) -> Iterable[str]:
     sums = [("Sums", sums_text(plan))] if plan.summed else []
     yield "<h2>What was agreed on</h2>"
     yield _list([*begin,
-        ("Method", f"{config.method} ({config.form}), {config.loss} loss{capped}"), ("Graph", config.graph), *sums,
+        ("Method", f"{asked_text(plan)} ({config.form}), {config.loss} loss{capped}"), ("Graph", config.graph), *sums,
         ("Sites", str(len(plan.sites))), ("Features", str(plan.d)),
         ("Weights", f"C = {config.C:g}, rho = {config.rho:g}"), ("Longest message", f"{plan.norm_cap:.3g}"),
         ("Digest", plan.digest),

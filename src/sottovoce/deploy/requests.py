@@ -22,7 +22,7 @@ OTHER_VERSION = "the hub gave an answer of another version"
 
 def sizes(plan: Plan) -> tuple[int, int]:
     """The most bytes of one request of a site to the hub of this plan, and of one answer."""
-    return limits.inbox_bytes(plan.d, 1), longest_inbox(plan)
+    return limits.inbox_bytes(plan.widest, 1), longest_inbox(plan)
 
 
 def answer(hub: Hub, site: str, method: str, asked: dict[str, Any], seconds: float) -> dict[str, Any]:

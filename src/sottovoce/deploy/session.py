@@ -18,23 +18,36 @@ import numpy as np
 
 from ..curator import Curator
 from ..data.rows import Rows
-from ..errors import EndedEarly, InvalidInput, LedgerCorrupt, NetClosed, Refused, TransportClosed
-from ..ledger.durable import DurableLedger, rows_digest
+from ..errors import AttemptLost, EndedEarly, InvalidInput, LedgerCorrupt, NetClosed, Refused, TransportClosed
+from ..ledger.durable import DurableLedger, Run, rows_digest
 from ..ledger.journal import Journal
-from ..ledger.memory import Ledger
+from ..losses import Logistic
 from ..net import Net
 from ..plain import canonical
 from ..privacy.noise import Noise, SystemNoise
 from ..privacy.statement import Statement
 from ..runs import engine
 from ..runs.engine import BUDGET, FINISHED, NEIGHBOUR, Observer, Outcome, Place
-from ..runs.prepare import held, privacy_statement
+from ..runs.prepare import held
 from ..runs.simulate import check_notion
 from ..runs.start import place_of
 from ..typing import Any, Array, IntArray
+from .answering import LOST, Desks, Found, at_site
+from .asks import SiteTable
 from .keys import SigningKey
-from .limits import inbox_bytes
-from .messages import FEW, HUB, OUT, Farewell, Kind, Message, Reason, check_payload, read, read_farewell
+from .messages import (
+    FEW,
+    HUB,
+    OUT,
+    Farewell,
+    Kind,
+    Message,
+    Reason,
+    check_payload,
+    longest_inbox,
+    read,
+    read_farewell,
+)  # fmt: skip
 from .plan import Plan
 from .strict import parse
 from .sums.net import SumNet, secret_of
@@ -60,8 +73,7 @@ class WireNet(Net):
 
     def __init__(self, plan: Plan, name: str, journal: Journal, transport: Transport, key: SigningKey) -> None:
         self._plan, self._name, self._journal, self._transport, self._key = plan, name, journal, transport, key
-        self._neighbours = plan.neighbours(name)
-        self.degree = np.array([float(len(self._neighbours))])
+        self.degree = np.array([float(len(plan.neighbours(name)))])
         self.round = -1
         self.waited = 0.0
         """Seconds spent on messages, neighbours' time included."""
@@ -74,20 +86,21 @@ class WireNet(Net):
         """One exchange: write down, send, wait, check, write down."""
         started = time.perf_counter()
         self.round += 1
-        check_payload(self._plan, kind, x)
+        heard = self._plan.neighbours(self._name, self.round)
+        check_payload(self._plan, kind, x, self.round)
         message = Message(self._plan.run, self._plan.digest, self.round, self._name, kind, x).seal(self._key)
         self._journal.send(self.round, message)
         stored = self._journal.received(self.round)
         if stored is None:
             arrived = self._exchange(message)
-            if arrived.keys() != set(self._neighbours):
+            if arrived.keys() != set(heard):
                 raise Refused(f"round={self.round}: the hub gave messages of other sites than the neighbours")
-            messages = self._read(arrived)
+            messages = self._read(arrived, heard)
             inbox = {name: data.decode("ascii") for name, data in arrived.items()}
             self._journal.receive(self.round, canonical(inbox).encode())
         else:
-            kept = parse(stored, inbox_bytes(self._plan.d, len(self._neighbours)))
-            messages = self._read({name: text.encode() for name, text in kept.items()})
+            kept = parse(stored, longest_inbox(self._plan))
+            messages = self._read({name: text.encode() for name, text in kept.items()}, heard)
         self.waited += time.perf_counter() - started
         return messages
 
@@ -99,7 +112,7 @@ class WireNet(Net):
             if error.site is None:
                 self.closed_by = HUB
                 raise
-            if error.site not in self._neighbours:
+            if error.site not in self._plan.neighbours(self._name, self.round):
                 raise Refused(f"round={self.round}: the hub says that a site left that is no neighbour") from None
             read_farewell(self._plan, error.farewell, error.site, self.round)
             self.closed_by = error.site
@@ -121,16 +134,28 @@ class WireNet(Net):
         farewell = Farewell(self._plan.run, self._plan.digest, self.round + 1, self._name, reason)
         self._transport.leave(farewell.seal(self._key))
 
-    def _read(self, inbox: dict[str, bytes]) -> list[Message]:
-        return [read(self._plan, inbox[name], name, self.round) for name in self._neighbours]
+    def _read(self, inbox: dict[str, bytes], heard: Sequence[str]) -> list[Message]:
+        return [read(self._plan, inbox[name], name, self.round) for name in heard]
 
-    def neighbour_sum(self, x: Array) -> Array:
-        total = np.zeros_like(x)
-        for message in self.say("release", x):
+    def _told(self, x: Array) -> dict[str, Array]:
+        """What the sites that are heard have released in the next exchange, in their order."""
+        messages = self.say("release", x)
+        for message in messages:
             if message.kind != "release":
                 self.closed_by = message.sender
                 raise NetClosed(f"site {message.sender!r} ended its run in round {self.round}")
-            total = total + message.payload
+        return {message.sender: message.payload for message in messages}
+
+    def neighbour_sum(self, x: Array) -> Array:
+        total = np.zeros_like(x)
+        for payload in self._told(x).values():
+            total = total + payload
+        return total
+
+    def whole_sum(self, x: Array) -> Array:
+        told, total = self._told(x) | {self._name: x}, np.zeros_like(x)
+        for name in self._plan.names:
+            total = total + told[name]
         return total
 
     def seal(self, share: IntArray) -> IntArray:
@@ -162,6 +187,8 @@ class Finished:
         The neighbour that ended the run early, if one did.
     lost : dict
         In a run of sums: sites without which it went on, and why.
+    found : Found, optional
+        Coefficients and quality, if the plan asks for them.
     """
 
     model: Array
@@ -173,6 +200,7 @@ class Finished:
     waited: float
     by: str | None = None
     lost: dict[str, str] = field(default_factory=dict)
+    found: Found | None = None
 
     @property
     def privacy(self) -> dict[str, Any]:
@@ -220,6 +248,9 @@ class SiteSession:
     noise : Noise, optional
         None for the operating system's.  Repeatable noise needs a plan *and* a ledger that are demonstrations.
     observers : sequence of callables ``(k, state)``
+        After an answer the state is None.
+    table : SiteTable, optional
+        The same rows, for plans that ask for answers.
     """
 
     plan: Plan
@@ -229,6 +260,7 @@ class SiteSession:
     key: SigningKey
     noise: Noise | None = None
     observers: Sequence[Observer] = ()
+    table: SiteTable | None = None
 
     def check(self, *, bind: bool = False) -> tuple[Noise, Rows]:
         """Check everything that can be known before the hub is asked.  Nothing is spent, reserved or sent.
@@ -243,12 +275,11 @@ class SiteSession:
         InvalidInput, LedgerError, BudgetExceeded
         """
         plan, i = self.plan, self.plan.index(self.name)
-        prepared = plan.prepared
         if self.key.public != plan.sites[i].key:
             raise InvalidInput(
                 "signing_key", None, f"is not the one that the plan has for {self.name!r}", "use its own"
             )
-        self.rows.check(prepared.facts.loss)
+        self.rows.check(Logistic() if plan.infers else plan.facts.loss)
         if self.rows.d != plan.d:
             raise InvalidInput("features", self.rows.d, f"the plan has {plan.d}", "use the plan's schema")
         if self.rows.n.shape != (1, 1):
@@ -260,13 +291,18 @@ class SiteSession:
         if int(self.rows.n[0, 0]) != plan.sites[i].rows:
             rule = f"the plan says {plan.sites[i].rows} of {self.name!r}"
             raise InvalidInput("rows", int(self.rows.n[0, 0]), rule, "agree on a plan with the right number")
+        if plan.asks is not None and self.table is None:
+            rule = "are no table, and this plan needs one: what it asks is encoded in other ways too"
+            raise InvalidInput("rows", None, rule, "give a CSV or Parquet file")
+        if self.table is not None and rows_digest(*self.table.rows().arrays()) != rows_digest(*self.rows.arrays()):
+            raise InvalidInput("table", None, "holds other rows", "give the table of these rows")
         noise = SystemNoise() if self.noise is None else self.noise
         if len({noise.simulated, plan.demonstration, self.ledger.demonstration}) > 1:
             rule = "noise, plan and ledger must all three be of a demonstration, or none of them"
             raise InvalidInput("plan", plan.run, rule, "give a real site a plan and a ledger that are none")
         if len(self.ledger.epsilon) != 1:
             raise InvalidInput("ledger", None, "a site's ledger has one node", "make it with `sottovoce site init`")
-        check_notion(prepared, self.ledger)
+        check_notion(plan.config, plan.facts, self.ledger)
         if bind and not bound:
             self.ledger.bind(rows_digest(*rows.arrays()))
         if plan.run in self.ledger.runs:
@@ -289,8 +325,8 @@ class SiteSession:
         Unreachable
         """
         noise, rows = self.check(bind=True)
-        plan, i = self.plan, self.plan.index(self.name)
-        prepared, journal = plan.prepared, Journal(self.ledger, plan.run)
+        plan = self.plan
+        journal = Journal(self.ledger, plan.run)
         highest, own = transport.highest(plan.digest), journal.highest
         if highest > max(own, 0):
             raise LedgerCorrupt(
@@ -302,23 +338,22 @@ class SiteSession:
             book = self.ledger.resume(plan.run, plan.digest)
         else:
             book = self.ledger.reserve(plan.run, plan.digest, plan.events(self.name))
-        facts = prepared.facts.node(i)
-        algorithm = prepared.algorithm.at(i)
         net = self._net(journal, transport)
-        place = Place(facts, net, Curator(rows, facts, noise, book), (), plan.d, place_of(plan.start))
+        desks = None
+        if plan.asks is not None and self.table is not None:
+            desks = at_site(plan, self.name, self.table, net, noise, book, self._observe)
         started = time.perf_counter()
         try:
             net.greet()
             net.waited, started = 0.0, time.perf_counter()
-            outcome = engine.run(algorithm, place, plan.config.rounds, observers=self.observers)
+            model, outcome, found = self._take_part(net, desks, rows, noise, book)
         except Refused:
             net.refused()
             raise
         except NetClosed:  # before the first round
-            outcome = Outcome(algorithm.init(place), 0, NEIGHBOUR)
+            model, outcome, found = self._blank(), Outcome(None, 0, NEIGHBOUR), None
         if outcome.stopped == NEIGHBOUR and net.closed_by in (HUB, FEW, OUT):
             outcome = replace(outcome, stopped=net.closed_by)
-        model = np.array(np.broadcast_to(place.classifier(algorithm.model(outcome.state)), (plan.d,)))
         if outcome.stopped in (FINISHED, BUDGET):
             with suppress(NetClosed):  # a neighbour that ended before has nothing left to say
                 net.finish("stop" if outcome.stopped == FINISHED else "refuse", model)
@@ -329,8 +364,54 @@ class SiteSession:
         by = net.closed_by if outcome.stopped == NEIGHBOUR else None
         return Finished(
             model, outcome, statement, self.ledger.total(), float(self.ledger.epsilon[0]), seconds, net.waited, by,
-            net.lost,
+            net.lost, found,
         )  # fmt: skip
+
+    def _take_part(
+        self, net: WireNet | SumNet, desks: Desks | None, rows: Rows, noise: Noise, book: Run
+    ) -> tuple[Array, Outcome, Found | None]:
+        """The training, and what is asked after it or in its place: the model, how it ended, and what was found."""
+        plan, found = self.plan, Found()
+        if plan.asks is None or desks is None:
+            return *self._train(net, rows, noise, book), None
+        if plan.infers:
+            model, outcome = self._blank(), Outcome(None, 0, NEIGHBOUR)
+            try:
+                found = Found(desks.infer())
+            except AttemptLost:  # what it would have been cannot be asked for again
+                return model, replace(outcome, stopped=FEW), found
+            except NetClosed:
+                return model, outcome, found
+            assert found.estimates is not None
+            model, outcome = found.model, Outcome(None, len(book.rows), FINISHED)
+        else:
+            model, outcome = self._train(net, held(plan.config, desks.trained), noise, book)
+        if plan.asks.evaluation is None or outcome.stopped != FINISHED:
+            return model, outcome, found
+        try:
+            quality = desks.judge(model)
+            outcome = replace(outcome, rounds=len(book.rows)) if plan.infers else outcome
+            return model, outcome, replace(found, quality=quality)
+        except AttemptLost:
+            return model, outcome, replace(found, notes=(LOST,))
+        except NetClosed:
+            return model, replace(outcome, stopped=NEIGHBOUR), found
+
+    def _train(self, net: WireNet | SumNet, rows: Rows, noise: Noise, book: Run) -> tuple[Array, Outcome]:
+        plan, i = self.plan, self.plan.index(self.name)
+        facts, algorithm = plan.facts.node(i), plan.prepared.algorithm.at(i)
+        place = Place(facts, net, Curator(rows, facts, noise, book), (), plan.d, place_of(plan.start))
+        outcome = engine.run(algorithm, place, plan.rounds, observers=self.observers)
+        return np.array(np.broadcast_to(place.classifier(algorithm.model(outcome.state)), (plan.d,))), outcome
+
+    def _blank(self) -> Array:
+        """The model before the first round."""
+        start = place_of(self.plan.start)
+        return np.zeros(self.plan.last_width) + (0.0 if start is None else start)
+
+    def _observe(self, k: int) -> None:
+        for observe in self.observers:
+            observe(k, None)
 
     def _net(self, journal: Journal, transport: Transport) -> WireNet | SumNet:
         if not self.plan.summed:
@@ -344,9 +425,4 @@ class SiteSession:
         Whoever ends a run early has seen releases before deciding.  The price of only the releases made until then is
         not proved, because the tightest accountants price what was fixed beforehand.
         """
-        plan, prepared = self.plan, self.plan.prepared
-        facts, planned = prepared.facts.node(plan.index(self.name)), plan.events(self.name)
-        limits = Ledger(prepared.ledger.accountant, prepared.ledger.epsilon, prepared.ledger.delta)
-        alone = replace(prepared, facts=facts, config=replace(plan.config, sites_per_row=1), ledger=limits)
-        whole = privacy_statement(alone, planned, simulated=noise.simulated, caveat=plan.caveat)
-        return whole.of_site(self.name, made)
+        return self.plan.statement_at(self.name, noise.simulated).of_site(self.name, made)

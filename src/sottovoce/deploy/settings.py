@@ -42,6 +42,8 @@ from ..privacy.noise import KeyedNoise, Noise
 from ..runs.engine import BUDGET, FINISHED, Observer
 from ..typing import Any
 from . import certificates
+from .answering import document
+from .asks import SiteTable, table_of
 from .files import KEY, write_new
 from .keys import SigningKey
 from .names import check_name
@@ -92,7 +94,12 @@ def write_settings(folder: Path, name: str, hub: str, data: Path, schema: Path |
 
 
 def load_rows(file: Path, schema: Schema | None) -> Rows:
-    """All rows of one site: a table that the schema encodes, or a folder of mapped rows.
+    """All rows of one site; see :func:`load_site`."""
+    return load_site(file, schema)[0]
+
+
+def load_site(file: Path, schema: Schema | None) -> tuple[Rows, SiteTable | None]:
+    """All rows of one site: a table that the schema encodes, with that table; or a folder of mapped rows.
 
     Raises
     ------
@@ -107,12 +114,13 @@ def load_rows(file: Path, schema: Schema | None) -> Rows:
         mapped = map_rows(file)
         if len(mapped.n) != 1:
             raise InvalidInput("data", str(file), f"holds rows of {len(mapped.n)} sites", "map those of this site")
-        return mapped
+        return mapped, None
     if not there:
         raise InvalidInput("data", str(file), "there is no such file", "correct the path")
     dataset = load(file, schema=schema, test_share=None)
     weights = None if dataset.weights is None else [dataset.weights]
-    return rows_of(dataset.task, [(dataset.X_train, dataset.y_train)], weights)
+    rows = rows_of(dataset.task, [(dataset.X_train, dataset.y_train)], weights)
+    return rows, table_of(schema, dataset.X_train, dataset.y_train, dataset.train_columns)
 
 
 @dataclass(frozen=True)
@@ -223,15 +231,17 @@ class SiteSettings:
         noise: Noise | None = None
         if ledger.demonstration and plan.config.seed is not None:
             noise = KeyedNoise(plan.config.seed, [0], [plan.index(self.name)], lead=())
-        rows = load_rows(self.data, schema)
-        return SiteSession(plan, self.name, rows, ledger, SigningKey.read(self.signing), noise, observers)
+        rows, table = load_site(self.data, schema)
+        signing = SigningKey.read(self.signing)
+        return SiteSession(plan, self.name, rows, ledger, signing, noise, observers, table)
 
     def take_part(self, transport: Transport, watch: Watch | None = None) -> Finished:
         """Run the plan to its end over `transport`, and write the results beside the settings.
 
         Only one process at a time may do this: it must hold :attr:`lock`.
 
-        ``NAME.html`` is the report, ``NAME.npz`` the classifier for ``sottovoce predict``, ``NAME.json`` the rest;
+        ``NAME.html`` is the report, ``NAME.npz`` the classifier for ``sottovoce predict``, ``NAME.json`` the rest, with
+        the coefficients of an inference, which has no other file for ``sottovoce predict``;
         results of another run are renamed with that run's name, ``NAME.RUN.html``.
         """
         other_run(self.folder / self.name, self.agreed)
@@ -241,9 +251,11 @@ class SiteSettings:
         plan, stem = session.plan, self.folder / self.name
         put_aside(stem, plan)
         files.write("report", self.file("html"), site_page(plan, self.name, ended))
-        result(plan, ended.model[None], ended.statement, ended.outcome.stopped).save(self.file("npz"))
+        if not plan.infers:
+            result(plan, ended.model[None], ended.statement, ended.outcome.stopped).save(self.file("npz"))
         named = {"run": plan.run, "plan": plan.digest, "site": self.name, "demonstration": plan.demonstration}
-        write_summary(stem, named | ended.to_dict() | (ended.times if plan.demonstration else {}))
+        answers = {} if ended.found is None else document(plan, ended.found)
+        write_summary(stem, named | answers | ended.to_dict() | (ended.times if plan.demonstration else {}))
         return ended
 
     @property

@@ -244,6 +244,21 @@ class Statement:
         more = [caveat] if isinstance(caveat, str) else caveat or ()
         return replace(self, caveat=caveat_text((self.caveat, *more)))
 
+    def either(self, other: Self) -> Self:
+        """The statement about rows of which each is read by the releases of one of the two; which by which is public.
+
+        A row costs what the releases that read it cost, so a row costs the dearer of the two at most (parallel
+        composition over disjoint rows).
+        """
+        dearer, alone = max(self, other, key=lambda one: one.epsilon), (self.alone, other.alone)
+        nodes = zip(self.per_node, other.per_node, strict=True)
+        return replace(
+            dearer, delta=max(self.delta, other.delta), per_node=tuple(max(pair) for pair in nodes),
+            releases=self.releases + other.releases, public=f"{self.public}, which rows are held out",
+            alone=None if None in alone else max(price for price in alone if price is not None),
+            caveat=caveat_text((self.caveat, other.caveat)),
+        )  # fmt: skip
+
     def if_others_collude(self, epsilon: float) -> Self:
         """The same with the epsilon that is left if all other sites collude."""
         return replace(self, alone=epsilon)

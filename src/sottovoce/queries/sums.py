@@ -172,6 +172,11 @@ class Sum(ABC):
         """Standard deviation of a coordinate of a share's noise, in steps of the grid, (..., 1)."""
         return self._grid(facts, among).tau
 
+    def total_spread(self, facts: Facts, among: Among) -> Array:
+        """Standard deviation of an entry of the opened mean: the shares of all these sites add up."""
+        grid = self._grid(facts, among)
+        return np.asarray(math.sqrt(among.sites) * grid.tau * grid.step)
+
     def replay(self, vault: Vault, facts: Facts) -> None:  # noqa: B027 - gradients leave nothing behind
         """Called when the share is taken from the ledger: the solver goes on as if it had solved."""
 

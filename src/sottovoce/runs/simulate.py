@@ -306,22 +306,22 @@ def _affordable(prepared: Prepared) -> tuple[Event, ...]:
     return allowed.rows
 
 
-def check_notion(prepared: Prepared, ledger: DurableLedger | Ledger) -> None:
+def check_notion(config: RunConfig, facts: Facts, ledger: DurableLedger | Ledger) -> None:
     """Refuse a ledger whose accountant cannot price the run's releases.
 
     Raises
     ------
     InvalidInput
     """
-    if ledger.accountant.name == "pure" and not prepared.facts.pure:
+    if ledger.accountant.name == "pure" and not facts.pure:
         rule = "the ledger counts pure epsilon, and releases under a delta have no pure price"
         remedy = "use a pure epsilon (--pure, delta=None), or a ledger that has a delta"
-        raise InvalidInput("delta", prepared.config.delta, rule, remedy)
+        raise InvalidInput("delta", config.delta, rule, remedy)
 
 
 def _join(prepared: Prepared, shared: Ledger, deal: bytes) -> Joint:
     """The run's ledger, joined to a shared one in which the price of the whole run is held."""
-    check_notion(prepared, shared)
+    check_notion(prepared.config, prepared.facts, shared)
     m, counted = prepared.config.sites_per_row, shared.sites_per_row
     if counted < m:
         rule = f"the ledger counts people with rows at {counted} site" + "s" * (counted > 1)
@@ -342,7 +342,7 @@ def _join(prepared: Prepared, shared: Ledger, deal: bytes) -> Joint:
 
 def _reserve(prepared: Prepared, ledger: DurableLedger, name: str, key: str) -> Run:
     """Reserve the releases that the run's own budget allows, or resume the run if the ledger has it already."""
-    check_notion(prepared, ledger)
+    check_notion(prepared.config, prepared.facts, ledger)
     if len(ledger.epsilon) != prepared.facts.n_nodes:
         rule = f"the ledger holds {len(ledger.epsilon)} nodes"
         raise InvalidInput("nodes", prepared.facts.n_nodes, rule, "use the ledger made for this partition")

@@ -100,14 +100,14 @@ class Course:
         Refused
             If the plan's numbers do not allow sums.
         """
-        facts = plan.prepared.facts
+        facts = plan.facts
         check_quorum(len(plan.sites), facts.participants, facts.colluders)
         return cls(plan, tuple(sorted(plan.names)))
 
     @property
     def least(self) -> int:
         """The fewest sites of a roster."""
-        return self.plan.prepared.facts.participants
+        return self.plan.facts.participants
 
     @property
     def enough(self) -> bool:

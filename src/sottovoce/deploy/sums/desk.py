@@ -12,14 +12,16 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+import numpy as np
+
 from ...errors import Refused, TransportClosed
-from ...typing import Array
+from ...typing import Array, IntArray
 from ..hublog import HubLog
 from ..limits import PROOFS
 from ..messages import Message
 from ..plan import Plan
 from .course import LEFT, TWICE, Attempt, Course
-from .said import Hello, Said, prove, read, read_answer, read_question
+from .said import Hello, Said, Share, prove, read, read_answer, read_question
 
 PATIENCE = 60.0
 """Seconds that a round waits for the last site after the first site's message."""
@@ -102,8 +104,20 @@ class Desk:
             if round < 0:
                 return -1
             if self._course.phase == "over" and round >= self._round - 1:
-                return self._plan.config.rounds + 1
+                return self._plan.attempts + 1
             return sum(at <= round for at in self._shares)
+
+    def opened(self, attempt: int) -> tuple[tuple[str, ...], IntArray] | None:
+        """The sites of an attempt and the sum of their shares modulo ``2^64``; None if it was not opened."""
+        with self._news:
+            self._look()
+            if attempt > len(self._course.attempts) or not self._course.attempts[attempt - 1].opened:
+                return None
+            round, members = self._shares[attempt - 1], self._course.attempts[attempt - 1].members
+            said = [read(self._plan, self._log.round(self._run, round)[name], name, round).what for name in members]
+            words = np.array([what.words for what in said if isinstance(what, Share)], dtype=np.uint64)
+            total = np.asarray(np.sum(words, axis=0, dtype=np.uint64))
+            return members, np.asarray(total.view(np.int64))
 
     def missing(self) -> list[str]:
         """Members of the roster that have sent nothing in the present round."""

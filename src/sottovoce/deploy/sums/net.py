@@ -86,7 +86,7 @@ class SumNet(Net):
             self._ready()
             self._exchange(self.course.next_roster)
         self._ready()
-        rows = {site.name: site.rows for site in self._plan.sites}
+        rows = self._plan.counts(self.course.attempt)
         return Among(float(sum(rows[name] for name in self.course.members)), len(self.course.members))
 
     def seal(self, share: IntArray) -> IntArray:
@@ -174,7 +174,7 @@ class SumNet(Net):
     @cached_property
     def _queries(self) -> list[bytes]:
         """Digests of the events of all attempts, the same at all sites."""
-        return [keyed_hash(canonical(event.to_dict()).encode()) for event in self._plan.prepared.plan(node=0).rows]
+        return [keyed_hash(canonical(event.to_dict()).encode()) for event in self._plan.planned(0)]
 
     @property
     def _bound(self) -> Bound:
@@ -250,7 +250,7 @@ class SumNet(Net):
         """
         if not self._again:
             return
-        facts = self._plan.prepared.facts
+        facts = self._plan.facts
         need = len(self._plan.sites) - facts.participants + facts.colluders + 1
         question = Question(self._name, self._journal.highest, secrets.token_hex(NONCE // 2))
         started = time.perf_counter()

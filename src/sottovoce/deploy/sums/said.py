@@ -194,11 +194,13 @@ def _roster(plan: Plan, where: str, body: dict[str, Any]) -> Roster:
 
 
 def _share(plan: Plan, where: str, body: dict[str, Any]) -> Share:
-    raw = decoded(where, body["words"])
-    if body["dtype"] != DTYPE or body["shape"] != [plan.d] or len(raw) != 8 * plan.d:
-        raise Refused(f"{where}: must hold {plan.d} words of 64 bits")
+    raw, attempt = decoded(where, body["words"]), _count(where, body["attempt"], 1)
+    if attempt > plan.attempts:
+        raise Refused(f"{where}: is of attempt {attempt}, and the plan has {plan.attempts}")
+    width = plan.widths[attempt - 1]
+    if body["dtype"] != DTYPE or body["shape"] != [width] or len(raw) != 8 * width:
+        raise Refused(f"{where}: must hold {width} words of 64 bits")
     words = np.frombuffer(raw, dtype=DTYPE).astype(np.uint64)
-    attempt = _count(where, body["attempt"], 1)
     return Share(_digest(where, body["roster"]), attempt, _digest(where, body["parent"]), words)
 
 

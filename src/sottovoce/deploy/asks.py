@@ -1,0 +1,251 @@
+"""What a plan asks beside its training, or in its place: quality on held-out rows, and coefficients with intervals.
+
+Which rows are held out follows from their positions in a site's table and from nothing else, so it is public, and a row
+that is replaced stays where it was: it is trained on or held out, never both.  What either side costs is therefore the
+price of its own releases (docs/privacy/answers.md, "Between sites").
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+import numpy as np
+
+from ..data.rows import Rows
+from ..data.schema import Schema
+from ..data.table import Table
+from ..errors import InvalidInput
+from ..losses import Logistic, make_loss
+from ..runs.config import RunConfig
+from ..task import TwoClasses
+from ..typing import Any, Array, IntArray
+from ..weighted import Weighted
+
+if TYPE_CHECKING:  # which load SciPy's statistics, and most plans ask nothing
+    from ..answers.asking import Terms
+    from ..answers.evaluation import Level
+    from ..answers.naming import Naming
+
+_MIXED = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+
+
+def held_out(rows: int, many: int) -> IntArray:
+    """Positions of the `many` held-out rows among `rows`, increasing.
+
+    They are those with the smallest hashes (the finaliser of SplitMix64), so the order of a table does not matter.  The
+    same share of the same table holds out the same rows in every plan, and a larger share holds out these and others.
+    """
+    z = (np.arange(rows, dtype=np.uint64) + np.uint64(1)) * np.uint64(_MIXED[0])
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(_MIXED[1])
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(_MIXED[2])
+    return np.sort(np.argsort(z ^ (z >> np.uint64(31)), kind="stable")[:many])
+
+
+@dataclass(frozen=True)
+class SiteTable:
+    """A site's table, as answers need it.
+
+    Parameters
+    ----------
+    X : array (n, features)
+        Encoded by the plan's schema.
+    y : array (n,)
+        -1, 1, or 0 for a row without a known label.
+    columns : dict, optional
+        As they were read, for the encoding with reference levels; None without a schema.
+    """
+
+    X: Array
+    y: Array
+    columns: dict[str, Any] | None = None
+
+    def rows(self) -> Rows:
+        """As the training reads them."""
+        return Rows.build([(self.X, self.y)])
+
+    def at(self, positions: IntArray) -> Self:
+        """Some of its rows."""
+        table = None if self.columns is None else {name: values[positions] for name, values in self.columns.items()}
+        return replace(self, X=self.X[positions], y=self.y[positions], columns=table)
+
+
+@dataclass(frozen=True)
+class Asks:
+    """What is asked; part of a plan, and public.
+
+    Parameters
+    ----------
+    inference : bool
+        Coefficients with intervals in place of training: all of the budget goes to Newton steps on sums.
+    site_constants : bool
+        Of inference: whether every site has a constant of its own.
+    evaluation : float, optional
+        Epsilon of each held-out row, which nothing but the evaluation reads.
+    holdout : float
+        Share of every site's rows that is held out.
+    threshold : float
+        Of the evaluation: the probability from which on a row counts as positive.
+    by : str, optional
+        Of the evaluation: a column of the schema, for each of whose levels there is one too.
+    scale, evaluation_scale : float, optional
+        Shift over sigma of all releases of the inference and of the evaluation; None before calibration, and without
+        noise.
+    """
+
+    inference: bool = False
+    site_constants: bool = False
+    evaluation: float | None = None
+    holdout: float = 0.0
+    threshold: float = 0.5
+    by: str | None = None
+    scale: float | None = None
+    evaluation_scale: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, kinds in _KINDS.items():
+            value = getattr(self, name)
+            if type(value) not in kinds or (type(value) is float and math.isnan(value)):
+                raise InvalidInput(name, None, "is of the wrong type in what a plan asks", "write the plan again")
+        if not self.inference and self.evaluation is None:
+            raise InvalidInput(
+                "asks", None, "asks nothing", "ask for inference, an evaluation or both, or leave it out"
+            )
+        if self.site_constants and not self.inference:
+            raise InvalidInput("site_constants", True, "is for inference", "leave it out")
+        if self.evaluation is None:
+            idle = {"holdout": self.holdout != 0.0, "threshold": self.threshold != 0.5, "by": self.by is not None}
+            for name in (name for name, given in idle.items() if given):
+                raise InvalidInput(
+                    name, getattr(self, name), "is for an evaluation", "give its epsilon, or leave it out"
+                )
+            return
+        if not self.evaluation > 0:
+            raise InvalidInput("evaluation", self.evaluation, "must be an epsilon above 0", "use 0.5")
+        if not 0.0 < self.holdout < 1.0:
+            rule = "must be a share of every site's rows above 0 and below 1"
+            raise InvalidInput("holdout", self.holdout, rule, "use 0.2")
+        if not 0.0 < self.threshold < 1.0:
+            raise InvalidInput("threshold", self.threshold, "must be inside (0, 1)", "use 0.5")
+
+    def held(self, rows: int) -> int:
+        """How many of a site's rows are held out."""
+        return math.floor(self.holdout * rows)
+
+    def split(self, rows: int) -> tuple[IntArray, IntArray]:
+        """Positions of a site's rows that are trained on, and of those that are held out."""
+        held = held_out(rows, self.held(rows))
+        return np.setdiff1d(np.arange(rows), held), held
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; infinity is the text ``inf``."""
+        plain = asdict(self)
+        return plain | {"evaluation": "inf"} if self.evaluation == math.inf else plain
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Self:
+        """Inverse of :meth:`to_dict`.
+
+        Raises
+        ------
+        InvalidInput, TypeError
+        """
+        given = dict(plain)
+        if given.keys() != {f.name for f in fields(cls)}:
+            raise TypeError("other fields")
+        if given["evaluation"] == "inf":
+            given["evaluation"] = math.inf
+        return cls(**given)
+
+
+_NONE = type(None)
+_KINDS: dict[str, tuple[type, ...]] = {
+    "inference": (bool,), "site_constants": (bool,), "evaluation": (float, _NONE), "holdout": (float,),
+    "threshold": (float,), "by": (str, _NONE), "scale": (float, _NONE), "evaluation_scale": (float, _NONE),
+}  # fmt: skip
+
+
+class Lists(NamedTuple):
+    """What a plan asks, priced: of the rows that are trained on, and of those that are held out."""
+
+    inference: Terms | None
+    naming: Naming | None
+    evaluation: Terms | None
+    levels: tuple[Level, ...]
+
+
+def lists_of(
+    asks: Asks, config: RunConfig, sizes: Sequence[int], d: int, schema: Schema | None, names: Sequence[str]
+) -> Lists:
+    """Check what is asked against public facts, and price it; noise is calibrated if there is no scale yet.
+
+    Parameters
+    ----------
+    asks : Asks
+    config : RunConfig
+        Of the plan.
+    sizes : sequence of int
+        Rows of every site, held-out ones included.
+    d : int
+        Features by the schema.
+    schema : Schema or None
+    names : sequence of str
+        Of the sites.
+
+    Raises
+    ------
+    InvalidInput
+        If it cannot be asked, or the rows are too few for it by their public numbers.
+    """
+    from ..answers import evaluation, inference
+    from ..answers.asking import Terms
+    from ..answers.naming import naming_of
+
+    for field, many in (("sites_per_row", config.sites_per_row), ("copies", config.copies)):
+        if many != 1:
+            rule = "the rows of a plan with answers are priced one by one, for one run"
+            raise InvalidInput(field, many, rule, f"use {field}=1")
+    loss = make_loss(config.loss)
+    if loss.outputs != 1 or loss.offset_bound or (schema is not None and not isinstance(schema.task, TwoClasses)):
+        raise InvalidInput(
+            "label", None, "answers between sites are for two classes", "leave evaluation and inference out"
+        )
+    if schema is not None and schema.weighs:
+        rule = "answers between sites count every row once, and this schema declares weights"
+        raise InvalidInput("weight", None, rule, "leave weight and class_weight out, or evaluation and inference")
+    held = [asks.held(n) for n in sizes]
+    trained = np.array([[float(n - m)] for n, m in zip(sizes, held, strict=True)])
+    if asks.evaluation is not None:
+        short = next((i for i, (n, m) in enumerate(zip(sizes, held, strict=True)) if not 0 < m < n), None)
+        if short is not None:
+            rule = f"leaves {held[short]} held-out rows and {sizes[short] - held[short]} others at {names[short]!r}"
+            raise InvalidInput("holdout", asks.holdout, rule, "give each site at least one of both")
+    naming, terms = None, None
+    width, based = d, schema
+    if asks.inference:
+        inference.check_run(config)
+        if config.noise is not None:
+            rule = "inference calibrates the noise of its own releases"
+            raise InvalidInput("noise", None, rule, "leave it out, and give an epsilon")
+        plain = [f"x{j}" for j in range(d)]
+        naming = naming_of(schema, plain, 1.0, list(names) if asks.site_constants and len(names) > 1 else [])
+        kind = Weighted(Logistic()) if naming.long else Logistic()
+        terms = Terms.of(config, trained, naming.d, kind, inference.recipe(naming.constant), asks.scale)
+        width, based = naming.d, naming.schema
+    if asks.evaluation is None:
+        return Lists(terms, naming, None, ())
+    levels = evaluation.levels_of(based, asks.by)
+    items = evaluation.recipe(width + 1, evaluation.groups_of(levels, width + 1))
+    own = evaluation.Held(asks.evaluation, asks.threshold, asks.by).config(config)
+    n = np.array([[float(m)] for m in held])
+    judged = Terms.of(own, n, width + 1, evaluation.LOSS, items, asks.evaluation_scale)
+    evaluation.check_rows(judged)
+    return Lists(terms, naming, judged, levels)
+
+
+def table_of(schema: Schema | None, X: Array, y: Array, columns: dict[str, Any] | Table | None) -> SiteTable:
+    """A site's table from a data set that was loaded."""
+    raw = columns.columns if isinstance(columns, Table) else columns
+    return SiteTable(X, y, None if schema is None or raw is None else dict(raw))

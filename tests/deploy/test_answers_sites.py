@@ -1,0 +1,380 @@
+"""Answers between separate sites: the bits of one process, exact spending, held-out rows that stay apart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from answers_in_tests import BOTH, EVERY, INFERRED, NAMES, SIZES, TRAINED, Answering, answering, tables
+from relay_in_tests import certify, credentials, transport
+from sites_in_tests import Stop, rewrite
+from sums_in_tests import Lost, hub_of, run
+from test_transports import Task
+
+from sottovoce.answers.asking import Desk
+from sottovoce.answers.evaluation import LOSS, Held, evaluate, recipe, rows_of
+from sottovoce.answers.inference import estimate
+from sottovoce.answers.inference import recipe as steps
+from sottovoce.data.rows import Rows
+from sottovoce.deploy import asks as asked
+from sottovoce.deploy.answering import LOST, document, record
+from sottovoce.deploy.asks import Asks, SiteTable, held_out
+from sottovoce.deploy.hub import Hub, LocalTransport
+from sottovoce.deploy.local import answer_sites
+from sottovoce.deploy.plan import Plan
+from sottovoce.deploy.relay import serve
+from sottovoce.deploy.report import write_hub
+from sottovoce.deploy.session import Finished
+from sottovoce.errors import InvalidInput
+from sottovoce.ledger.memory import Ledger
+from sottovoce.privacy.accountants import make_accountant
+
+pytest.importorskip("cryptography")
+
+
+def check_spending(sites: Answering, names: tuple[str, ...] = NAMES) -> None:
+    for name in names:
+        with sites.ledger(name) as ledger:
+            ledger.verify()
+            assert ledger.to_list() == [event.to_dict() for event in sites.plan.events(name)]
+
+
+@pytest.mark.parametrize("trust", ["sum", "nobody"])
+@pytest.mark.parametrize("what", EVERY)
+def test_separate_sites_find_what_one_process_finds(tmp_path: Path, what: str, trust: str) -> None:
+    sites = answering(tmp_path / "sites", EVERY[what], trust=trust)
+    with hub_of(sites, tmp_path / "hub.log") as hub:
+        ends = run(sites, hub)
+        at_hub = hub.found()
+        assert write_hub(tmp_path, hub)
+    twins = answer_sites(sites.plan, sites.tables)
+    known = record(sites.plan, twins[0][1])
+    for end, (model, twin) in zip((ends[name] for name in NAMES), twins, strict=True):
+        assert isinstance(end, Finished) and end.outcome.stopped == "finished" and end.found is not None
+        np.testing.assert_array_equal(end.model, model)
+        assert record(sites.plan, end.found) == record(sites.plan, twin) == known
+        assert end.statement.made == end.statement.releases == len(sites.plan.events("north"))
+    assert at_hub is not None and record(sites.plan, at_hub) == known
+    assert (tmp_path / "hub.npz").exists() == (not sites.plan.infers)
+    check_spending(sites)
+
+
+@pytest.mark.parametrize("trust", ["sum", "nobody"])
+def test_it_is_what_a_simulation_computes(tmp_path: Path, trust: str) -> None:
+    """The desks of a simulation hold all nodes at once; the same noise gives the same numbers."""
+    sites = answering(tmp_path, BOTH, trust=trust)
+    plan, lists = sites.plan, sites.plan.lists
+    assert lists is not None and lists.naming is not None and plan.asks is not None
+    parts = [[table.at(p) for p in plan.asks.split(len(table.y))] for table in sites.tables]
+    rows = lists.naming.rows([(own.X, own.y) for own, _ in parts])
+    desk = Desk.open(plan.config, rows, plan.facts.loss, steps(lists.naming.constant))
+    found = estimate(desk, lists.naming)
+    held = rows_of([(lists.naming.encoded(own.X, i), own.y) for i, (_, own) in enumerate(parts)])
+    config = Held(4.0).config(plan.config)
+    quality = evaluate(Desk.open(config, held, LOSS, recipe(held.d)), found.estimate)[0][""]
+    model, there = answer_sites(plan, sites.tables)[0]
+    assert there.estimates is not None and there.quality is not None
+    np.testing.assert_allclose(model, found.estimate[0], rtol=1e-7)
+    np.testing.assert_allclose(there.estimates.covariance, found.covariance, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(there.quality[""].counts, quality.counts, rtol=1e-6, atol=1e-6)
+    assert there.quality[""].noise == pytest.approx(quality.noise, rel=1e-12)
+
+
+@pytest.mark.parametrize("trust", ["sum", "nobody"])
+def test_operating_system_noise_works_too(tmp_path: Path, trust: str) -> None:
+    sites = answering(tmp_path / "sites", BOTH, trust=trust, seed=None)
+    with hub_of(sites, tmp_path / "hub.log") as hub:
+        ends = run(sites, hub)
+        at_hub = hub.found()
+    assert at_hub is not None and at_hub.estimates is not None
+    assert float(np.max(np.abs(at_hub.model[:3] - np.array([4.0, -2.0, 1.0]) * math.sqrt(2.0)))) < 2.0
+    for end in ends.values():
+        assert isinstance(end, Finished) and end.found is not None and end.privacy["release"]
+        assert record(sites.plan, end.found) == record(sites.plan, at_hub)
+
+
+@pytest.mark.parametrize(
+    ("carrier", "trust"), [("relay", "sum"), ("tasks", "sum"), ("relay", "nobody"), ("tasks", "nobody")]
+)
+def test_answers_come_over_every_transport(tmp_path: Path, carrier: str, trust: str) -> None:
+    sites = answering(tmp_path / "sites", BOTH, trust=trust)
+    with hub_of(sites, tmp_path / "hub.log") as hub, ExitStack() as stack:
+        if carrier == "relay":
+            pytest.importorskip("grpc")
+            certify(tmp_path / "tls", NAMES)
+            server, port = serve(hub, credentials(tmp_path / "tls", "hub"), "127.0.0.1:0")
+            stack.callback(lambda: server.stop(0.2).wait())
+            address = f"127.0.0.1:{port}"
+            doors = {n: stack.enter_context(transport(sites, tmp_path / "tls", address, n)) for n in NAMES}
+        else:
+            jobs = {name: Task(hub, name) for name in NAMES}
+            for job in jobs.values():
+                stack.callback(job.close)
+            doors = {name: job.transport for name, job in jobs.items()}
+        ends = run(sites, hub, lambda name: doors[name])
+    known = record(sites.plan, answer_sites(sites.plan, sites.tables)[0][1])
+    for end in ends.values():
+        assert isinstance(end, Finished) and end.found is not None and record(sites.plan, end.found) == known
+
+
+# Crashes and departures
+
+
+class Falls(LocalTransport):
+    """A way to the hub that breaks down once, before or after the message got there."""
+
+    def __init__(self, hub: Hub, site: str, round: int, after: bool) -> None:
+        super().__init__(hub, site, 30.0)
+        self._last, self._after = round, after
+
+    def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
+        if round == self._last and not self._after:
+            raise Stop
+        found = super().exchange(round, message)
+        if round == self._last:
+            raise Stop
+        return found
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize(("what", "trust", "at"), [("both", "sum", 9), ("both", "sum", 12), ("trained", "sum", 6),
+    ("trained", "nobody", 5), ("trained", "nobody", 7), ("both", "nobody", 10)])  # fmt: skip
+def test_a_site_that_is_killed_goes_on_and_draws_nothing_twice(
+    tmp_path: Path, what: str, trust: str, at: int, after: bool
+) -> None:
+    """In the last gradient, in the histogram, in the count of positives, and while models are shown."""
+    sites = answering(tmp_path / "sites", EVERY[what], trust=trust)
+
+    def until_done(hub: Hub, name: str) -> Finished:
+        if name == "east":
+            with pytest.raises(Stop):
+                sites.run_site(name, Falls(hub, name, at, after))
+        return sites.run_site(name, LocalTransport(hub, name, 30.0))
+
+    with hub_of(sites, tmp_path / "hub.log") as hub, ThreadPoolExecutor(len(NAMES)) as pool:
+        ends = list(pool.map(lambda name: until_done(hub, name), NAMES))
+        again = sites.run_site("east", LocalTransport(hub, "east", 5.0))
+    for end, (model, twin) in zip(ends, answer_sites(sites.plan, sites.tables), strict=True):
+        np.testing.assert_array_equal(end.model, model)
+        assert end.found is not None and record(sites.plan, end.found) == record(sites.plan, twin)
+    assert again.found is not None and record(sites.plan, again.found) == record(sites.plan, twin)
+    check_spending(sites)
+
+
+def test_an_evaluation_goes_on_without_a_site_that_was_lost_in_training(tmp_path: Path) -> None:
+    """Without noise: the counts are those of the three sites that are left."""
+    asks = replace(TRAINED, evaluation=math.inf)
+    sites = answering(tmp_path / "sites", asks, epsilon=math.inf)
+    sites.budget = math.inf
+    with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
+        ends = run(sites, hub, lambda name: Lost(hub, name, 3) if name == "south" else None)
+        at_hub = hub.found()
+    left = [i for i, name in enumerate(NAMES) if name != "south"]
+    parts = [sites.tables[i].at(asks.split(SIZES[i])[1]) for i in left]
+    end = ends["north"]
+    assert isinstance(end, Finished) and end.found is not None and end.found.quality is not None
+    held = rows_of([(part.X, part.y) for part in parts])
+    desk = Desk.open(Held(math.inf).config(sites.plan.config), held, LOSS, recipe(held.d))
+    alone = evaluate(desk, end.model[None])[0][""]
+    assert end.found.quality[""].rows == sum(asks.held(SIZES[i]) for i in left)
+    np.testing.assert_allclose(end.found.quality[""].counts, alone.counts, atol=1e-6)
+    assert at_hub is not None and record(sites.plan, at_hub) == record(sites.plan, end.found)
+
+
+def test_noise_of_fewer_sites_is_known_to_be_as_large_as_it_is(tmp_path: Path) -> None:
+    """Counts of three sites of four: shares are larger, and so is what an interval takes the noise to be."""
+    sites = answering(tmp_path / "sites", TRAINED)
+    with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
+        ends = run(sites, hub, lambda name: Lost(hub, name, 3) if name == "south" else None)
+    end, terms = ends["north"], sites.plan.asked[0]
+    assert isinstance(end, Finished) and end.found is not None and end.found.quality is not None
+    noise, n = end.found.quality[""].noise, float(terms.facts.n.sum())
+    whole = n * terms.spread(terms.plan[1])
+    assert noise / whole == pytest.approx(math.sqrt((3 / 2) / (4 / 3)), rel=1e-3)  # u / (u - t) shares of noise
+
+
+def test_a_share_that_is_missing_ends_an_evaluation_and_not_the_run(tmp_path: Path) -> None:
+    sites = answering(tmp_path / "sites", TRAINED)
+    with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
+        ends = run(sites, hub, lambda name: Lost(hub, name, 6) if name == "south" else None)  # the count of positives
+        assert write_hub(tmp_path, hub)
+        at_hub = hub.found()
+    for end in (ends[name] for name in NAMES if name != "south"):
+        assert isinstance(end, Finished) and end.outcome.stopped == "finished" and end.found is not None
+        assert end.found.quality is None and end.found.notes == (LOST,)
+    assert at_hub is not None and at_hub.notes == (LOST,)
+
+
+def test_a_share_that_is_missing_ends_an_inference(tmp_path: Path) -> None:
+    sites = answering(tmp_path / "sites", INFERRED)
+    with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
+        ends = run(sites, hub, lambda name: Lost(hub, name, 4) if name == "south" else None)
+        assert hub.models() is None and hub.found() is None
+    for end in (ends[name] for name in NAMES if name != "south"):
+        assert isinstance(end, Finished) and end.outcome.stopped == "too few sites are left"
+        assert end.found is not None and end.found.estimates is None and document(sites.plan, end.found)
+        assert end.statement.early is not None and end.statement.releases == 9
+
+
+# Rows that are held out
+
+
+def other(table: SiteTable, positions: np.ndarray) -> SiteTable:
+    """The same table with other rows in some places."""
+    X, y = table.X.copy(), table.y.copy()
+    X[positions], y[positions] = -X[positions], -y[positions][::-1]
+    return replace(table, X=X, y=y)
+
+
+def trains_alike(folder: Path, what: str, trust: str) -> bool:
+    """Whether sites with other held-out rows send the same bits until the evaluation."""
+    sites = answering(folder, replace(EVERY[what], evaluation=4.0, holdout=0.3), trust=trust)
+    changed = [other(table, held_out(n, math.floor(0.3 * n))) for table, n in zip(sites.tables, SIZES, strict=True)]
+    both = [answer_sites(sites.plan, rows) for rows in (sites.tables, changed)]
+    return all(np.array_equal(a, b) for (a, _), (b, _) in zip(*both, strict=True))
+
+
+@pytest.mark.parametrize("trust", ["sum", "nobody"])
+@pytest.mark.parametrize("what", ["trained", "both"])
+def test_held_out_rows_never_reach_the_training(tmp_path: Path, what: str, trust: str) -> None:
+    assert trains_alike(tmp_path, what, trust)
+
+
+@pytest.mark.parametrize("what", ["trained", "both"])
+def test_a_training_on_one_held_out_row_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    """A planted fault: at every site one held-out row takes the place of another in the training."""
+    right = Asks.split
+
+    def planted(self: Asks, rows: int) -> tuple[np.ndarray, np.ndarray]:
+        trained, held = right(self, rows)
+        return np.sort(np.append(trained[1:], held[0])), held
+
+    monkeypatch.setattr(asked.Asks, "split", planted)
+    assert not trains_alike(tmp_path, what, "sum")
+
+
+def test_rows_that_are_trained_on_never_reach_the_evaluation(tmp_path: Path) -> None:
+    """The evaluation of one and the same model is the same whatever they are."""
+    sites = answering(tmp_path, BOTH)
+    trained = [BOTH.split(n)[0] for n in SIZES]
+    changed = [other(table, own) for table, own in zip(sites.tables, trained, strict=True)]
+    model, lists = np.array([2.0, -1.0, 0.5, 0.0, 0.0, 0.0, 0.0]), sites.plan.lists
+    assert lists is not None and lists.naming is not None and lists.evaluation is not None
+    found = []
+    for rows in (sites.tables, changed):
+        parts = [own.at(BOTH.split(n)[1]) for own, n in zip(rows, SIZES, strict=True)]
+        held = rows_of([(lists.naming.encoded(own.X, i), own.y) for i, own in enumerate(parts)])
+        desk = Desk.open(lists.evaluation.config, held, LOSS, lists.evaluation.plan)
+        found.append(evaluate(desk, model[None])[0][""].counts)
+    np.testing.assert_array_equal(found[0], found[1])
+
+
+def test_which_rows_are_held_out_depends_on_positions_alone() -> None:
+    many = [held_out(1000, k) for k in (100, 200, 1000)]
+    assert set(many[0]) < set(many[1]) and np.array_equal(many[2], np.arange(1000))
+    assert all(np.array_equal(np.sort(np.unique(one)), one) for one in many)
+    assert held_out(9, 3).tolist() == [
+        2,
+        4,
+        6,
+    ]  # SplitMix64 from 0: e220a839, 6e789e6a, 06c45d18, f88bb8a8, 1b39896a,
+    assert held_out(9, 3).tolist() == [2, 4, 6]  # and so in every version: rows that were held out stay so
+    trained, held = TRAINED.split(421)
+    assert len(held) == 126 and np.array_equal(np.sort(np.append(trained, held)), np.arange(421))
+
+
+# What it costs
+
+
+@pytest.mark.parametrize("what", ["trained", "both"])
+@pytest.mark.parametrize("evaluation", [4.0, 30.0])
+def test_a_row_costs_the_dearer_of_both_lists_and_not_their_sum(tmp_path: Path, what: str, evaluation: float) -> None:
+    sites = answering(tmp_path, replace(EVERY[what], evaluation=evaluation, holdout=0.3))
+    plan, accountant = sites.plan, make_accountant("best")
+    prices, events = [], plan.planned(0)
+    for some in (events[:-2], events[-2:], events):
+        ledger = Ledger(accountant, math.inf, 1e-5)
+        for event in some:
+            ledger.charge(event)
+        prices.append(ledger.total())
+    for said in (plan.statement, plan.statement_at("east", True)):
+        assert said.epsilon == pytest.approx(max(prices[:2]), rel=1e-6) and said.epsilon < prices[2] * 0.99
+        assert said.releases == len(events) and "which rows are held out" in said.public
+    assert [part.epsilon for part in plan.statements] == pytest.approx(prices[:2], rel=1e-6)
+    assert plan.statement.epsilon <= max(20.0, evaluation) * (1 + 1e-9)
+    alone = [part.alone for part in plan.statements]
+    assert None not in alone and plan.statement.alone == max(alone)  # type: ignore[type-var]
+
+
+def test_a_plan_file_says_what_is_asked(tmp_path: Path) -> None:
+    sites = answering(tmp_path / "sites", BOTH)
+    sites.plan.write(tmp_path / "plan.json")
+    again = Plan.read(tmp_path / "plan.json")
+    assert (
+        again == sites.plan and again.digest == sites.plan.digest and again.asked[0].scale == sites.plan.asked[0].scale
+    )
+    assert [e.to_dict() for e in again.planned(1)] == [e.to_dict() for e in sites.plan.planned(1)]
+    another = answering(tmp_path / "others", replace(BOTH, holdout=0.31))
+    assert another.plan.digest != sites.plan.digest
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [({"holdout": True}, "wrong type"), ({"threshold": 2.0}, "threshold"), ({"evaluation_scale": 10.0}, "costs"),
+     ({"scale": None}, "calibrated"), ({"more": 1}, "no plan file"), ({"evaluation": "much"}, "wrong type")],
+    ids=str,
+)  # fmt: skip
+def test_a_plan_file_that_asks_for_what_cannot_be_is_refused(tmp_path: Path, change: dict[str, Any], why: str) -> None:
+    plan = answering(tmp_path / "sites", BOTH).plan
+    plain = plan.to_dict()
+    rewrite(tmp_path / "plan.json", plain | {"asks": plain["asks"] | change})
+    with pytest.raises(InvalidInput, match=why):
+        Plan.read(tmp_path / "plan.json")
+
+
+# Refusals
+
+REFUSED: list[tuple[str, Callable[[Path], object], str]] = [
+    ("nothing", lambda at: Asks(), "asks nothing"),
+    ("share", lambda at: Asks(evaluation=1.0), "holdout=0.0: must be a share"),
+    ("idle", lambda at: Asks(inference=True, holdout=0.2), "is for an evaluation"),
+    ("rows", lambda at: answering(at, Asks(evaluation=4.0, holdout=0.002)), "leaves 0 held-out rows and 420 others"),
+    ("few", lambda at: answering(at, Asks(evaluation=0.05, holdout=0.3)), "held-out rows are too few for this noise"),
+    ("level", lambda at: answering(at, replace(TRAINED, by="age")), "declares levels"),
+    ("person", lambda at: answering(at, TRAINED, sites_per_row=2), "sites_per_row=2"),
+    ("copies", lambda at: answering(at, TRAINED, copies=2), "copies=2"),
+    ("method", lambda at: answering(at, INFERRED, method="sum_momentum"), "leave method out"),
+    ("cap", lambda at: answering(at, INFERRED, max_grad_norm=0.5), "without a cap"),
+    ("noise", lambda at: answering(at, INFERRED, noise=0.5), "calibrates the noise"),
+    ("pure", lambda at: answering(at, TRAINED, trust="nobody", delta=None), "no pure price"),
+    ("numbers", lambda at: answering(at, TRAINED, loss="huber-residual:0.25"), "two classes"),
+    ("two", lambda at: answering(at, TRAINED, names=NAMES[:2]), "each of two sites can subtract its own share"),
+    ("colluders", lambda at: answering(at, INFERRED, colluders=3), "too few are left"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "why"), [one[1:] for one in REFUSED], ids=[one[0] for one in REFUSED])
+def test_what_cannot_be_is_refused_before_there_is_a_plan(
+    tmp_path: Path, make: Callable[[Path], object], why: str
+) -> None:
+    with pytest.raises(InvalidInput, match=why) as refusal:
+        make(tmp_path)
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_site_without_its_table_spends_nothing(tmp_path: Path) -> None:
+    sites = answering(tmp_path, TRAINED)
+    others = tables(seed=2)[0]
+    for changes, why in (({"table": None}, "are no table"), ({"table": others}, "holds other rows")):
+        with sites.ledger("north") as ledger, pytest.raises(InvalidInput, match=why):
+            sites.session("north", ledger, **changes).check(bind=True)
+    with sites.ledger("north") as ledger:
+        assert not ledger.runs
+    assert Rows.build([(others.X, others.y)]).n[0, 0] == SIZES[0]
