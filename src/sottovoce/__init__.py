@@ -4,6 +4,7 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .components import ConsensusPCA
     from .errors import SottovoceError
     from .estimators import ConsensusClassifier, PrivateClassifier
     from .ledger.durable import DurableLedger
@@ -12,12 +13,15 @@ if TYPE_CHECKING:
     from .runs.config import RunConfig
     from .runs.simulate import Result
     from .runs.training import Report, TrainConfig, train
+    from .survival import ConsensusSurvival
 
     __version__: str
 
 __all__ = [
     "ConsensusClassifier",
+    "ConsensusPCA",
     "ConsensusRegressor",
+    "ConsensusSurvival",
     "DurableLedger",
     "Ledger",
     "PrivateClassifier",
@@ -34,7 +38,9 @@ __all__ = [
 # A name is imported when it is first asked for: a command of the command line loads what it uses, and no more.
 _HOMES = {
     "ConsensusClassifier": "estimators",
+    "ConsensusPCA": "components",
     "ConsensusRegressor": "regressors",
+    "ConsensusSurvival": "survival",
     "DurableLedger": "ledger.durable",
     "Ledger": "ledger.memory",
     "PrivateClassifier": "estimators",

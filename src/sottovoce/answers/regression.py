@@ -21,6 +21,8 @@ from ..queries.moments import square
 from ..typing import Array, BoolArray
 from .asking import Desk, Item
 
+SQUARED = "squared"
+"""What users call the loss."""
 EDGES = 2.0 ** np.arange(-8.0, 0.0, 0.5)
 """Public cells of residuals, in half widths of the target's bounds."""
 _BEYOND, _MOST = 6.0, 0.2
@@ -96,21 +98,18 @@ def _shrunk(S: Array, free: BoolArray, columns: BoolArray, noise: float) -> Arra
     return np.asarray((1.0 - share) * S + share * target)
 
 
-def _mean(S: Array, c: Array, variance: Array, columns: BoolArray, constant: BoolArray) -> tuple[Array, Array]:
+def _mean(S: Array, c: Array, variance: Array, columns: BoolArray, constants: BoolArray) -> tuple[Array, Array]:
     """Coefficients given noisy products c, whose entries have a `variance`, and their mean squared error.
 
-    Columns are centred by the constant, which is not shrunk.  The mean is over :data:`_SPREADS` by their likelihood.
+    Columns are centred by the constants, which are not shrunk; of several no two stand in one row.  The mean is over
+    :data:`_SPREADS` by their likelihood.
     """
     w = np.zeros_like(c)
-    own = np.flatnonzero(columns)
-    C, products = S[:, own[:, None], own], c[:, own]
-    across, alone = np.zeros_like(products), np.ones((len(c), 1))
-    if constant.any():
-        one = int(np.flatnonzero(constant)[0])
-        alone = np.maximum(S[:, one, one], 1e-6)[:, None]
-        across = S[:, own, one] / alone
-        C = C - across[:, :, None] * across[:, None, :] * alone[:, :, None]
-        products = products - across * c[:, [one]]
+    own, ones = np.flatnonzero(columns), np.flatnonzero(constants)
+    alone = np.maximum(S[:, ones, ones], 1e-6)
+    across = S[:, own[:, None], ones] / alone[:, None, :]
+    C = S[:, own[:, None], own] - np.einsum("rik,rjk,rk->rij", across, across, alone)
+    products = c[:, own] - np.einsum("rik,rk->ri", across, c[:, ones])
     values, vectors = np.linalg.eigh(C)
     values = np.maximum(values, 0.0)
     z = np.einsum("rji,rj->ri", vectors, products)
@@ -121,8 +120,7 @@ def _mean(S: Array, c: Array, variance: Array, columns: BoolArray, constant: Boo
     likely /= likely.sum(axis=1, keepdims=True)
     gain = np.einsum("rt,rti->ri", likely, values[:, None, :] * spread / seen)
     w[:, own] = np.einsum("rij,rj->ri", vectors, gain * z)
-    if constant.any():
-        w[:, one] = c[:, one] / alone[:, 0] - np.sum(across * w[:, own], axis=1)
+    w[:, ones] = c[:, ones] / alone - np.einsum("rik,ri->rk", across, w[:, own])
     return w, variance * np.einsum("rt,rti->r", likely, spread / seen)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from numbers import Real
@@ -73,6 +73,8 @@ class Dataset:
         Places of the test rows among all rows that were held out; None if none was left out.
     held_out : int or None
         How many were held out, whatever their labels; None for as many as there are test rows.
+    weights : ndarray of shape (n,), optional
+        What each training row counts, in [0, 1]; None where all count alike.  Scores count every test row once.
     """
 
     name: str
@@ -104,6 +106,12 @@ class Dataset:
         rows, labels = np.zeros((self.n_held_out, X.shape[1])), np.zeros(self.n_held_out)
         rows[self.kept_test], labels[self.kept_test] = X, self.y_test
         return rows, labels
+
+    weights: Array | None = None
+
+    def weights_of(self, parts: Sequence[IntArray]) -> list[Array] | None:
+        """What the training rows of each part count; None where all count alike."""
+        return None if self.weights is None else [self.weights[part] for part in parts]
 
     @property
     def n_features(self) -> int:
@@ -269,6 +277,7 @@ def _encode(name: str, table: Table, schema: Schema, train: IntArray, test: IntA
         {column: values[test] for column, values in table.columns.items()},
         None if known.all() else np.flatnonzero(known),
         held_out,
+        None if rows.weight is None else rows.weight[train],
     )
 
 
