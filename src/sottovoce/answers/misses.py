@@ -204,8 +204,8 @@ def evaluate_numbers_report(report: Report, held: Held) -> NumberEvaluation:
     assert isinstance(report.task, BoundedNumber)
     if not len(dataset.y_test):
         raise InvalidInput("evaluation", held.epsilon, "there are no test rows", "give a test_share")
-    margins = dataset.X_test @ result.consensus[0]
-    return evaluate_numbers(report.task, margins, dataset.y_test, held, report.config.run, result.facts.n_nodes)
+    X, y = dataset.all_held_out(dataset.X_test)
+    return evaluate_numbers(report.task, X @ result.consensus[0], y, held, report.config.run, result.facts.n_nodes)
 
 
 __all__ = ["Errors", "NumberEvaluation", "evaluate_numbers", "evaluate_numbers_report"]

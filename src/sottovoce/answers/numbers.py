@@ -14,6 +14,7 @@ from ..data.labels import targets_of
 from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger
 from ..losses import HuberResidual
+from ..pages import versions
 from ..plain import jsonable
 from ..privacy.statement import Statement
 from ..runs.config import RunConfig
@@ -21,13 +22,13 @@ from ..runs.training import TrainConfig, of_clipped
 from ..task import BoundedNumber
 from ..typing import Any, Array
 from ..weighted import Weighted
-from .asking import Desk
+from .asking import Desk, shares_of
 from .evaluation import Held
 from .misses import NumberEvaluation, evaluate_numbers, exact
-from .naming import CONSTANT, Naming
+from .naming import CONSTANT, Naming, outcome
 from .regression import SQUARED, least_squares, recipe
 from .saved import Answered
-from .training import Dealt
+from .training import LIBRARIES, Dealt
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,8 @@ class Fitted:
     exact: dict[str, float]
     baseline: dict[str, float]
     sizes: Array
+    sites: tuple[str, ...]
+    n_test: int
     evaluation: NumberEvaluation | None = None
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
@@ -63,7 +66,9 @@ class Fitted:
         report = {
             "method": "least squares", "data": self.config.data, "nodes": len(self.sizes),
             "partition": self.config.partition, "n_train": self.sizes.astype(int).tolist(),
-            "n_test": int(self.exact.get("rows", 0)), "features": self.answered.naming.d,
+            "n_test": self.n_test, "features": self.answered.naming.d, "sites": list(self.sites),
+            "label": outcome(self.answered.schema), "versions": versions(*LIBRARIES),
+            "asked": shares_of([(item.name, item.share) for item in recipe(self.answered.naming.constant)]),
             "coefficients": self.coefficients, "exact": self.exact, "test_error": self.exact.get(rms),
             "mean_test_error": self.baseline.get(rms),
             "evaluation": None if self.evaluation is None else self.evaluation.to_dict(),
@@ -75,7 +80,7 @@ class Fitted:
     def to_keep(self, notes: tuple[str, ...]) -> dict[str, Any]:
         """The same without what reads rows without noise."""
         plain = self.to_dict() | {"notes": list(notes)}
-        for secret in ("exact", "test_error", "mean_test_error", "n_test", "seconds"):
+        for secret in ("exact", "test_error", "mean_test_error", "seconds"):
             plain.pop(secret)
         if plain["evaluation"] is not None:
             plain["evaluation"] = {key: value for key, value in plain["evaluation"].items() if key != "exact"}
@@ -132,12 +137,14 @@ def fit_numbers(
     if held is not None:
         if not scored:
             raise InvalidInput("evaluation", held.epsilon, "there are no test rows", "give a test_share")
-        evaluation = evaluate_numbers(task, margins, dataset.y_test, held, run, len(dealt.parts))
+        scores, targets_held = dataset.all_held_out(margins[:, None])
+        evaluation = evaluate_numbers(task, scores[:, 0], targets_held, held, run, len(dealt.parts))
     middle = np.full(len(dataset.y_test), task.baselines(dataset.y_train)["mean"])
     done = Fitted(
         config, task, answered, lines(naming, task, model), desk.statement(caveat=dataset.caveat),
-        exact(task, margins, dataset.y_test), exact(task, middle, dataset.y_test), dealt.sizes, evaluation,
-        (*dataset.notes, *of_clipped(dataset)), time.perf_counter() - started,
+        exact(task, margins, dataset.y_test), exact(task, middle, dataset.y_test), dealt.sizes,
+        dealt.sites, dataset.n_held_out, evaluation, (*dataset.notes, *of_clipped(dataset)),
+        time.perf_counter() - started,
     )  # fmt: skip
     return replace(done, answered=replace(answered, record=done.to_keep(dataset.notes)))
 

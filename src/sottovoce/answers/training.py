@@ -101,17 +101,17 @@ class Dealt:
         Of every site: raw columns, or encoded rows where there is no schema.
     parts : list of array of int
         Which training rows each site holds.
-    names : tuple of str
-        Of the sites.
     label : str
         What the deal depends on, for a ledger on disk.
+    sites : tuple of str
+        Their names.
     """
 
     naming: Naming
     tables: list[Any]
     parts: list[IntArray]
-    names: tuple[str, ...]
     label: str
+    sites: tuple[str, ...]
 
     @property
     def sizes(self) -> Array:
@@ -128,8 +128,8 @@ class Dealt:
         """Deal a data set; None for a constant at every site unless rows are dealt at random."""
         parts = deal(config, dataset)
         own = config.partition != "iid" if site_constants is None else site_constants
-        names = names_of(config.partition, dataset.train_columns, parts)
-        sites = list(names) if own and len(parts) > 1 else []
+        called = names_of(config.partition, dataset.train_columns, parts)
+        sites = list(called) if own and len(parts) > 1 else []
         plain = [f"x{j}" for j in range(dataset.n_features)]
         naming = naming_of(dataset.schema, plain, 1.0, sites)
         tables = [
@@ -137,7 +137,7 @@ class Dealt:
             for part in parts
         ]  # fmt: skip
         label = f"{config.data} {config.schema} {config.partition} {config.sizes} {config.test_share} {own}"
-        return cls(naming, tables, parts, names, label)
+        return cls(naming, tables, parts, label, called)
 
 
 def infer(
@@ -193,16 +193,16 @@ def infer(
         model = np.zeros((1, X.shape[1]))
         model[0, -1] = 1.0
         levels = levels_of(naming.schema, held.by)
-        evaluation = ask_held(
-            run, held, *dataset.all_held_out(X), model, len(dealt.parts), levels, caveat=dataset.caveat
-        )
+        X_held, y_held = dataset.all_held_out(X)
+        sites = len(dealt.parts)
+        evaluation = ask_held(run, held, X_held, y_held, model, sites, levels, caveat=dataset.caveat)
     mu = found.scale
     ahead = {}
     if math.isfinite(mu):
         kinds = {"summed": desk.summed, "colluders": desk.facts.colluders}
         ahead = forecast(naming, float(sizes.sum()), mu, sites=desk.facts.n_nodes, **kinds)  # type: ignore[arg-type]
     done = Inferred(
-        config, answered, lines, found, statement, quality, ahead, sizes, dealt.names, dataset.n_held_out,
+        config, answered, lines, found, statement, quality, ahead, sizes, dealt.sites, dataset.n_held_out,
         tuple((item.name, item.share) for item in desk.plan), evaluation, tuple(dataset.notes),
         time.perf_counter() - started, task,
     )  # fmt: skip

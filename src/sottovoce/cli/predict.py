@@ -25,8 +25,8 @@ from ..typing import Array
 @click.argument("rows", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--replicate", type=int, default=0, show_default=True, help="Which repetition's model to use.")
 @click.option("--site", type=int, help="Use one site's own model.  [default: the average over sites]")
-@click.option("--proba", is_flag=True, help="Also the probability of every class.")
 @click.option("--threshold", type=float, help="Probability from which on a row is called positive.  [default: 0.5]")
+@click.option("--proba", is_flag=True, help="Also the probability of every class.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write here instead of to the screen.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list instead of CSV.")
 def predict(
@@ -34,8 +34,8 @@ def predict(
     rows: Path,
     replicate: int,
     site: int | None,
-    proba: bool,
     threshold: float | None,
+    proba: bool,
     out: Path | None,
     as_json: bool,
 ) -> None:
