@@ -20,6 +20,7 @@ import numpy as np
 
 from . import data
 from .curator import Curator
+from .data.labels import two_classes
 from .data.rows import Rows
 from .errors import InvalidInput
 from .facts import Facts
@@ -351,6 +352,7 @@ def compare(config: CompareConfig) -> list[dict[str, Any]]:
     exact: Terms = replace(config, epsilon=math.inf)
     terms = exact if config.setting == "non-private" else config
     dataset = data.load(config.data, schema=config.schema)
+    two_classes(dataset.task, "compare", weighs=dataset.weights is not None)
     X, y = dataset.X_train, dataset.y_train
     cuts = np.append(np.arange(N + 1) * config.rows, N * config.rows + m0)
     if cuts[-1] > len(y):

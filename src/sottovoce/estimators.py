@@ -18,7 +18,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .answers.training import WEIGHED
 from .capped import NOT_CALIBRATED
+from .data.cases import weighed
 from .data.classes import ClassRows
 from .data.given import checked, classes_in, declared, index_of, init_in, misfit
 from .data.rows import Rows
@@ -27,6 +29,7 @@ from .inferring import Inferring, deal_digest
 from .ledger.durable import DurableLedger
 from .ledger.memory import Ledger
 from .parameters import set_knobs, with_knobs
+from .privacy.statement import Caveat
 from .runs import defaults
 from .runs.choosing import KNOBS, Choice, choose
 from .runs.simulate import Result, RunConfig, Start, simulate
@@ -120,6 +123,11 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
     inference : bool, default=False
         Spend all of the budget on coefficients with intervals (:mod:`sottovoce.answers.inference`), for two classes;
         longer rows than `data_norm` then count for less and are not shortened.
+    max_weight : float or None, default=None
+        Public cap on the `sample_weight` of :meth:`fit`; a release with weights needs it.
+    class_weight : dict or None, default=None
+        What rows of each class count, public numbers; 1 for classes that are not named.  They are divided by the
+        largest.  "balanced" is refused, because it counts labels of private rows.
     <knobs>
 
     Attributes
@@ -208,6 +216,8 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
         trust: str = _DEFAULT.trust,
         colluders: int = _DEFAULT.colluders,
         inference: bool = False,
+        max_weight: float | None = None,
+        class_weight: dict[Any, float] | None = None,
         **knobs: Any,
     ) -> None:
         self.trust = trust
@@ -234,6 +244,8 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
         self.sites_per_row = sites_per_row
         self.tol = tol
         self.random_state = random_state
+        self.max_weight = max_weight
+        self.class_weight = class_weight
         set_knobs(self, knobs)
 
     def __sklearn_clone__(self) -> Self:
@@ -264,7 +276,7 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
 
     def fit(
         self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None, coef_init: ArrayLike | None = None,
-        intercept_init: ArrayLike | None = None,
+        intercept_init: ArrayLike | None = None, sample_weight: ArrayLike | None = None,
     ) -> Self:  # fmt: skip
         """Train across sites.
 
@@ -280,6 +292,9 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
             A public model to start from, to which the regulariser then pulls; None for zeros.  It changes no price, and
             no epsilon of this fit covers what it was computed from.  With an earlier private fit's model on the same
             rows, the costs of both fits add up.
+        sample_weight : array-like of shape (n_samples,), optional
+            Numbers of at least 0: a row's loss counts ``min(w, max_weight) / max_weight``.  The number of rows by which
+            losses are averaged stays what it is.
 
         Returns
         -------
@@ -318,8 +333,12 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
                 raise InvalidInput("accountant", type(ledger).__name__, rule, "give a name, or use loss='softmax'")
         knobs.setdefault("rounds", 1)
         deal = deal_digest(features, label, parts) if isinstance(ledger, Ledger) else None
+        if self.inference and not (sample_weight is None and self.class_weight is None):
+            raise InvalidInput("sample_weight", None, WEIGHED, "leave weights out, or use inference=False")
+        weights, caveat_of_weights = self._weights(sample_weight, n, classes, label)
         caveat = _READ if fixed is None else None
-        run = partial(self._run, ledger=ledger, deal=deal, caveat=caveat)
+        counts = None if weights is None else [weights[part] for part in parts]
+        run = partial(self._run, ledger=ledger, deal=deal, caveat=(caveat, caveat_of_weights), counts=counts)
         fit = self._fit_softmax if self.loss == "softmax" else self._fit_each
         if self.inference:
             self._infer(len(classes), features, label, parts, sites, knobs, seed, groups is not None, caveat)
@@ -350,8 +369,9 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
 
     def _run(
         self, run: RunConfig, rows: Rows, label: str, model: int, *, ledger: Ledger | DurableLedger | None,
-        deal: bytes | None, caveat: str | None, starts: list[Start | None],
+        deal: bytes | None, caveat: Caveat, starts: list[Start | None], counts: list[Array] | None,
     ) -> Result:  # fmt: skip
+        rows = rows if counts is None else weighed(rows, counts)
         try:
             return simulate(run, rows, ledger=ledger, deal=deal, label=label, caveat=caveat, start=starts[model])
         except LedgerMismatch as error:
@@ -495,6 +515,8 @@ class PrivateClassifier(ConsensusClassifier):
         the one site.
     classes, epsilon, delta, loss, data_norm, fit_intercept, C, form, relation, accountant, tol, random_state
         As for :class:`ConsensusClassifier`.
+    max_weight, class_weight
+        As for :class:`ConsensusClassifier`.
     rho : float, default=0.0002
         Weight of ``||w||^2 / 2`` beside C times the mean loss.
     eta : float or None, default=None
@@ -539,6 +561,8 @@ class PrivateClassifier(ConsensusClassifier):
         accountant: str | Ledger | DurableLedger | None = None,
         tol: float | None = None,
         random_state: Any = None,
+        max_weight: float | None = None,
+        class_weight: dict[Any, float] | None = None,
         **knobs: Any,
     ) -> None:
         self.method = method
@@ -556,4 +580,6 @@ class PrivateClassifier(ConsensusClassifier):
         self.accountant = accountant
         self.tol = tol
         self.random_state = random_state
+        self.max_weight = max_weight
+        self.class_weight = class_weight
         set_knobs(self, knobs)

@@ -13,12 +13,14 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 
 from .answers.asking import Desk
 from .answers.naming import of_columns
-from .answers.regression import least_squares, recipe
+from .answers.regression import SQUARED, least_squares, recipe
+from .data.cases import weighed
 from .data.given import checked, misfit
 from .data.rows import Rows
 from .errors import HolderNote, InvalidInput
 from .inferring import Shown
 from .losses import HuberResidual, loss_texts
+from .privacy.statement import Caveat
 from .runs import defaults
 from .runs.config import RunConfig
 from .runs.simulate import simulate
@@ -29,7 +31,6 @@ from .weighted import Weighted
 
 _DEFAULT = RunConfig()
 _READ = "the target's bounds were read off the rows, and epsilon does not cover that"
-SQUARED = "squared"
 
 
 class ConsensusRegressor(Sited, Shown, RegressorMixin, BaseEstimator):
@@ -65,6 +66,8 @@ class ConsensusRegressor(Sited, Shown, RegressorMixin, BaseEstimator):
     sites_per_row : int, default=1
     random_state : int, RandomState or Generator instance, or None, default=None
         As for :class:`sottovoce.ConsensusClassifier`: None draws noise from the operating system.
+    max_weight : float or None, default=None
+        Public cap on the `sample_weight` of :meth:`fit`; a release with weights needs it.
 
     Attributes
     ----------
@@ -117,6 +120,7 @@ class ConsensusRegressor(Sited, Shown, RegressorMixin, BaseEstimator):
         accountant: str | None = None,
         sites_per_row: int = 1,
         random_state: Any = None,
+        max_weight: float | None = None,
     ) -> None:
         self.y_bounds = y_bounds
         self.loss = loss
@@ -134,8 +138,11 @@ class ConsensusRegressor(Sited, Shown, RegressorMixin, BaseEstimator):
         self.accountant = accountant
         self.sites_per_row = sites_per_row
         self.random_state = random_state
+        self.max_weight = max_weight
 
-    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Train across sites.
 
         Parameters
@@ -145,6 +152,8 @@ class ConsensusRegressor(Sited, Shown, RegressorMixin, BaseEstimator):
             Numbers.
         groups : array-like of shape (n_samples,), optional
             The site of every row.
+        sample_weight : array-like of shape (n_samples,), optional
+            Numbers of at least 0: a row's loss counts ``min(w, max_weight) / max_weight``.
         """
         if self.y_bounds is None and self.random_state is None:
             rule = "a release needs the target's bounds declared: the rows' own are private"
@@ -166,7 +175,9 @@ class ConsensusRegressor(Sited, Shown, RegressorMixin, BaseEstimator):
             knobs["colluders"] = self.colluders
         offsets = task.encode(target)
         fit = self._squared if self.loss == SQUARED else self._by_rounds
-        model, said = fit(features, offsets, parts, knobs | {"seed": seed}, caveat)
+        weights, caveat_of_weights = self._weights(sample_weight, n)
+        counts = None if weights is None else [weights[part] for part in parts]
+        model, said = fit(features, offsets, parts, knobs | {"seed": seed}, counts, (caveat, caveat_of_weights))
         half = 0.5 * (task.high - task.low)
         self.coef_ = half * model[:-1]
         self.intercept_ = float(task.low + half + half * model[-1]) if self.fit_intercept else task.low + half
@@ -212,23 +223,27 @@ class ConsensusRegressor(Sited, Shown, RegressorMixin, BaseEstimator):
         return BoundedNumber(low, high if high > low else low + 1.0), _READ
 
     def _squared(
-        self, X: Array, t: Array, parts: list[IntArray], knobs: dict[str, Any], caveat: str | None
-    ) -> tuple[Array, dict[str, Any]]:
+        self, X: Array, t: Array, parts: list[IntArray], knobs: dict[str, Any], counts: list[Array] | None,
+        caveat: Caveat,
+    ) -> tuple[Array, dict[str, Any]]:  # fmt: skip
         naming = of_columns([f"x{j}" for j in range(X.shape[1])], self.data_norm)
         rows = naming.rows([(X[part], np.ones(len(part))) for part in parts]).with_offset([t[part] for part in parts])
+        rows = rows if counts is None else weighed(rows, counts)
         desk = Desk.open(RunConfig(method="auto", **knobs), rows, Weighted(HuberResidual(1.0)), recipe(naming.constant))
         free = (naming.constant == 0) | self.fit_intercept
         w = least_squares(desk, np.asarray(free))[0]
         return naming.into_units @ w, desk.statement(caveat=caveat).to_dict()
 
     def _by_rounds(
-        self, X: Array, t: Array, parts: list[IntArray], knobs: dict[str, Any], caveat: str | None
-    ) -> tuple[Array, dict[str, Any]]:
+        self, X: Array, t: Array, parts: list[IntArray], knobs: dict[str, Any], counts: list[Array] | None,
+        caveat: Caveat,
+    ) -> tuple[Array, dict[str, Any]]:  # fmt: skip
         if str(self.loss).partition(":")[0] not in {text.partition(":")[0] for text in loss_texts(numbers=True)}:
             rule = f"must be 'squared', {', '.join(loss_texts(numbers=True))}"
             raise InvalidInput("loss", self.loss, rule, "use loss='squared'")
         encoded = self._encode(X)
         rows = Rows.build([(encoded[part], np.ones(len(part))) for part in parts], [t[part] for part in parts])
+        rows = rows if counts is None else weighed(rows, counts)
         run = RunConfig(method=self.method, loss=self.loss, rounds=self.rounds, rho=self.rho, **knobs)
         result = simulate(run, rows, caveat=caveat)
         coef, constant = self._decode(result.consensus)
@@ -246,7 +261,7 @@ class PrivateRegressor(ConsensusRegressor):
 
     Parameters
     ----------
-    y_bounds, loss, method, epsilon, delta, data_norm, fit_intercept, relation, accountant, random_state
+    y_bounds, loss, method, epsilon, delta, data_norm, fit_intercept, relation, accountant, random_state, max_weight
         As for :class:`ConsensusRegressor`.
     rho : float, default=0.0002
     rounds : int, default=10
@@ -283,6 +298,7 @@ class PrivateRegressor(ConsensusRegressor):
         relation: str = _DEFAULT.relation,
         accountant: str | None = None,
         random_state: Any = None,
+        max_weight: float | None = None,
     ) -> None:
         self.y_bounds = y_bounds
         self.loss = loss
@@ -296,6 +312,7 @@ class PrivateRegressor(ConsensusRegressor):
         self.relation = relation
         self.accountant = accountant
         self.random_state = random_state
+        self.max_weight = max_weight
 
 
 __all__ = ["ConsensusRegressor", "PrivateRegressor"]

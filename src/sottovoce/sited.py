@@ -4,26 +4,66 @@ from __future__ import annotations
 
 import math
 import secrets
+import warnings
 
 import numpy as np
 from scipy.sparse import csr_array, hstack, issparse
 from sklearn.utils import check_random_state
 
 from .data import partition
-from .data.given import sites_in
-from .errors import InvalidInput
+from .data.cases import check_cap, class_shares, shares
+from .data.given import checked, sites_in
+from .errors import HolderNote, InvalidInput
 from .typing import Any, Array, ArrayLike, IntArray
 
 _SLACK = 1.0 + 1e-12  # so that rounding cannot carry a row of norm one outside the unit ball
 
 
+HEAVIEST_READ = "the largest weight was read off the rows, and epsilon does not cover that"
+
+
 class Sited:
-    """For estimators with `random_state`, `n_sites`, `data_norm` and `fit_intercept`."""
+    """For estimators with `random_state`, `n_sites`, `data_norm`, `fit_intercept` and `max_weight`."""
 
     random_state: Any
     n_sites: int
     data_norm: float
     fit_intercept: bool
+    max_weight: float | None
+    class_weight: Any = None
+
+    def _weights(
+        self, given: ArrayLike | None, n: int, classes: Array | None = None, label: IntArray | None = None
+    ) -> tuple[Array | None, str | None]:
+        """What every row counts, in [0, 1], and a caveat of the statement; None and None if all rows count alike."""
+        weight, caveat = None, None
+        if given is not None:
+            own = np.asarray(checked("sample_weight", lambda: np.asarray(given, dtype=np.float64)))
+            if own.shape != (n,):
+                rule = f"must have one number for each of the {n} rows, and has shape {own.shape}"
+                raise InvalidInput("sample_weight", None, rule, "give one number a row")
+            cap = self.max_weight
+            if cap is None and self.random_state is None:
+                rule = "a release needs a public cap on weights: the largest one is private"
+                remedy = "give max_weight=3, or a random_state for a simulation"
+                raise InvalidInput("max_weight", None, rule, remedy)
+            if cap is None:
+                if not np.any(own):
+                    rule = "Sample weights must contain at least one non-zero number"
+                    raise InvalidInput("sample_weight", None, rule, "declare max_weight, or leave weights out")
+                cap = float(np.max(own)) if 0 < np.max(own) < np.inf else 1.0  # others are refused below
+                caveat = HEAVIEST_READ if not np.all(own == own[0]) else None
+            weight, heavy = shares("sample_weight", own, cap)
+            if heavy:
+                what = f"{heavy} of {n} rows have a weight above max_weight and count as much as that"
+                warnings.warn(f"{what} (for the data's holder only)", HolderNote, stacklevel=3)
+        elif self.max_weight is not None:
+            check_cap("max_weight", self.max_weight)
+        if self.class_weight is not None:
+            assert classes is not None and label is not None
+            of_class = class_shares("class_weight", self.class_weight, classes.tolist())[np.maximum(label, 0)]
+            weight = of_class if weight is None else weight * of_class
+        return weight, caveat
 
     def _seed(self) -> int | None:
         state = self.random_state

@@ -119,6 +119,10 @@ def rounding_bound(
     in double precision.  The products round once, by ``u`` times their size; their sum errs by ``n' u`` times the sum
     of all norms, which is at most n as before; ``n' + 1 <= n`` together.  Margins and slopes err as without counts.
 
+    Slopes themselves err by less than ``7 max(L, 1) u`` (a few operations each), so that the bound holds for weighted
+    rows too (:mod:`sottovoce.data.cases`): the product of a weight in [0, 1] and a slope rounds once more, by at most
+    ``L u``.
+
     With K > 1 margins per row, each margin is a difference of two products, the error of K slopes is at most sqrt K
     times that of their margins, and gradients add up over K blocks: ``2 K`` times the bound for slopes up to 1 covers
     all of this.

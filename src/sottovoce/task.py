@@ -63,6 +63,14 @@ class Wording:
         return f"{self.scale * value:{self.label_form}}"
 
 
+@dataclass(frozen=True)
+class Detail:
+    """A quality beside the first, for the holder's eyes: as a number, and as a text with its unit."""
+
+    value: float
+    text: str
+
+
 class Task(ABC):
     """What the label is, and all that follows from it.
 
@@ -118,6 +126,17 @@ class Task(ABC):
     @abstractmethod
     def errors(self, margins: Array, y: Array) -> dict[str, Array]:
         """Every measure of how far models are off, by name; the first is :meth:`error`."""
+
+    def details(self, margins: Array, y: Array) -> dict[str, Detail]:
+        """More about one model on labels `y`, by name; none for two classes.
+
+        Parameters
+        ----------
+        margins : array (n,) or (K, n)
+        y : array (n,)
+            Of public rows, or for the holder's eyes.
+        """
+        return {}
 
     @abstractmethod
     def baselines(self, y: Array) -> dict[str, Array]:
@@ -182,6 +201,10 @@ class Classification(Task):
 
     @abstractmethod
     def decode(self, margins: Array) -> IntArray: ...
+
+    @abstractmethod
+    def number(self, y: Array) -> IntArray:
+        """Of the class of each row, from encoded labels; negative for no known label."""
 
     @abstractmethod
     def from_softmax(self, vectors: Array) -> Array:
@@ -253,6 +276,9 @@ class TwoClasses(Classification):
     def decode(self, margins: Array) -> IntArray:
         return (margins > 0).astype(np.intp)
 
+    def number(self, y: Array) -> IntArray:
+        return np.where(y == 0.0, -1, (y > 0).astype(np.intp))
+
     def error(self, margins: Array, y: Array) -> Array:
         return np.asarray((margins * y <= 0).mean(axis=-1))
 
@@ -310,8 +336,20 @@ class ManyClasses(Classification):
     def decode(self, margins: Array) -> IntArray:
         return np.asarray(margins.argmax(axis=-2))
 
+    def number(self, y: Array) -> IntArray:
+        return np.asarray(y, dtype=np.intp)
+
     def error(self, margins: Array, y: Array) -> Array:
         return np.asarray((self.decode(margins) != y).mean(axis=-1))
+
+    def details(self, margins: Array, y: Array) -> dict[str, Detail]:
+        """Accuracy on the rows of each class that has any."""
+        answer, found = self.decode(margins), {}
+        for k, name in enumerate(self.names):
+            if (mine := y == k).any():
+                right = float(np.mean(answer[mine] == k))
+                found[f"accuracy on {printable(name)}"] = Detail(right, f"{100.0 * right:.2f}%")
+        return found
 
     def _counts(self, y: Array) -> IntArray:
         return np.bincount(y[self.known(y)].astype(np.intp), minlength=len(self.names))
@@ -417,6 +455,16 @@ class BoundedNumber(Task):
     def errors(self, margins: Array, y: Array) -> dict[str, Array]:
         absolute = self._half * np.mean(np.abs(np.clip(margins, -1.0, 1.0) - y), axis=-1)
         return {"root_mean_squared": self.error(margins, y), "mean_absolute": np.asarray(absolute)}
+
+    def details(self, margins: Array, y: Array) -> dict[str, Detail]:
+        """R2, NaN-free: left out where labels do not differ; and the mean absolute error."""
+        absolute = float(self.errors(margins, y)["mean_absolute"])
+        found = {"mean absolute error": Detail(absolute, f"{self.wording.quality_text(absolute)} {self.unit}".rstrip())}
+        spread = float(np.var(y))
+        if spread > 0.0:
+            share = 1.0 - float(np.mean((np.clip(margins, -1.0, 1.0) - y) ** 2)) / spread
+            found = {"R2": Detail(share, f"{share:.4f}")} | found
+        return found
 
     def baselines(self, y: Array) -> dict[str, Array]:
         return {"mean": np.array([self._mean(y, 0.0)]), "middle": np.zeros(1)}

@@ -239,8 +239,8 @@ def columns_of(table: Table | Mapping[str, Any], part: IntArray) -> dict[str, An
 
 
 def outcome(schema: Schema | None) -> dict[str, str] | None:
-    """The label of two classes and which of them counts as positive; None without a schema."""
-    task = None if schema is None else schema.task
-    if schema is None or schema.label is None or not isinstance(task, TwoClasses):
+    """The label's column, and which of two classes counts as positive; None without a schema."""
+    if schema is None or schema.label is None:
         return None
-    return {"column": schema.label.column, "positive": task.names[1]}
+    task, plain = schema.task, {"column": schema.label.column}
+    return plain | {"positive": task.names[1]} if isinstance(task, TwoClasses) else plain

@@ -17,6 +17,8 @@ from ..queries.moments import square
 from ..typing import Array, BoolArray
 from .asking import Desk, Item
 
+SQUARED = "squared"
+"""What users call the loss."""
 EDGES = 2.0 ** np.arange(-9.0, 0.0)
 """Public cells of residuals, in half widths of the target's bounds."""
 _INSIDE = 0.97

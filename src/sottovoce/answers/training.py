@@ -29,6 +29,8 @@ from .inference import Coefficients, Estimates, check_run, estimate, forecast, m
 from .naming import Naming, columns_of, naming_of, outcome
 from .saved import Answered
 
+WEIGHED = "intervals are for rows that count alike: with weights the errors of an estimate are other ones"
+
 
 @dataclass(frozen=True)
 class Inferred:
@@ -88,6 +90,56 @@ class Inferred:
         return {key: jsonable(value) for key, value in report.items()}
 
 
+@dataclass(frozen=True)
+class Dealt:
+    """Training rows at their sites, in an encoding whose coefficients have names.
+
+    Attributes
+    ----------
+    naming : Naming
+    tables : list
+        Of every site: raw columns, or encoded rows where there is no schema.
+    parts : list of array of int
+        Which training rows each site holds.
+    label : str
+        What the deal depends on, for a ledger on disk.
+    sites : tuple of str
+        Their names.
+    """
+
+    naming: Naming
+    tables: list[Any]
+    parts: list[IntArray]
+    label: str
+    sites: tuple[str, ...]
+
+    @property
+    def sizes(self) -> Array:
+        """Rows of every site."""
+        return np.array([float(len(part)) for part in self.parts])
+
+    @property
+    def shares(self) -> Array:
+        """By which sites' constants are averaged: their shares of all rows, or 1 where there is one constant."""
+        return self.sizes / self.sizes.sum() if self.naming.sites else np.ones(1)
+
+    @classmethod
+    def of(cls, config: TrainConfig, dataset: data.Dataset, site_constants: bool | None) -> Dealt:
+        """Deal a data set; None for a constant at every site unless rows are dealt at random."""
+        parts = deal(config, dataset)
+        own = config.partition != "iid" if site_constants is None else site_constants
+        called = names_of(config.partition, dataset.train_columns, parts)
+        sites = list(called) if own and len(parts) > 1 else []
+        plain = [f"x{j}" for j in range(dataset.n_features)]
+        naming = naming_of(dataset.schema, plain, 1.0, sites)
+        tables = [
+            (dataset.X_train[part] if dataset.schema is None else columns_of(dataset.train_columns, part))
+            for part in parts
+        ]  # fmt: skip
+        label = f"{config.data} {config.schema} {config.partition} {config.sizes} {config.test_share} {own}"
+        return cls(naming, tables, parts, label, called)
+
+
 def infer(
     config: TrainConfig, *, held: Held | None = None, site_constants: bool | None = None,
     ledger: DurableLedger | None = None, run_name: str | None = None,
@@ -115,29 +167,21 @@ def infer(
     task = dataset.task
     if not isinstance(task, TwoClasses):
         raise InvalidInput("label", None, "coefficients are log-odds of two classes", "declare two classes")
+    if dataset.weights is not None:
+        raise InvalidInput("weight", None, WEIGHED, "leave weight and class_weight out, or train without inference")
     if held is not None and ledger is not None:
         rule = "the ledger is that of the training rows, and held-out rows have a budget of their own"
         raise InvalidInput("evaluation", held.epsilon, rule, "use `sottovoce evaluate` with their own ledger")
-    parts = deal(config, dataset)
-    own = config.partition != "iid" if site_constants is None else site_constants
-    called = names_of(config.partition, dataset.train_columns, parts)
-    sites = list(called) if own and len(parts) > 1 else []
-    plain = [f"x{j}" for j in range(dataset.n_features)]
-    naming = naming_of(dataset.schema, plain, 1.0, sites)
-    tables = [
-        (dataset.X_train[part] if dataset.schema is None else columns_of(dataset.train_columns, part))
-        for part in parts
-    ]  # fmt: skip
-    rows = naming.rows([(found, dataset.y_train[part]) for found, part in zip(tables, parts, strict=True)])
+    dealt = Dealt.of(config, dataset, site_constants)
+    naming, sizes = dealt.naming, dealt.sizes
+    rows = naming.rows([(found, dataset.y_train[part]) for found, part in zip(dealt.tables, dealt.parts, strict=True)])
     loss = Weighted(Logistic()) if naming.long else Logistic()
-    label = f"{config.data} {config.schema} {config.partition} {config.sizes} {config.test_share} {own}"
-    desk = Desk.open(run, rows, loss, recipe(naming.constant), ledger=ledger, run_name=run_name, label=label)
+    desk = Desk.open(run, rows, loss, recipe(naming.constant), ledger=ledger, run_name=run_name, label=dealt.label)
     found = estimate(desk, naming)
     desk.close()
     statement = desk.statement(caveat=dataset.caveat)
-    sizes = np.array([float(len(part)) for part in parts])
     lines = table(found, naming, delta=run.delta)
-    answered = Answered(naming, model_of(found)[0], sizes / sizes.sum() if sites else np.ones(1), {}, dataset.schema)
+    answered = Answered(naming, model_of(found)[0], dealt.shares, {}, dataset.schema)
     scored = len(dataset.y_test) > 0
     test = dataset.X_test if dataset.schema is None else dataset.test_columns
     quality = exact(answered.margins(test), dataset.y_test) if scored else {}
@@ -149,14 +193,14 @@ def infer(
         model = np.zeros((1, X.shape[1]))
         model[0, -1] = 1.0
         levels = levels_of(naming.schema, held.by)
-        evaluation = ask_held(run, held, *dataset.all_held_out(X), model, len(parts), levels)
+        evaluation = ask_held(run, held, *dataset.all_held_out(X), model, len(dealt.parts), levels)
     mu = found.scale
     ahead = {}
     if math.isfinite(mu):
         kinds = {"summed": desk.summed, "colluders": desk.facts.colluders}
         ahead = forecast(naming, float(sizes.sum()), mu, sites=desk.facts.n_nodes, **kinds)  # type: ignore[arg-type]
     done = Inferred(
-        config, answered, lines, found, statement, quality, ahead, sizes, called, dataset.n_held_out,
+        config, answered, lines, found, statement, quality, ahead, sizes, dealt.sites, dataset.n_held_out,
         tuple((item.name, item.share) for item in desk.plan), evaluation, tuple(dataset.notes),
         time.perf_counter() - started, task,
     )  # fmt: skip

@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import click
 
 from .. import files
+from ..answers.misses import evaluate_numbers
 from ..answers.saved import Answered
 from ..answers.training import Held, evaluate_table
 from ..errors import InvalidInput
-from ..ledger.durable import DurableLedger
+from ..ledger.durable import DurableLedger, rows_digest
 from ..plain import jsonable
 from ..runs import defaults
 from ..runs.config import RunConfig
 from ..runs.simulate import Result
-from ..task import TwoClasses
+from ..task import BoundedNumber, TwoClasses
 from .answers import render_evaluation
+from .numbers import render_errors
 from .options import as_json, say, takes, typed
 from .predict import is_answered, schema_of, table_at
 from .report import of_result, write
@@ -54,7 +57,8 @@ def evaluate(
 
     RUN is a file written by `train --save`.  ROWS must not have been trained on.  One release, a histogram of scores by
     label, gives the area under the ROC curve, calibration, Brier score and rates at a threshold, with intervals that
-    hold sampling and noise.  A simulation prints the exact numbers beside.
+    hold sampling and noise; of a number, R2 and how far predictions are off.  A simulation prints the exact numbers
+    beside.
     """
     if report is not None:
         files.check("report", report, reads=(run, rows, ledger))
@@ -69,8 +73,9 @@ def evaluate(
         raise InvalidInput("run", str(run), "was trained without a schema", "train on a table")
     else:
         schema = answered.schema
-    if not isinstance(schema.task, TwoClasses):
-        raise InvalidInput("run", str(run), "evaluation is for two classes", "use a run with two classes")
+    if not isinstance(schema.task, TwoClasses | BoundedNumber):
+        rule = "evaluation is for two classes or a number"
+        raise InvalidInput("run", str(run), rule, "use a run with such a label")
     table = table_at(rows)
     encoded = schema.encode(table)
     assert encoded.y is not None
@@ -80,9 +85,13 @@ def evaluate(
     )
     with nullcontext() if ledger is None else DurableLedger.open(ledger) as book:
         held = Held(epsilon, threshold, by)
-        found = evaluate_table(
-            margins, encoded.X, encoded.y, schema, held, config, ledger=book, run_name=run_name, name=run.stem
-        )
+        kept: dict[str, Any] = {"ledger": book, "run_name": run_name, "name": run.stem}
+        found: Any
+        if isinstance(schema.task, BoundedNumber):
+            digest = rows_digest(encoded.X, encoded.y)
+            found = evaluate_numbers(schema.task, margins, encoded.y, held, config, digest=digest, **kept)
+        else:
+            found = evaluate_table(margins, encoded.X, encoded.y, schema, held, config, **kept)
     if report is not None:
         record = of_result(result) if answered is None else answered.record
         released = {key: jsonable(value) for key, value in found.to_dict().items() if key != "exact"}
@@ -94,4 +103,5 @@ def evaluate(
             plain.pop("exact")
         click.echo(json.dumps({key: jsonable(value) for key, value in plain.items()}, allow_nan=False))
     else:
-        render_evaluation(found, Console(), exact=not system_noise)
+        show = render_errors if isinstance(schema.task, BoundedNumber) else render_evaluation
+        show(found, Console(), exact=not system_noise)

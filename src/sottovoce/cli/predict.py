@@ -10,11 +10,11 @@ from pathlib import Path
 
 import click
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, log_softmax
 
 from .. import data, files
 from ..capped import NOT_CALIBRATED
-from ..errors import InvalidInput
+from ..errors import InvalidInput, printable
 from ..runs.simulate import Result
 from ..task import TwoClasses
 from ..typing import Array
@@ -26,18 +26,27 @@ from ..typing import Array
 @click.option("--replicate", type=int, default=0, show_default=True, help="Which repetition's model to use.")
 @click.option("--site", type=int, help="Use one site's own model.  [default: the average over sites]")
 @click.option("--threshold", type=float, help="Probability from which on a row is called positive.  [default: 0.5]")
+@click.option("--proba", is_flag=True, help="Also the probability of every class.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write here instead of to the screen.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list instead of CSV.")
 def predict(
-    run: Path, rows: Path, replicate: int, site: int | None, threshold: float | None, out: Path | None, as_json: bool
+    run: Path,
+    rows: Path,
+    replicate: int,
+    site: int | None,
+    threshold: float | None,
+    proba: bool,
+    out: Path | None,
+    as_json: bool,
 ) -> None:
     """Classify ROWS (CSV or Parquet) with the model in RUN.
 
     RUN is a file written by `train --save`, or at the end of a run across sites: a site's NAME.npz, or hub.npz.
 
     The schema saved with the run encodes the rows; its label column may be absent.  One line a row: the class, and for
-    the logistic loss its probability.  Probabilities of a model trained with --max-grad-norm are not calibrated: a note
-    on standard error says so, and in JSON every line does.
+    the logistic loss of two classes the probability of the positive one; or the number, in its own unit.  Probabilities
+    of a model trained with --max-grad-norm are not calibrated: a note on standard error says so, and in JSON every line
+    does.
     """
     if out is not None:
         files.check("out", out, reads=(run, rows))
@@ -50,7 +59,8 @@ def predict(
         if answered.schema is None:
             raise InvalidInput("run", str(run), "was trained without a schema", "train on a table")
         margin = answered.margins(table_at(rows))
-        called = at_threshold(schema_answers(answered.schema, margin, "logistic"), answered.schema, threshold)
+        loss = "logistic" if isinstance(answered.schema.task, TwoClasses) else "squared"
+        called = at_threshold(schema_answers(answered.schema, margin, loss, proba), answered.schema, threshold)
         _write(called, out, as_json)
         return
     result = Result.load(run)
@@ -62,9 +72,9 @@ def predict(
         raise InvalidInput("site", site, f"the run has sites 0 to {nodes - 1}", "leave --site out for the average")
     table = table_at(rows)
     w = result.consensus[replicate] if site is None else result.models[replicate, site]
-    margin = schema.encode(table, labels=False).X @ w
-    answers = schema_answers(schema, margin, result.config.loss)
-    if result.config.loss == "logistic" and result.config.max_grad_norm < math.inf:
+    margin = schema.task.vectors(w) @ schema.encode(table, labels=False).X.T
+    answers = schema_answers(schema, margin, result.config.loss, proba)
+    if (result.config.loss == "logistic" or proba) and result.config.max_grad_norm < math.inf:
         click.echo(f"Note: {NOT_CALIBRATED}.", err=True)
         answers = [answer | {"calibrated": False} for answer in answers] if as_json else answers
     _write(at_threshold(answers, schema, threshold), out, as_json)
@@ -84,12 +94,35 @@ def is_answered(path: Path) -> bool:
 Answer = dict[str, str | float | bool]
 
 
-def schema_answers(schema: data.Schema, margin: Array, loss: str) -> list[Answer]:
-    """The answer to every row, with its probability for the logistic loss."""
+def schema_answers(schema: data.Schema, margin: Array, loss: str, proba: bool = False) -> list[Answer]:
+    """The answer to every row, with its probability for the logistic loss of two classes.
+
+    Parameters
+    ----------
+    schema : Schema
+    margin : array (n,) or (K, n)
+    loss : str
+        By which the model was trained.
+    proba : bool
+        Also the probability of every class, as ``probability of NAME``.
+
+    Raises
+    ------
+    InvalidInput
+        If the loss gives no probabilities and they are asked for.
+    """
+    logistic = loss == "logistic" or loss.startswith("softmax")
+    if proba and not (logistic and schema.task.names):
+        raise InvalidInput("proba", None, f"the loss {loss} gives no probabilities", "leave --proba out")
     answers: list[Answer] = [{"prediction": answer} for answer in schema.task.answers(margin)]
     if loss == "logistic":
         for answer, p in zip(answers, np.round(expit(margin), 6), strict=True):
             answer["probability"] = float(p)
+    if proba:
+        chances = np.exp(log_softmax(margin, axis=0)) if margin.ndim > 1 else np.stack([expit(-margin), expit(margin)])
+        for name, chance in zip(schema.task.names, np.round(chances, 6), strict=True):
+            for answer, p in zip(answers, chance, strict=True):
+                answer[f"probability of {printable(name)}"] = float(p)
     return answers
 
 
@@ -123,8 +156,8 @@ def schema_of(result: Result, run: Path) -> data.Schema:
             "run", str(run), "was trained without a schema, so raw rows cannot be encoded", "train on a table"
         )
     schema, d = data.Schema.from_dict(plain), result.models.shape[2]
-    if schema.n_features != d:
-        rule = f"has {d} weights and a schema of {schema.n_features} features"
+    if schema.n_features * schema.task.outputs != d:
+        rule = f"has {d} weights and a schema of {schema.n_features * schema.task.outputs}"
         raise InvalidInput("run", run, rule, "use a file written by `train --save`")
     return schema
 

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from ..privacy.statement import Words, ceil_text
 from ..runs.training import Report
+from ..task import Detail
 from .screen import Console, escape
 
 _STYLES = {
@@ -36,7 +37,7 @@ def render(report: Report, console: Console, saved: Path | None) -> None:
     console.print(
         f"[bold]{config.method}[/] ({config.form}) on [bold]{escape(report.config.data)}[/]: "
         f"{facts.n_nodes} sites of {size} rows, {escape(report.config.partition)} partition, "
-        f"{escape(config.graph)} graph, {facts.d} features, "
+        f"{escape(config.graph)} graph, {facts.d // report.task.outputs} features, "
         f"{result.rounds} of {config.rounds} rounds"
         + ("" if config.replicates == 1 else f", {config.replicates} replicates")
         + ("" if result.stopped == "finished" else f" [bold yellow](stopped: {result.stopped})[/]")
@@ -49,6 +50,8 @@ def render(report: Report, console: Console, saved: Path | None) -> None:
     console.print(Panel(words, title="Privacy", title_align="left"))
     if report.test_errors.size:
         console.print(_quality(report, max(8, min(40, console.width - 34))))
+    if report.details:
+        console.print(details_table(report.details))
     console.print(_sites(report))
     for note in report.notes:
         console.print(f"[yellow]note[/] {escape(note)}")
@@ -75,6 +78,16 @@ def _quality(report: Report, bar: int) -> Table:
     for name, error, extra, colour in lines:
         right = 1 - error / task.worst
         table.add_row(name, said.quality_text(task.quality(error)) + extra, f"[{colour}]{'█' * round(bar * right)}[/]")
+    return table
+
+
+def details_table(details: dict[str, Detail]) -> Table:
+    """What the holder of test rows may see beside the first quality."""
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("on test rows, without noise")
+    table.add_column("", justify="right")
+    for name, detail in details.items():
+        table.add_row(escape(name), escape(detail.text))
     return table
 
 

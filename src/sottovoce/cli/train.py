@@ -12,6 +12,7 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from .. import files
+from ..data.schema import Schema
 from ..errors import InvalidInput, NotWritten
 from ..ledger.durable import DurableLedger
 from ..pages import versions
@@ -20,6 +21,7 @@ from ..runs.engine import Observer
 from ..runs.simulate import Result, RunConfig
 from ..runs.training import Report, TrainConfig
 from ..runs.training import train as train_on
+from ..task import BoundedNumber, TwoClasses
 from .options import NUMBER, as_json, knob_options, left_open, method_options, run_config, say, takes, typed
 from .render import render
 from .report import of_result, write
@@ -27,6 +29,7 @@ from .screen import Console
 
 _RUN = RunConfig()
 _DEFAULT_ROWS = TrainConfig()
+_SQUARED = "squared"  # answers.regression.SQUARED, which would load what few runs need
 
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -78,6 +81,7 @@ def train(
     Without options: the Adult census data, five sites on a ring, a total epsilon of 1 at a delta of 1e-5, and the
     method and knobs that do best on made-up rows, as the schema or public rows let one expect them.
     --pure asks for a pure epsilon.
+    A label with several values is trained by softmax, and one with bounds by least squares unless a loss is named.
     --inference prints coefficients, odds ratios and 95% intervals in the columns' units instead of training by rounds.
     All sites run in this process; their noise is keyed by --seed, so the run can be repeated, and is a simulation.
     """
@@ -88,23 +92,33 @@ def train(
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     bar: Any = Progress(*columns, console=console, transient=True)
+    task = TwoClasses() if schema is None else Schema.from_toml(schema).task
+    squared = knobs["loss"] == _SQUARED
+    if squared:
+        if not isinstance(task, BoundedNumber):
+            raise InvalidInput("loss", _SQUARED, "is for a number to predict", "declare lo and hi of the label")
+        knobs["loss"] = _RUN.loss
     with nullcontext() if ledger is None else DurableLedger.open(ledger) as book:
         settings = run_config(knobs, seed=None if system_noise else seed, ledger=book)
         config = TrainConfig(
             settings, data, schema, nodes, partition, strength, relative, test_share,
             None if start is None else str(start), None if public is None else str(public), public_share,
         )  # fmt: skip
+        squared |= isinstance(task, BoundedNumber) and settings.auto and settings.loss == _RUN.loss and not inference
         held: Any = None
-        if inference or evaluation is not None:  # loads SciPy's statistics, which no other run needs
+        if inference or squared or evaluation is not None:  # loads SciPy's statistics, which no other run needs
+            from ..answers.numbers import fit_numbers
             from ..answers.training import Held, infer
             from .answers import render_inferred
+            from .numbers import render_fitted
 
             held = None if evaluation is None else Held(evaluation, cut, by)
-        if inference:
+        if inference or squared:
             if checkpoint is not None:
-                rule = "inference has no rounds to go on from"
+                rule = "there are no rounds to go on from"
                 raise InvalidInput("checkpoint", str(checkpoint), rule, "leave it out, or give a ledger")
-            done = infer(config, held=held, site_constants=site_constants, ledger=book, run_name=run_name)
+            ask, show = (infer, render_inferred) if inference else (fit_numbers, render_fitted)
+            done: Any = ask(config, held=held, site_constants=site_constants, ledger=book, run_name=run_name)
             answered = replace(done.answered, record=done.answered.record | {"command": typed()})
             if save is not None:
                 answered.save(save)
@@ -113,10 +127,11 @@ def train(
             if as_json:
                 click.echo(json.dumps(done.to_dict(), allow_nan=False))
             else:
-                render_inferred(done, Console(), save)
+                show(done, Console(), save)
             return
         if site_constants is not None:
-            raise InvalidInput("site_constants", site_constants, "is for inference", "add --inference, or leave it out")
+            rule = "is for inference and for least squares"
+            raise InvalidInput("site_constants", site_constants, rule, "add --inference, or leave it out")
         if held is not None and book is not None:
             rule = "the ledger is that of the training rows, and held-out rows have a budget of their own"
             raise InvalidInput("evaluation", evaluation, rule, "use `sottovoce evaluate` with their own ledger")
@@ -124,8 +139,8 @@ def train(
             observers: list[Observer] = []
             if progress is not None:
                 name = "auto: choosing, then round" if settings.auto else f"{settings.method} round"
-                task = progress.add_task(name, total=None if settings.auto else settings.rounds)
-                observers.append(lambda k, state: progress.update(task, completed=k))
+                bar_of = progress.add_task(name, total=None if settings.auto else settings.rounds)
+                observers.append(lambda k, state: progress.update(bar_of, completed=k))
             trained = train_on(
                 config,
                 observers=observers,
@@ -137,9 +152,11 @@ def train(
     lost = None if save is None else _lost(trained, save)
     found: Any = None
     if held is not None:
+        from ..answers.misses import evaluate_numbers_report
         from ..answers.training import evaluate_report
 
-        found = evaluate_report(trained, held)
+        numeric = isinstance(trained.task, BoundedNumber)
+        found = evaluate_numbers_report(trained, held) if numeric else evaluate_report(trained, held)
     kept = _with_answers(trained, found)
     if found is not None and save is not None and lost is None:
         kept.save(save)
@@ -148,16 +165,19 @@ def train(
     if as_json:
         plain = trained.to_dict()
         if found is not None:
-            best = found.quality[""]
-            more = {"evaluation": found.to_dict(), "auc": best.auc.value, "brier": best.brier.value}
+            more = {"evaluation": found.to_dict()}
+            if not numeric:
+                best = found.quality[""]
+                more |= {"auc": best.auc.value, "brier": best.brier.value}
             plain |= {key: jsonable(value) for key, value in more.items()}
         click.echo(json.dumps(plain, allow_nan=False))
     else:
         render(trained, Console(), None if lost else save)
         if found is not None:
             from .answers import render_evaluation
+            from .numbers import render_errors
 
-            render_evaluation(found, Console())
+            (render_errors if numeric else render_evaluation)(found, Console())
     if lost is not None:
         raise lost
 

@@ -73,6 +73,10 @@ class Design(ABC):
         """The same in single precision, if that is offered."""
         return self
 
+    def weigh(self, values: Array) -> Array:
+        """Values of rows, (M, R, n), times what each row counts: 1 unless rows have weights."""
+        return values
+
     @property
     def cache(self) -> int:
         """About how many margins a block should have."""
@@ -221,6 +225,9 @@ class Wrapped(Design):
 
     def norms(self) -> Any:
         return self.base.norms()
+
+    def weigh(self, values: Array) -> Array:
+        return self.base.weigh(values)
 
     def single(self) -> Self:
         short = self.base.single()

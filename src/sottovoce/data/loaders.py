@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from numbers import Real
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InvalidInput
-from ..task import Task, TwoClasses
+from ..task import BoundedNumber, Task, TwoClasses
 from ..typing import Array, IntArray
 from . import synthetic
 from .papers import adult_002
@@ -73,6 +74,8 @@ class Dataset:
         Places of the test rows among all rows that were held out; None if none was left out.
     held_out : int or None
         How many were held out, whatever their labels; None for as many as there are test rows.
+    weights : ndarray of shape (n,), optional
+        What each training row counts, in [0, 1]; None where all count alike.  Scores count every test row once.
     """
 
     name: str
@@ -88,6 +91,7 @@ class Dataset:
     test_columns: dict[str, Column] = field(default_factory=dict)
     kept_test: IntArray | None = None
     held_out: int | None = None
+    weights: Array | None = None
 
     @property
     def n_held_out(self) -> int:
@@ -97,13 +101,18 @@ class Dataset:
     def all_held_out(self, X: Array) -> tuple[Array, Array]:
         """Rows X (n, d) and labels of the test rows, in their places among all that were held out.
 
-        Rows that were left out are zeros with the label 0, as such training rows are.
+        Rows that were left out are zeros without a label: 0, or NaN of numbers.
         """
         if self.kept_test is None:
             return X, self.y_test
-        rows, labels = np.zeros((self.n_held_out, X.shape[1])), np.zeros(self.n_held_out)
+        none = math.nan if isinstance(self.task, BoundedNumber) else 0.0
+        rows, labels = np.zeros((self.n_held_out, X.shape[1])), np.full(self.n_held_out, none)
         rows[self.kept_test], labels[self.kept_test] = X, self.y_test
         return rows, labels
+
+    def weights_of(self, parts: Sequence[IntArray]) -> list[Array] | None:
+        """What the training rows of each part count; None where all count alike."""
+        return None if self.weights is None else [self.weights[part] for part in parts]
 
     @property
     def n_features(self) -> int:
@@ -269,6 +278,7 @@ def _encode(name: str, table: Table, schema: Schema, train: IntArray, test: IntA
         {column: values[test] for column, values in table.columns.items()},
         None if known.all() else np.flatnonzero(known),
         held_out,
+        None if rows.weight is None else rows.weight[train],
     )
 
 

@@ -20,6 +20,7 @@ from .. import files
 from ..errors import InvalidInput, NotWritten, shown
 from ..typing import Any, Array, IntArray
 from .design import Dense, Design
+from .labels import two_classes
 from .rows import Rows
 from .schema import Schema
 from .table import as_text, parquet_batches
@@ -222,7 +223,13 @@ def map_parquet(path: str | Path, schema: Schema, folder: str | Path, nodes: int
     Returns
     -------
     MappedRows
+
+    Raises
+    ------
+    InvalidInput
+        Also if the schema's label is not one of two classes.
     """
+    two_classes(schema.task, "map_parquet", weighs=schema.weighs)
     rng = np.random.default_rng(seed)
     number: dict[str, int] = {}
 

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from .blocks import Block, Category, Number, row_norms
-from .schema import Label, Schema
+from .labels import Label
+from .schema import Schema
 from .table import Table, as_numbers, as_text
 
 ADULT_NUMBERS = ("age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week")

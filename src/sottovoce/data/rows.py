@@ -89,9 +89,7 @@ class Rows:
             raise InvalidInput("loss", loss.spec, rule, "use 'logistic' or 'huber:0.5'")
         if self.outputs != outputs:
             rule = f"the loss has {outputs} margins a row, and these rows have {self.outputs}"
-            remedy = (
-                "use 'logistic' for labels of two classes; softmax is ConsensusClassifier(loss='softmax') in Python"
-            )
+            remedy = f"use 'softmax:{self.outputs}'" if self.outputs > 1 else "use 'logistic' for labels of two classes"
             raise InvalidInput("loss", "softmax" if outputs > 1 else "of one margin", rule, remedy)
 
     def node(self, i: int) -> Rows:

@@ -20,10 +20,12 @@ import numpy as np
 
 from ..errors import InvalidInput, SchemaError
 from ..files import from_toml, read_text
-from ..task import Task, TwoClasses
+from ..task import Classification, Task, TwoClasses
 from ..typing import Array
 from .blocks import Block, block_from_dict, block_to_dict, check_features, plain_text, row_norms, unit_rows
-from .table import MISSING, Column, Table, as_table, as_text, fits
+from .cases import CaseWeight, class_shares
+from .labels import AnyLabel, label_entries, label_from
+from .table import Column, Table, as_table, fits
 
 EXAMPLE = (
     'label = {column = "income", positive = ">50K"} and, on a second line, '
@@ -33,33 +35,8 @@ EXAMPLE = (
 FROM_ROWS = "the encoding was computed from the rows, and epsilon does not cover that"
 ROW = "(row)"  # key of `Encoded.clipped` for rows that were longer than the divisor
 LABEL = "(label)"  # and for rows whose label is none of the declared ones
-
-
-@dataclass(frozen=True)
-class Label:
-    """The column to predict.  Without `negative` every value but `positive` is negative.
-
-    A row whose label is missing, or is neither of two declared labels, is encoded as zeros.  Whether such a label
-    occurs is a private fact, which neither an error nor a model may disclose.
-    """
-
-    column: str
-    positive: str
-    negative: str | None = None
-
-    @property
-    def task(self) -> Task:
-        """What this label is."""
-        return TwoClasses((self.negative or f"not {self.positive}", self.positive))
-
-    def encode(self, column: Column, na: tuple[str, ...]) -> Array:
-        """Labels as `task` encodes them; `na` are further texts that mean "missing"."""
-        text = as_text(column)
-        if self.negative is None:
-            negative = ~np.isin(text, [*MISSING, *na, "nan"])
-        else:
-            negative = text == self.negative
-        return self.task.encode(np.where(text == self.positive, 1, np.where(negative, 0, -1)))
+BEYOND = "(label beyond its bounds)"  # and for numbers to predict that were clipped
+HEAVY = "(weight beyond its cap)"  # and for weights that were capped
 
 
 @dataclass(frozen=True)
@@ -72,16 +49,20 @@ class Encoded:
         Rows of Euclidean norm at most 1.
     y : ndarray of shape (n,), optional
         Labels as the schema's task encodes them: -1.0 and 1.0 for two classes, and 0.0 for a row whose label is not
-        declared.  The X of such a row is zero, including the constant.  ``None`` if labels were not asked for.
+        declared (-1 for one of several classes, NaN for a number).  The X of such a row is zero, including the
+        constant.  ``None`` if labels were not asked for.
     clipped : dict of str to int
         For each block with such rows, the number of rows that did not fit the declaration; ``"(label)"`` counts rows
-        whose label did not fit.  These counts are computed from the rows without noise: they are for the holder of the
-        data only.
+        whose label did not fit, and ``"(label beyond its bounds)"`` numbers that were clipped.  These counts are
+        computed from the rows without noise: they are for the holder of the data only.
+    weight : ndarray of shape (n,), optional
+        What each row counts, in [0, 1]; None where all count alike.
     """
 
     X: Array
     y: Array | None
     clipped: dict[str, int]
+    weight: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -99,8 +80,8 @@ class Schema:
         For messages and records.
     blocks : tuple of Block
         `Bins`, `Category`, `Number`, `Vector`; features come in this order.
-    label : Label, optional
-        Needed to encode labels only.
+    label : Label, ClassLabel or NumberLabel, optional
+        Needed to encode labels only: two classes, several, or a bounded number.
     intercept : float
         Value of the constant last feature before the division; 0 for none.
     ignore : tuple of str
@@ -120,6 +101,10 @@ class Schema:
     unit : bool
         True divides each row by its own norm, the constant included; a row of zeros stays zero.  Only the direction
         of a row is then seen.
+    weight : CaseWeight, optional
+        The column that says how much a row counts, with its public cap.
+    class_weight : tuple of (str, float)
+        What rows of a class count, for those classes that do not count 1: public numbers.
 
     Guarantee
     ---------
@@ -128,7 +113,7 @@ class Schema:
 
     name: str
     blocks: tuple[Block, ...]
-    label: Label | None = None
+    label: AnyLabel | None = None
     intercept: float = 0.0
     ignore: tuple[str, ...] = ()
     site: str | None = None
@@ -137,6 +122,8 @@ class Schema:
     data_dependent: bool = False
     note: str = ""
     unit: bool = False
+    weight: CaseWeight | None = None
+    class_weight: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
         if not self.blocks:
@@ -154,7 +141,10 @@ class Schema:
             raise SchemaError("scale", self.scale, rule, "lower it or leave it out")
         if self.unit and self.scale is not None:
             raise SchemaError("scale", self.scale, "has no meaning with unit rows", "leave out scale or unit")
+        if self.class_weight:
+            class_shares("class_weight", dict(self.class_weight), self.task.names)
         reserved = {self.site: "site"} | ({self.label.column: "label"} if self.label else {})
+        reserved |= {self.weight.column: "weight"} if self.weight else {}
         for block in self.blocks:
             for source in block.sources({}):
                 if source in reserved:
@@ -170,6 +160,11 @@ class Schema:
     def caveat(self) -> str | None:
         """What every privacy statement about rows encoded by this schema must say; None if nothing."""
         return FROM_ROWS if self.data_dependent else None
+
+    @property
+    def weighs(self) -> bool:
+        """Whether rows count differently."""
+        return bool(self.weight or self.class_weight)
 
     @property
     def bound(self) -> float:
@@ -243,12 +238,19 @@ class Schema:
             clipped[ROW] = beyond
         if not labels:
             return Encoded(X, None, clipped)
-        y = self._labels(table.columns)
+        y, beyond_bounds = self._labels(table.columns)
         strange = ~self.task.known(y)
         X[strange] = 0.0
         if strange.any():
             clipped[LABEL] = int(strange.sum())
-        return Encoded(X, y, clipped)
+        if beyond_bounds:
+            clipped[BEYOND] = beyond_bounds
+        if not self.weighs:
+            return Encoded(X, y, clipped)
+        weight, heavy = self._weights(table.columns, y)
+        if heavy:
+            clipped[HEAVY] = heavy
+        return Encoded(X, y, clipped, weight)
 
     @property
     def slack(self) -> float:
@@ -279,6 +281,7 @@ class Schema:
         sources = {source for block in self.blocks for source in block.sources(columns)}
         mine = [self.label.column] if self.label else []
         mine += [self.site] if self.site else []
+        mine += [self.weight.column] if self.weight else []
         # Declared columns first: when all of them are there, the names in the table are names and not the
         # first row of a file without a header, so only then may an unknown one be shown.
         for name in sorted(sources) + (mine if labels else []):
@@ -293,17 +296,29 @@ class Schema:
                 remedy = f'declare it under [columns.{name}], or write ignore = ["{name}"], or ["*"] for all'
                 raise SchemaError(name, None, rule, remedy)
 
-    def _labels(self, columns: Mapping[str, Column]) -> Array:
+    def _labels(self, columns: Mapping[str, Column]) -> tuple[Array, int]:
+        """Encoded labels, and how many of them were clipped to bounds."""
         if self.label is None:
             remedy = 'add label = {column = "NAME", positive = "VALUE"}'
             raise SchemaError("label", None, f"the schema {self.name!r} declares no label", remedy)
         if columns[self.label.column].ndim != 1:
             raise InvalidInput(self.label.column, None, "must be one value a row", "give a 1-D label column")
-        return self.label.encode(columns[self.label.column], self.na)
+        column = columns[self.label.column]
+        return self.label.encode(column, self.na), int(self.label.outside(column, self.na).sum())
 
     def with_scale(self, scale: float) -> Schema:
         """The same schema with another divisor."""
         return dataclasses.replace(self, scale=scale)
+
+    def _weights(self, columns: Mapping[str, Column], y: Array) -> tuple[Array, int]:
+        """What every row counts, in [0, 1], and how many weights were above their cap."""
+        weight, heavy = np.ones(len(y)), 0
+        if self.weight is not None:
+            weight, heavy = self.weight.encode(columns[self.weight.column], frozenset(self.na))
+        if self.class_weight and isinstance(self.task, Classification):
+            own = class_shares("class_weight", dict(self.class_weight), self.task.names)
+            weight = weight * own[np.maximum(self.task.number(y), 0)]
+        return weight, heavy
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Schema:
@@ -323,6 +338,10 @@ class Schema:
             raise SchemaError("schema", type(given), "must be a mapping", f"for example: {EXAMPLE}")
         entries = dict(given)
         columns, label = entries.pop("columns", {}), entries.pop("label", None)
+        if "weight" in entries:
+            entries["weight"] = CaseWeight.of(entries["weight"])
+        if isinstance(entries.get("class_weight"), Mapping):
+            entries["class_weight"] = tuple(sorted((str(k), v) for k, v in entries["class_weight"].items()))
         known = [field.name for field in dataclasses.fields(cls) if field.name not in ("blocks", "label")]
         for key in entries:
             if key not in known:
@@ -344,7 +363,7 @@ class Schema:
         except OverflowError:
             raise SchemaError("intercept", None, "must be 0 or from 1e-6 to 1e6", "use true or false") from None
         blocks = tuple(block_from_dict(str(name), block) for name, block in columns.items())
-        return cls(**({"name": "schema"} | entries), blocks=blocks, label=_label(label))
+        return cls(**({"name": "schema"} | entries), blocks=blocks, label=label_from(label))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data of JSON and TOML types; `from_dict` gives the schema back."""
@@ -356,7 +375,11 @@ class Schema:
             if value := getattr(self, key):
                 entries[key] = value
         if self.label is not None:
-            entries["label"] = {k: v for k, v in dataclasses.asdict(self.label).items() if v is not None}
+            entries["label"] = label_entries(self.label)
+        if self.weight is not None:
+            entries["weight"] = dataclasses.asdict(self.weight)
+        if self.class_weight:
+            entries["class_weight"] = dict(self.class_weight)
         return entries | {"columns": {block.name: block_to_dict(block) for block in self.blocks}}
 
 
@@ -368,22 +391,7 @@ _TYPES: tuple[tuple[str, Any, str], ...] = (
     ("scale", int | float | None, "a number"),
     ("unit", bool, "true or false"),
     ("data_dependent", bool, "true or false"),
+    ("class_weight", tuple, "a table of classes and numbers: 'balanced' would read counts off private rows"),
     ("ignore", list | tuple, "a list of column names"),
     ("na", list | tuple, "a list of texts"),
 )
-
-
-def _label(given: object) -> Label | None:
-    if given is None:
-        return None
-    required, known = {"column", "positive"}, {"column", "positive", "negative"}
-    if not isinstance(given, Mapping) or not required <= set(given) <= known:
-        remedy = 'write label = {column = "NAME", positive = "VALUE"}'
-        raise SchemaError("label", None, "must have column and positive, and may have negative", remedy)
-    try:
-        entries = {key: plain_text(value) for key, value in given.items()}
-    except TypeError:
-        raise SchemaError("label", None, "column, positive and negative must be texts", "correct them") from None
-    if entries["positive"] == entries.get("negative"):
-        raise SchemaError("label", None, "positive and negative must differ", "correct the declaration")
-    return Label(**entries)

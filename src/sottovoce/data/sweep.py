@@ -169,14 +169,14 @@ class Sweep:
         return out
 
     def values(self, loss: Loss, w: Array, clip: float, n: Array) -> Array:
-        """``sum_k min(loss(a_k.w), clip)`` over the first n rows of every node, shape (M, R, 1)."""
+        """``sum_k min(loss(a_k.w), clip)``, times rows' weights, over the first n rows of every node: (M, R, 1)."""
         out = np.zeros((*w.shape[:2], 1))
         for group in self.groups:
             for first, last in spans(group.design.n, CHUNK):
                 block = group.design.between(first, last)
                 worth = np.minimum(block.host(loss.at(block.norms).value(block.margins(w[group.nodes]))), clip)
                 real = np.arange(first, last) < n[group.nodes][:, :, None]  # not those that fill up small nodes
-                out[group.nodes] += np.sum(worth * real, axis=-1, keepdims=True)
+                out[group.nodes] += np.sum(block.weigh(worth) * real, axis=-1, keepdims=True)
         return out
 
     def hessian(self, loss: Loss, w: Array, diagonal: bool, typical: bool = False) -> Array:

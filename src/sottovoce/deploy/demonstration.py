@@ -23,11 +23,13 @@ import numpy as np
 from ..answers.naming import columns_of
 from ..answers.saved import Answered
 from ..data import partition
+from ..data.labels import rows_of
 from ..data.loaders import Dataset, load
 from ..data.rows import Rows
 from ..errors import InvalidInput, SottovoceError
 from ..ledger.durable import DurableLedger, rows_digest
 from ..ledger.journal import Journal
+from ..losses import make_loss
 from ..plain import jsonable
 from ..privacy.statement import DEMONSTRATION
 from ..runs.config import RunConfig
@@ -146,7 +148,9 @@ def build(
         raise InvalidInput("data", data, "has no schema that sites could share", "use 'adult' or a table")
     names = _NAMES[:sites] if sites <= len(_NAMES) else tuple(f"site-{i + 1}" for i in range(sites))
     parts = partition("iid", dataset.y_train, sites, config.seed, dataset.train_columns)
-    rows = Rows.build([(dataset.X_train[part], dataset.y_train[part]) for part in parts])
+    held = [(dataset.X_train[part], dataset.y_train[part]) for part in parts]
+    rows = rows_of(dataset.task, held, dataset.weights_of(parts))
+    rows.check(make_loss(config.loss))
     if folder.exists() and any(folder.iterdir()):
         raise InvalidInput("keep", str(folder), "holds files already", "give an empty or a new folder")
     stage_port, hub = free_port(), folder / "hub"

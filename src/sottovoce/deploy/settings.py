@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Self
 
 from .. import files
+from ..data.labels import rows_of
 from ..data.loaders import load
 from ..data.mapped import map_rows
 from ..data.rows import Rows
@@ -117,7 +118,8 @@ def load_site(file: Path, schema: Schema | None) -> tuple[Rows, SiteTable | None
     if not there:
         raise InvalidInput("data", str(file), "there is no such file", "correct the path")
     dataset = load(file, schema=schema, test_share=None)
-    rows = Rows.build([(dataset.X_train, dataset.y_train)])
+    weights = None if dataset.weights is None else [dataset.weights]
+    rows = rows_of(dataset.task, [(dataset.X_train, dataset.y_train)], weights)
     return rows, table_of(schema, dataset.X_train, dataset.y_train, dataset.train_columns)
 
 

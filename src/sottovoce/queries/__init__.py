@@ -16,6 +16,7 @@ from .bounded import (
     SummedBounded,
 )
 from .gated import GatedMinimiser, RedrawnGate
+from .misses import Misses
 from .objective import (
     GaussianLaw,
     PerturbedObjective,
@@ -37,6 +38,7 @@ __all__ = [
     "GaussianLaw",
     "Gradient",
     "HuberGradient",
+    "Misses",
     "NoisyBounded",
     "NoisyEpoch",
     "NoisyGradient",

@@ -226,7 +226,7 @@ class Positives(Bounded):
         return 1.0
 
     def terms(self, block: Design, loss: Loss, at: Array) -> Array:
-        sign = _labels(block, self.constant, at)
+        sign = labels_of(block, self.constant, at)
         return np.sum(sign > 0, axis=-1, keepdims=True, dtype=float)
 
 
@@ -263,7 +263,7 @@ class Scores(Bounded):
     def terms(self, block: Design, loss: Loss, at: Array) -> Array:
         assert self.edges is not None
         groups, _, cells = self.shape
-        sign = _labels(block, self.constant, at)
+        sign = labels_of(block, self.constant, at)
         score = np.asarray(block.host(block.moves(at))) * sign
         cell = np.searchsorted(self.edges, score, side="right")
         group = np.zeros(sign.shape, dtype=np.int64)
@@ -302,7 +302,7 @@ class Residuals(Bounded):
 
     def terms(self, block: Design, loss: Loss, at: Array) -> Array:
         assert self.edges is not None
-        real = _labels(block, self.constant, at) != 0.0
+        real = labels_of(block, self.constant, at) != 0.0
         cell = np.searchsorted(self.edges, np.abs(np.asarray(block.host(block.margins(at)))), side="right")
         out = np.zeros((*real.shape[:2], len(self.edges) + 1))
         for m, r in np.ndindex(real.shape[:2]):
@@ -315,7 +315,7 @@ def _everywhere(vector: Array, at: Array) -> Array:
     return np.broadcast_to(np.asarray(vector, dtype=float), (at.shape[0], 1, at.shape[-1]))
 
 
-def _labels(block: Design, constant: Array | None, at: Array) -> Array:
+def labels_of(block: Design, constant: Array | None, at: Array) -> Array:
     """Signs of labels, (M, R, n): 0 for a row without a known label, and for padding."""
     assert constant is not None
     sign = np.sign(np.asarray(block.host(block.moves(_everywhere(constant, at)))))

@@ -7,10 +7,14 @@ digests that leave a field out mean them.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from ..algorithms import REGISTRY
 from ..ledger.durable import DurableLedger
 from ..ledger.memory import Ledger
+from ..losses import HuberResidual
+from ..task import ManyClasses, Task, TwoClasses
+from .config import RunConfig
 
 METHOD = "auto"
 EPSILON = 1.0
@@ -34,6 +38,17 @@ def default_delta(method: str, form: str, accountant: str | Ledger | DurableLedg
         return DELTA
     idle = form != "corrected" or pure_total(accountant) or (known is not None and not known.private)
     return None if idle else DELTA
+
+
+def for_task(config: RunConfig, task: Task) -> RunConfig:
+    """The configuration for this kind of label: in place of the logistic loss, the default, the nearest one for it.
+
+    For several classes that is softmax, for a number Huber's loss of residuals.
+    """
+    if isinstance(task, TwoClasses) or config.loss != "logistic":
+        return config
+    loss = f"softmax:{task.outputs}" if isinstance(task, ManyClasses) else HuberResidual().spec
+    return replace(config, method=METHOD if config.auto else config.method, auto=False, loss=loss)
 
 
 def pure_total(accountant: str | Ledger | DurableLedger | None) -> bool:

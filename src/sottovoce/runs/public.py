@@ -262,4 +262,7 @@ def set_aside(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, Datas
 
 def _only(dataset: Dataset, rows: IntArray) -> Dataset:
     columns = {name: values[rows] for name, values in dataset.train_columns.items()}
-    return replace(dataset, X_train=dataset.X_train[rows], y_train=dataset.y_train[rows], train_columns=columns)
+    weights = None if dataset.weights is None else dataset.weights[rows]
+    return replace(
+        dataset, X_train=dataset.X_train[rows], y_train=dataset.y_train[rows], train_columns=columns, weights=weights
+    )

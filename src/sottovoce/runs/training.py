@@ -15,17 +15,18 @@ import numpy as np
 from .. import data
 from ..algorithms import REGISTRY
 from ..data.expected import expected_rows
-from ..data.rows import Rows
-from ..data.schema import LABEL
+from ..data.labels import rows_of
+from ..data.schema import BEYOND, HEAVY, LABEL
 from ..errors import InvalidInput
 from ..graphs import make_graph
 from ..ledger.durable import DurableLedger
 from ..losses import make_loss
 from ..plain import jsonable
-from ..task import Task
+from ..task import Detail, Task
 from ..typing import Any, Array, IntArray
 from .choosing import Choice, choose, declared
 from .config import check_types
+from .defaults import for_task
 from .engine import Observer
 from .public import Public, set_aside, start_of
 from .simulate import Result, RunConfig, pooled_minimiser, simulate
@@ -105,6 +106,8 @@ class Report:
         What ``method="auto"`` picked; `config` holds the configuration that was run.
     public : Public or None
         The public rows from which the run started.
+    details : dict of str to Detail
+        More about the first replicate's average model on the test rows: see :meth:`sottovoce.task.Task.details`.
     """
 
     config: TrainConfig
@@ -118,6 +121,7 @@ class Report:
     notes: tuple[str, ...]
     choice: Choice | None = None
     public: Public | None = None
+    details: dict[str, Detail] = field(default_factory=dict)
 
     @property
     def task(self) -> Task:
@@ -142,6 +146,8 @@ class Report:
             "features": result.facts.d, "privacy": result.privacy, "seconds": result.seconds,
             "notes": list(self.notes), "config": run.to_dict(), "algorithm": result.algorithm,
         }  # fmt: skip
+        if self.details:
+            report["test_details"] = {name: detail.value for name, detail in self.details.items()}
         if result.start is not None:
             report["start"] = result.start.record | {"digest": result.start.digest}
         if self.public is not None:
@@ -201,13 +207,15 @@ def train(
     if config.nodes is not None:  # a bad graph or budget should not have to wait for the data
         make_graph(config.run.graph, config.nodes, config.run.seed or 0)
     dataset = data.load(config.data, schema=config.schema, test_share=config.test_share)
+    config = replace(config, run=for_task(config.run, dataset.task))
     known = None
     if config.public_share is not None:
         known, dataset = set_aside(dataset, config.public_share, config.run.seed or 0)
     elif config.public is not None:
         known = _table_of(config, dataset)
     parts = deal(config, dataset)
-    rows = Rows.build([(dataset.X_train[part], dataset.y_train[part]) for part in parts])
+    tables = [(dataset.X_train[part], dataset.y_train[part]) for part in parts]
+    rows = rows_of(dataset.task, tables, dataset.weights_of(parts))
     rows.check(make_loss(config.run.loss))
     choice, public, start = None, None, None
     if known is not None:
@@ -240,10 +248,7 @@ def train(
         notes.append(f"the schema names {column!r} as the site, but rows were dealt by {config.partition!r}")
     if rows.one_class:
         notes.append(f"sites with one class only: {', '.join(map(str, rows.one_class))} (for the data's holder only)")
-    if strange := dataset.clipped.get(LABEL, 0):
-        notes.append(f"{strange} rows have another label than the declared: rows of zeros (for the data's holder only)")
-    if clipped := sum(dataset.clipped.values()) - strange:
-        notes.append(f"{clipped} values or rows outside the declared bounds were clipped (for the data's holder only)")
+    notes += of_clipped(dataset)
     X, y, task = dataset.X_test, dataset.y_test, dataset.task
     scored = len(y) > 0
     baselines = task.baselines(dataset.y_train)
@@ -263,7 +268,22 @@ def train(
         notes=tuple(notes),
         choice=choice,
         public=public,
+        details=task.details(task.vectors(result.consensus[0]) @ X.T, y) if scored else {},
     )
+
+
+def of_clipped(dataset: data.Dataset) -> list[str]:
+    """What the holder of the rows should know of rows that did not fit the schema."""
+    notes, clipped = [], dict(dataset.clipped)
+    if strange := clipped.pop(LABEL, 0):
+        notes.append(f"{strange} rows have another label than the declared: rows of zeros (for the data's holder only)")
+    if beyond := clipped.pop(BEYOND, 0):
+        notes.append(f"{beyond} labels beyond their declared bounds were clipped to them (for the data's holder only)")
+    if heavy := clipped.pop(HEAVY, 0):
+        notes.append(f"{heavy} weights beyond their cap count as much as the cap (for the data's holder only)")
+    if others := sum(clipped.values()):
+        notes.append(f"{others} values or rows outside the declared bounds were clipped (for the data's holder only)")
+    return notes
 
 
 def _table_of(config: TrainConfig, dataset: data.Dataset) -> data.Dataset:

@@ -1,0 +1,211 @@
+"""How far predictions of a bounded number are off, on rows that nobody shows: R2 and errors from one release.
+
+Every interval holds sampling and noise by the delta method (docs/privacy/answers.md, "Errors of numbers").
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..data.labels import targets_of
+from ..data.rows import Rows
+from ..errors import InvalidInput
+from ..ledger.durable import DurableLedger
+from ..losses import HuberResidual
+from ..privacy.statement import Statement
+from ..queries import Misses
+from ..queries.misses import SCALES
+from ..runs.config import RunConfig
+from ..runs.training import Report
+from ..task import BoundedNumber
+from ..typing import Any, Array
+from ..weighted import LongRows, Weighted
+from .asking import Desk, Item
+from .evaluation import Estimate, Held
+
+LOSS = Weighted(HuberResidual(1.0))
+"""Of the rows of an evaluation, which may be of any norm: moments of clipped scores do not depend on it."""
+_CONSTANT: Array = np.array([0.0, 1.0])
+_CLEAR = 5.0
+"""Standard errors that the variance of the target must be away from 0 for R2 to be given."""
+
+
+@dataclass(frozen=True)
+class Errors:
+    """How far off predictions are, in the target's unit; intervals hold sampling and noise.
+
+    Attributes
+    ----------
+    rows : float
+        Held-out rows, those without a number too.
+    noise : float
+        Standard deviation of the noise on the mean absolute error.
+    r2, mean_absolute, root_mean_squared, mean : Estimate
+        `mean` is that of the target.
+    unit : str
+    """
+
+    rows: float
+    noise: float
+    r2: Estimate
+    mean_absolute: Estimate
+    root_mean_squared: Estimate
+    mean: Estimate
+    unit: str
+
+    @property
+    def estimates(self) -> dict[str, Estimate]:
+        """By name, in the order in which they are printed."""
+        names = ("r2", "mean_absolute_error", "root_mean_squared_error", "mean_target")
+        return dict(zip(names, (self.r2, self.mean_absolute, self.root_mean_squared, self.mean), strict=True))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        plain: dict[str, Any] = {name: found.to_dict() for name, found in self.estimates.items()}
+        return {"rows": self.rows, "noise": self.noise, "unit": self.unit} | plain
+
+
+@dataclass(frozen=True)
+class NumberEvaluation:
+    """What was released of held-out rows, with the exact numbers that only their holder may see."""
+
+    errors: Errors
+    statement: Statement
+    exact: dict[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {**self.errors.to_dict(), "exact": self.exact, "privacy": self.statement.to_dict()}
+
+
+def recipe() -> tuple[Item, ...]:
+    """What is asked: one release."""
+    return (Item("errors", lambda at: Misses(at, _CONSTANT), 1.0),)
+
+
+def rows_of(parts: Sequence[tuple[Array, Array]]) -> Rows:
+    """Held-out rows of every site, from their scores and encoded targets, NaN where there is none."""
+    known = [(~np.isnan(y)).astype(float) for _, y in parts]
+    tables = [
+        (np.column_stack([scores, np.ones(len(scores))]) * one[:, None], one)
+        for (scores, _), one in zip(parts, known, strict=True)
+    ]
+    return LongRows.of(tables).with_offset(targets_of(parts))
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """Means over rows with a number of ``|e|, e^2, t, t^2``, and all that their errors depend on."""
+
+    means: Array
+    covariance: Array
+    noise: Array
+    noise_of_share: float
+    rows: float
+
+    @classmethod
+    def of(cls, desk: Desk) -> _Moments:
+        """Ask; means are divided by the released share of rows with a number, which is at most 1."""
+        found, s = desk.ask("errors", np.array([[1.0, 0.0]]))[0] / SCALES, desk.spread("errors") / SCALES
+        n = float(np.sum(desk.facts.n))
+        share = min(max(float(found[0]), _CLEAR * float(s[0]), 1.0 / n), 1.0)
+        m, s = found / share, s / share
+        absolute, e2, _, t2, e4, e2t, e2t2, t3, t4 = m[1:]
+        second = np.array([[e4, e2t, e2t2], [e2t, t2, t3], [e2t2, t3, t4]])  # of (e^2, t, t^2)
+        full = np.zeros((4, 4))
+        full[1:, 1:] = second - np.outer(m[2:5], m[2:5])
+        full[0, 0] = e2 - absolute**2  # |e| beside others is not asked: no answer is a function of both
+        return cls(m[1:5], full, s[1:5], float(s[0]), n * share)
+
+    def variance(self, gradient: Sequence[float]) -> float:
+        """Of a function of the means with this gradient: sampling, and noise in the means and in the share."""
+        g = np.asarray(gradient, dtype=float)
+        noise = float(np.sum((g * self.noise) ** 2)) + (float(g @ self.means) * self.noise_of_share) ** 2
+        return max(float(g @ self.covariance @ g), 0.0) / self.rows + noise
+
+
+def measure(desk: Desk, task: BoundedNumber) -> Errors:
+    """Ask for :func:`recipe`, of rows of :func:`rows_of`."""
+    moments = _Moments.of(desk)
+    absolute, e2, t, t2 = (float(x) for x in moments.means)
+    width, V = task.high - task.low, t2 - t * t
+    half = 0.5 * width
+    mean = Estimate.around(task.low + half * (1.0 + t), half**2 * moments.variance([0, 0, 1, 0]), task.low, task.high)
+    middle = Estimate.around(width * absolute, width**2 * moments.variance([1, 0, 0, 0]), 0.0, width)
+    squared = Estimate.around(e2, moments.variance([0, 1, 0, 0]))
+    value, low, high = (None if x is None else width * math.sqrt(x) for x in (squared.value, squared.low, squared.high))
+    root, spread = Estimate(value, low, high), math.sqrt(moments.variance([0, 0, -2.0 * t, 1.0]))
+    if _CLEAR * spread < V:
+        gradient = [0.0, -4.0 / V, -8.0 * e2 * t / V**2, 4.0 * e2 / V**2]
+        r2 = Estimate.around(1.0 - 4.0 * e2 / V, moments.variance(gradient), -math.inf, 1.0)
+    else:
+        rule = "noise and sampling hide the variance of the target: raise epsilon, or hold out more rows"
+        r2 = Estimate(None, refused=rule)
+    n, noise = float(np.sum(desk.facts.n)), width * float(moments.noise[0])
+    return Errors(n, noise, r2, middle, root, mean, task.unit)
+
+
+def exact(task: BoundedNumber, margins: Array, y: Array) -> dict[str, float]:
+    """The same without noise, on rows with a number: for their holder only."""
+    known = task.known(y)
+    margins, y = margins[known], y[known]
+    if not len(y):
+        return {"rows": 0.0}
+    every, spread = task.errors(margins, y), float(np.var(y))
+    found = {
+        "rows": float(len(y)), "mean_absolute_error": float(every["mean_absolute"]),
+        "root_mean_squared_error": float(every["root_mean_squared"]), "mean_target": task.summary(y),
+    }  # fmt: skip
+    if spread > 0:
+        found["r2"] = 1.0 - float(np.mean((np.clip(margins, -1.0, 1.0) - y) ** 2)) / spread
+    return found
+
+
+def evaluate_numbers(
+    task: BoundedNumber, margins: Array, y: Array, held: Held, run: RunConfig, sites: int = 1, *,
+    ledger: DurableLedger | None = None, run_name: str | None = None, digest: bytes | None = None, name: str = "",
+) -> NumberEvaluation:  # fmt: skip
+    """Deal held-out rows to the sites by their positions, and ask how far a public model is off.
+
+    Parameters
+    ----------
+    margins : array (n,)
+        The model's, in encoded units: -1 and 1 are the bounds of the target.
+    y : array (n,)
+        As `task` encodes labels.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    if held.by is not None:
+        raise InvalidInput("by", held.by, "is for labels of two classes", "leave it out")
+    config = held.config(run)
+    rows = rows_of([(margins[part], y[part]) for part in np.array_split(np.arange(len(y)), sites)])
+    label = f"evaluation {name}"
+    desk = Desk.open(config, rows, LOSS, recipe(), ledger=ledger, run_name=run_name, label=label, digest=digest)
+    found = measure(desk, task)
+    desk.close()
+    return NumberEvaluation(found, desk.statement(), exact(task, margins, y))
+
+
+def evaluate_numbers_report(report: Report, held: Held) -> NumberEvaluation:
+    """The same of the first replicate's average model of a run by rounds, on its test rows.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    dataset, result = report.dataset, report.result
+    assert isinstance(report.task, BoundedNumber)
+    if not len(dataset.y_test):
+        raise InvalidInput("evaluation", held.epsilon, "there are no test rows", "give a test_share")
+    X, y = dataset.all_held_out(dataset.X_test)
+    return evaluate_numbers(report.task, X @ result.consensus[0], y, held, report.config.run, result.facts.n_nodes)
+
+
+__all__ = ["Errors", "NumberEvaluation", "evaluate_numbers", "evaluate_numbers_report"]

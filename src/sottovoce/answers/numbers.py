@@ -1,0 +1,181 @@
+"""Least squares of a bounded number on a table: what ``sottovoce train`` runs where the schema's label has bounds."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from .. import data
+from ..data.cases import weighed
+from ..data.labels import targets_of
+from ..errors import InvalidInput
+from ..ledger.durable import DurableLedger
+from ..losses import HuberResidual
+from ..pages import versions
+from ..plain import jsonable
+from ..privacy.statement import Statement
+from ..runs.config import RunConfig
+from ..runs.training import TrainConfig, of_clipped
+from ..task import BoundedNumber
+from ..typing import Any, Array
+from ..weighted import Weighted
+from .asking import Desk, shares_of
+from .misses import NumberEvaluation, evaluate_numbers, exact
+from .naming import CONSTANT, Naming, outcome
+from .regression import SQUARED, least_squares, recipe
+from .saved import Answered
+from .training import LIBRARIES, Dealt, Held
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A least squares fit, scored on test rows.
+
+    Attributes
+    ----------
+    answered : Answered
+    coefficients : list of dict
+        One for every column and level, in the units of the columns and of the target; no standard errors are given.
+    exact, baseline : dict of str to float
+        Errors on the test rows without noise, of the fit and of the training rows' mean: for the data's holder.
+    notes : tuple of str
+        Counts in them are for the data's holder too.
+    """
+
+    config: TrainConfig
+    task: BoundedNumber
+    answered: Answered
+    coefficients: list[dict[str, Any]]
+    statement: Statement
+    exact: dict[str, float]
+    baseline: dict[str, float]
+    sizes: Array
+    sites: tuple[str, ...]
+    n_test: int
+    evaluation: NumberEvaluation | None = None
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """One JSON object; an infinite number is the text ``inf``."""
+        rms = "root_mean_squared_error"
+        report = {
+            "method": "least squares", "data": self.config.data, "nodes": len(self.sizes),
+            "partition": self.config.partition, "n_train": self.sizes.astype(int).tolist(),
+            "n_test": self.n_test, "features": self.answered.naming.d, "sites": list(self.sites),
+            "label": outcome(self.answered.schema), "versions": versions(*LIBRARIES),
+            "asked": shares_of([(item.name, item.share) for item in recipe(self.answered.naming.constant)]),
+            "coefficients": self.coefficients, "exact": self.exact, "test_error": self.exact.get(rms),
+            "mean_test_error": self.baseline.get(rms),
+            "evaluation": None if self.evaluation is None else self.evaluation.to_dict(),
+            "privacy": self.statement.to_dict(), "notes": list(self.notes), "seconds": self.seconds,
+            "config": self.config.run.to_dict(),
+        }  # fmt: skip
+        return {key: jsonable(value) for key, value in report.items()}
+
+    def to_keep(self, notes: tuple[str, ...]) -> dict[str, Any]:
+        """The same without what reads rows without noise."""
+        plain = self.to_dict() | {"notes": list(notes)}
+        for secret in ("exact", "test_error", "mean_test_error", "seconds"):
+            plain.pop(secret)
+        if plain["evaluation"] is not None:
+            plain["evaluation"] = {key: value for key, value in plain["evaluation"].items() if key != "exact"}
+        return plain
+
+
+def fit_numbers(
+    config: TrainConfig, *, held: Held | None = None, site_constants: bool | None = None,
+    ledger: DurableLedger | None = None, run_name: str | None = None,
+) -> Fitted:  # fmt: skip
+    """Load, deal, ask for the recipe of :mod:`sottovoce.answers.regression`, and score.
+
+    Parameters
+    ----------
+    config : TrainConfig
+        With ``method="auto"``: least squares has steps of its own.
+    held : Held, optional
+        Asks the test rows too, dealt to the sites, with an epsilon of their own.
+    site_constants : bool, optional
+        Whether every site has a constant of its own; None for yes unless rows are dealt at random.
+    ledger, run_name : optional
+        See :func:`sottovoce.runs.simulate.simulate`.
+
+    Raises
+    ------
+    InvalidInput
+        Before anything is spent.
+    """
+    started, run = time.perf_counter(), config.run
+    check(run, config)
+    dataset = data.load(config.data, schema=config.schema, test_share=config.test_share)
+    task = dataset.task
+    if not isinstance(task, BoundedNumber):
+        raise InvalidInput("label", None, "least squares predicts a number", "declare lo and hi of the label")
+    if held is not None and ledger is not None:
+        rule = "the ledger is that of the training rows, and held-out rows have a budget of their own"
+        raise InvalidInput("evaluation", held.epsilon, rule, "use `sottovoce evaluate` with their own ledger")
+    dealt = Dealt.of(config, dataset, site_constants)
+    naming, targets = dealt.naming, [dataset.y_train[part] for part in dealt.parts]
+    known = [task.known(y).astype(float) for y in targets]
+    rows = naming.rows(list(zip(dealt.tables, known, strict=True)))
+    if (weights := dataset.weights_of(dealt.parts)) is not None:
+        rows = weighed(rows, weights)
+    rows = rows.with_offset(targets_of(list(zip(known, targets, strict=True))))
+    loss = Weighted(HuberResidual(1.0)) if naming.long else HuberResidual(1.0)
+    desk = Desk.open(run, rows, loss, recipe(naming.constant), ledger=ledger, run_name=run_name, label=dealt.label)
+    model = least_squares(desk, np.ones(naming.d, dtype=bool))[0]
+    desk.close()
+    answered = Answered(naming, model, dealt.shares, {}, dataset.schema)
+    scored = len(dataset.y_test) > 0
+    test = dataset.X_test if dataset.schema is None else dataset.test_columns
+    margins = answered.margins(test) if scored else np.empty(0)
+    evaluation = None
+    if held is not None:
+        if not scored:
+            raise InvalidInput("evaluation", held.epsilon, "there are no test rows", "give a test_share")
+        scores, targets_held = dataset.all_held_out(margins[:, None])
+        evaluation = evaluate_numbers(task, scores[:, 0], targets_held, held, run, len(dealt.parts))
+    middle = np.full(len(dataset.y_test), task.baselines(dataset.y_train)["mean"])
+    done = Fitted(
+        config, task, answered, lines(naming, task, model), desk.statement(caveat=dataset.caveat),
+        exact(task, margins, dataset.y_test), exact(task, middle, dataset.y_test), dealt.sizes,
+        dealt.sites, dataset.n_held_out, evaluation, (*dataset.notes, *of_clipped(dataset)),
+        time.perf_counter() - started,
+    )  # fmt: skip
+    return replace(done, answered=replace(answered, record=done.to_keep(dataset.notes)))
+
+
+def check(run: RunConfig, config: TrainConfig | None = None) -> None:
+    """Refuse what least squares does not use.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    if not run.auto:
+        rule = "least squares takes steps of its own"
+        raise InvalidInput("method", run.method, rule, "leave method out, or give a loss such as huber-residual:0.25")
+    if run.loss != "logistic" or run.max_grad_norm != math.inf:
+        raise InvalidInput("loss", run.loss, "least squares has a loss of its own", "leave loss and caps out")
+    if run.replicates != 1:
+        rule = "least squares is repeated by other seeds"
+        raise InvalidInput("replicates", run.replicates, rule, "leave replicates out")
+    if config is not None and (config.start or config.public or config.public_share):
+        raise InvalidInput("start", None, "least squares starts from zero", "leave the start out")
+
+
+def lines(naming: Naming, task: BoundedNumber, model: Array) -> list[dict[str, Any]]:
+    """Coefficients in the units of the columns and of the target; a constant is the target of a row of zeros."""
+    half = 0.5 * (task.high - task.low)
+    found = []
+    for term, value in zip(naming.terms, naming.into_units @ model, strict=True):
+        number = half * float(value) + (task.low + half if term.name == CONSTANT else 0.0)
+        names = {"name": term.unit or term.name, "level": term.level, "reference": term.reference}
+        found.append(names | {"estimate": number})
+    return found
+
+
+__all__ = ["SQUARED", "Fitted", "fit_numbers"]

@@ -1,0 +1,238 @@
+"""The label column of a schema: two classes, several, or a bounded number; and rows as losses of each kind take them.
+
+Which labels occur is private, so a label that does not fit the declaration refuses nothing: its row is encoded as zeros
+and still counts as a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from ..errors import InvalidInput, SchemaError
+from ..task import BoundedNumber, ManyClasses, Task, TwoClasses
+from ..typing import Array, BoolArray
+from .blocks import plain_text
+from .cases import weighed
+from .classes import ClassRows
+from .rows import Rows
+from .table import MISSING, Column, as_text, distinct
+
+_WRITE = (
+    'write label = {column = "NAME", positive = "VALUE"}, or with values = ["A", "B", "C"], or with lo = 0 and hi = 60'
+)
+
+
+@dataclass(frozen=True)
+class Label:
+    """Two classes.  Without `negative` every value but `positive` is negative.
+
+    A row whose label is missing, or is neither of two declared labels, is encoded as zeros.  Whether such a label
+    occurs is a private fact, which neither an error nor a model may disclose.
+    """
+
+    column: str
+    positive: str
+    negative: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.positive == self.negative:
+            raise SchemaError("label", None, "positive and negative must differ", "correct the declaration")
+
+    @property
+    def task(self) -> Task:
+        """What this label is."""
+        return TwoClasses((self.negative or f"not {self.positive}", self.positive))
+
+    def encode(self, column: Column, na: tuple[str, ...]) -> Array:
+        """Labels as `task` encodes them; `na` are further texts that mean "missing"."""
+        text = as_text(column)
+        if self.negative is None:
+            negative = ~np.isin(text, [*MISSING, *na, "nan"])
+        else:
+            negative = text == self.negative
+        return self.task.encode(np.where(text == self.positive, 1, np.where(negative, 0, -1)))
+
+    def outside(self, column: Column, na: tuple[str, ...]) -> BoolArray:
+        """Which labels were clipped to bounds: none of a class."""
+        return np.zeros(len(column), dtype=bool)
+
+
+@dataclass(frozen=True)
+class ClassLabel:
+    """One of several declared values.  Of two, the second is the positive one.
+
+    Parameters
+    ----------
+    column : str
+    values : tuple of str
+        All of them.  A row with another one, or with none, is encoded as zeros.
+    """
+
+    column: str
+    values: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        _all_text(self.column, *self.values)
+        if not 2 <= len(set(self.values)) == len(self.values):
+            raise SchemaError("label", None, "values must be two or more, all different", "name every class once")
+
+    @property
+    def task(self) -> Task:
+        """What this label is."""
+        return TwoClasses(self.values) if len(self.values) == 2 else ManyClasses(self.values)
+
+    def encode(self, column: Column, na: tuple[str, ...]) -> Array:
+        """Labels as `task` encodes them; a value that means "missing" may be declared all the same."""
+        text, number = as_text(column), np.full(len(column), -1)
+        for k, value in enumerate(self.values):
+            number[text == value] = k
+        return self.task.encode(number)
+
+    def outside(self, column: Column, na: tuple[str, ...]) -> BoolArray:
+        """Which labels were clipped to bounds: none of a class."""
+        return np.zeros(len(column), dtype=bool)
+
+
+@dataclass(frozen=True)
+class NumberLabel:
+    """A number between public bounds, to which labels beyond them are clipped.
+
+    Parameters
+    ----------
+    column : str
+    lo, hi : float
+        Never read off rows.
+    unit : str
+        Of the number, such as "days": for reports.
+    """
+
+    column: str
+    lo: float
+    hi: float
+    unit: str = ""
+
+    def __post_init__(self) -> None:
+        _all_text(self.column, self.unit or "-")
+        try:
+            BoundedNumber(self.lo, self.hi, self.unit)
+        except InvalidInput as error:
+            raise SchemaError("label", (self.lo, self.hi), error.rule, "correct lo, hi or unit") from None
+
+    @property
+    def task(self) -> Task:
+        """What this label is."""
+        return BoundedNumber(self.lo, self.hi, self.unit)
+
+    def encode(self, column: Column, na: tuple[str, ...]) -> Array:
+        """Labels as `task` encodes them: NaN where a value is missing or no number."""
+        return self.task.encode(_numbers(column, na))
+
+    def outside(self, column: Column, na: tuple[str, ...]) -> BoolArray:
+        """Which labels were clipped to the bounds."""
+        number = _numbers(column, na)
+        return np.asarray((number < self.lo) | (number > self.hi))
+
+
+AnyLabel = Label | ClassLabel | NumberLabel
+_KINDS: tuple[type[AnyLabel], ...] = (Label, ClassLabel, NumberLabel)
+
+
+def _all_text(*given: object) -> None:
+    if not all(isinstance(text, str) and text for text in given):
+        raise SchemaError("label", None, "names and values of a label must be texts", _WRITE)
+
+
+def _numbers(column: Column, na: tuple[str, ...]) -> Array:
+    """Every value by itself, NaN where it is none: one stray text must not change how other rows are read."""
+    if column.dtype.kind in "biuf":
+        return column.astype(np.float64)
+    levels, which = distinct(column)
+    absent = {*MISSING, *na}
+    return np.array([np.nan if text in absent else _number(text) for text in levels.tolist()])[which]
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")
+
+
+def label_from(given: object) -> AnyLabel | None:
+    """The label of a schema's ``label`` entry; the inverse of :func:`label_entries`.
+
+    Raises
+    ------
+    SchemaError
+    """
+    if given is None:
+        return None
+    for kind in _KINDS:
+        names = [field.name for field in fields(kind)]
+        needed = [field.name for field in fields(kind) if field.name not in ("negative", "unit")]
+        if isinstance(given, Mapping) and set(needed) <= set(given) <= set(names):
+            return kind(**{key: _plain(key, value) for key, value in given.items()})
+    rule = "must have column and positive (and may have negative), or column and values, or column, lo and hi"
+    raise SchemaError("label", None, rule, _WRITE)
+
+
+def _plain(key: str, value: Any) -> Any:
+    try:
+        if key == "values":
+            if isinstance(value, str):
+                raise TypeError
+            return tuple(map(plain_text, value))
+        return value if key in ("lo", "hi") else plain_text(value)
+    except TypeError:
+        what = "a list of texts" if key == "values" else "text"
+        raise SchemaError("label", None, f"{key} must be {what}", _WRITE) from None
+
+
+def label_entries(label: AnyLabel) -> dict[str, Any]:
+    """Plain data of JSON and TOML types."""
+    plain = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(label).items()}
+    return {key: value for key, value in plain.items() if value is not None and (key, value) != ("unit", "")}
+
+
+def rows_of(task: Task, parts: Sequence[tuple[Any, Array]], weights: Sequence[Array] | None = None) -> Rows:
+    """Rows of every site, from its (X, y) with y as `task` encodes labels, and what each row counts, in [0, 1].
+
+    Raises
+    ------
+    InvalidInput
+    """
+    rows = _plain_rows(task, parts)
+    return rows if weights is None else weighed(rows, weights)
+
+
+def _plain_rows(task: Task, parts: Sequence[tuple[Any, Array]]) -> Rows:
+    if isinstance(task, ManyClasses):
+        return ClassRows.of([(X, y.astype(np.intp)) for X, y in parts], task.outputs)
+    if isinstance(task, BoundedNumber):
+        known = [task.known(y).astype(float) for _, y in parts]
+        return Rows.build([(X, one) for (X, _), one in zip(parts, known, strict=True)], targets_of(parts))
+    return Rows.build(parts)
+
+
+def two_classes(task: Task, field: str, *, weighs: bool = False) -> None:
+    """Refuse another label than one of two classes, and rows with weights, for what `field` names.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    if weighs:
+        rule = "counts every row once, and this schema declares weights"
+        raise InvalidInput(field, None, rule, "leave weight and class_weight out, or use `sottovoce train`")
+    if not isinstance(task, TwoClasses):
+        rule = "takes labels of two classes, and this schema declares another kind"
+        raise InvalidInput(field, None, rule, "declare two classes, or use `sottovoce train`")
+
+
+def targets_of(parts: Sequence[tuple[Any, Array]]) -> list[Array]:
+    """Numbers to predict of every site, 0 where there is none."""
+    return [np.nan_to_num(y, nan=0.0) for _, y in parts]

@@ -1,0 +1,62 @@
+"""How far predictions of a bounded number are off: one bounded sum, from which errors and their intervals follow."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ..data.design import Design
+from ..facts import Facts
+from ..losses import Loss
+from ..privacy.events import RELATIONS
+from ..typing import Array
+from .bounded import Bounded, labels_of
+
+SCALES: Array = np.array([0.25, 1.0, 1.0, 0.5, 1.0, 0.5, 0.25, 0.5, 0.25, 0.5])
+"""What the entries of :class:`Misses` are multiplied by."""
+_S = (2.0 + math.sqrt(2.0)) / 4.0
+_BOTH_KNOWN = 2.0 + (2.0 - _S) ** 2 * (0.25 + _S**2) + 5.0 / 4.0
+"""Squared change of the scaled entries between two rows with a number, at most."""
+
+
+@dataclass(frozen=True)
+class Misses(Bounded):
+    """Means of ``1, |e|, e^2, t, t^2, e^4, e^2 t, e^2 t^2, t^3, t^4``, each times its entry of `SCALES`.
+
+    t is a row's number to predict, in [-1, 1], p its score ``a.w`` clipped to [-1, 1], and ``e = (p - t) / 2``, so that
+    ``|e| <= 1``.  A row without a known number adds nothing.
+
+    *Sensitivity.*  A row has at most the norm of `SCALES`, so a zeroed row, or one whose replacement has no number or
+    had none, moves the sum by no more.  Of two rows with numbers the first entries are equal; those of ``|e|`` and
+    ``e^2`` differ by at most 1 each and the last five by at most 1/2 each.  With ``s = t + t'`` and ``d = t - t'``,
+    where ``|s| + |d| <= 2``, those of t and t^2 differ by ``d^2 / 4 + d^2 s^2 <= (2 - |s|)^2 (1/4 + s^2)`` in square,
+    which is largest at ``|s| = (2 + sqrt 2) / 4``.
+
+    Parameters
+    ----------
+    constant : array (d,)
+        As for :class:`sottovoce.queries.Positives`; tells rows from padding and from rows without a number.
+    """
+
+    constant: Array | None = None
+    cone: ClassVar[bool] = False
+
+    def width(self) -> int:
+        return len(SCALES)
+
+    def norm(self, facts: Facts) -> float:
+        return math.sqrt(float(np.sum(SCALES**2)))
+
+    def changed(self, facts: Facts) -> float:
+        return math.sqrt(_BOTH_KNOWN) if RELATIONS[facts.relation] > 1 else self.norm(facts)
+
+    def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+        known = labels_of(block, self.constant, at) != 0.0
+        t = -np.asarray(block.host(block.margins(np.zeros_like(at))))
+        e = 0.5 * (np.clip(np.asarray(block.host(block.moves(at))), -1.0, 1.0) - t)
+        q = e * e
+        powers = (np.ones_like(e), np.abs(e), q, t, t * t, q * q, q * t, q * t * t, t**3, t**4)
+        return np.stack([scale * np.sum(known * x, axis=-1) for scale, x in zip(SCALES, powers, strict=True)], axis=-1)

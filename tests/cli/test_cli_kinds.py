@@ -1,0 +1,244 @@
+"""Training from the command line on labels of several classes and on numbers."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command_line import Call
+
+COLUMNS = """
+[columns.age]
+kind = "number"
+lo = 20
+hi = 80
+
+[columns.ward]
+kind = "category"
+values = ["north", "south"]
+"""
+KINDS = ["home", "rehab", "died"]
+SLOPE, SOUTH = 0.3, 5.0  # days a year of age, days in the south
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where people go after how many days, by age and ward."""
+    place, rng, n = tmp_path_factory.mktemp("kinds"), np.random.default_rng(0), 4000
+    age, south = rng.uniform(20, 80, n), rng.integers(2, size=n)
+    scores = np.stack([-0.1 * (age - 50), 2.0 * south, 0.1 * (age - 50)], axis=1) + rng.gumbel(size=(n, 3))
+    kind = np.array(KINDS)[scores.argmax(axis=1)]
+    days = 15.0 + SLOPE * (age - 50) + SOUTH * south + 2.0 * rng.normal(size=n)
+    days[:7] = 300.0
+    ward = np.array(["north", "south"])[south]
+    with (place / "rows.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["age", "ward", "kind", "days"])
+        writer.writerows(zip(age.round(2), ward, kind, days.round(3), strict=True))
+    values = ", ".join(f'"{name}"' for name in KINDS)
+    (place / "kinds.toml").write_text(f'ignore = ["days"]\nlabel = {{ column = "kind", values = [{values}] }}{COLUMNS}')
+    days_label = 'label = { column = "days", lo = 0, hi = 40, unit = "days" }'
+    (place / "days.toml").write_text(f'intercept = true\nignore = ["kind"]\n{days_label}{COLUMNS}')
+    return place
+
+
+def train(folder: Path, schema: str, *more: object) -> tuple[Any, ...]:
+    return ("train", "--data", folder / "rows.csv", "--schema", folder / schema, *more)
+
+
+def table(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+class TestSeveralClasses:
+    KNOBS = ("--method", "prox_admm", "--rounds", 5, "--epsilon", 3)
+
+    def test_softmax_is_trained_scored_by_class_saved_and_used(self, folder: Path, ok: Call, tmp_path: Path) -> None:
+        run = tmp_path / "run.npz"
+        report = ok(*train(folder, "kinds.toml", *self.KNOBS, "--save", run, "--json")).json
+        assert report["config"]["loss"] == "softmax:3" and report["privacy"]["epsilon"] <= 3
+        assert report["test_error"] < report["majority_test_error"] - 0.1
+        of_class = report["test_details"]
+        assert list(of_class) == [f"accuracy on {name}" for name in KINDS]
+        assert all(0.0 <= value <= 1.0 for value in of_class.values())
+
+        answers = table(ok("predict", run, folder / "rows.csv", "--proba").out)
+        truth = table((folder / "rows.csv").read_text())
+        right = np.mean([a["prediction"] == t["kind"] for a, t in zip(answers, truth, strict=True)])
+        assert abs((1.0 - right) - report["test_error"]) < 0.05
+        for answer in answers[:50]:
+            chances = {name: float(answer[f"probability of {name}"]) for name in KINDS}
+            assert sum(chances.values()) == pytest.approx(1.0, abs=1e-5)
+            assert max(chances, key=chances.__getitem__) == answer["prediction"]
+        assert table(ok("predict", run, folder / "rows.csv").out)[0].keys() == {"prediction"}
+
+    def test_accuracies_by_class_are_shown_as_the_holders_alone(self, folder: Path, ok: Call) -> None:
+        shown = ok(*train(folder, "kinds.toml", *self.KNOBS)).out
+        assert all(f"accuracy on {name}" in shown for name in KINDS)
+        assert "for the data's holder only" in shown and "without noise" in shown
+
+    def test_auto_chooses_among_methods_for_softmax(self, folder: Path, ok: Call) -> None:
+        report = ok(*train(folder, "kinds.toml", "--epsilon", 3, "--trust", "sum", "--json")).json
+        assert report["config"]["loss"] == "softmax:3" and "choice" in report
+        assert report["test_error"] < report["majority_test_error"] - 0.1
+
+    def test_what_several_classes_cannot_have_is_refused(self, folder: Path, run: Call) -> None:
+        for more, said in (
+            (("--method", "dvp", "--pure"), "rank one"), (("--loss", "huber:0.5"), "use 'softmax:3'"),
+            (("--inference",), "two classes"), (("--evaluation", "0.5", *self.KNOBS), "two classes"),
+        ):  # fmt: skip
+            refused = run(*train(folder, "kinds.toml", *more))
+            assert refused.code == 2 and said in refused.err and refused.err.count("\n") == 1
+
+
+class TestNumbers:
+    SUM = ("--trust", "sum", "--epsilon", 3)
+
+    def test_least_squares_is_trained_scored_saved_used_and_evaluated(
+        self, folder: Path, ok: Call, tmp_path: Path
+    ) -> None:
+        run = tmp_path / "run.json"
+        report = ok(*train(folder, "days.toml", *self.SUM, "--evaluation", 2, "--save", run, "--json")).json
+        assert report["method"] == "least squares" and report["privacy"]["epsilon"] <= 3
+        found = {(line["name"], line["level"]): line["estimate"] for line in report["coefficients"]}
+        assert found["age", None] == pytest.approx(SLOPE, abs=0.03)
+        assert found["ward", "south"] == pytest.approx(SOUTH, abs=1.0)
+        assert found["(constant)", None] == pytest.approx(15.0 - 50 * SLOPE, abs=1.5)
+        exact, held = report["exact"], report["evaluation"]
+        assert exact["r2"] > 0.7 and report["test_error"] == exact["root_mean_squared_error"]
+        assert report["test_error"] < 0.6 * report["mean_test_error"]
+        for name in ("r2", "mean_absolute_error", "root_mean_squared_error"):
+            assert held[name]["low"] <= held["exact"][name] <= held[name]["high"]
+        assert held["privacy"]["epsilon"] <= 2 and held["unit"] == "days"
+        assert any("7 labels beyond their declared bounds" in note for note in report["notes"])
+
+        kept = run.read_text()
+        assert '"exact"' not in kept and "beyond their declared bounds" not in kept and '"seconds"' not in kept
+        days = [float(row["prediction"]) for row in table(ok("predict", run, folder / "rows.csv").out)]
+        truth = np.clip([float(row["days"]) for row in table((folder / "rows.csv").read_text())], 0, 40)
+        assert float(np.sqrt(np.mean((days - truth) ** 2))) == pytest.approx(report["test_error"], rel=0.2)
+        assert min(days) >= 0.0 and max(days) <= 40.0
+
+        told = ok("evaluate", run, folder / "rows.csv", "--epsilon", 1, "--json").json
+        assert told["mean_absolute_error"]["low"] <= told["exact"]["mean_absolute_error"]
+        assert told["exact"]["mean_absolute_error"] <= told["mean_absolute_error"]["high"]
+        released = ok("evaluate", run, folder / "rows.csv", "--epsilon", 1, "--json", "--system-noise").json
+        assert "exact" not in released
+
+    def test_people_read_units_and_what_is_exact(self, folder: Path, ok: Call) -> None:
+        shown = ok(*train(folder, "days.toml", *self.SUM)).out
+        assert "coefficient (days)" in shown and "R2" in shown and "mean absolute error (days)" in shown
+        assert "for the data's holder only" in shown
+        shown = ok(*train(folder, "days.toml", *self.SUM, "--evaluation", 2)).out
+        assert "95% interval" in shown and "Privacy of held-out rows" in shown
+
+    def test_it_is_the_fit_of_the_regressor(self, folder: Path, ok: Call) -> None:
+        """The same recipe without noise: the estimator's coefficients, from another map into the ball."""
+        from sottovoce import ConsensusRegressor
+
+        given = ("--epsilon", "inf", "--test-share", 0.01, "--loss", "squared", "--json")
+        report = ok(*train(folder, "days.toml", *given)).json
+        rows = table((folder / "rows.csv").read_text())
+        order = np.random.default_rng(0).permutation(len(rows))
+        kept = np.sort(order[round(0.01 * len(rows)) :])
+        X = np.array([[(float(row["age"]) - 50) / 30, row["ward"] == "south"] for row in rows])[kept]
+        y = np.array([float(row["days"]) for row in rows])[kept]
+        plain = ConsensusRegressor((0, 40), data_norm=1.5, epsilon=np.inf, random_state=0).fit(X, y)
+        age, south, constant = (line["estimate"] for line in report["coefficients"])
+        mine = [30 * age, south, constant + 50 * age]
+        np.testing.assert_allclose(mine, [*plain.coef_, plain.intercept_], rtol=0.02, atol=0.1)
+
+    def test_other_losses_train_by_rounds(self, folder: Path, ok: Call, tmp_path: Path) -> None:
+        run = tmp_path / "run.npz"
+        more = ("--loss", "quantile:0.5", "--method", "prox_admm", "--epsilon", 8, "--nodes", 2, "--save", run)
+        report = ok(*train(folder, "days.toml", *more, "--evaluation", 4, "--json")).json
+        assert report["config"]["loss"] == "quantile:0.5"
+        assert set(report["test_details"]) == {"R2", "mean absolute error"}
+        held = report["evaluation"]["mean_absolute_error"]
+        assert held["low"] <= report["test_details"]["mean absolute error"] <= held["high"]
+        days = [float(row["prediction"]) for row in table(ok("predict", run, folder / "rows.csv").out)]
+        assert 0.0 <= min(days) < max(days) <= 40.0
+        named = ok(*train(folder, "days.toml", "--method", "prox_admm", "--rounds", 3, "--json")).json
+        assert named["config"]["loss"] == "huber-residual:0.25"
+
+    def test_what_a_number_cannot_have_is_refused(self, folder: Path, run: Call, tmp_path: Path) -> None:
+        for more, said in (
+            (("--inference",), "two classes"), (("--loss", "huber:0.5"), "have a number to predict"),
+            (("--pure",), "no pure price"), (("--evaluation", "1", "--by", "ward"), "two classes"),
+            (("--checkpoint", tmp_path / "c.npz"), "no rounds"), (("--replicates", 2), "other seeds"),
+            (("--loss", "squared", "--method", "prox_admm"), "steps of its own"),
+        ):  # fmt: skip
+            refused = run(*train(folder, "days.toml", *more))
+            assert refused.code == 2 and said in refused.err and refused.err.count("\n") == 1, more
+        refused = run(*train(folder, "kinds.toml", "--loss", "squared"))
+        assert refused.code == 2 and "declare lo and hi" in refused.err
+
+
+class TestWeights:
+    """Half of the rows are nonsense, and count next to nothing or nothing."""
+
+    @pytest.fixture
+    def weighted(self, tmp_path: Path) -> Path:
+        rng, n = np.random.default_rng(1), 3000
+        age, bad = rng.uniform(20, 80, n), rng.random(n) < 0.5
+        sick = np.where(bad, age < 50, age > 50)
+        days = np.where(bad, 40 - 0.5 * (age - 20), 5 + 0.5 * (age - 20))
+        with (tmp_path / "rows.csv").open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["age", "outcome", "days", "w"])
+            for a, s, d, b in zip(age, sick, days, bad, strict=True):
+                writer.writerow([f"{a:.3f}", "sick" if s else "well", f"{d:.3f}", 0 if b else 7])
+        columns = COLUMNS.partition("[columns.ward]")[0]
+        weight = 'intercept = true\nignore = ["*"]\nweight = { column = "w", max = 3 }\n'
+        two = 'label = { column = "outcome", values = ["well", "sick"] }\n'
+        (tmp_path / "two.toml").write_text(f"{weight}{two}{columns}")
+        (tmp_path / "days.toml").write_text(f'{weight}label = {{ column = "days", lo = 0, hi = 40 }}\n{columns}')
+        of_class = 'intercept = true\nignore = ["*"]\nclass_weight = { sick = 50 }\n'
+        (tmp_path / "classes.toml").write_text(f"{of_class}{two}{columns}")
+        return tmp_path
+
+    def test_rows_of_weight_nothing_teach_nothing(self, weighted: Path, ok: Call, tmp_path: Path) -> None:
+        run = tmp_path / "run.npz"
+        more = ("--method", "prox_admm", "--epsilon", 5, "--save", run, "--json")
+        report = ok(*train(weighted, "two.toml", *more)).json
+        assert report["privacy"]["epsilon"] <= 5
+        assert any(note.startswith("1") and "weights beyond their cap" in note for note in report["notes"])
+        (tmp_path / "new.csv").write_text("age\n25\n75\n")
+        assert [row["prediction"] for row in table(ok("predict", run, tmp_path / "new.csv").out)] == ["well", "sick"]
+        fitted = ok(*train(weighted, "days.toml", "--trust", "sum", "--epsilon", 5, "--json")).json
+        assert fitted["coefficients"][0]["estimate"] == pytest.approx(0.5, abs=0.05)
+
+    def test_class_weights_shift_the_answers(self, weighted: Path, ok: Call, tmp_path: Path) -> None:
+        run = tmp_path / "run.npz"
+        ok(*train(weighted, "classes.toml", "--method", "prox_admm", "--epsilon", 5, "--save", run))
+        answers = [row["prediction"] for row in table(ok("predict", run, weighted / "rows.csv").out)]
+        assert answers.count("sick") > 2900  # labels say nothing here, and one class counts 50 times as much
+
+    def test_a_price_does_not_depend_on_weights(self, weighted: Path, ok: Call) -> None:
+        more = ("--method", "mr_admm", "--pure", "--noise", 2.0, "--rounds", 3, "--json")
+        schema = (weighted / "two.toml").read_text()
+        (weighted / "plain.toml").write_text(schema.replace('weight = { column = "w", max = 3 }\n', ""))
+        prices = [ok(*train(weighted, name, *more)).json["privacy"]["epsilon"] for name in ("two.toml", "plain.toml")]
+        assert prices[0] == prices[1] > 0
+
+    def test_what_weights_cannot_be_is_refused(self, weighted: Path, run: Call) -> None:
+        schema, rows = (weighted / "two.toml").read_text(), (weighted / "rows.csv").read_text()
+        for old, new, said in (
+            ("max = 3", "max = 0", "above 0"), ("max = 3", "least = 3", "column and max"),
+            ("weight = {", 'class_weight = "balanced"\nweight = {', "counts off private rows"),
+            ("weight = {", "class_weight = { died = 2 }\nweight = {", "declared classes"),
+        ):  # fmt: skip
+            (weighted / "wrong.toml").write_text(schema.replace(old, new))
+            refused = run(*train(weighted, "wrong.toml"))
+            assert refused.code == 2 and said in refused.err and refused.err.count("\n") == 1, (new, refused.err)
+        refused = run(*train(weighted, "two.toml", "--inference"))
+        assert refused.code == 2 and "count alike" in refused.err
+        for value in ("-7", "many", ""):
+            (weighted / "rows.csv").write_text(rows.replace(",7\n", f",{value}\n", 1))
+            refused = run(*train(weighted, "two.toml"))
+            assert refused.code == 2 and refused.err.startswith("error: w"), refused.err
+            assert "-7" not in refused.err and "many" not in refused.err

@@ -1,0 +1,167 @@
+"""Rows with weights: sums that count them, every kind of rows below them, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from sottovoce.data.cases import CaseRows, class_shares, shares, weighed
+from sottovoce.data.classes import ClassRows
+from sottovoce.data.rows import Rows
+from sottovoce.errors import InvalidInput
+from sottovoce.facts import Facts
+from sottovoce.losses import HuberResidual, Logistic, Loss, Softmax
+from sottovoce.queries import SecondMoments
+from sottovoce.solvers import Solver, rounding_bound
+from sottovoce.weighted import LongRows, Weighted
+
+D, SIZES = 4, (40, 33)
+
+
+def tables(seed: int = 0) -> tuple[list[tuple[np.ndarray, np.ndarray]], list[np.ndarray]]:
+    rng, parts = np.random.default_rng(seed), []
+    for n in SIZES:
+        X = rng.normal(size=(n, D))
+        parts.append(
+            (X / (1.001 * np.maximum(1, np.linalg.norm(X, axis=1, keepdims=True))), rng.choice([-1.0, 1.0], n))
+        )
+    weights = [rng.integers(0, 4, size=n) / 3.0 for n in SIZES]
+    return parts, weights
+
+
+def repeated(parts: list[Any], weights: list[np.ndarray]) -> list[Any]:
+    """Each row three times its weight often."""
+    return [
+        tuple(np.repeat(x, np.rint(3 * w).astype(int), axis=0) for x in part)
+        for part, w in zip(parts, weights, strict=True)
+    ]
+
+
+def kinds(weights: list[np.ndarray] | None, repeat: bool) -> dict[str, tuple[Rows, Loss]]:
+    parts, own = tables()
+    rng = np.random.default_rng(1)
+    labels = [rng.integers(3, size=n) for n in SIZES]
+    numbers = [rng.uniform(-1, 1, n) for n in SIZES]
+    long = [(3.0 * X, y) for X, y in parts]
+    if repeat:
+        labels, numbers = (
+            [np.repeat(x, np.rint(3 * w).astype(int)) for x, w in zip(given, own, strict=True)]
+            for given in (labels, numbers)
+        )
+        parts, long = repeated(parts, own), repeated(long, own)
+    ones = [(X, np.ones(len(X))) for X, _ in parts]
+    made: dict[str, tuple[Rows, Loss]] = {
+        "dense": (Rows.build(parts), Logistic()),
+        "sparse": (Rows.build([(csr_array(X), y) for X, y in parts]), Logistic()),
+        "numbers": (Rows.build(ones, numbers), HuberResidual(0.5)),
+        "classes": (ClassRows.of([(X, y) for (X, _), y in zip(parts, labels, strict=True)], 3), Softmax(3)),
+        "long": (LongRows.of(long), Weighted(Logistic())),
+        "strict": (Rows.build(parts).on("array_api_strict"), Logistic()),
+    }
+    return made if weights is None else {name: (weighed(rows, weights), loss) for name, (rows, loss) in made.items()}
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse", "numbers", "classes", "long", "strict"])
+def test_sums_and_minimisers_are_those_of_rows_that_repeat(kind: str) -> None:
+    _, weights = tables()
+    rows, loss = kinds(weights, False)[kind]
+    copies, _ = kinds(None, True)[kind]
+    rng = np.random.default_rng(2)
+    w = rng.normal(size=(1, 2, rows.d))
+    n = copies.n / rows.n / 3.0  # Solver divides by the number of rows
+    mine, theirs = Solver(rows, loss, 1.0), Solver(copies, loss, 1.0)
+    clip = 0.8
+    np.testing.assert_allclose(mine.objective(w, clip), theirs.objective(w, clip) * n, rtol=1e-12)
+    q, zero = np.full((2, 1), 0.1), np.zeros((1, 2, rows.d))
+    found = mine.minimise(zero, q, zero, 1e-10).w
+    want = theirs.minimise(zero, q / n, zero, 1e-10).w
+    np.testing.assert_allclose(found, want, atol=1e-7)
+    assert float(np.abs(found).max()) > 0.05
+
+
+def test_one_node_all_nodes_and_a_pool_keep_their_weights() -> None:
+    parts, weights = tables()
+    rows = weighed(Rows.build(parts), weights)
+    assert isinstance(rows, CaseRows) and rows.weight.shape == (2, 40)
+    alone, whole = rows.node(1), rows.pooled()
+    assert isinstance(alone, CaseRows) and isinstance(whole, CaseRows)
+    np.testing.assert_array_equal(alone.weight[0], weights[1])
+    np.testing.assert_array_equal(whole.weight[0], np.concatenate(weights))
+    assert len(rows.arrays()) == len(Rows.build(parts).arrays()) + 1
+    numbers = weighed(Rows.build([(X, np.ones(len(X))) for X, _ in parts], [np.zeros(n) for n in SIZES]), weights)
+    assert numbers.has_offset and np.array_equal(numbers.node(0).base.weight[0], weights[0])  # type: ignore[attr-defined]
+
+
+def test_merged_rows_count_by_their_weights() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.choice([0.0, 0.4], size=(20_000, D))
+    y, w = np.where(X[:, 0] > 0, 1.0, -1.0), rng.choice([0.25, 1.0], 20_000)
+    rows = weighed(Rows.build([(X, y)]), [w])
+    sweep, point = rows.sweep(), rng.normal(size=(1, 2, D))
+    merged = sweep.merged()
+    assert merged.groups[0].design.n < 100
+    np.testing.assert_allclose(merged.gradient(Logistic(), point), sweep.gradient(Logistic(), point), rtol=1e-10)
+    np.testing.assert_allclose(
+        merged.hessian(Logistic(), point, False), sweep.hessian(Logistic(), point, False), rtol=1e-10
+    )
+
+
+def test_second_moments_of_weighted_rows() -> None:
+    parts, weights = tables()
+    rows = weighed(Rows.build(parts[:1]), weights[:1])
+    what = SecondMoments(np.zeros((1, 1, D)))
+    X, w = parts[0][0], weights[0]
+    found = what.terms(rows.design(np.array([0])), Logistic(), what.at)[0, 0]
+    i, j = np.triu_indices(D)
+    want = ((X * w[:, None]).T @ X)[i, j] * np.where(i == j, 1.0, np.sqrt(2.0))
+    np.testing.assert_allclose(found, want, rtol=1e-12)
+    assert what.norm(Facts(Logistic(), rows.n, D, 1.0, 1.0, 1)) == 1.0
+
+
+def test_the_rounding_of_a_weighted_gradient_is_within_its_bound() -> None:
+    """Against extended precision."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(4000, D))
+    X /= 1.001 * np.linalg.norm(X, axis=1, keepdims=True)
+    weight, w = rng.random(4000), rng.normal(size=D) * 20
+    rows = weighed(Rows.build([(X, np.ones(4000))]), [weight])
+    found = rows.sweep().gradient(Logistic(), w[None, None])[0, 0] / 4000
+    long = X.astype(np.longdouble)
+    slopes = -1 / (1 + np.exp(long @ w.astype(np.longdouble)))
+    exact = (slopes * weight.astype(np.longdouble)) @ long / 4000
+    zero, n = np.zeros(1), np.array([4000.0])
+    bound = rounding_bound(1.0, n, 0.25, D, np.array([np.linalg.norm(w)]), zero, zero)
+    assert 0 < float(np.linalg.norm(found - exact)) <= float(bound[0])
+
+
+def test_weights_are_capped_and_counted() -> None:
+    found, beyond = shares("weight", [0.0, 1.5, 3.0, 12.0], 3.0)
+    np.testing.assert_array_equal(found, [0.0, 0.5, 1.0, 1.0])
+    assert beyond == 1
+    for weights in ([-0.1, 1.0], [np.nan, 1.0], [np.inf, 1.0]):
+        with pytest.raises(InvalidInput, match="finite numbers, 0 or more") as caught:
+            shares("weight", weights, 3.0)
+        assert "0.1" not in str(caught.value)
+    for cap in (0.0, -1.0, np.inf, np.nan, True, "3"):
+        with pytest.raises(InvalidInput, match="number above 0"):
+            shares("weight", [1.0], cap)  # type: ignore[arg-type]
+
+
+def test_weights_of_classes_are_public_numbers() -> None:
+    np.testing.assert_array_equal(class_shares("class_weight", {"b": 4, "a": 2}, ["a", "b", "c"]), [0.5, 1.0, 0.25])
+    np.testing.assert_array_equal(class_shares("class_weight", {1: 0.5}, [0, 1]), [1.0, 0.5])
+    for given, said in (
+        ("balanced", "nothing pays for"), ({"d": 1}, "declared classes"), ({"a": -1}, "0 or more"), ([1], "must map"),
+        ({"a": 0, "b": 0, "c": 0}, "must count"), ({"a": True}, "0 or more"), ({"a": np.nan}, "0 or more"),
+    ):  # fmt: skip
+        with pytest.raises(InvalidInput, match=said):
+            class_shares("class_weight", given, ["a", "b", "c"])
+
+
+@pytest.mark.parametrize("wrong", [[np.ones(40)], [np.ones(40), np.ones(34)], [np.ones(40), np.full(33, 1.01)]])
+def test_other_weights_are_refused(wrong: list[np.ndarray]) -> None:
+    with pytest.raises(InvalidInput):
+        weighed(Rows.build(tables()[0]), wrong)

@@ -1,0 +1,109 @@
+"""Labels of a schema beside two classes: several classes and bounded numbers, and what does not fit them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sottovoce.data import ClassLabel, NumberLabel, Schema
+from sottovoce.data.classes import ClassRows
+from sottovoce.data.labels import rows_of, two_classes
+from sottovoce.data.mapped import map_parquet
+from sottovoce.data.rows import OffsetRows
+from sottovoce.data.schema import BEYOND
+from sottovoce.data.schema import LABEL as UNKNOWN
+from sottovoce.errors import InvalidInput, SchemaError
+from sottovoce.task import BoundedNumber, ManyClasses, TwoClasses
+
+COLUMNS = {"a": {"kind": "number", "lo": 0, "hi": 1}}
+KINDS = {"column": "y", "values": ["home", "ward", 3]}
+DAYS = {"column": "y", "lo": 0, "hi": 60, "unit": "days"}
+
+
+def schema(label: Any, **more: Any) -> Schema:
+    return Schema.from_dict({"label": label, "columns": COLUMNS, "intercept": True} | more)
+
+
+def encoded(label: Any, values: Any, **more: Any) -> Any:
+    return schema(label, **more).encode({"a": [0.5] * len(values), "y": np.array(values, dtype=object)})
+
+
+def test_several_classes_are_numbered_as_declared_and_others_are_rows_of_zeros() -> None:
+    rows = encoded(KINDS, ["ward", "home", 3.0, "3", "elsewhere", "", None])
+    assert rows.y.tolist() == [1, 0, 2, 2, -1, -1, -1]
+    assert not rows.X[4:].any() and np.all(rows.X[:4, -1] > 0)
+    assert rows.clipped == {UNKNOWN: 3}
+    assert schema(KINDS).task == ManyClasses(("home", "ward", "3"))
+
+
+def test_of_two_values_the_second_is_the_positive_one() -> None:
+    assert schema({"column": "y", "values": ["no", "yes"]}).task == TwoClasses(("no", "yes"))
+    assert encoded({"column": "y", "values": ["no", "yes"]}, ["yes", "no", "?"]).y.tolist() == [1.0, -1.0, 0.0]
+
+
+def test_numbers_are_scaled_by_the_bounds_clipped_and_counted() -> None:
+    rows = encoded(DAYS, ["30", 60, "0", "90", -5, "1e400", "-", "", "many", "nan"], na=["-"])
+    np.testing.assert_array_equal(rows.y, [0, 1, -1, 1, -1, 1, np.nan, np.nan, np.nan, np.nan])
+    assert not rows.X[6:].any() and np.all(rows.X[:6, -1] > 0)
+    assert rows.clipped == {UNKNOWN: 4, BEYOND: 3}
+    assert schema(DAYS).task == BoundedNumber(0, 60, "days")
+
+
+def test_a_stray_text_changes_one_row_only() -> None:
+    typed = schema(DAYS).encode({"a": [0.5] * 3, "y": np.array([1.0, 2.5, 70.0])})
+    text = encoded(DAYS, ["1.0", "2.5", "70", "?"])
+    np.testing.assert_array_equal(typed.y, text.y[:3])
+
+
+@pytest.mark.parametrize("label", [KINDS, DAYS, {"column": "y", "lo": -1.5, "hi": 2}])
+def test_a_schema_with_such_a_label_survives_json(label: dict[str, Any]) -> None:
+    given = schema(label)
+    assert Schema.from_dict(json.loads(json.dumps(given.to_dict(), allow_nan=False))) == given
+    assert given.fingerprint != schema({"column": "y", "positive": "home"}).fingerprint
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        {"column": "y", "values": ["a"]}, {"column": "y", "values": ["a", "a"]}, {"column": "y", "values": "ab"},
+        {"column": "y", "values": ["a", ["b"]]}, {"column": "y", "values": ["a", ""]}, {"values": ["a", "b"]},
+        {"column": "y", "lo": 0}, {"column": "y", "lo": 1, "hi": 1}, {"column": "y", "lo": "0", "hi": 1},
+        {"column": "y", "lo": 0, "hi": float("inf")}, {"column": "y", "lo": 0, "hi": 1, "unit": "a\nb"},
+        {"column": "y", "lo": 0, "hi": 1, "positive": "yes"}, {"column": "y", "values": 3}, "y",
+        {"column": "y", "positive": "a", "negative": "a"}, {"column": "y", "lo": True, "hi": 3},
+    ],
+)  # fmt: skip
+def test_bad_labels_are_refused_in_one_line(label: Any) -> None:
+    with pytest.raises(SchemaError) as caught:
+        schema(label)
+    assert caught.value.field == "label" and "\n" not in str(caught.value)
+
+
+def test_labels_can_be_declared_in_python_too() -> None:
+    assert schema(KINDS).label == ClassLabel("y", ("home", "ward", "3"))
+    assert schema(DAYS).label == NumberLabel("y", 0, 60, "days")
+
+
+def test_rows_are_those_that_losses_of_the_kind_take() -> None:
+    X = np.full((3, 2), 0.5)
+    two = rows_of(TwoClasses(), [(X, np.array([1.0, -1.0, 0.0]))])
+    assert (two.outputs, two.has_offset) == (1, False)
+    many = rows_of(ManyClasses(("a", "b", "c")), [(X, np.array([2, 0, -1]))])
+    assert isinstance(many, ClassRows) and many.outputs == 3
+    numbers = rows_of(BoundedNumber(0, 1), [(X, np.array([-1.0, 0.5, np.nan]))])
+    assert isinstance(numbers, OffsetRows)
+    np.testing.assert_array_equal(numbers.offset, [[-1.0, 0.5, 0.0]])
+    np.testing.assert_array_equal(numbers.base.signed[0, 2], 0.0)
+
+
+def test_what_takes_two_classes_refuses_other_labels(tmp_path: Path) -> None:
+    two_classes(TwoClasses(), "compare")
+    for task in (ManyClasses(("a", "b", "c")), BoundedNumber(0, 1)):
+        with pytest.raises(InvalidInput, match="two classes"):
+            two_classes(task, "compare")
+    with pytest.raises(InvalidInput, match="two classes"):
+        map_parquet(tmp_path / "none.parquet", schema(DAYS), tmp_path / "rows")
