@@ -26,7 +26,7 @@ from sottovoce.deploy.asks import Asks, SiteTable, held_out
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.local import answer_sites
 from sottovoce.deploy.plan import Plan
-from sottovoce.deploy.report import write_hub
+from sottovoce.deploy.report import site_page, write_hub
 from sottovoce.deploy.session import Finished
 from sottovoce.errors import InvalidInput
 from sottovoce.ledger.memory import Ledger
@@ -59,6 +59,9 @@ def test_separate_sites_find_what_one_process_finds(tmp_path: Path, what: str, t
         assert end.statement.made == end.statement.releases == len(sites.plan.events("north"))
     assert at_hub is not None and record(sites.plan, at_hub) == known
     assert (tmp_path / "hub.npz").exists() == (not sites.plan.infers)
+    for page in ((tmp_path / "hub.html").read_text(), site_page(sites.plan, "north", ends["north"])):
+        assert ("Which columns matter" in page) == sites.plan.infers
+        assert ("Does it tell them apart?" in page) == (known["evaluation"] is not None)
     check_spending(sites)
 
 
