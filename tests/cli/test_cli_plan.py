@@ -70,3 +70,13 @@ def test_claims(ok: Call) -> None:
     assert all(row["corrected_epsilon"] < 2 for row in rows)
     shown = ok("claims").out
     assert "DVP" in shown and "docs/privacy/verdicts.md" in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [(("--evaluation", "0.5"), "answers are asked in the sites' plan"), (("--inference",), "add --write"),
+     (("--evaluation", "0.5", "--holdout", "1"), "must be a share")],
+)  # fmt: skip
+def test_answers_that_cannot_be_asked_are_refused_in_one_line(run: Call, options: tuple[str, ...], why: str) -> None:
+    ran = run("plan", *options)
+    assert ran.code == 2 and why in ran.err and len(ran.err.strip().splitlines()) == 1

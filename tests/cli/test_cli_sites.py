@@ -152,6 +152,7 @@ def test_separate_processes_find_answers_though_one_is_killed(run: Call, agreed:
         (tmp_path / place / "plan.json").write_bytes((tmp_path / "asks.json").read_bytes())
     checked = " ".join(run("site", "check", "north/site.toml").out.split())
     assert "coefficients with intervals, an evaluation on 270 held-out rows" in checked
+    assert "90 rows are held out by their positions" in checked
     hub = start("hub", "run", "hub", "--listen", f"127.0.0.1:{agreed}", "--once")
     sites = {name: start("site", "run", f"{name}/site.toml") for name in NAMES}
     until = time.monotonic() + 200.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 from answers_in_tests import BOTH, EVERY, INFERRED, NAMES, SIZES, TRAINED, Answering, answering, tables
+from relay_in_tests import certify, credentials, transport
 from sites_in_tests import Stop, rewrite
 from sums_in_tests import Lost, hub_of, run
+from test_transports import Task
 
 from sottovoce.answers.asking import Desk
 from sottovoce.answers.evaluation import LOSS, Held, evaluate, recipe, rows_of
@@ -26,6 +29,7 @@ from sottovoce.deploy.asks import Asks, SiteTable, held_out
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.local import answer_sites
 from sottovoce.deploy.plan import Plan
+from sottovoce.deploy.relay import serve
 from sottovoce.deploy.report import site_page, write_hub
 from sottovoce.deploy.session import Finished
 from sottovoce.errors import InvalidInput
@@ -97,6 +101,30 @@ def test_operating_system_noise_works_too(tmp_path: Path, trust: str) -> None:
     for end in ends.values():
         assert isinstance(end, Finished) and end.found is not None and end.privacy["release"]
         assert record(sites.plan, end.found) == record(sites.plan, at_hub)
+
+
+@pytest.mark.parametrize(
+    ("carrier", "trust"), [("relay", "sum"), ("tasks", "sum"), ("relay", "nobody"), ("tasks", "nobody")]
+)
+def test_answers_come_over_every_transport(tmp_path: Path, carrier: str, trust: str) -> None:
+    sites = answering(tmp_path / "sites", BOTH, trust=trust)
+    with hub_of(sites, tmp_path / "hub.log") as hub, ExitStack() as stack:
+        if carrier == "relay":
+            pytest.importorskip("grpc")
+            certify(tmp_path / "tls", NAMES)
+            server, port = serve(hub, credentials(tmp_path / "tls", "hub"), "127.0.0.1:0")
+            stack.callback(lambda: server.stop(0.2).wait())
+            address = f"127.0.0.1:{port}"
+            doors = {n: stack.enter_context(transport(sites, tmp_path / "tls", address, n)) for n in NAMES}
+        else:
+            jobs = {name: Task(hub, name) for name in NAMES}
+            for job in jobs.values():
+                stack.callback(job.close)
+            doors = {name: job.transport for name, job in jobs.items()}
+        ends = run(sites, hub, lambda name: doors[name])
+    known = record(sites.plan, answer_sites(sites.plan, sites.tables)[0][1])
+    for end in ends.values():
+        assert isinstance(end, Finished) and end.found is not None and record(sites.plan, end.found) == known
 
 
 # Crashes and departures

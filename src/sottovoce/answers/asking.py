@@ -132,10 +132,12 @@ class Terms:
         )  # fmt: skip
         if not config.sites_per_row <= N:
             raise InvalidInput("sites_per_row", config.sites_per_row, f"there are {N} sites", "use fewer")
-        if scale is None and config.budgeted:
-            scale = _calibrated(config, facts, plan, least > 0)
+        if scale is None:
+            return cls(
+                config, facts, tuple(plan), _calibrated(config, facts, plan, least > 0) if config.budgeted else None
+            )
         made = cls(config, facts, tuple(plan), scale)
-        if config.budgeted and made.price > float(np.min(config.epsilon)) * (1.0 + 1e-9):
+        if not made.price <= float(np.min(config.epsilon)) * (1.0 + 1e-9):
             rule = f"what is asked costs {made.price:.6g} with this noise"
             raise InvalidInput("epsilon", config.epsilon, rule, "calibrate it again")
         return made

@@ -83,8 +83,8 @@ def plan(
       sottovoce plan --method dvp --sizes 700,7000 --epsilon 2 uneven sites
       sottovoce plan --write plan.json --run trial-1 --schema s.toml \\
           --site north.public.json --site east.public.json
-      sottovoce plan --write plan.json ... --inference --trust sum     coefficients
-      sottovoce plan --write plan.json ... --evaluation 0.5            and how good
+      sottovoce plan --write plan.json ... --inference         coefficients
+      sottovoce plan --write plan.json ... --evaluation 0.5    how good it is
     """
     asks = asked(inference, site_constants, evaluation, holdout, cut, by)
     if asks is not None and write is None:

@@ -173,6 +173,11 @@ def check(settings: Path, as_json: bool) -> None:
         + ("this run is in it" if known else f"this run will take {ceil_text(takes_now)} of it")
         + ("" if shown["accountant"] == "pure" else " (not the plan's epsilon: a ledger counts all its runs together)")
     )
+    if plan.asks is not None and plan.asks.evaluation is not None:
+        console.print(
+            f"{plan.asks.held(report['rows']):,} rows are held out by their positions: the order of the table must not "
+            "depend on what is in it", highlight=False,
+        )  # fmt: skip
     console.print(
         f"messages of up to {sizes(plan)[0]:,} bytes, inboxes of up to {sizes(plan)[1]:,} a round: every carrier and "
         "store takes them", highlight=False,

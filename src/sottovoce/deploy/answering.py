@@ -66,10 +66,14 @@ class Desks:
     ----------
     plan : Plan
     net : Net
-    curate : callable ``(terms, which)``
-        What answers queries: a curator of the rows that are trained on (`which` 0) or held out (1), or one that reads.
+    curate : callable ``(facts, which)``
+        Makes what answers queries: a curator of the rows that are trained on (`which` 0) or held out (1), or a reader.
     node : int
         Whose view of the facts is taken; all views give the same answers.
+    book : Book
+        That is charged; a reader charges nothing.
+    simulated : bool
+        Whether the noise can be repeated.
     observe : callable ``(k)``, optional
         Called after the k-th exchange of the plan.
     trained : Rows, optional
