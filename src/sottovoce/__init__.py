@@ -12,12 +12,14 @@ if TYPE_CHECKING:
     from .runs.config import RunConfig
     from .runs.simulate import Result
     from .runs.training import Report, TrainConfig, train
+    from .survival import ConsensusSurvival
 
     __version__: str
 
 __all__ = [
     "ConsensusClassifier",
     "ConsensusRegressor",
+    "ConsensusSurvival",
     "DurableLedger",
     "Ledger",
     "PrivateClassifier",
@@ -35,6 +37,7 @@ __all__ = [
 _HOMES = {
     "ConsensusClassifier": "estimators",
     "ConsensusRegressor": "regressors",
+    "ConsensusSurvival": "survival",
     "DurableLedger": "ledger.durable",
     "Ledger": "ledger.memory",
     "PrivateClassifier": "estimators",

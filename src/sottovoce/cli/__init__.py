@@ -61,6 +61,7 @@ COMMANDS = {
     "evaluate": Entry(
         "evaluate.evaluate", "Tell how good the model in RUN is on ROWS (CSV or Parquet) with labels, with noise."
     ),
+    "export": Entry("export.export", "Write the model in RUN for other programs, with the schema's encoding in it."),
     "graphs": Entry("lists.list_graphs", "List the networks that --graph understands."),
     "hub": Entry("hub.hub", "Carry the messages of a run between sites."),
     "ledger": Entry(

@@ -61,6 +61,9 @@ def caveat_text(caveat: Caveat) -> str | None:
     return "; ".join(dict.fromkeys(text for text in texts if text)) or None
 
 
+_PERSON = "one person"
+
+
 def unit_of(sites_per_row: int) -> str:
     """The unit of protection if a person may have a row at each of `sites_per_row` sites."""
     return ONE_ROW if sites_per_row == 1 else f"one row at each of {sites_per_row} sites"
@@ -228,6 +231,10 @@ class Statement:
         """The same statement as that of one site, about its own rows; `made` is the number of releases that it made."""
         return replace(self, site=site, made=made, per_node=(self.epsilon,))
 
+    def of_people(self, rows: int) -> Self:
+        """The same of people with up to so many rows at one site, where these add up to no more than one row."""
+        return replace(self, unit=f"{_PERSON} with up to {rows} rows at one site")
+
     def in_ledger(self, run: str, spent: float, budget: Iterable[float], delta: float) -> Self:
         """The same, with the state of a shared ledger after this run; see :class:`Shared`."""
         return replace(self, ledger=Shared(run, spent, tuple(budget), delta))
@@ -340,6 +347,8 @@ class Statement:
         subject, place = ("the row", "its place") if alone else ("these rows", "their place")
         replaced = self.relation == "replace-one"
         other = ("another" if alone else "others") if replaced else ("an empty one" if alone else "empty ones")
+        if self.unit.startswith(_PERSON):
+            subject, place, other = "the person", "their place", "another" if replaced else "nobody"
         plus = "" if self.delta == 0 else f", plus {float(self.delta)!r}"
         return (
             f"whatever set of outcomes one looks at, its probability with {subject} is at most "

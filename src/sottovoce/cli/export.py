@@ -1,0 +1,44 @@
+"""``sottovoce export``: a saved run as a file for other programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from .. import files
+from ..answers.saved import Answered
+from ..errors import InvalidInput
+from ..exporting import Linear, to_onnx
+from ..runs.simulate import Result
+from .options import say, takes
+from .predict import is_answered
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_OPTIONS = [
+    say("--onnx", "Write an ONNX graph here, from raw columns to answers.", type=_FILE, required=True, name="place"),
+    say("--replicate", "Which repetition's model to use.", type=int, default=0),
+]
+
+
+@click.command()
+@click.argument("run", type=_FILE)
+@takes(_OPTIONS)
+def export(run: Path, place: Path, replicate: int) -> None:
+    """Write the model in RUN for other programs, with the schema's encoding in it.
+
+    RUN is a file written by `train --save`.  The graph's inputs are the schema's columns, each of shape (rows, 1):
+    texts for categories, else double precision; a vector is one input.  It answers as `sottovoce predict` does.  Needs
+    the extra `sottovoce[onnx]`.
+    """
+    files.check("onnx", place, reads=(run,))
+    if is_answered(run):
+        model = Linear.of_answered(Answered.load(run))
+    else:
+        result = Result.load(run)
+        if not 0 <= replicate < len(result.models):
+            rule = f"the run has replicates 0 to {len(result.models) - 1}"
+            raise InvalidInput("replicate", replicate, rule, "use --replicate 0")
+        model = Linear.of_result(result, replicate)
+    files.write("onnx", place, to_onnx(model).SerializeToString())
+    click.echo(f"saved to {place}")

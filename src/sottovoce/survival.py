@@ -1,0 +1,264 @@
+"""Survival in discrete time: hazards by public intervals, with all rows of a person protected together.
+
+A person becomes one row for every public interval that he enters: did the event come in it?  The rows are those of a
+logistic regression with a constant for every interval, and their weights are so small that together they count as one
+row at most.  So every price of a row is the price of a person (docs/privacy/survival.md).
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from typing import ClassVar, Self
+
+import numpy as np
+from scipy.sparse import issparse
+from scipy.special import expit
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .data.cases import weighed
+from .data.given import checked, misfit
+from .data.rows import Rows
+from .errors import HolderNote, InvalidInput
+from .runs import defaults
+from .runs.config import RunConfig
+from .runs.simulate import simulate
+from .sited import Sited
+from .typing import Any, Array, ArrayLike, BoolArray, IntArray
+
+SHARE = 0.5
+"""Of a row's squared norm: what the interval's constant takes."""
+_SLACK = 1.0 + 1e-12
+METHODS = {"nobody": "prox_admm", "sum": "sum_prox", "curator": "central_prox"}
+"""By trust: methods with noise on answers or sums, whose proofs see a person through one gradient and one Hessian."""
+
+
+def person_weight(m: int, share: float = SHARE) -> float:
+    """What each of a person's m rows counts: ``1 / sqrt(m (m s^2 + t^2))``, with ``t^2 = share = 1 - s^2``.
+
+    Rows are ``a_j = (x, t e_j)`` with ``|x| <= s``, and slopes are in [-1, 1].  The person's gradient has norm at most
+    ``sqrt((m s)^2 + m t^2)`` before weights, attained by equal slopes, and the largest eigenvalue of the sum of
+    ``a_j a_j'`` is at most ``m s^2 + t^2 <= sqrt(m (m s^2 + t^2))``.  Both are at most 1 after weights, as for one row
+    in the unit ball.
+    """
+    return 1.0 / (math.sqrt(m * (m * (1.0 - share) + share)) * _SLACK)
+
+
+def expand(X: Array, last: IntArray, event: BoolArray, m: int) -> tuple[Array, Array]:
+    """A person's m rows one after another, (n m, d + m), and labels: 1 event, -1 none, 0 for a row of zeros.
+
+    Parameters
+    ----------
+    X : array (n, d)
+        Rows of norm at most 1.
+    last : array of int (n,)
+        The last interval that a person is seen to end, or has the event in; -1 for none.
+    event : array of bool (n,)
+    m : int
+        Intervals.
+    """
+    n, d = X.shape
+    rows = np.zeros((n, m, d + m))
+    rows[:, :, :d] = math.sqrt(1.0 - SHARE) / _SLACK * X[:, None, :]
+    rows[:, :, d:] = math.sqrt(SHARE) / _SLACK * np.eye(m)
+    interval = np.arange(m)
+    y = np.where(interval <= last[:, None], -1.0, 0.0)
+    y[(interval == last[:, None]) & event[:, None]] = 1.0
+    rows *= np.abs(y)[:, :, None]
+    return rows.reshape(n * m, d + m), y.reshape(n * m)
+
+
+def intervals(time: Array, event: BoolArray, edges: Array) -> IntArray:
+    """The last interval that counts for each person: the event's, or the last one survived; -1 for none.
+
+    Intervals are ``(edges[j], edges[j + 1]]``.  A time that is not above the first edge, or no number, counts for none.
+    An event after the last edge is survival of all intervals.
+    """
+    with np.errstate(invalid="ignore"):
+        of_event = np.searchsorted(edges[1:], time, side="left")
+        survived = np.searchsorted(edges[1:], time, side="right") - 1
+        m = len(edges) - 1
+        last = np.where(event & (of_event < m), of_event, np.minimum(survived, m - 1))
+        return np.where(time > edges[0], last, -1).astype(np.intp)
+
+
+class ConsensusSurvival(Sited, BaseEstimator):
+    """Discrete-time hazards trained across sites, with a person's rows of all intervals protected together.
+
+    The log-odds of the event in interval j, for who has reached it, are ``intercept_[j] + x . coef_``.
+
+    Parameters
+    ----------
+    edges : sequence of float
+        Public times at which intervals start and end, increasing; the first is the start, the last the end of what is
+        modelled.  m + 1 edges make m intervals; fewer cost less noise.
+    epsilon, delta : float
+        Privacy budget of the whole fit, per person; ``inf`` fits without noise.
+    trust : {"nobody", "sum", "curator"}, default="nobody"
+    colluders : int, default=1
+        Of sums: how many sites may tell others all they know.
+    n_sites : int, default=5
+        Number of sites if :meth:`fit` is given no groups.
+    rounds : int, default=10
+    data_norm : float, default=1.0
+        Declared bound on the Euclidean norm of a person's columns; longer ones are shortened.
+    rho : float, default=0.0001
+        Weight of ``||w||^2 / 2`` beside the mean over people.
+    max_grad_norm : float, default=inf
+        Cap on a row's gradient before weights: see :class:`sottovoce.ConsensusClassifier`.
+    relation : {"replace-one", "zero-out"}, default="replace-one"
+    accountant : str or None, default=None
+    random_state : int, RandomState or Generator instance, or None, default=None
+        None draws noise from the operating system.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+        Log hazard odds ratios, in the units of X.
+    intercept_ : ndarray of shape (m,)
+    edges_ : ndarray of shape (m + 1,)
+    n_features_in_ : int
+    privacy_spent_ : dict
+        ``"says"`` holds the statement in words.
+    sites_ : ndarray of shape (n_sites,)
+
+    Guarantee
+    ---------
+    As for :class:`sottovoce.ConsensusClassifier`, of a person at one site: columns, time and event together.
+
+    Raises
+    ------
+    InvalidInput
+        From :meth:`fit`, before anything is spent, on a parameter that breaks a rule.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sottovoce import ConsensusSurvival
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(6000, 1))
+    >>> time = rng.exponential(10.0 * np.exp(-X[:, 0]))
+    >>> model = ConsensusSurvival([0, 5, 10, 20], epsilon=4.0, trust="sum", random_state=0)
+    >>> model = model.fit(X, np.minimum(time, 20.0), time <= 20.0)
+    >>> survival = model.predict_survival([[-1.0], [1.0]])
+    >>> bool(np.all(survival[0] > survival[1]))
+    True
+    """
+
+    fit_intercept: ClassVar[bool] = False  # type: ignore[misc]  # every interval has a constant
+    max_weight = None
+
+    def __init__(
+        self,
+        edges: Sequence[float],
+        *,
+        epsilon: float = defaults.EPSILON,
+        delta: float | None = defaults.DELTA,
+        trust: str = "nobody",
+        colluders: int = 1,
+        n_sites: int = 5,
+        rounds: int = 10,
+        data_norm: float = 1.0,
+        rho: float = 1e-4,
+        max_grad_norm: float = math.inf,
+        relation: str = "replace-one",
+        accountant: str | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.edges = edges
+        self.epsilon = epsilon
+        self.delta = delta
+        self.trust = trust
+        self.colluders = colluders
+        self.n_sites = n_sites
+        self.rounds = rounds
+        self.data_norm = data_norm
+        self.rho = rho
+        self.max_grad_norm = max_grad_norm
+        self.relation = relation
+        self.accountant = accountant
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, time: ArrayLike, event: ArrayLike, groups: ArrayLike | None = None) -> Self:
+        """Train across sites.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            One row a person.
+        time : array-like of shape (n_samples,)
+            When the event came, or until when a person was seen without it.  A person without a time after the first
+            edge adds nothing, and still counts as a person.
+        event : array-like of shape (n_samples,)
+            Whether the event came at that time.
+        groups : array-like of shape (n_samples,), optional
+            The site of every person.
+        """
+        edges = self._edges()
+        if self.trust not in METHODS:
+            raise InvalidInput("trust", self.trust, f"must be one of {', '.join(METHODS)}", "use 'nobody'")
+        if not (math.isfinite(self.data_norm) and self.data_norm > 0):
+            rule = "must be finite and > 0, because rows are divided by it"
+            raise InvalidInput("data_norm", self.data_norm, rule, "declare a public bound on the norm of a row")
+        features = self._table(X, reset=True)
+        n, m = len(features), len(edges) - 1
+        times, events = self._column("time", time, n), self._column("event", event, n) > 0
+        seed = self._seed()
+        sites, parts = self._sites(groups, n, seed)
+        last = intervals(times, events, edges)
+        encoded = self._encode(features)
+        tables = [expand(encoded[part], last[part], events[part], m) for part in parts]
+        rows = weighed(Rows.build(tables), [np.full(len(y), person_weight(m)) for _, y in tables])
+        knobs: dict[str, Any] = {"colluders": self.colluders} if self.trust == "sum" else {}
+        run = RunConfig(
+            METHODS[self.trust], self.epsilon, None if defaults.pure_total(self.accountant) else self.delta,
+            self.rounds, C=float(m), rho=self.rho, max_grad_norm=self.max_grad_norm, relation=self.relation,
+            accountant=self.accountant, seed=seed, trust=self.trust, tol=None, **knobs,
+        )  # fmt: skip
+        result = simulate(run, rows)
+        w = result.consensus[0] / _SLACK
+        d = features.shape[1]
+        self.coef_ = w[:d] * math.sqrt(1.0 - SHARE) / (self.data_norm * _SLACK)
+        self.intercept_ = w[d:] * math.sqrt(SHARE)
+        self.edges_, self.sites_ = edges, sites
+        self.privacy_spent_ = result.statement.of_people(m).to_dict()
+        noisy = math.isfinite(self.epsilon)
+        if self.random_state is not None and (ill := misfit(features, self.data_norm, noisy=noisy)):
+            warnings.warn(f"{ill} (a simulation, for the data's holder only)", HolderNote, stacklevel=2)
+        if strange := int(np.sum(~(times > edges[0]))):
+            what = f"{strange} of {n} people have no time after the first edge"
+            warnings.warn(f"{what}: they add nothing (for the data's holder only)", HolderNote, stacklevel=2)
+        return self
+
+    def _edges(self) -> Array:
+        edges = checked("edges", lambda: np.asarray(self.edges, dtype=np.float64))
+        if edges.ndim != 1 or len(edges) < 2 or not (np.all(np.isfinite(edges)) and np.all(np.diff(edges) > 0)):
+            rule = "must be two or more finite numbers, increasing"
+            raise InvalidInput("edges", None, rule, "declare public times such as [0, 30, 90, 365]")
+        return np.asarray(edges)
+
+    def _table(self, X: ArrayLike, *, reset: bool) -> Array:
+        if issparse(X):
+            raise InvalidInput("X", None, "sparse input is not supported", "use X.toarray()")
+        return np.asarray(checked("X", lambda: validate_data(self, X, reset=reset, dtype=np.float64)))
+
+    def _column(self, name: str, given: ArrayLike, n: int) -> Array:
+        column = checked(name, lambda: np.asarray(given, dtype=np.float64))
+        if column.shape != (n,):
+            rule = f"must have one value for each of the {n} people, and has shape {column.shape}"
+            raise InvalidInput(name, None, rule, "give one value a row of X")
+        return np.asarray(column)
+
+    def predict_hazard(self, X: ArrayLike) -> Array:
+        """Probabilities of the event in every interval, for who has reached it: shape (n_samples, m)."""
+        check_is_fitted(self, "coef_")
+        return np.asarray(expit((self._table(X, reset=False) @ self.coef_)[:, None] + self.intercept_))
+
+    def predict_survival(self, X: ArrayLike) -> Array:
+        """Probabilities that the event has not come by the end of every interval: shape (n_samples, m)."""
+        return np.asarray(np.cumprod(1.0 - self.predict_hazard(X), axis=1), dtype=np.float64)
+
+
+__all__ = ["ConsensusSurvival", "expand", "intervals", "person_weight"]
