@@ -111,7 +111,7 @@ def test_help_has_examples(ok: Call) -> None:
     examples = [line.split() for line in shown.splitlines() if line.strip().startswith("sottovoce ")]
     known = set(COMMANDS) - {"data", "graphs", "hub", "methods"}
     assert {words[1] for words in examples} == known
-    options = {o for name in ("train", "study") for p in command(name).params for o in p.opts}
+    options = {o for name in ("train", "study", "export") for p in command(name).params for o in p.opts}
     options.add("--help")
     for words in examples:  # options that examples use exist
         assert {w for w in words if w.startswith("--")} <= options

@@ -25,6 +25,7 @@ Train one linear classifier across sites that may not share their rows, with a p
   sottovoce predict run.npz new.csv                use a saved run
   sottovoce evaluate run.npz held.csv              how good it is
   sottovoce report run.json                        a page to pass on
+  sottovoce export run.json --onnx m.onnx          for other programs
   sottovoce ledger init my.ledger --epsilon 3      a budget for life
   sottovoce claims                                 what papers claim
   sottovoce audit mr_admm                          attack a method
