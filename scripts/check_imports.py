@@ -102,6 +102,7 @@ LAYERS = (
             "estimators",
             "regressors",
             "survival",
+            "components",
             "studies",
         ),
     ),

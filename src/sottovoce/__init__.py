@@ -4,6 +4,7 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .components import ConsensusPCA
     from .errors import SottovoceError
     from .estimators import ConsensusClassifier, PrivateClassifier
     from .ledger.durable import DurableLedger
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ConsensusClassifier",
+    "ConsensusPCA",
     "ConsensusRegressor",
     "ConsensusSurvival",
     "DurableLedger",
@@ -36,6 +38,7 @@ __all__ = [
 # A name is imported when it is first asked for: a command of the command line loads what it uses, and no more.
 _HOMES = {
     "ConsensusClassifier": "estimators",
+    "ConsensusPCA": "components",
     "ConsensusRegressor": "regressors",
     "ConsensusSurvival": "survival",
     "DurableLedger": "ledger.durable",

@@ -129,6 +129,13 @@ class TestNumbers:
         released = ok("evaluate", run, folder / "rows.csv", "--epsilon", 1, "--json", "--system-noise").json
         assert "exact" not in released
 
+    def test_a_ledger_on_disk_replays_the_fit(self, folder: Path, ok: Call, tmp_path: Path) -> None:
+        ok("ledger", "init", tmp_path / "five.ledger", "--epsilon", 4, "--delta", 1e-4, "--nodes", 5)
+        more = ("--epsilon", 1, "--ledger", tmp_path / "five.ledger", "--system-noise", "--json")
+        first, again = (ok(*train(folder, "days.toml", *more)).json for _ in range(2))
+        assert first["coefficients"] == again["coefficients"] and first["privacy"] == again["privacy"]
+        assert len(ok("ledger", "show", tmp_path / "five.ledger", "--json").json["runs"]) == 1
+
     def test_people_read_units_and_what_is_exact(self, folder: Path, ok: Call) -> None:
         shown = ok(*train(folder, "days.toml", *self.SUM)).out
         assert "coefficient (days)" in shown and "R2" in shown and "mean absolute error (days)" in shown

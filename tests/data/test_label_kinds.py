@@ -10,13 +10,16 @@ import numpy as np
 import pytest
 
 from sottovoce.data import ClassLabel, NumberLabel, Schema
+from sottovoce.data.cases import CaseRows
 from sottovoce.data.classes import ClassRows
 from sottovoce.data.labels import rows_of, two_classes
 from sottovoce.data.mapped import map_parquet
 from sottovoce.data.rows import OffsetRows
 from sottovoce.data.schema import BEYOND
 from sottovoce.data.schema import LABEL as UNKNOWN
+from sottovoce.deploy.settings import load_rows
 from sottovoce.errors import InvalidInput, SchemaError
+from sottovoce.losses import Logistic
 from sottovoce.task import BoundedNumber, ManyClasses, TwoClasses
 
 COLUMNS = {"a": {"kind": "number", "lo": 0, "hi": 1}}
@@ -107,3 +110,31 @@ def test_what_takes_two_classes_refuses_other_labels(tmp_path: Path) -> None:
             two_classes(task, "compare")
     with pytest.raises(InvalidInput, match="two classes"):
         map_parquet(tmp_path / "none.parquet", schema(DAYS), tmp_path / "rows")
+
+
+@pytest.mark.parametrize(
+    ("label", "values", "outputs"),
+    [
+        (KINDS, ["home", "ward", "home", "home", "3"], 3),
+        (DAYS, [3, 90, "", 8, 9], 1),
+        (None, ["s", "w", "w", "s", "w"], 1),
+    ],
+)
+def test_a_site_of_its_own_reads_labels_of_every_kind(
+    label: dict[str, Any] | None, values: list[Any], outputs: int, tmp_path: Path
+) -> None:
+    """Rows for which a loss of two classes would be wrong say so, instead of passing for such rows."""
+    declared = label or {"column": "y", "values": ["w", "s"]}
+    table = tmp_path / "rows.csv"
+    table.write_text("a,y,w\n" + "".join(f"0.5,{value},{k}\n" for k, value in enumerate(values)))
+    found = load_rows(table, schema(declared, weight={"column": "w", "max": 4}))
+    assert found.outputs == outputs and found.has_offset == (label is DAYS)
+    for rows in (found, getattr(found, "base", found)):
+        if isinstance(rows, CaseRows):
+            np.testing.assert_array_equal(rows.weight, [[0.0, 0.25, 0.5, 0.75, 1.0]])
+            break
+    else:
+        raise AssertionError("no weights")
+    if label is not None:
+        with pytest.raises(InvalidInput):
+            found.check(Logistic())

@@ -1,0 +1,158 @@
+"""Principal components from one release: second moments of all rows, with a constant beside them for the mean."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Self
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .answers.asking import Desk, Item
+from .answers.naming import of_columns
+from .data.given import checked
+from .errors import InvalidInput
+from .losses import Logistic
+from .queries import SecondMoments
+from .queries.moments import square
+from .runs import defaults
+from .runs.config import RunConfig
+from .sited import Sited
+from .typing import Any, Array, ArrayLike
+from .weighted import Weighted
+
+
+class ConsensusPCA(Sited, TransformerMixin, BaseEstimator):
+    """Principal components of rows at several sites.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+    epsilon, delta : float
+        Privacy budget; ``inf`` computes without noise.
+    trust : {"nobody", "sum", "curator"}, default="nobody"
+    colluders : int, default=1
+        Of sums: how many sites may tell others all they know.
+    n_sites : int, default=5
+        Number of sites if :meth:`fit` is given no groups.
+    data_norm : float, default=1.0
+        Declared bound on the Euclidean norm of a row.  Longer rows count for less and are not shortened
+        (:mod:`sottovoce.weighted`), so directions stay what they are.
+    relation : {"replace-one", "zero-out"}, default="replace-one"
+    random_state : int, RandomState or Generator instance, or None, default=None
+        None draws noise from the operating system.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        Orthonormal; the entry of largest size of each is positive.
+    explained_variance_, explained_variance_ratio_ : ndarray of shape (n_components,)
+        Eigenvalues of the noisy covariance matrix, at least 0, and their shares of the sum of all.
+    mean_ : ndarray of shape (n_features,)
+    noise_ : float
+        About the spectral norm of the noise in the covariance matrix: an eigenvalue moves by no more.
+    clear_ : ndarray of bool of shape (n_components,)
+        Whether a component's eigenvalue is further than twice `noise_` from its neighbours': its direction is then not
+        made by noise.
+    n_features_in_ : int
+    privacy_spent_ : dict
+    sites_ : ndarray of shape (n_sites,)
+
+    Guarantee
+    ---------
+    As for :class:`sottovoce.ConsensusClassifier`.  The one release is the second moments of rows, of replace-one
+    sensitivity ``sqrt 2 / n``; all else is computed from it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sottovoce import ConsensusPCA
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 1)) @ [[0.6, 0.3, 0.0]] + 0.1 * rng.normal(size=(5000, 3))
+    >>> model = ConsensusPCA(1, data_norm=2.0, trust="sum", random_state=0).fit(X)
+    >>> bool(abs(model.components_[0] @ [2, 1, 0]) / 5**0.5 > 0.99), model.clear_.tolist()
+    (True, [True])
+    """
+
+    max_weight = None
+    fit_intercept: ClassVar[bool] = True  # type: ignore[misc]
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        epsilon: float = defaults.EPSILON,
+        delta: float = defaults.DELTA,
+        trust: str = "nobody",
+        colluders: int = 1,
+        n_sites: int = 5,
+        data_norm: float = 1.0,
+        relation: str = "replace-one",
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.epsilon = epsilon
+        self.delta = delta
+        self.trust = trust
+        self.colluders = colluders
+        self.n_sites = n_sites
+        self.data_norm = data_norm
+        self.relation = relation
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: Any = None, groups: ArrayLike | None = None) -> Self:
+        """Ask for second moments across sites.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : ignored
+        groups : array-like of shape (n_samples,), optional
+            The site of every row.
+        """
+        features = self._table(X, reset=True)
+        d = features.shape[1]
+        if len(features) < 2:
+            raise InvalidInput("X", None, "n_samples=1 is too few for components", "give more rows")
+        if not (isinstance(self.n_components, int | np.integer) and 1 <= self.n_components <= d):
+            rule = f"must be a whole number from 1 to the number of columns, {d}"
+            raise InvalidInput("n_components", self.n_components, rule, "use fewer")
+        seed = self._seed()
+        sites, parts = self._sites(groups, len(features), seed)
+        naming = of_columns([f"x{j}" for j in range(d)], self.data_norm)
+        rows = naming.rows([(features[part], np.ones(len(part))) for part in parts])
+        knobs: dict[str, Any] = {"colluders": self.colluders} if self.trust == "sum" else {}
+        run = RunConfig(
+            "auto", self.epsilon, self.delta, relation=self.relation, trust=self.trust, seed=seed, **knobs
+        )  # fmt: skip
+        desk = Desk.open(run, rows, Weighted(Logistic()), (Item("second moments", SecondMoments, 1.0),))
+        S, s = square(desk.ask("second moments", np.zeros((1, d + 1)))[0], d + 1), desk.spread("second moments")
+        scale, value = float(naming.into_units[0, 0]), naming.value
+        count = min(max(float(S[-1, -1]) / value**2, 5.0 * s / value**2), 1.0)  # the mean weight of a row
+        mean = S[:-1, -1] / (value * count)
+        values, vectors = np.linalg.eigh((S[:-1, :-1] / count - np.outer(mean, mean)) / scale**2)
+        values, vectors = np.maximum(values[::-1], 0.0), vectors.T[::-1]
+        vectors = vectors * np.sign(vectors[np.arange(d), np.abs(vectors).argmax(axis=1)])[:, None]
+        k, total = self.n_components, float(values.sum())
+        self.noise_ = s * math.sqrt(2.0 * d) / (count * scale**2)
+        gaps = np.abs(np.diff(values, append=0.0, prepend=np.inf))
+        self.clear_ = np.asarray(np.minimum(gaps[:-1], gaps[1:])[:k] > 2.0 * self.noise_)
+        self.components_, self.explained_variance_, self.mean_ = vectors[:k], values[:k], mean / scale
+        self.explained_variance_ratio_ = values[:k] / total if total > 0.0 else np.zeros(k)
+        self.sites_, self.privacy_spent_ = sites, desk.statement().to_dict()
+        return self
+
+    def _table(self, X: ArrayLike, *, reset: bool) -> Array:
+        if issparse(X):
+            raise InvalidInput("X", None, "sparse input is not supported", "use X.toarray()")
+        return np.asarray(checked("X", lambda: validate_data(self, X, reset=reset, dtype=np.float64)))
+
+    def transform(self, X: ArrayLike) -> Array:
+        """Rows in the components' coordinates, (n_samples, n_components)."""
+        check_is_fitted(self, "components_")
+        return np.asarray((self._table(X, reset=False) - self.mean_) @ self.components_.T)
+
+
+__all__ = ["ConsensusPCA"]
