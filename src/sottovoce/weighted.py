@@ -127,9 +127,10 @@ class LongRows(Rows):
         short = []
         for X, y in parts:
             peak = np.maximum(np.abs(X).max(axis=1, keepdims=True, initial=0.0), 1.0)
-            norms = peak * np.linalg.norm(X / peak, axis=1, keepdims=True)
-            scale = np.maximum(1.0, norms / LONGEST)
-            short.append((X / scale, y, np.maximum(1.0, norms / scale) * (1.0 + 1e-9)))
+            shape = np.linalg.norm(X / peak, axis=1, keepdims=True)
+            scale = np.maximum(1.0, peak / LONGEST * shape)  # a norm itself may overflow, and refusals be about a row
+            norms = np.where(scale > 1.0, LONGEST, np.minimum(peak, LONGEST) * shape)
+            short.append((X / scale, y, np.maximum(1.0, norms) * (1.0 + 1e-9)))
         inside = Rows.build([(X / norms, y) for X, y, norms in short])  # validates
         signed = np.zeros_like(inside.signed)
         for i, (X, y, _) in enumerate(short):

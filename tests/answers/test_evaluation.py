@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from scipy.special import expit
 
 from sottovoce.answers import evaluation as ev
 from sottovoce.answers.asking import Desk
+from sottovoce.answers.training import Held, evaluate_table
+from sottovoce.data.schema import Schema
 from sottovoce.errors import InvalidInput
 from sottovoce.runs.config import RunConfig
 
@@ -119,3 +122,14 @@ def test_projection_is_the_nearest_point() -> None:
     for _ in range(200):
         other = rng.dirichlet(np.ones(24)) * 50.0
         assert np.sum((found - raw) ** 2) <= np.sum((other - raw) ** 2)
+
+
+def test_an_encoding_that_was_computed_from_rows_is_said() -> None:
+    """No epsilon covers such facts, those of held-out rows included."""
+    scores, y = drawn(800, np.random.default_rng(8))
+    run, held = config(trust="nobody"), Held(1.0)
+    declared = Schema.from_dict({"columns": {"age": {"kind": "number", "lo": 0.0, "hi": 1.0}}})
+    for read in (True, False):
+        schema = replace(declared, data_dependent=read)
+        found = evaluate_table(scores, np.zeros((800, 2)), y, schema, held, run)
+        assert found.statement.caveat == schema.caveat and (schema.caveat is not None) == read

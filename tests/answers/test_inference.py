@@ -67,7 +67,7 @@ def test_without_noise_it_is_maximum_likelihood_with_sandwich_errors() -> None:
     naming, found, _ = fitted(config(epsilon=float("inf")))
     _, parts, X = numbers(8000)
     y = np.concatenate([part[1] for part in parts])
-    weight = np.minimum(1.0, 2.0 / (np.sum((X / 3.0) ** 2, axis=1) + 1.0))
+    weight = np.minimum(1.0, 1.0 / (0.75 * np.sum((X / 3.0) ** 2, axis=1) + 0.25))
     assert (weight < 1).any()
     b, errors = newton(X, y, weight)
     lines = table(found, naming).lines

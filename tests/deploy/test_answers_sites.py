@@ -35,6 +35,7 @@ from sottovoce.deploy.session import Finished
 from sottovoce.errors import InvalidInput
 from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy.accountants import make_accountant
+from sottovoce.reports import page as report_page
 
 pytest.importorskip("cryptography")
 
@@ -67,6 +68,12 @@ def test_separate_sites_find_what_one_process_finds(tmp_path: Path, what: str, t
         assert ("Which columns matter" in page) == sites.plan.infers
         assert ("Does it tell them apart?" in page) == (known["evaluation"] is not None)
     check_spending(sites)
+    page = (tmp_path / "hub.html").read_text()
+    assert ("weights" in page) != sites.plan.infers and ("under the ROC curve" in page) == (what != "inferred")
+    end = ends["north"]
+    assert isinstance(end, Finished) and end.found is not None
+    assert (">x2<" in site_page(sites.plan, "north", end, known)) == sites.plan.infers
+    assert report_page(known | {"versions": ""}).startswith("<!doctype html>")
 
 
 @pytest.mark.parametrize("trust", ["sum", "nobody"])

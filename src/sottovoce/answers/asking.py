@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -57,7 +57,7 @@ class Item:
     share: float
 
 
-def shares_of(asked: Sequence[tuple[str, float]]) -> list[dict[str, Any]]:
+def shares_of(asked: Iterable[tuple[str, float]]) -> list[dict[str, Any]]:
     """Plain data of releases' names and shares of the budget."""
     return [{"release": name, "share": share} for name, share in asked]
 

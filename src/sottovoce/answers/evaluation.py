@@ -259,18 +259,10 @@ def evaluate(
     ------
     InvalidInput
     """
-    if not 0.0 < threshold < 1.0:
-        raise InvalidInput("threshold", threshold, "must be inside (0, 1)", "use 0.5")
-    at = np.hstack([model, np.zeros((len(model), 1))])
-    count = desk.ask("count of positives", at)[:, 0]
-    n = desk.rows
-    least = min(0.5, max(1.0 / n, 2.0 * desk.spread("count of positives")))
-    base, cut = logit(np.clip(count, least, 1.0 - least)), float(logit(threshold))
-    center = cut + WIDTH * np.rint((base - cut) / WIDTH)
-    at[:, -1] = -center
     groups = 1 + sum(level.feature is not None for level in levels)
-    found = n * desk.ask("scores", at).reshape(len(model), groups, 2, CELLS)
-    sigma = n * desk.spread("scores")
+    answer, center = ask(desk, model, threshold)
+    n = desk.rows
+    found, sigma = n * answer.reshape(len(model), groups, 2, CELLS), n * desk.spread("scores")
     out = []
     for raw, middle in zip(found, center, strict=True):
         edges = middle + WIDTH * (np.arange(1, CELLS) - CELLS / 2.0)
@@ -281,6 +273,19 @@ def evaluate(
         parts |= {level.name: _of_group(raw[0], sigma, edges, threshold) for level in levels if level.feature is None}
         out.append(parts)
     return out
+
+
+def ask(desk: Desk, model: Array, threshold: float) -> tuple[Array, Array]:
+    """The histograms of :func:`recipe`, (R, entries), and the middle of their cells, (R,)."""
+    if not 0.0 < threshold < 1.0:
+        raise InvalidInput("threshold", threshold, "must be inside (0, 1)", "use 0.5")
+    at = np.hstack([model, np.zeros((len(model), 1))])
+    count = desk.ask("count of positives", at)[:, 0]
+    least = min(0.5, max(1.0 / desk.rows, 2.0 * desk.spread("count of positives")))
+    base, cut = logit(np.clip(count, least, 1.0 - least)), float(logit(threshold))
+    center = cut + WIDTH * np.rint((base - cut) / WIDTH)
+    at[:, -1] = -center
+    return desk.ask("scores", at), center
 
 
 def _of_group(raw: Array, sigma: float, edges: Array, threshold: float) -> Quality:

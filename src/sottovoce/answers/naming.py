@@ -25,6 +25,10 @@ from ..weighted import LongRows
 
 CONSTANT = "(constant)"
 _SLACK = 1.0 + 1e-12
+_FAR = 1e300
+SHARE = 0.25
+"""Share that the constant has of the squared norm of a row of numbers; noise counts more where columns have less."""
+_COLUMNS = math.sqrt(1.0 - SHARE) / _SLACK
 
 
 @dataclass(frozen=True)
@@ -101,7 +105,9 @@ class Naming:
         if self.schema is not None:
             X = self.schema.encode(table, labels=False, whole=True).X
         else:
-            X = np.asarray(table, dtype=float) / (self.data_norm * math.sqrt(2.0) * _SLACK)
+            with np.errstate(over="ignore"):
+                X = np.asarray(table, dtype=float) / (self.data_norm / _COLUMNS)
+            X = np.clip(X, -_FAR, _FAR)  # what overflows is a long row, and refusing it would tell of it
             X = np.hstack([X, np.full((len(X), 1), self.value)])
         if not self.sites:
             return X
@@ -119,7 +125,7 @@ class Naming:
         """Of an encoded column of made-up rows, times ``1 - rho``: what a forecast takes as public knowledge."""
         rng = np.random.default_rng(0)
         if self.schema is None:
-            return (1.0 - rho) / (2.0 * max(1, self.d - 1))  # of rows on the sphere
+            return (1.0 - rho) * (1.0 - SHARE) / max(1, self.d - 1)  # of rows on the sphere
         X = weighted_sketch(self.schema, 4000, rng) / self.schema.divisor
         columns = np.var(X, axis=0)[: X.shape[1] - 1]
         return float((1.0 - rho) * columns.min())
@@ -134,8 +140,7 @@ def of_columns(names: Sequence[str], data_norm: float, sites: Sequence[str] = ()
     """
     if not (math.isfinite(data_norm) and data_norm > 0):
         raise InvalidInput("data_norm", data_norm, "must be finite and > 0", "declare a public bound on a row's norm")
-    d, scale = len(names), 1.0 / (data_norm * math.sqrt(2.0) * _SLACK)
-    value = 1.0 / (math.sqrt(2.0) * _SLACK)
+    d, scale, value = len(names), _COLUMNS / data_norm, math.sqrt(SHARE) / _SLACK
     M = np.diag([*([scale] * d), value])
     terms = (*(Term(str(name)) for name in names), Term(CONSTANT))
     return _spread(Naming(terms, M, np.eye(d + 1)[-1], value, True, data_norm=data_norm), sites)

@@ -3,7 +3,11 @@
 The slope of a squared loss has no bound, but that of Huber's has, and its gradient in units of h has the sensitivity of
 a sum of unit rows.  The first step, from zero, takes ``h = 1``, the bound of a target: its gradient is that of least
 squares.  A histogram of residuals then tells how small h may be, and every later gradient has so much less noise.
-Estimates of all steps are combined by their precision.  Standard errors are not given: see docs/privacy/answers.md.
+
+With second moments S, a gradient g at w says that ``S w - g`` is the products c of rows and targets.  All that is known
+of c is combined by its precision, and the coefficients are their mean given c and S, if they are normal beforehand with
+a spread that c itself tells (empirical Bayes): few rows and much noise shrink them to zero, many rows do not.  Standard
+errors are not given: see docs/privacy/answers.md.
 """
 
 from __future__ import annotations
@@ -19,11 +23,17 @@ from .asking import Desk, Item
 
 SQUARED = "squared"
 """What users call the loss."""
-EDGES = 2.0 ** np.arange(-9.0, 0.0)
+EDGES = 2.0 ** np.arange(-8.0, 0.0, 0.5)
 """Public cells of residuals, in half widths of the target's bounds."""
-_INSIDE = 0.97
-"""Share of residuals that h is to hold: Huber's estimate is then close to that of least squares."""
+_BEYOND, _MOST = 6.0, 0.2
+"""Of residuals may be clipped: this many noise deviations of a gradient's entry, and at most the second number.
+
+Clipping biases the coefficients and spares noise, so it ends where there is little noise.
+"""
 _LATER = (0.16, 0.18, 0.22)
+_SPREADS = np.logspace(-3.0, 3.0, 61)
+"""Variances of a coefficient beforehand, over one by the trace of the moments, which is about that of a target."""
+_EXACT = 1e-24
 
 
 def recipe(constant: Array) -> tuple[Item, ...]:
@@ -36,7 +46,7 @@ def recipe(constant: Array) -> tuple[Item, ...]:
     )
 
 
-def least_squares(desk: Desk, free: BoolArray) -> Array:
+def least_squares(desk: Desk, free: BoolArray, constant: BoolArray) -> Array:
     """Coefficients of encoded columns, (R, d), for targets in [-1, 1].
 
     Parameters
@@ -45,40 +55,86 @@ def least_squares(desk: Desk, free: BoolArray) -> Array:
         Of :func:`recipe`, with one replicate.
     free : array of bool (d,)
         Columns that have a coefficient; others keep 0.
+    constant : array of bool (d,)
+        The column of ones.
     """
     R, d = desk.replicates, len(free)
-    zero = np.zeros((R, d))
-    S = square(desk.ask("second moments", zero), d)
-    S = S * free[:, None] * free[None, :] + np.diag((~free).astype(float))
-    values, vectors = np.linalg.eigh(S)
-    noise = desk.spread("second moments") * math.sqrt(2.0 * d)
-    n = desk.rows
-    known = desk.spread("first gradient")
+    zero, noise = np.zeros((R, d)), desk.spread("second moments")
+    S = _shrunk(square(desk.ask("second moments", zero), d), free, free & ~constant, noise)
+    found = [-desk.ask("first gradient", zero)]
+    spreads, errors = [desk.spread("first gradient")], list[Array]()
 
-    def solve(g: Array, spread: float) -> Array:
-        """``S^-1 g``, without directions in which S or g is noise alone."""
-        ridge = np.maximum(noise / 2.0, spread / math.sqrt(d)) if noise > 0 else 1e-12
-        along = np.einsum("rji,rj->ri", vectors, g * free) * np.maximum(values, 0.0)
-        return np.asarray(np.einsum("rij,rj->ri", vectors, along / (values**2 + ridge**2 / 4.0 + 1.0 / n**2)))
+    def fit(w: Array) -> tuple[Array, Array]:
+        """Of all gradients so far, if the coefficients are about `w`, their mean and mean squared error."""
+        away = [np.sum(w**2, axis=1), *errors]  # noise in S moves what a gradient says by how far away its point was
+        weight = 1.0 / np.stack([s**2 + noise**2 / 2.0 * e + _EXACT for s, e in zip(spreads, away, strict=True)])
+        c = np.einsum("kr,krd->rd", weight, np.stack(found)) / weight.sum(axis=0)[:, None]
+        return _mean(S, c * free, 1.0 / weight.sum(axis=0), free & ~constant, free & constant)
 
-    g = desk.ask("first gradient", zero)
-    w = -solve(g, known)
-    cells = desk.ask("residuals", w).mean(axis=0)
-    total, sigma = 0.0, desk.spread("residuals")
-    h = 1.0
-    for k, edge in enumerate(EDGES):
-        total += float(cells[k])
-        if total >= _INSIDE * float(cells.sum()) + sigma * math.sqrt(k + 1.0):
-            h = float(edge)
-            break
-    inside = _INSIDE if h < 1.0 else 1.0
-    best, weight = w, known**-2 if known > 0 else 0.0
+    w, error = fit(fit(zero)[0])
+    inside = 1.0 - min(_BEYOND * spreads[0], _MOST)
+    h = _width(desk.ask("residuals", w).mean(axis=0), inside)
     for k in range(len(_LATER)):
-        name = f"gradient {k + 2}"
-        g = h * desk.ask(name, best, HuberGradient(best, h)) / inside
-        spread = h * desk.spread(name) / inside
-        found = best - solve(g, spread)
-        more = spread**-2 if spread > 0 else math.inf
-        share = 1.0 if math.isinf(more) else more / (weight + more)
-        best, weight = best + share * (found - best), weight + more
-    return np.asarray(best)
+        name, scale = f"gradient {k + 2}", h if h == 1.0 else h / inside
+        g = scale * desk.ask(name, w, HuberGradient(w, h))
+        found.append(np.einsum("rij,rj->ri", S, w) - g)
+        spreads.append(scale * desk.spread(name))
+        errors.append(error)
+        w, error = fit(fit(w)[0])
+    return w
+
+
+def _shrunk(S: Array, free: BoolArray, columns: BoolArray, noise: float) -> Array:
+    """Moments drawn to a multiple of the identity by the share of their distance from it that is noise.
+
+    After Ledoit and Wolf 2004; the constant keeps its own moment.
+    """
+    S = S * free[:, None] * free[None, :] + np.diag((~free).astype(float))
+    diagonal = np.einsum("rii->ri", S)
+    alike = np.where(columns, (diagonal @ columns / max(1, columns.sum()))[:, None], diagonal)
+    target, k = alike[:, :, None] * np.eye(len(free)), int(free.sum())
+    share = noise**2 * k * (k + 1) / 2.0 / np.maximum(np.sum((S - target) ** 2, axis=(1, 2)), 1e-300)
+    share = np.minimum(share, 1.0)[:, None, None]
+    return np.asarray((1.0 - share) * S + share * target)
+
+
+def _mean(S: Array, c: Array, variance: Array, columns: BoolArray, constant: BoolArray) -> tuple[Array, Array]:
+    """Coefficients given noisy products c, whose entries have a `variance`, and their mean squared error.
+
+    Columns are centred by the constant, which is not shrunk.  The mean is over :data:`_SPREADS` by their likelihood.
+    """
+    w = np.zeros_like(c)
+    own = np.flatnonzero(columns)
+    C, products = S[:, own[:, None], own], c[:, own]
+    across, alone = np.zeros_like(products), np.ones((len(c), 1))
+    if constant.any():
+        one = int(np.flatnonzero(constant)[0])
+        alone = np.maximum(S[:, one, one], 1e-6)[:, None]
+        across = S[:, own, one] / alone
+        C = C - across[:, :, None] * across[:, None, :] * alone[:, :, None]
+        products = products - across * c[:, [one]]
+    values, vectors = np.linalg.eigh(C)
+    values = np.maximum(values, 0.0)
+    z = np.einsum("rji,rj->ri", vectors, products)
+    spread = (_SPREADS / np.maximum(values.sum(axis=1), 1e-12)[:, None])[:, :, None]
+    seen = values[:, None, :] ** 2 * spread + np.maximum(variance, _EXACT)[:, None, None]
+    likely = -0.5 * np.sum(np.log(seen) + z[:, None, :] ** 2 / seen, axis=2)
+    likely = np.exp(likely - likely.max(axis=1, keepdims=True))
+    likely /= likely.sum(axis=1, keepdims=True)
+    gain = np.einsum("rt,rti->ri", likely, values[:, None, :] * spread / seen)
+    w[:, own] = np.einsum("rij,rj->ri", vectors, gain * z)
+    if constant.any():
+        w[:, one] = c[:, one] / alone[:, 0] - np.sum(across * w[:, own], axis=1)
+    return w, variance * np.einsum("rt,rti->r", likely, spread / seen)
+
+
+def _width(cells: Array, inside: float) -> float:
+    """The least edge within which that share of the residuals lies, or 1.
+
+    A share is counted from below and from above, as all shares add up to one; fewer cells have less noise.
+    """
+    k, below = np.arange(len(EDGES)), np.cumsum(cells)[:-1]
+    above = 1.0 - np.cumsum(cells[::-1])[::-1][1:]
+    held = ((len(EDGES) - k) * below + (k + 1) * above) / (len(EDGES) + 1)
+    enough = np.flatnonzero(held >= inside)
+    return float(EDGES[enough[0]]) if len(enough) and math.isfinite(float(held.sum())) else 1.0

@@ -193,7 +193,9 @@ def infer(
         model = np.zeros((1, X.shape[1]))
         model[0, -1] = 1.0
         levels = levels_of(naming.schema, held.by)
-        evaluation = ask_held(run, held, *dataset.all_held_out(X), model, len(dealt.parts), levels)
+        X_held, y_held = dataset.all_held_out(X)
+        sites = len(dealt.parts)
+        evaluation = ask_held(run, held, X_held, y_held, model, sites, levels, caveat=dataset.caveat)
     mu = found.scale
     ahead = {}
     if math.isfinite(mu):
@@ -241,7 +243,7 @@ def check(run: RunConfig, config: TrainConfig | None = None) -> None:
 def ask_held(
     run: RunConfig, held: Held, X: Array, y: Array, model: Array, sites: int, levels: tuple[Level, ...] = (),
     *, ledger: DurableLedger | None = None, run_name: str | None = None, digest: bytes | None = None,
-    name: str = "",
+    name: str = "", caveat: str | None = None,
 ) -> Evaluation:  # fmt: skip
     """Deal held-out rows to the sites by their positions, and ask for histograms of scores.
 
@@ -264,7 +266,7 @@ def ask_held(
     quality = evaluate(desk, model, threshold=held.threshold, levels=levels)[0]
     desk.close()
     asked = tuple((item.name, item.share) for item in plan)
-    return Evaluation(quality, desk.statement(), exact(X @ model[0], y, held.threshold), asked)
+    return Evaluation(quality, desk.statement(caveat=caveat), exact(X @ model[0], y, held.threshold), asked)
 
 
 def evaluate_report(report: Report, held: Held) -> Evaluation:
@@ -281,8 +283,9 @@ def evaluate_report(report: Report, held: Held) -> Evaluation:
         raise InvalidInput("evaluation", held.epsilon, "there are no test rows", "give a test_share")
     levels = levels_of(dataset.schema, held.by)
     run = replace(report.config.run, noise=None)
+    sites, model = result.facts.n_nodes, result.consensus[:1]
     X, y = dataset.all_held_out(dataset.X_test)
-    return ask_held(run, held, X, y, result.consensus[:1], result.facts.n_nodes, levels)
+    return ask_held(run, held, X, y, model, sites, levels, caveat=dataset.caveat)
 
 
 def evaluate_table(
@@ -295,8 +298,19 @@ def evaluate_table(
     model[0, -1] = 1.0
     levels = levels_of(schema, held.by)
     return ask_held(
-        run, held, whole, y, model, 1, levels, ledger=ledger, run_name=run_name, digest=rows_digest(X, y), name=name
+        run,
+        held,
+        whole,
+        y,
+        model,
+        1,
+        levels,
+        ledger=ledger,
+        run_name=run_name,
+        digest=rows_digest(X, y),
+        name=name,
+        caveat=None if schema is None else schema.caveat,
     )
 
 
-__all__ = ["Evaluation", "Held", "Inferred", "Naming", "evaluate_report", "evaluate_table", "infer"]
+__all__ = ["Evaluation", "Held", "Inferred", "Naming", "evaluate_report", "evaluate_table", "infer", "outcome"]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ..algorithms import REGISTRY
 from ..errors import InvalidInput
-from . import aggregators, capped, labels, refusals, stopping, sums, worlds
+from . import aggregators, answers, capped, labels, refusals, stopping, sums, worlds
 from .confidence import epsilon_bound
 from .exact import densities
 from .game import Case, Verdict, play
@@ -31,9 +31,10 @@ ADVERSARIES: dict[str, Adversary] = {
     "labels": Adversary(labels.play, labels.RUNS, labels.QUICK_RUNS),
     "capped": Adversary(capped.play, capped.RUNS, capped.QUICK_RUNS),
     "sums": Adversary(sums.play, sums.RUNS, sums.QUICK_RUNS),
+    "answers": Adversary(answers.play, answers.RUNS, answers.QUICK_RUNS),
 }
-"""Attacks on the code around the methods: a ledger's quotes, a site's refusals, an estimator's attributes, the cap, and
-sums over sites of which some collude."""
+"""Attacks on the code around the methods: a ledger's quotes, a site's refusals, an estimator's attributes, the cap,
+sums over sites of which some collude, and the bounded sums from which answers are computed."""
 
 _REPLICATES, _QUICK = 20_000, 4_000
 _MORE = {("pp_admm", "printed"): 100_000, ("pp_admm", "corrected"): 60_000, ("ipp_admm", "corrected"): 60_000}

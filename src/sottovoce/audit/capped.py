@@ -15,6 +15,7 @@ from ..typing import Any
 from .exact import densities
 from .game import Case, Verdict
 from .game import play as game
+from .several import play_all
 from .worlds import make_case, tables, tables_of_three
 
 RUNS, QUICK_RUNS = 8_000, 2_000
@@ -75,21 +76,10 @@ def play(
     InvalidInput
     """
     stands = cases(epsilon, delta, rounds) if stands is None else stands
-    each = 1.0 - (1.0 - confidence) / len(stands)
-    worst: Verdict | None = None
-    for name, case in stands.items():
+
+    def one(case: Case, each: float) -> Verdict:
         found = game(case, replicates, seed=seed, confidence=each)
-        exact = densities(case).epsilon_at(found.delta) if name == "output" and found.releases == 1 else None
-        found = replace(
-            found, method="capped", confidence=confidence, attack=f"{name}: {found.attack}", exact_epsilon=exact
-        )
-        if worst is None or _over(found) > _over(worst):
-            worst = found
-    assert worst is not None
-    return worst
+        exact = densities(case).epsilon_at(found.delta) if found.method == "output" and found.releases == 1 else None
+        return replace(found, exact_epsilon=exact)
 
-
-def _over(verdict: Verdict) -> tuple[bool, float]:
-    """How bad a verdict is for its claim."""
-    shown = max(verdict.lower_bound, verdict.exact_epsilon or 0.0)
-    return verdict.refuted or verdict.refuted_exactly, shown / verdict.claimed_epsilon
+    return play_all("capped", stands, confidence, one)

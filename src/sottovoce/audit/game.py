@@ -11,7 +11,7 @@ used; the other half gives the bound.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -85,7 +85,7 @@ class Case:
 
 
 @dataclass
-class _Recorder:
+class Recorder:
     """A curator that keeps every query with its answer."""
 
     curator: Curator
@@ -128,7 +128,7 @@ class Notes:
         raise LedgerError("ledger: a game has no checkpoints")
 
 
-class _OpenNet(DenseNet):
+class OpenNet(DenseNet):
     """A net that keeps every message, and every share, of which only those of colluding sites are seen."""
 
     def __init__(self, graph: Graph) -> None:
@@ -139,6 +139,10 @@ class _OpenNet(DenseNet):
     def neighbour_sum(self, x: Array) -> Array:
         self.sent.append(np.array(x))
         return super().neighbour_sum(x)
+
+    def whole_sum(self, x: Array) -> Array:
+        self.sent.append(np.array(x))
+        return super().whole_sum(x)
 
     def seal(self, share: IntArray) -> IntArray:
         self.shares.append(share)
@@ -172,20 +176,26 @@ def watch(case: Case, world: int, replicates: int, seed: int) -> Transcripts:
     noise = (case.noise or KeyedNoise)(seed, range(replicates), nodes)
     book: Book = ready.ledger if case.book is None else case.book(ready.ledger)
     curator = Curator(rows, ready.facts, noise, book, _solver(case, world))
-    recorder, net = _Recorder(curator, ready.facts), _OpenNet(ready.graph)
+    recorder, net = Recorder(curator, ready.facts), OpenNet(ready.graph)
     lead = (replicates, len(rows.n))
     engine.run(algorithm, Place(ready.facts, net, recorder, lead, rows.d), config.rounds)
-    spent = Ledger(ready.ledger.accountant, math.inf, ready.ledger.delta, ready.ledger.sites_per_row)
-    for event in book.rows:
+    return transcripts(case, recorder, net, ready.ledger, book.rows)
+
+
+def transcripts(case: Case, seen: Recorder, net: OpenNet, own: Ledger, charged: Sequence[Event]) -> Transcripts:
+    """What left the sites of a run, and the price of all that was `charged` by the rules of its ledger."""
+    spent = Ledger(own.accountant, math.inf, own.delta, own.sites_per_row)
+    for event in charged:
         spent.charge(event)
     proved, claim = spent.total(), spent.claimed()
-    claimed = proved if config.form == "corrected" or claim is None else claim
-    sent = [np.broadcast_to(x, (*lead, x.shape[-1])).reshape(replicates, -1) for x in net.sent]
-    opened, honest = [], len(rows.n) - case.known
-    for (query, answer), share in zip(recorder.opened, net.shares, strict=True):
+    claimed = proved if case.config.form == "corrected" or claim is None else claim
+    replicates, nodes = len((seen.asked or seen.opened)[0][1]), len(seen.facts.n)
+    sent = [np.broadcast_to(x, (replicates, nodes, x.shape[-1])).reshape(replicates, -1) for x in net.sent]
+    opened, honest = [], nodes - case.known
+    for (query, answer), share in zip(seen.opened, net.shares, strict=True):
         opened.append(Opened(query, share[:, :honest].sum(axis=1, keepdims=True)))
         sent += [answer[:, 0], share[:, honest:].reshape(replicates, -1).astype(float)]
-    return Transcripts(recorder.asked, np.concatenate(sent, axis=1), ready.facts, claimed, proved, opened)
+    return Transcripts(seen.asked, np.concatenate(sent, axis=1), seen.facts, claimed, proved, opened)
 
 
 @dataclass(frozen=True)
@@ -270,17 +280,22 @@ class Attack(NamedTuple):
     learned: int
 
 
-def attacks(case: Case, seen: tuple[Transcripts, Transcripts]) -> list[Attack]:
-    """Every attack; what must be learned is learned on the first quarter of the replicates."""
-    quarter = len(seen[0].messages) // 4
+def likelihood(case: Case, seen: tuple[Transcripts, Transcripts]) -> Attack:
+    """The most powerful score, where the density of every answer is known."""
 
-    def likelihood(transcripts: Transcripts) -> Array:
+    def ratio(transcripts: Transcripts) -> Array:
         facts, opened = transcripts.facts, transcripts.opened
         if not opened:
             return score(transcripts.asked, candidates(case, facts))
         return score_sums(opened, case.worlds, facts, solvers(case), case.known)
 
-    found = [Attack("likelihood ratio", (likelihood(seen[0]), likelihood(seen[1])), 0)]
+    return Attack("likelihood ratio", (ratio(seen[0]), ratio(seen[1])), 0)
+
+
+def attacks(case: Case, seen: tuple[Transcripts, Transcripts]) -> list[Attack]:
+    """Every attack; what must be learned is learned on the first quarter of the replicates."""
+    quarter = len(seen[0].messages) // 4
+    found = [likelihood(case, seen)]
     messages = [one.messages for one in seen]
     spread = np.concatenate([m[:quarter] for m in messages]).std(axis=0)
     kept = spread > 0
@@ -317,9 +332,18 @@ def play(case: Case, replicates: int = 20_000, *, seed: int = 0, confidence: flo
     Verdict
     """
     seen = (watch(case, 0, replicates, 2 * seed + 1), watch(case, 1, replicates, 2 * seed + 2))
-    half, delta = replicates // 2, case.config.delta or 0.0
+    return verdict(case, seen, attacks(case, seen), confidence)
+
+
+def verdict(case: Case, seen: Sequence[Transcripts], found: Sequence[Attack], confidence: float) -> Verdict:
+    """One half of the replicates chooses among the attacks that were `found`, and the other half gives the bound.
+
+    The claim is the largest of those of all transcripts that were `seen`, as many of either world.
+    """
+    replicates, delta = len(found[0].scores[0]), case.config.delta or 0.0
     chosen: tuple[Test, Attack] | None = None
-    for attack in attacks(case, seen):
+    half = replicates // 2
+    for attack in found:
         known = (attack.scores[0][attack.learned : half], attack.scores[1][attack.learned : half])
         test = choose_test(known, delta, confidence)
         if chosen is None or test.bound > chosen[0].bound:
@@ -331,5 +355,5 @@ def play(case: Case, replicates: int = 20_000, *, seed: int = 0, confidence: flo
         method=case.config.method, form=case.config.form,
         claimed_epsilon=max(one.claimed for one in seen), proved_epsilon=max(one.proved for one in seen),
         lower_bound=bound, delta=delta, confidence=confidence, replicates=replicates, rounds=case.config.rounds,
-        attack=attack.name, why=case.why, releases=len(seen[0].asked) + len(seen[0].opened),
+        attack=attack.name, why=case.why, releases=sum(len(one.asked) + len(one.opened) for one in seen) // 2,
     )  # fmt: skip

@@ -15,6 +15,7 @@ from ..data.rows import Rows
 from ..errors import InvalidInput
 from .game import Case, Verdict
 from .game import play as game
+from .several import play_all
 from .worlds import LINEAR, linear, signed_site
 
 RUNS, QUICK_RUNS = 20_000, 4_000
@@ -88,21 +89,12 @@ def play(
         If no honest site would be left beside the victim's rows.
     """
     stands = cases(epsilon, delta, rounds) if stands is None else stands
-    each = 1.0 - (1.0 - confidence) / len(stands)
-    worst: Verdict | None = None
-    for name, case in stands.items():
+
+    def one(case: Case, each: float) -> Verdict:
         known, victims = case.known if colluders is None else colluders, case.config.sites_per_row
         if not 0 <= known <= len(case.worlds[0].n) - victims:
             rule = f"of {len(case.worlds[0].n)} sites, {victims} hold rows of the victim"
             raise InvalidInput("colluders", known, rule, "let fewer collude")
-        found = game(replace(case, colluders=known), replicates, seed=seed, confidence=each)
-        found = replace(found, method="sums", confidence=confidence, attack=f"{name}: {found.attack}")
-        if worst is None or _over(found) > _over(worst):
-            worst = found
-    assert worst is not None
-    return worst
+        return game(replace(case, colluders=known), replicates, seed=seed, confidence=each)
 
-
-def _over(verdict: Verdict) -> float:
-    """How bad a verdict is for its claim."""
-    return verdict.lower_bound / verdict.claimed_epsilon
+    return play_all("sums", stands, confidence, one)

@@ -15,6 +15,7 @@ from ..audit import ADVERSARIES, Verdict, attack, targets
 from ..audit.lessons import lessons
 from ..audit.one_run import OneRunVerdict, attack_once
 from ..audit.report import write
+from ..audit.several import WorstVerdict
 from ..audit.stopping import StoppingVerdict
 from ..errors import InvalidInput
 from ..plain import jsonable
@@ -29,7 +30,7 @@ _OPTIONS = [
     say("--rounds", "Rounds that the adversary watches.  [default: 2, or 1; stopping: 40 releases]", type=int),
     say(
         "--replicates",
-        "Runs of each of the two worlds.  [default: 20,000 or more; stopping, refusals, labels, capped, sums: at most "
+        f"Runs of each of the two worlds.  [default: 20,000 or more; {', '.join(ADVERSARIES)}: at most "
         f"{', '.join(f'{one.runs:,}' for one in ADVERSARIES.values())}]",
         type=int,
     ),
@@ -62,15 +63,17 @@ def audit(
 
     Two tables differ in one row of one site.  The adversary knows both, sees every message of every round, and must say
     which one it was.  From thousands of runs of each follows a lower bound on epsilon, beside the claim; a bound above
-    the claim refutes it.  Five adversaries attack what stands around the methods: `stopping` the epsilon that a ledger
+    the claim refutes it.  Six adversaries attack what stands around the methods: `stopping` the epsilon that a ledger
     quotes, `refusals` a site that gets extreme vectors, `labels` an estimator that meets a rare label, `capped` the cap
-    on a row's gradient, `sums` sums over sites of which some collude.
+    on a row's gradient, `sums` sums over sites of which some collude, `answers` what coefficients, evaluations and
+    regressions ask for.
 
     \b
       sottovoce audit mr_admm                  comes near the claim, never above
       sottovoce audit dvp --form printed       a claim that is false
       sottovoce audit dvp --rounds 5 --epsilon 2 --json
       sottovoce audit stopping                 stops by what she sees of a ledger
+      sottovoce audit answers                  every release behind an answer
       sottovoce audit all                      every claim of the package
       sottovoce audit all --report audit.html  the same as a page, and lessons
       sottovoce audit dgd --one-run --delta 1e-5    one run with 1000 canaries
@@ -134,6 +137,17 @@ def _check_one_run(
             raise click.BadParameter("does not go with --one-run", param_hint=name)
 
 
+def _games(found: WorstVerdict) -> Table:
+    """Bounds of all games against a claim, of which the worst was shown."""
+    table = Table(title="All games", title_justify="left", box=None, padding=(0, 2, 0, 0))
+    table.add_column("game", no_wrap=True)
+    for header in ("bound", "exact"):
+        table.add_column(header, justify="right", no_wrap=True)
+    for name, game in found.games.items():
+        table.add_row(escape(name), *("" if x is None else f"{math.floor(1000 * x) / 1000:.3f}" for x in game.values()))
+    return table
+
+
 def _step(console: Console, report: str | None, about: str) -> None:
     """Progress of a long command; plain lines if there is no terminal."""
     if report is not None and not console.is_terminal:
@@ -174,4 +188,6 @@ def _render(found: list[Verdict], confidence: float) -> None:
             )
         else:
             console.print(f"[dim]{one.rounds} rounds, {one.replicates:,} runs of each world{at}; attack: {attack}[/]")
-        console.print(f"[dim]the two tables: {one.why}[/]")
+        console.print(f"[dim]the two tables: {escape(one.why)}[/]")
+        if isinstance(one, WorstVerdict):
+            console.print(_games(one))

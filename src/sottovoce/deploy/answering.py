@@ -276,7 +276,9 @@ def _forecast(plan: Plan) -> dict[str, float]:
 
 
 def _shares(terms: Terms | None) -> list[dict[str, Any]]:
-    return [] if terms is None else [{"release": item.name, "share": item.share} for item in terms.plan]
+    from ..answers.asking import shares_of
+
+    return shares_of(() if terms is None else ((item.name, item.share) for item in terms.plan))
 
 
 def record(plan: Plan, found: Found) -> dict[str, Any]:

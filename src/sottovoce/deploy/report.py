@@ -40,8 +40,10 @@ def site_page(plan: Plan, name: str, finished: Finished) -> str:
     body = [
         *_head(f"Site {name}", plan.demonstration), *_answers(plan, finished.found),
         _privacy(finished.statement), "<h2>The run</h2>", _list(facts),
-        *_agreed(plan), "<h2>This site's classifier</h2>", _model(finished.model[None], [name]),
+        *_agreed(plan),
     ]  # fmt: skip
+    if not plan.infers:  # of which the coefficients are above
+        body += ["<h2>This site's classifier</h2>", _model(finished.model[None], [name])]
     return frame(f"{plan.run}: {name}", body, STYLE)
 
 
@@ -70,7 +72,8 @@ def hub_page(
         *_head(f"Run {plan.run}", plan.demonstration), *_answers(plan, found), _privacy(statement),
         "<h2>Sites</h2>",
         _table([("site", ""), ("rows", "n"), ("last message", ""), ("left", "")], rows), *_agreed(plan),
-        "<h2>Classifiers that were released</h2>", _model(models, ["all sites"] if plan.summed else plan.names),
+        *([] if plan.infers else ["<h2>Classifiers that were released</h2>",
+                                  _model(models, ["all sites"] if plan.summed else plan.names)]),
         f'<p class="soft">Everything on this page was sent by the sites or agreed on before: a hub sees {unseen}.</p>',
     ]  # fmt: skip
     return frame(plan.run, body, STYLE)

@@ -250,11 +250,11 @@ class SiteSettings:
             ended = session.run(transport)
         plan, stem = session.plan, self.folder / self.name
         put_aside(stem, plan)
+        answers = {} if ended.found is None else document(plan, ended.found)
         files.write("report", self.file("html"), site_page(plan, self.name, ended))
         if not plan.infers:
             result(plan, ended.model[None], ended.statement, ended.outcome.stopped).save(self.file("npz"))
         named = {"run": plan.run, "plan": plan.digest, "site": self.name, "demonstration": plan.demonstration}
-        answers = {} if ended.found is None else document(plan, ended.found)
         write_summary(stem, named | answers | ended.to_dict() | (ended.times if plan.demonstration else {}))
         return ended
 

@@ -1,0 +1,55 @@
+"""Games against one claim that holds for several things at once: every one is played, and the worst verdict stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from .game import Case, Verdict
+
+C = TypeVar("C", bound=Case)
+
+
+@dataclass(frozen=True)
+class WorstVerdict(Verdict):
+    """The verdict that is worst for its claim.
+
+    Attributes
+    ----------
+    games : dict
+        Of every game: its bound, and its exact epsilon where that is known.
+    """
+
+    games: dict[str, dict[str, float | None]] = field(default_factory=dict)
+
+
+def play_all(
+    method: str, stands: Mapping[str, C], confidence: float, play: Callable[[C, float], Verdict]
+) -> WorstVerdict:
+    """Play every game, and return the verdict that is worst for its claim.
+
+    Parameters
+    ----------
+    method : str
+        What the verdict is about.
+    stands : mapping
+        What is attacked, by name.
+    confidence : float
+        That no bound of any game is false: each bound takes its share of the error.
+    play : callable
+        From what is attacked and a confidence to its verdict.
+    """
+    each = 1.0 - (1.0 - confidence) / len(stands)
+    found = {name: play(case, each) for name, case in stands.items()}
+    name = max(found, key=lambda one: _over(found[one]))
+    worst = vars(found[name]) | {"method": method, "confidence": confidence, "attack": f"{name}: {found[name].attack}"}
+    games = {name: {"lower_bound": v.lower_bound, "exact_epsilon": v.exact_epsilon} for name, v in found.items()}
+    return WorstVerdict(**worst, games=games)
+
+
+def _over(verdict: Verdict) -> tuple[bool, float, float]:
+    """How bad a verdict is for its claim; what is exact to within a thousandth is alike, and then the bound decides."""
+    shown = max(verdict.lower_bound, verdict.exact_epsilon or 0.0)
+    found = verdict.refuted or verdict.refuted_exactly
+    return found, round(shown / verdict.claimed_epsilon, 3), verdict.lower_bound

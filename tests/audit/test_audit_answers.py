@@ -1,0 +1,264 @@
+"""The games of answers: every release is as far apart as its event says, and planted faults are refuted."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from planting import planted
+
+from sottovoce import ConsensusRegressor
+from sottovoce.audit import answers, attack
+from sottovoce.audit.answers import (
+    DELTA,
+    PAIRS,
+    RUNS,
+    TRUSTS,
+    Asking,
+    D,
+    Pair,
+    cases,
+    held_out,
+    play,
+    play_one,
+    release,
+    watch,
+)
+from sottovoce.audit.several import WorstVerdict
+from sottovoce.cli import cli
+from sottovoce.data.rows import Rows
+from sottovoce.errors import BudgetExceeded, InvalidInput
+from sottovoce.ledger.memory import Ledger
+from sottovoce.privacy.events import Event
+from sottovoce.privacy.gaussian import gaussian_mu
+from sottovoce.privacy.noise import KeyedNoise
+from sottovoce.queries import Gradient, NoisyBounded, Positives, Products
+from sottovoce.runs.config import RunConfig
+from sottovoce.typing import Array, IntArray
+
+CLAIM = {trust: RunConfig(method="auto", trust=trust, epsilon=1.0, delta=DELTA) for trust in TRUSTS}
+ALPHA = gaussian_mu(1.0, DELTA)
+SEEN = 2000
+ERROR = 4.5 * np.sqrt(2.0 / (SEEN // 2) * (1.0 + ALPHA**2 / 4.0))
+"""Of a shift over sigma between means of half of the runs: exceeded once in 10^5."""
+SHORT = {"gradient": 0.98, "gradient, short rows": 0.49}
+"""Share of the stated shift that a pair reaches, where it is not all of it."""
+
+
+def separation(case: Asking) -> float:
+    """Shift over sigma between both worlds along their difference, from half of the answers on the other half."""
+    seen = [watch(case, world, SEEN, 7 + world) for world in (0, 1)]
+    one, other = (x.opened[0].honest[:, 0] if x.opened else x.asked[0][1][:, 0] for x in seen)
+    half = SEEN // 2
+    along = (one[:half] - other[:half]).mean(axis=0)
+    a, b = one[half:] @ along, other[half:] @ along
+    return float((a.mean() - b.mean()) / np.sqrt(0.5 * (a.var(ddof=1) + b.var(ddof=1))))
+
+
+@pytest.mark.parametrize("trust", TRUSTS)
+@pytest.mark.parametrize("name", PAIRS)
+def test_the_worst_pair_is_as_far_apart_as_the_event_says_and_no_further(name: str, trust: str) -> None:
+    """By what was released (one colluder's share taken off), and exactly by the sums and the scale that was priced."""
+    case, share = release(name, PAIRS[name], CLAIM[trust]), SHORT.get(name, 1.0)
+    assert abs(separation(case) - share * ALPHA) < ERROR + 0.02
+    verdict = play_one(case, 200)
+    assert verdict.claimed_epsilon == verdict.proved_epsilon == pytest.approx(1.0, abs=1e-4)
+    assert verdict.exact_epsilon is not None and verdict.exact_epsilon <= verdict.claimed_epsilon
+    assert verdict.exact_epsilon > 0.98 or name in SHORT
+
+
+def test_every_release_and_recipe_is_played_and_the_claims_stand() -> None:
+    stands = cases()
+    assert all(name + mark in stands for mark in ("", ", summed") for name in PAIRS)
+    assert all(name + mark in stands for mark in ("", ", summed") for name in ("inference", "evaluation", "regression"))
+    for case in stands.values():
+        apart = np.flatnonzero([not np.array_equal(*(w.node(i).arrays()[0] for w in case.worlds)) for i in range(3)])
+        if not case.worlds[0].has_offset:
+            assert apart.tolist() == [0]
+    few = {name: stands[name] for name in ("evaluation, summed", "regression", "held-out rows")}
+    verdict = play(stands=few, replicates=RUNS)
+    assert isinstance(verdict, WorstVerdict) and set(verdict.games) == set(few)
+    assert not verdict.refuted and not verdict.refuted_exactly and verdict.method == "answers"
+    assert all(game["lower_bound"] > 0.25 for game in verdict.games.values())  # type: ignore[operator]
+    plain = verdict.to_dict()
+    assert plain["games"]["held-out rows"]["exact_epsilon"] == pytest.approx(1.0, abs=1e-3)
+
+
+def test_the_command_plays_what_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "cases", lambda *asked: {"one": cases(*asked)["scores"]})
+    verdict = attack("answers", epsilon=0.5, delta=0.2, replicates=400)
+    assert verdict.claimed_epsilon == pytest.approx(0.5, abs=1e-4) and verdict.delta == 0.2
+    assert verdict.exact_epsilon == pytest.approx(0.5, abs=1e-3) and verdict.attack.startswith("one: ")
+    shown = CliRunner().invoke(cli, ["audit", "answers", "--replicates", "80", "--json"], catch_exceptions=False)
+    assert json.loads(shown.stdout)["games"]["one"]["exact_epsilon"] == pytest.approx(1.0, abs=1e-3)
+    shown = CliRunner().invoke(cli, ["audit", "answers", "--replicates", "80"], catch_exceptions=False)
+    assert "All games" in shown.stdout
+
+
+# --- Planted faults ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trust", TRUSTS)
+def test_held_out_rows_that_were_trained_on_refute_the_evaluation(trust: str) -> None:
+    """Parallel composition needs rows that are in one of the two sets; else both prices add up."""
+    assert not play_one(held_out(CLAIM[trust]), 2000).refuted
+    verdict = play_one(held_out(CLAIM[trust], trained=True), RUNS)
+    assert verdict.refuted and verdict.refuted_exactly
+    assert verdict.exact_epsilon is not None and verdict.exact_epsilon > 1.4
+
+
+def numbers(y: Array, other: Array, bounds: tuple[float, float] | None) -> Asking:
+    """Cross moments of targets that :class:`ConsensusRegressor` encodes, on rows that are alike."""
+
+    def rows(target: Array) -> Rows:
+        task, _ = ConsensusRegressor(bounds, random_state=0)._task(target)
+        X = np.tile([1.0 - 1e-12, 0.0, 0.0], (4, 1))
+        return Rows.build([(X, np.ones(4))] * 3, list(task.encode(target).reshape(3, 4)))
+
+    case = release("cross moments", Pair(Products, np.zeros(D), (np.zeros(D),) * 2), CLAIM["sum"])
+    return replace(case, worlds=(rows(y), rows(other)), loss=cases()["cross moments"].loss)
+
+
+def test_bounds_of_the_target_that_are_read_off_rows_are_refuted() -> None:
+    """One extreme number squeezes all others to the far end."""
+    y = np.concatenate([[10.0], np.linspace(5.0, 9.0, 11)])
+    other = np.concatenate([[1000.0], y[1:]])
+    assert not play_one(numbers(y, other, (0.0, 10.0)), 200).refuted_exactly
+    read = play_one(numbers(y, other, None), 2000)
+    assert read.refuted and read.refuted_exactly
+
+
+class ForgetsCounts(Ledger):
+    """Holds a count of positives to be public."""
+
+    def charge(self, event: Event) -> None:
+        if "count" not in event.source:
+            super().charge(event)
+
+    @classmethod
+    def of(cls, book: Ledger) -> ForgetsCounts:
+        return cls(book.accountant, np.inf, book.delta, book.sites_per_row)
+
+
+def test_a_count_that_is_priced_as_free_is_refuted() -> None:
+    pair = Pair(lambda at: Positives(at, np.eye(D)[-1]), np.zeros(D), PAIRS["count of positives"].rows)
+    case = release("count of positives", pair, CLAIM["nobody"])
+    item = case.plan[0]
+    plan = (replace(item, share=0.9), replace(item, name="gradient", what=Gradient, share=0.1))
+
+    def script(desk: object) -> None:
+        for one in plan:
+            desk.ask(one.name, np.zeros((desk.place.lead[0], D)))  # type: ignore[attr-defined]
+
+    honest = replace(case, plan=plan, script=script)
+    assert not play_one(honest, 2000).refuted
+    verdict = play_one(replace(honest, book=ForgetsCounts.of), 2000)
+    assert verdict.claimed_epsilon < 0.5 and verdict.refuted
+
+
+class Faint(KeyedNoise):
+    """A third of the noise that is priced, in both ways to ask."""
+
+    def gaussian(self, d: int, release: int, use: int = 0) -> Array:
+        return super().gaussian(d, release, use) / 3.0
+
+    def steps(self, d: int, tau: Array, release: int, use: int = 1) -> IntArray:
+        return super().steps(d, tau / 3.0, release, use)
+
+
+@pytest.mark.parametrize("name", ["scores", "scores, summed", "inference", "regression, summed"])
+def test_too_little_noise_is_refuted(name: str) -> None:
+    case = cases()[name]
+    assert not play_one(case, 1500).refuted
+    assert play_one(replace(case, noise=Faint), 1500).refuted
+
+
+GAME = """
+import json
+from sottovoce.audit.answers import cases, play_one
+found = [play_one(cases()[name], 200) for name in {names!r}]
+print(json.dumps([[one.claimed_epsilon, one.exact_epsilon] for one in found]))
+"""
+ONE = "\n\n    def changed(self, facts):\n        return 1.0\n"
+CONE = "\n\n    cone: ClassVar[bool] = "
+LABELS = "\n\n    def terms(self, block: Design, loss: Loss, at: Array) -> Array:\n        sign"
+REFUTED = {
+    "a histogram with the sensitivity of one cell": (
+        "queries/bounded.py",
+        {"return int(np.prod(self.shape))": f"return int(np.prod(self.shape)){ONE}"},
+        ("scores", "scores, summed"),
+    ),
+    "residuals with the sensitivity of one cell": (
+        "queries/bounded.py",
+        {"        return len(self.edges) + 1\n": f"        return len(self.edges) + 1{ONE}"},
+        ("residuals",),
+    ),
+    "half of the sensitivity of a count": (
+        "queries/bounded.py",
+        {f"        return 1.0{LABELS}": f"        return 0.5{LABELS}"},
+        ("count of positives",),
+    ),
+    "gradients taken for a cone": (
+        "queries/bounded.py",
+        {f'norm at most the slope bound."""{CONE}False': f'"""{CONE}True'},
+        ("gradient", "gradient, summed"),
+    ),
+    "cross moments taken for a cone": (
+        "queries/bounded.py",
+        {f'in [-1, 1]: norm at most 1."""{CONE}False': f'"""{CONE}True'},
+        ("cross moments, two sites",),
+    ),
+    "bends that are not cut": (
+        "queries/bounded.py",
+        {"np.minimum(loss.bend(z) / unit, weights(loss, z))": "loss.bend(z) / unit"},
+        ("Hessian, bends cut",),
+    ),
+    "a Huber step that is not clipped": (
+        "queries/bounded.py",
+        {"np.clip(z / self.h, -1.0, 1.0)": "z / self.h"},
+        ("Huber step",),
+    ),
+    "slopes where squares of slopes are due": (
+        "queries/bounded.py",
+        {"return facts.loss.slope_bound**2": "return 0.25 * facts.loss.slope_bound"},
+        ("moments of slopes",),
+    ),
+    "entries beside the diagonal count twice": (
+        "queries/moments.py",
+        {"S[..., i, j] * np.where(i == j, 1.0, np.sqrt(2.0))": "S[..., i, j] * np.where(i == j, 1.0, 2.0)"},
+        ("second moments", "Hessian, summed"),
+    ),
+    "a weight above one": (
+        "weighted.py",
+        {"1.0 / np.maximum(np.asarray(self.norms), 1.0) ** 2": "1.0 / np.maximum(np.asarray(self.norms), 0.1) ** 2"},
+        ("gradient, short rows",),
+    ),
+    "a long row whose weight falls too slowly": (
+        "weighted.py",
+        {"1.0 / np.maximum(np.asarray(self.norms), 1.0) ** 2": "1.0 / np.maximum(np.asarray(self.norms), 1.0)"},
+        ("second moments, long rows",),
+    ),
+}  # fmt: skip
+"""Faults with which a claim is false."""
+
+
+@pytest.mark.parametrize("fault", REFUTED)
+def test_a_fault_that_breaks_a_claim_is_refuted_by_the_audit(fault: str, tmp_path: Path) -> None:
+    file, edits, names = REFUTED[fault]
+    for claimed, exact in planted(tmp_path, file, edits, GAME.format(names=names)):
+        assert claimed == pytest.approx(1.0, abs=1e-4) and exact > 1.05 * claimed
+
+
+def test_a_release_without_noise_is_charged_as_unprotected() -> None:
+    case = release("scores", PAIRS["scores"], CLAIM["nobody"])
+    facts = watch(case, 0, 2, 0).facts
+    event = NoisyBounded.of(PAIRS["gradient"].what(np.zeros((1, 3, D))), None, "x").event(facts)
+    book = Ledger("zcdp", 1.0, DELTA)
+    with pytest.raises(BudgetExceeded):
+        book.charge(event)
+    with pytest.raises(InvalidInput, match="pure"):
+        watch(replace(case, config=replace(case.config, accountant="pure")), 0, 2, 0)
