@@ -126,7 +126,7 @@ def fit_numbers(
     rows = rows.with_offset(targets_of(list(zip(known, targets, strict=True))))
     loss = Weighted(HuberResidual(1.0)) if naming.long else HuberResidual(1.0)
     desk = Desk.open(run, rows, loss, recipe(naming.constant), ledger=ledger, run_name=run_name, label=dealt.label)
-    model = least_squares(desk, np.ones(naming.d, dtype=bool))[0]
+    model = least_squares(desk, np.ones(naming.d, dtype=bool), naming.constant > 0)[0]
     desk.close()
     answered = Answered(naming, model, dealt.shares, {}, dataset.schema)
     scored = len(dataset.y_test) > 0
