@@ -111,7 +111,7 @@ class _Moments:
     def of(cls, desk: Desk) -> _Moments:
         """Ask; means are divided by the released share of rows with a number, which is at most 1."""
         found, s = desk.ask("errors", np.array([[1.0, 0.0]]))[0] / SCALES, desk.spread("errors") / SCALES
-        n = float(np.sum(desk.facts.n))
+        n = desk.rows
         share = min(max(float(found[0]), _CLEAR * float(s[0]), 1.0 / n), 1.0)
         m, s = found / share, s / share
         absolute, e2, _, t2, e4, e2t, e2t2, t3, t4 = m[1:]
@@ -145,7 +145,7 @@ def measure(desk: Desk, task: BoundedNumber) -> Errors:
     else:
         rule = "noise and sampling hide the variance of the target: raise epsilon, or hold out more rows"
         r2 = Estimate(None, refused=rule)
-    n, noise = float(np.sum(desk.facts.n)), width * float(moments.noise[0])
+    n, noise = desk.rows, width * float(moments.noise[0])
     return Errors(n, noise, r2, middle, root, mean, task.unit)
 
 

@@ -23,11 +23,12 @@ from ..task import BoundedNumber
 from ..typing import Any, Array
 from ..weighted import Weighted
 from .asking import Desk, shares_of
+from .evaluation import Held
 from .misses import NumberEvaluation, evaluate_numbers, exact
 from .naming import CONSTANT, Naming, outcome
 from .regression import SQUARED, least_squares, recipe
 from .saved import Answered
-from .training import LIBRARIES, Dealt, Held
+from .training import LIBRARIES, Dealt
 
 
 @dataclass(frozen=True)

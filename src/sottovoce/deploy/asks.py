@@ -212,6 +212,9 @@ def lists_of(
         raise InvalidInput(
             "label", None, "answers between sites are for two classes", "leave evaluation and inference out"
         )
+    if schema is not None and schema.weighs:
+        rule = "answers between sites count every row once, and this schema declares weights"
+        raise InvalidInput("weight", None, rule, "leave weight and class_weight out, or evaluation and inference")
     held = [asks.held(n) for n in sizes]
     trained = np.array([[float(n - m)] for n, m in zip(sizes, held, strict=True)])
     if asks.evaluation is not None:

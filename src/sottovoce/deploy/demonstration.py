@@ -148,8 +148,8 @@ def build(
         raise InvalidInput("data", data, "has no schema that sites could share", "use 'adult' or a table")
     names = _NAMES[:sites] if sites <= len(_NAMES) else tuple(f"site-{i + 1}" for i in range(sites))
     parts = partition("iid", dataset.y_train, sites, config.seed, dataset.train_columns)
-    held = [(dataset.X_train[part], dataset.y_train[part]) for part in parts]
-    rows = rows_of(dataset.task, held, dataset.weights_of(parts))
+    encoded = [(dataset.X_train[part], dataset.y_train[part]) for part in parts]
+    rows = rows_of(dataset.task, encoded, dataset.weights_of(parts))
     rows.check(make_loss(config.loss))
     if folder.exists() and any(folder.iterdir()):
         raise InvalidInput("keep", str(folder), "holds files already", "give an empty or a new folder")
