@@ -2,24 +2,31 @@
 
 ``python bench/papers.py [--studies studies] [--out docs/papers]``
 
-Items are listed by hand in bench/papers.toml.  Numbers and verdicts of figures are those of the studies' tables
-(``verdicts.json``, which ``sottovoce study all`` writes), those of algorithms and theorems on privacy are computed as
-``sottovoce claims`` does.
+Items are listed by hand in bench/papers.toml.  Numbers and verdicts of figures are those of the studies' tables, which
+``sottovoce study all`` writes, judged by the claims of this checkout: a claim may be mended without another run.  Those
+of algorithms and theorems on privacy are computed as ``sottovoce claims`` does.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import tomllib
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from sottovoce.errors import InvalidInput
 from sottovoce.papers import claims
+from sottovoce.papers.tradeoff import fit_accuracy
+from sottovoce.studies import spec, verdicts
 
 PAPERS = ("000", "001", "002", "003", "004")
-SHOWN = 3
+SHOWN = 2
 """Settings of a claim whose numbers are shown; the others are counted."""
 HEAD = """# {title}
 
@@ -31,12 +38,84 @@ what differs from a paper's setting stands on each study's page.
 """
 
 
-TIMES = """# Studies: verdicts and times
+@lru_cache
+def finished(folder: Path, name: str) -> tuple[list[dict[str, Any]], int, float]:
+    """Rows of a study's finished cells, of those that its file asks for now; how many these are; their seconds."""
+    kept = {}
+    for place in sorted(
+        (folder / "cells").glob("*.json.gz"), key=lambda place: place.stat().st_mtime
+    ):  # the newest wins
+        cell = json.loads(gzip.decompress(place.read_bytes()))
+        kept[json.dumps(cell["parameters"], sort_keys=True)] = cell
+    study, found, seconds, many = spec.load(name), [], 0.0, 0
+    for point in study.points():
+        p = {**study.fixed, **point, "seed": study.seed, "replicates": study.replicates}
+        cell = kept.get(json.dumps(p, sort_keys=True))
+        if cell is None:
+            continue
+        many, seconds = many + 1, seconds + cell["seconds"]
+        for row in cell["rows"]:
+            own = {key: one for key, one in row.items() if not key.startswith("_")}
+            found.append({key: _plain(one) for key, one in point.items()} | own)
+    return found, many, seconds
 
-Studies that have run, how many of their claims came out how, and what they cost in seconds of one processor. Made by
-`python bench/papers.py`; a study that is not listed had not run when it was made.
 
-"""
+def table(folder: Path) -> list[dict[str, Any]]:
+    """The rows of a study of the package, from its finished cells."""
+    return finished(folder, folder.name)[0] if folder.name in spec.names() else []
+
+
+def _plain(value: Any) -> Any:
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else value
+
+
+def judged(folder: Path) -> dict[str, Any] | None:
+    """What a study's folder says, its claims judged anew over its cells; None if it has not run as its file is now."""
+    place = folder / "verdicts.json"
+    if not place.exists():
+        return None
+    said: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
+    found = table(folder)
+    if not found and (folder / "cells").is_dir() and folder.name in spec.names():
+        return None  # cells of other settings
+    if found:
+
+        def one(claim: spec.Sentence, basis: Any) -> verdicts.Judgement | None:
+            return None if basis is None else verdicts.judge(claim, found, basis)
+
+        study, (_, many, seconds) = spec.load(folder.name), finished(folder, folder.name)
+        of = len(study.points())
+        said |= {"replicates": study.replicates, "seconds": seconds, "paper": study.paper}
+        said["cells"] = many if many == of else f"{many} of {of}"
+        said["claims"] = [verdicts.plain(c, one(c, c.printed), one(c, c.proved)) for c in study.claims]
+    return said
+
+
+def fitted(folder: Path, method: str) -> str:
+    """001, section V-C: the constants of L_acc that the measured means give."""
+    found = [row for row in table(folder) if row.get("what") == "measured" and row["method"] == method]
+    told = []
+    for panel, k in sorted({(row["panel"], row["round"]) for row in found}):
+        own = [row for row in found if (row["panel"], row["round"]) == (panel, k)]
+        alphas = sorted({row["alpha"] for row in own})
+        means = [np.mean([row["kept_risk"] for row in own if row["alpha"] == alpha]) for alpha in alphas]
+        try:
+            curve = fit_accuracy(np.array(alphas), np.array(means))
+            told.append(f"{panel}, round {k}: c4 = {curve.c4:.3g}, c5 = {curve.c5:.3g}, c6 = {curve.c6:.3g}")
+        except InvalidInput:
+            told.append(f"{panel}, round {k}: no exponential fits")
+    return "; ".join(told) or "not run"
+
+
+def moved(folder: Path, methods: list[str]) -> str:
+    """How far errors of methods move over a study's values of epsilon, in percent of the rows."""
+    told, found = [], table(folder)
+    for method in methods if found else ():
+        own = [row for row in found if row["method"] == method and row["setting"] == "private"]
+        ends = [f(row["target"] for row in own) for f in (min, max)]
+        first, last = (100.0 * float(np.mean([row["error"] for row in own if row["target"] == end])) for end in ends)
+        told.append(f"{method}: {first:.1f} at {ends[0]:g}, {last:.1f} at {ends[1]:g}, {first - last:.1f} points")
+    return "; ".join(told) or "not run"
 
 
 def rows(item: dict[str, Any], studies: Path) -> Iterator[tuple[str, str, str, str, str, str]]:
@@ -52,15 +131,18 @@ def rows(item: dict[str, Any], studies: Path) -> Iterator[tuple[str, str, str, s
             ]
             word = "; ".join(c.verdict for c in found)
             item.setdefault("ours", "; ".join(map(_priced, found)))
+        if "fit" in item:
+            item["ours"] = fitted(studies / "000-fig4", item["fit"])
+        if "moved" in item:
+            item["ours"] = moved(studies / "003-fig5.31", item["moved"])
         yield name, here, item.get("printed", ""), item.get("ours", ""), word, item.get("proved", "")
         return
-    place = studies / item["study"] / "verdicts.json"
+    said = judged(studies / item["study"])
     here = f"study `{item['study']}`" + (f"; {here}" if here else "")
-    if not place.exists():
+    if said is None:
         yield name, here, item.get("printed", ""), "not run", "", ""
         return
-    said = json.loads(place.read_text(encoding="utf-8"))
-    here += f" ({said['replicates']} replicates)"
+    here += f" ({said['replicates']} replicates)" if said["replicates"] > 1 else " (no noise, one run)"
     wanted = item.get("claims", list(range(len(said["claims"]))))
     if "printed" in item or not wanted:
         yield name, here, item.get("printed", ""), item.get("ours", ""), item.get("verdict", ""), item.get("proved", "")
@@ -71,7 +153,7 @@ def rows(item: dict[str, Any], studies: Path) -> Iterator[tuple[str, str, str, s
         ours = "; ".join(
             f"{word}: {_numbers(one)}" for word, one in zip(("printed", "proved"), both, strict=True) if one
         )
-        yield name, here, claim["claim"], ours, *("" if one is None else one["verdict"] for one in both)
+        yield name, here, claim["claim"], ours, *map(_verdict, both)
         name, here = "", ""
 
 
@@ -85,14 +167,23 @@ def _number(value: float) -> str:
     return "∞" if value == float("inf") else f"{value:.3g}"
 
 
+def _verdict(one: dict[str, Any] | None) -> str:
+    if one is None:
+        return ""
+    in_part = one["verdict"] == verdicts.PART and len(one["settings"]) > 1
+    return one["verdict"] + (f": {verdicts.counted(one['settings'])}" if in_part else "")
+
+
 def _numbers(one: dict[str, Any]) -> str:
-    told = []
-    for setting in one["settings"][:SHOWN]:
-        at = ", ".join(f"{key} {value}" for key, value in setting["at"].items() if value != "")
-        told.append((f"{at}: " if at else "") + setting["numbers"])
-    held = sum(setting["word"] == "holds" for setting in one["settings"])
-    more = len(one["settings"])
-    return "; ".join(told) + (f"; … (holds in {held} of {more})" if more > SHOWN else "")
+    told, settings = [], one["settings"]
+    order = (verdicts.FAILS, verdicts.SOME, verdicts.HOLDS, verdicts.HIDDEN)  # what decides a verdict comes first
+    for setting in sorted(settings, key=lambda setting: order.index(setting["word"]))[:SHOWN]:
+        at = ", ".join(f"{key} {verdicts.said(value)}" for key, value in setting["at"].items() if value != "")
+        word = "" if len({each["word"] for each in settings}) == 1 else f" ({setting['word']})"
+        told.append((f"{at}: " if at else "") + setting["numbers"] + word)
+    return "; ".join(told) + (
+        f"; {'… ' if len(settings) > SHOWN else ''}{verdicts.counted(settings)}" if len(settings) > 1 else ""
+    )
 
 
 def page(number: str, title: str, items: list[dict[str, Any]], studies: Path) -> str:
@@ -106,11 +197,13 @@ def page(number: str, title: str, items: list[dict[str, Any]], studies: Path) ->
 
 
 def times(studies: Path) -> str:
-    """A page with every study that has run: cells, replicates, seconds of a processor, and how its claims came out."""
-    text = TIMES + "| study | paper | cells | replicates | seconds | as printed | proved |\n" + "|---" * 7 + "|\n"
+    """The table of docs/studies.md: of every study that has run its cost, and how its claims came out."""
+    text = "| study | paper | cells | replicates | seconds | as printed | proved |\n" + "|---" * 7 + "|\n"
     whole = 0.0
     for place in sorted(studies.glob("*/verdicts.json")):
-        said = json.loads(place.read_text(encoding="utf-8"))
+        said = judged(place.parent)
+        if said is None:
+            continue
         whole += said["seconds"]
         words = [", ".join(_counted(said["claims"], basis)) for basis in ("printed", "proved")]
         cells = (

@@ -20,7 +20,7 @@ author = "the sottovoce contributors"
 release = version = installed("sottovoce")
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.mathjax", "sphinx.ext.napoleon"]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "papers/times.md"]  # times.md is a part of studies.md
 html_theme = "furo"
 html_title = f"sottovoce {release}"
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib.util
 import json
+import os
 import tomllib
 from pathlib import Path
 
@@ -63,3 +65,25 @@ def test_a_page_has_the_studies_numbers(tmp_path: Path) -> None:
     listed = papers.times(tmp_path).splitlines()[-3]
     assert listed == "| `000-fig3` | 001 | 3 | 7 | 12 | 1 reproduced |  |"
     assert "not run" in second and "| false |" in third and "claimed 0.1" in third
+
+
+def test_pages_judge_finished_cells_by_the_claims_of_this_checkout(tmp_path: Path) -> None:
+    """The claims of verdicts.json are those of the run; a later run of a cell is the one that counts."""
+    study, folder = spec.load("002-fig2"), tmp_path / "002-fig2"
+    (folder / "cells").mkdir(parents=True)
+    old = {"study": "002-fig2", "paper": "", "cells": 1, "seconds": 1.0, "replicates": 9, "claims": []}
+    (folder / "verdicts.json").write_text(json.dumps(old))
+    for k, point in enumerate(study.points()[1:]):  # one is not finished
+        p = {**study.fixed, **point, "seed": study.seed, "replicates": study.replicates}
+        for age, shift in ((200, 0.3), (100, 0.0)):
+            row = {"replicate": 0, "test_error": shift + abs(point["rho"] - 0.22), "_note": "a text"}
+            place = folder / "cells" / f"{k}-{age}.json.gz"
+            place.write_bytes(gzip.compress(json.dumps({"parameters": p, "rows": [row], "seconds": 2.0}).encode()))
+            os.utime(place, (1e9 - age, 1e9 - age))
+    said = papers.judged(folder)
+    assert [claim["claim"] for claim in said["claims"]] == [claim.says for claim in study.claims]
+    assert said["claims"][0]["printed"]["verdict"] == "reproduced"
+    assert said["claims"][0]["printed"]["settings"][0]["numbers"].startswith("0 ")
+    assert (said["cells"], said["replicates"], said["seconds"]) == (f"{k + 1} of {k + 2}", 1, 2.0 * (k + 1))
+    assert "| 10 of 11 | 1 | 20 |" in papers.times(tmp_path)
+    assert papers.judged(tmp_path / "002-fig1") is None

@@ -108,6 +108,11 @@ PRINTED = [
     Printed("003-fig5.10", "captions", "Lambda", (0.01,), {"data": "mnist37"}),
     Printed("003-fig5.10", "5.11 to 5.29", "Lambda", (1e-5, 1e-6, 1e-7), {"data": "covertype-12"}, differs="is 1e-6"),
     Printed("003-fig5.10", "5.14", "rows", (170,), {"data": "mnist37", "varies": "sites"}),
+    Printed("003-fig5.10", "5.11", "aggregator_rows", (2411,), {"varies": "5.11"}),
+    Printed("003-fig5.10", "5.11", "Lambda", (1e-5,), {"varies": "5.11"}),
+    Printed("003-fig5.10", "5.15", "rows", (6796,), {"data": "covertype-12", "varies": "sites"}),
+    Printed("003-fig5.10", "5.23", "rows", (9223,), {"varies": "5.23"}),
+    Printed("003-fig5.10", "5.23", "Lambda", (1e-7,), {"varies": "5.23"}),
     Printed("003-fig5.31", "Figures 5.31 to 5.40", "epsilon", TENTHS, {"setting": "private"}),
     Printed("003-table6.1", "captions", "Lambda", (0.01,)),
     # 004, section 5
@@ -145,6 +150,19 @@ PRINTED = [
     Printed("004-fig5", "Parameter settings", "eta", (0.5,), {"method": "dvp"}, differs="eta = 0.05 too"),
     Printed("004-fig6", "Figure 6", "epsilon", (1.0, 2.0, 10.0), {"method": "dvp"}),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_figure_1_of_004_has_the_regulariser_that_each_split_asks_for(quick: bool) -> None:
+    """004, section 5: rho_1 = rho_total / T (1 - splits), epsilon_i1 of it, epsilon_i3 = 0.99 epsilon_i1; line 3."""
+    study = load("004-fig1").quickly() if quick else load("004-fig1")
+    delta, T = study.fixed["delta1"], study.fixed["rounds"]
+    n = (10_000 if quick else 40_000) / study.fixed["nodes"]
+    for cell in study.points():
+        rho_1 = study.fixed["epsilon"] ** 2 / (4 * math.log(1 / study.fixed["delta"])) / T * (1 - cell["split"])
+        epsilon_1 = rho_1 + 2 * math.sqrt(rho_1 * math.log(1 / delta))
+        assert cell["rho"] == pytest.approx(2.8 * 5 * 0.25 / ((1 - 0.99) * epsilon_1 * n), rel=1e-5)
+        assert "limit" in study.fixed if quick else "limit" not in study.fixed
 
 
 def found(row: Printed) -> list[Any]:

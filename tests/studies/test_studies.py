@@ -22,7 +22,7 @@ from sottovoce.errors import InvalidInput
 from sottovoce.studies import figures, kinds, page, spec
 from sottovoce.studies.run import changed, digest, run
 from sottovoce.studies.spec import Figure, Sentence, Study, parse
-from sottovoce.studies.verdicts import NOISE, NOT, REPRODUCED, UNSEEN, judge
+from sottovoce.studies.verdicts import NOISE, NOT, PART, REPRODUCED, UNSEEN, counted, judge, sure
 
 SMALL = """
 title = "Noise & loss"
@@ -289,6 +289,7 @@ CLOSE = rows_of(a=[1.0, 2.0, 3.0], b=[1.1, 2.1, 3.1])
         ({"test": "less", "of": {"g": "a"}}, {"than": {"g": "b"}}, {"of": {"g": "b"}, "than": {"g": "a"}}),
         ({"x": "x"}, {"test": "rises"}, {"test": "falls"}),
         ({"test": "near", "of": {"g": "a"}, "than": {"g": "b"}}, {"within": 1.5}, {"within": 0.5}),
+        ({"test": "above"}, {"level": 0.5}, {"level": 3.5}),
     ],
 )
 def test_checks_come_out_both_ways(claim, yes, no):
@@ -308,11 +309,97 @@ def test_noise_hides_and_absence_is_said():
     assert verdict(APART, {"b": "proved"}, test="rises", x="x") == UNSEEN
 
 
-def test_one_bad_setting_is_enough():
+def test_a_claim_that_holds_in_some_settings_is_reproduced_in_part():
     rows = [row | {"s": 1} for row in APART] + [row | {"s": 2, "v": -row["v"]} for row in APART]
-    assert verdict(rows, test="rises", x="x", by=("s",)) == NOT
+    assert verdict(rows, test="rises", x="x", by=("s",)) == PART
     assert verdict(rows, test="rises", x="x", by=("s",), filter={"s": 1}) == REPRODUCED
-    assert verdict(rows, test="falls", x="x", by=("s",), filter={"s": "last"}) == NOT  # the last of each setting
+    assert verdict(rows, test="rises", x="x", by=("s",), filter={"s": 2}) == NOT
+    last = verdict(rows, test="falls", x="x", by=("s",), filter={"s": "last"})
+    assert last == PART  # the last of each setting
+    found = judge(Sentence("It is so.", value="v", printed={}, test="rises", x="x", by=("s",)), rows, {})
+    assert counted(found.settings) == "holds in 1, fails in 1 of 2"
+
+
+def test_a_trend_with_a_step_the_wrong_way_holds_in_part():
+    rows = rows_of(a=[1.0, 1.1], b=[0.1, 0.2], c=[3.0, 3.1])
+    assert verdict(rows, test="rises", x="x") == PART
+    assert verdict(rows, test="falls", x="x") == NOT
+
+
+def test_of_many_differences_some_are_large_by_chance():
+    """Two equal things in thirty settings: at two standard errors one of them would seem to fail every other time."""
+    rng, claim = np.random.default_rng(0), Sentence("", "less", "v", {"g": "a"}, {"g": "b"}, by=("s",), printed={})
+    refused = 0
+    for _ in range(30):
+        rows = [
+            {"g": g, "s": s, "v": v, "replicate": r}
+            for g in "ab"
+            for s in range(30)
+            for r, v in enumerate(rng.normal(size=10).tolist())
+        ]
+        refused += any(one["word"] == "fails" for one in judge(claim, rows, {}).settings)
+    assert refused <= 3  # at most 2.3% of 30 are expected, and more than 3 with a chance below 1%
+    assert sure(np.inf) == pytest.approx(2.0) and sure(np.inf, 100) == pytest.approx(3.506, abs=1e-2)
+    assert sure(4) == pytest.approx(2.869, abs=1e-3)
+
+
+def test_differences_are_taken_replicate_by_replicate():
+    """Two that move together are told apart; ten rows of one replicate are no ten replicates."""
+    common = np.random.default_rng(1).normal(size=10).tolist()
+    rows = [
+        {"g": g, "replicate": r, "v": v + more + 0.001 * r * (g == "b")}
+        for g, more in (("a", 0.0), ("b", 0.1))
+        for r, v in enumerate(common)
+    ]
+    ahead = {"test": "less", "of": {"g": "a"}, "than": {"g": "b"}}
+    assert verdict(rows, **ahead) == REPRODUCED
+    found = judge(Sentence("", value="v", printed={}, **ahead), rows, {})
+    assert "apart" in found.details[0]
+    assert verdict([row for row in rows if row["replicate"] or row["g"] == "a"], **ahead) == NOISE  # not the same ones
+    many = [row | {"x": k} for row in rows[:2] + rows[10:12] for k in range(50)]
+    few = [row | {"v": row["v"] + row["replicate"] * (row["g"] == "a")} for row in many]
+    assert verdict(few, **ahead) == NOISE
+
+
+def test_steadier_looks_at_the_spread_of_each_replicate():
+    rows = [
+        {"g": g, "x": k, "replicate": r, "v": size * (-1) ** k + 0.01 * r}
+        for g, size in (("calm", 0.1), ("wild", 1.0))
+        for k in range(6)
+        for r in range(3)
+    ]
+    calm = {"test": "steadier", "of": {"g": "calm"}, "than": {"g": "wild"}}
+    assert verdict(rows, **calm) == REPRODUCED
+    assert verdict(rows, **(calm | {"of": {"g": "wild"}, "than": {"g": "calm"}})) == NOT
+    assert verdict(rows, **(calm | {"filter": {"x": 0}})) == UNSEEN  # one row a replicate has no spread
+
+
+def test_tighter_looks_at_the_spread_between_replicates():
+    values = np.random.default_rng(2).normal(size=(3, 30)).tolist()
+    rows = [
+        {"g": g, "replicate": r, "v": size * values[k][r]}
+        for k, (g, size) in enumerate((("calm", 0.3), ("wild", 1.0), ("same", 1.0)))
+        for r in range(30)
+    ]
+    calm = {"test": "tighter", "of": {"g": "calm"}, "than": {"g": "wild"}}
+    assert verdict(rows, **calm) == REPRODUCED
+    assert verdict(rows, **(calm | {"of": {"g": "wild"}, "than": {"g": "calm"}})) == NOT
+    assert verdict(rows, **(calm | {"of": {"g": "same"}})) == NOISE
+    assert verdict(rows[:80], **(calm | {"of": {"g": "calm"}, "than": {"g": "same"}})) == REPRODUCED  # other replicates
+    assert verdict([row for row in rows if row["replicate"] < 2], **calm) == UNSEEN
+
+
+def test_narrows_looks_at_the_gap_at_both_ends():
+    rows = [
+        {"g": g, "x": x, "replicate": r, "v": v + 0.01 * r}
+        for g, values in (("low", (1.0, 1.0)), ("high", (3.0, 1.5)))
+        for x, v in zip((0.1, 10.0), values, strict=True)
+        for r in range(3)
+    ]
+    gap = {"test": "narrows", "x": "x", "of": {"g": "low"}, "than": {"g": "high"}}
+    assert verdict(rows, **gap) == REPRODUCED
+    assert verdict(rows, **(gap | {"of": {"g": "high"}, "than": {"g": "low"}})) == NOT
+    assert verdict(rows, **(gap | {"filter": {"x": 0.1}})) == UNSEEN
 
 
 # --- figures and pages
@@ -458,3 +545,5 @@ def test_one_replicate_is_no_verdict() -> None:
     one = [{"m": m, "replicate": 0, "v": v} for m, v in (("a", 0.1), ("b", 0.9))]
     assert verdict(one, **claim) == NOISE
     assert verdict(one + [row | {"replicate": 1} for row in one], **claim) == REPRODUCED
+    assert verdict(one, **claim, noise=0.0) == REPRODUCED  # the run draws no noise
+    assert verdict(one, **claim, noise=0.5) == NOISE

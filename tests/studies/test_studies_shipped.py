@@ -134,6 +134,18 @@ def test_listings_rules_for_curvature_and_regulariser():
     assert training._curvature_000(small | {"alpha": 5.0}, rows) == 0.0
 
 
+def test_a_graded_cell_has_the_error_on_the_training_rows():
+    """Rows of training.run, and the average model's error on what it was trained on, which 004 plots."""
+    p = base(method="dvp", epsilon=5.0)
+    plain, more = kinds.find("training.run")(p), kinds.find("graded.run")(p)
+    assert [{k: v for k, v in row.items() if k != "train_error"} for row in more] == plain
+    dealt = tables.deal(p)
+    found = simulate(RunConfig(method="dvp", epsilon=5.0, rounds=6, replicates=2, seed=0), dealt.rows)
+    for row, w in zip(more, found.models.mean(axis=1), strict=True):
+        wrong = np.mean([(y * (X @ w) <= 0).mean() for X, y in dealt.parts])
+        assert row["train_error"] == pytest.approx(wrong)
+
+
 def test_admm_priced_by_002_claims_the_total_of_r_admm():
     other = {"method": "r_admm", "form": "printed", "eta": 1.0}
     asked = base(method="r_admm", form="printed", eta=1.0, alpha=5.0)

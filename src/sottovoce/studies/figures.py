@@ -35,6 +35,7 @@ STYLE: Any = {  # of matplotlib
 WIDTH, HEIGHT = 5.2, 3.3
 Look = dict[str, Any]
 """Colour, marker and line of a series."""
+_LETTER = 0.022  # width of a letter of a tick's label, in widths of the axes
 _DENSE = 12  # points of a curve above which its spread is a band and only some points are marked
 SPREADS = {
     "ci": "mean and 95% interval of the mean over replicates",
@@ -117,7 +118,7 @@ def _panel(
         axes.set_ylabel(figure.ylabel or figure.y or "share of values")
         if limits is not None:
             axes.set_ylim(*limits)
-        plain = FuncFormatter(lambda value, _: f"{value:g}")
+        plain = FuncFormatter(_tick)
         for axis, which in (("x", axes.xaxis), ("y", axes.yaxis)):
             if axis in figure.log:
                 which.set_major_formatter(plain)
@@ -143,11 +144,24 @@ def _panel(
     return Panel(name, title, *images)
 
 
+def _tick(value: float, place: int | None = None) -> str:
+    """A number at a logarithmic axis; very small and very large powers of ten as powers."""
+    power = round(math.log10(value)) if value > 0 else 0
+    far = abs(power) > 3 and math.isclose(value, 10.0**power, rel_tol=1e-9)
+    return f"$10^{{{power}}}$" if far else f"{value:g}"
+
+
 def _few_ticks(axes: Any, figure: Figure, rows: list[Row]) -> None:
-    """Put the ticks of a logarithmic axis with few values at those values."""
+    """Put the ticks of a logarithmic axis with few values at those values, and labels where there is room for them."""
     xs = sorted({float(row[figure.x]) for row in rows if _number(row.get(figure.x))})
     if "x" in figure.log and 2 <= len(xs) <= 8 and min(b / a for a, b in pairwise(xs)) > 1.25:
-        axes.set_xticks(xs, [f"{x:g}" for x in xs])
+        labels, last = [_tick(xs[0])], 0
+        for k, x in enumerate(xs[1:], 1):
+            room = math.log(x / xs[last]) / math.log(xs[-1] / xs[0])
+            fits = room > _LETTER * (len(f"{x:g}") + len(f"{xs[last]:g}")) / 2 + _LETTER
+            labels.append(_tick(x) if fits else "")
+            last = k if fits else last
+        axes.set_xticks(xs, labels)
         axes.set_xticks([], minor=True)
 
 
@@ -196,15 +210,17 @@ def _looks(figure: Figure, series: dict[str, Row], rows: list[Row]) -> dict[str,
     first = figure.series if isinstance(figure.series, str) else next(iter(figure.series), "")
     known = [plain(row["method"]) for row in rows if isinstance(row.get("method"), str)] if first == "method" else []
     methods = [name for name in dict.fromkeys(known) if name not in EXACT]
+    exact = [plain(str(row.get("method"))) in EXACT for row in series.values()]
     found: dict[str, Look] = {}
     used: dict[str, int] = {}
     for k, (name, row) in enumerate(series.items()):
-        method = plain(row["method"]) if known and isinstance(row.get("method"), str) else ""
+        black = exact[k] and not all(exact)
+        method = plain(row["method"]) if (known or black) and isinstance(row.get("method"), str) else ""
         place = methods.index(method) if method in methods else k
         variant = used.get(method, 0) if method else 0
         used[method] = variant + 1
-        colour = BLACK if method in EXACT else COLOURS[place % len(COLOURS)]
-        line = LINES[(2 * (place // len(COLOURS)) + (variant if known else place)) % len(LINES)]
+        colour = BLACK if black else COLOURS[place % len(COLOURS)]
+        line = LINES[(2 * (place // len(COLOURS)) + (variant if method else place)) % len(LINES)]
         found[name] = {"color": colour, "marker": MARKERS[(place + 3 * variant) % len(MARKERS)], "ls": line}
     return found
 

@@ -104,8 +104,7 @@ def _sentence(basis: str, verdict: Judgement | None) -> str:
     if len(verdict.details) < 2:
         return f"<p>{head}{f' ({escape(verdict.details[0])})' if verdict.details else ''}.</p>"
     items = "".join(f"<li>{escape(text)}</li>" for text in verdict.details)
-    held = sum(text.endswith(": holds") for text in verdict.details)
-    count = f"holds in {held} of {len(verdict.details)} settings"
+    count = f"{verdicts.counted(verdict.settings)} settings"
     return f"<p>{head}.</p><details><summary>{count}</summary><ul>{items}</ul></details>"
 
 
@@ -118,8 +117,10 @@ def _claims(claims: Sequence[Judged]) -> str:
         for one in claims
     ]
     how = (
-        "Tested over the table below: reproduced or not means by more than two standard errors of the difference, in "
-        "every setting named. ± is two standard errors."
+        "Tested over the table below, replicate by replicate: a claim holds in a setting by more than two standard "
+        "errors of the difference (more with few replicates), and fails by as much the other way round, or more where "
+        "it is tested in many settings. Reproduced: it holds in every setting; in part: in most, or in "
+        "some beyond chance; not reproduced: it fails in some instead. ± is two standard errors."
     )
     return f'<h2>What is claimed, and what came out</h2>{"".join(parts)}<p class="soft">{how}</p>'
 

@@ -45,17 +45,21 @@
 
     [[claims]]
     says = "The paper's claim, in a sentence."
-    test = "least"                     # least, greatest, falls, rises, less, near, never (value is 0 in every row)
+    test = "least"                     # least, greatest, falls, rises, less, steadier, tighter, narrows, near,
+                                       # above, never
     value = "loss"
-    of = { method = "r_admm" }         # least, greatest: these rows against the others; less, near: against `than`
-    than = { method = "admm" }
+    of = { method = "r_admm" }         # least, greatest: these rows against the others; else against `than`;
+    than = { method = "admm" }         # steadier: a replicate's rows spread less; tighter: replicates spread less;
+                                       # narrows: their gap shrinks along x
     among = "method"                   # least, greatest: the column that tells them apart
-    x = "alpha"                        # falls, rises: along this column
+    x = "alpha"                        # falls, rises, narrows: along this column
     by = ["alpha"]                     # the test must hold at every value of these
     filter = { round = "last" }        # as of figures, in each group
     printed = { basis = "printed" }    # filters of the claim as printed ...
     proved = { basis = "proved" }      # ... and at the proved epsilon; either may be absent
     within = 0.01                      # near: the largest difference that counts as near
+    level = 0.0                        # above: the mean is above it (never: the value is 0 in every row)
+    noise = 0.0                        # standard error of a value that replicates do not show; one is then enough
 """
 
 from __future__ import annotations
@@ -73,7 +77,7 @@ from ..typing import Any
 
 FIGURES = ("line", "bar", "hist", "scatter")
 SPREADS = ("ci", "sd", "range", "none")
-TESTS = ("least", "greatest", "falls", "rises", "less", "near", "never")
+TESTS = ("least", "greatest", "falls", "rises", "less", "steadier", "tighter", "narrows", "near", "above", "never")
 _AXES = ("x", "y")
 MOST_CELLS = 100_000
 """The most cells of a study."""
@@ -92,7 +96,8 @@ _KINDS: dict[str, tuple[str, Any]] = {  # of a field's type, as it is written: i
 }
 _NEEDS = {
     "least": ("of", "among"), "greatest": ("of", "among"), "falls": ("x",), "rises": ("x",),
-    "less": ("of", "than"), "near": ("of", "than"), "never": (),
+    "less": ("of", "than"), "steadier": ("of", "than"), "tighter": ("of", "than"),
+    "narrows": ("of", "than", "x"), "near": ("of", "than"), "above": (), "never": (),
 }  # fmt: skip
 
 
@@ -157,6 +162,8 @@ class Sentence:
     printed: Mapping[str, Any] | None = None
     proved: Mapping[str, Any] | None = None
     within: float = 0.01
+    level: float = 0.0
+    noise: float | None = None
 
     def __post_init__(self) -> None:
         _one_of("claims.test", self.test, TESTS)

@@ -4,19 +4,34 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
+from scipy import stats
 
 from ..typing import Any
 from .kinds import Row
 from .spec import Sentence, matches, select
 
-REPRODUCED, NOT, NOISE, UNSEEN = "reproduced", "not reproduced", "within the noise", "no rows to test it on"
-_WORDS = {1: "holds", -1: "fails", 0: "within the noise"}
+REPRODUCED, PART, NOT, NOISE = "reproduced", "reproduced in part", "not reproduced", "within the noise"
+UNSEEN = "no rows to test it on"
+HOLDS, SOME, FAILS, HIDDEN = "holds", "holds in part", "fails", "within the noise"
+"""Of one setting.  A trend holds in part if its ends show it and a step on the way goes against it."""
 SURE = 2.0
-"""Standard errors of a difference that count as beyond the noise."""
+"""Standard errors of a difference that count as beyond the noise, where there are many replicates."""
+CHANCE = float(stats.norm.sf(SURE))
+"""How often a difference of nothing is that large, in one direction."""
+
+
+@lru_cache
+def sure(free: float, many: int = 1) -> float:
+    """Standard errors with `free` degrees of freedom that one of `many` differences exceeds with the chance ``CHANCE``.
+
+    Student's law, and Bonferroni's bound for the many.
+    """
+    return float(stats.t.isf(CHANCE / many, free)) if math.isfinite(free) else float(stats.norm.isf(CHANCE / many))
 
 
 @dataclass(frozen=True)
@@ -31,40 +46,75 @@ class Judgement:
 
 @dataclass(frozen=True)
 class _Mean:
+    """A mean over replicates, and its standard error: 0 for one alone."""
+
     mean: float
-    error: float
-    """Standard error; 0 for one value alone."""
+    error: float = 0.0
+    values: Mapping[Any, float] = field(default_factory=dict)
+    """That of each replicate."""
+    noise: float = 0.0
+    """The part of `error` that replicates do not show."""
 
     def __str__(self) -> str:
-        return f"{self.mean:.4g}" + (f" ± {SURE * self.error:.2g}" if self.error else "")
+        rounding = self.error <= 1e-12 * abs(self.mean)
+        return _digits(self.mean, 4) + ("" if rounding else f" ± {_digits(SURE * self.error, 2)}")
+
+    def __sub__(self, other: _Mean) -> tuple[_Mean, float]:
+        """The difference, and its degrees of freedom: replicate by replicate where both have the same ones."""
+        noise = math.hypot(self.noise, other.noise)
+        if set(self.values) == set(other.values) and len(self.values) > 1:
+            each = {key: value - other.values[key] for key, value in self.values.items()}
+            return _over(each, noise), len(each) - 1
+        free = max(len(self.values) - 1, 0) + max(len(other.values) - 1, 0)
+        return _Mean(self.mean - other.mean, math.hypot(self.error, other.error)), free or math.inf
+
+
+def _digits(value: float, many: int) -> str:
+    """A number with so many digits, and without a power of ten below a million."""
+    return f"{float(f'{value:.{many}g}'):g}"
+
+
+def _over(values: Mapping[Any, float], noise: float) -> _Mean:
+    own = np.array(list(values.values()))
+    error = float(own.std(ddof=1)) / math.sqrt(own.size) if own.size > 1 else 0.0
+    if error <= 1e-12 * float(np.abs(own).max()):  # rounding
+        error = 0.0
+    return _Mean(float(own.mean()), math.hypot(error, noise), values, noise)
 
 
 def judge(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Judgement:
     """The verdict over the rows that `basis` selects.
 
-    "reproduced": the test holds in every setting, by more than two standard errors of each difference;
-    "not reproduced": in some setting it fails by as much; otherwise "within the noise".
+    A test holds in a setting by two standard errors of each difference, taken replicate by replicate, and by more with
+    few replicates.  It fails by as much the other way round, and by more where it is tested in many settings, since of
+    many differences some are large by chance: see :func:`sure`.  "reproduced": it holds in every setting;
+    "reproduced in part": in most, or in some beyond what chance gives one of many; else "not reproduced" if it fails
+    in some, and "within the noise" if in none.
     """
     kept = [row for row in rows if matches(row, basis) and _number(row.get(claim.value))]
-    if kept and claim.test != "never" and all(row.get("replicate") == 0 for row in kept):
+    noisy = claim.test != "never" and claim.noise is None
+    if kept and noisy and all(row.get("replicate") == 0 for row in kept):
         return Judgement(NOISE, ("one replicate says nothing of the noise",))
     settings: dict[tuple[Any, ...], list[Row]] = {}
     for row in kept:
         settings.setdefault(tuple(row.get(key) for key in claim.by), []).append(row)
-    marks, details, each = [], [], []
-    for setting, those in settings.items():
-        found = _TESTS[claim.test](claim, select(those, claim.filter))
+    chosen = {setting: select(those, claim.filter) for setting, those in settings.items()}
+    many = max(1, sum(map(bool, chosen.values())))
+    words, details, each, clear = [], [], [], False
+    for setting, those in chosen.items():
+        found = _TESTS[claim.test](claim, those, many)
         if found is not None:
+            word, numbers, beyond = found
+            clear = clear or beyond
             name = ", ".join(f"{key} {said(value)}" for key, value in zip(claim.by, setting, strict=True))
-            marks.append(found[0])
-            told = (f"{name}: " if name else "") + f"{found[1]}: {_WORDS[found[0]]}"
-            details.append(told)
+            words.append(word)
+            details.append((f"{name}: " if name else "") + f"{numbers}: {word}")
             at = {key: value for key, value in zip(claim.by, setting, strict=True) if value is not None}
-            each.append({"at": at, "word": _WORDS[found[0]], "numbers": found[1]})
-    if not marks:
+            each.append({"at": at, "word": word, "numbers": numbers})
+    if not words:
         return Judgement(UNSEEN, ())
-    word = NOT if min(marks) < 0 else REPRODUCED if min(marks) > 0 else NOISE
-    return Judgement(word, tuple(details), tuple(each))
+    partly = PART if clear or 2 * words.count(HOLDS) > len(words) else NOT if FAILS in words else NOISE
+    return Judgement(REPRODUCED if set(words) == {HOLDS} else partly, tuple(details), tuple(each))
 
 
 def plain(claim: Sentence, printed: Judgement | None, proved: Judgement | None) -> dict[str, Any]:
@@ -82,6 +132,14 @@ def plain(claim: Sentence, printed: Judgement | None, proved: Judgement | None) 
     }  # fmt: skip
 
 
+def counted(settings: Sequence[Mapping[str, Any]]) -> str:
+    """In how many of the settings a claim holds, and fails, in words."""
+    words = [setting["word"] for setting in settings]
+    ways = (("holds", HOLDS), ("in part", SOME), ("fails", FAILS))
+    told = [f"{verb} in {words.count(word)}" for verb, word in ways if word in words]
+    return f"{', '.join(told) or 'holds in 0'} of {len(words)}"
+
+
 def said(value: Any) -> str:
     """A value of the table as it is written."""
     return f"{value:g}" if isinstance(value, float) else "" if value is None else str(value)
@@ -91,19 +149,31 @@ def _number(value: Any) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
 
 
-def _mean(rows: list[Row], value: str) -> _Mean:
-    values = np.array([float(row[value]) for row in rows])
-    error = float(values.std(ddof=1) / math.sqrt(values.size)) if values.size > 1 else 0.0
-    return _Mean(float(values.mean()), error)
+def _mean(rows: list[Row], claim: Sentence) -> _Mean:
+    """Over replicates, of the mean of each one's rows; rows without a replicate stand for themselves."""
+    own: dict[Any, list[float]] = {}
+    for row in rows:
+        own.setdefault(row.get("replicate", object()), []).append(float(row[claim.value]))
+    return _over({key: math.fsum(values) / len(values) for key, values in own.items()}, claim.noise or 0.0)
 
 
-def _sign(low: _Mean, high: _Mean) -> int:
-    """1: surely low < high; -1: surely not; 0: the noise hides it."""
-    gap, error = high.mean - low.mean, math.hypot(low.error, high.error)
-    return 0 if abs(gap) <= SURE * error else 1 if gap > 0 else -1
+def _sign(low: _Mean, high: _Mean, many: int, against: int = 1) -> int:
+    """1: surely low < high, 2: even as one of many; -1: surely not, of so many `against` it; 0: noise hides it."""
+    gap, free = high - low
+    if -gap.mean > sure(free, many * against) * gap.error:
+        return -1
+    return (gap.mean > sure(free) * gap.error) + (gap.mean > sure(free, many) * gap.error)
 
 
-def _extreme(claim: Sentence, rows: list[Row]) -> tuple[int, str] | None:
+_Found = tuple[str, str, bool] | None
+"""What came out of a setting, its numbers, and whether it holds beyond what chance gives one of many settings."""
+
+
+def _marked(sign: int, told: str) -> tuple[str, str, bool]:
+    return {1: HOLDS, 2: HOLDS, 0: HIDDEN, -1: FAILS}[sign], told, sign == 2
+
+
+def _extreme(claim: Sentence, rows: list[Row], many: int) -> _Found:
     own = [row for row in rows if matches(row, claim.of)]
     others: dict[Any, list[Row]] = {}
     for row in rows:
@@ -111,14 +181,15 @@ def _extreme(claim: Sentence, rows: list[Row]) -> tuple[int, str] | None:
             others.setdefault(row.get(claim.among), []).append(row)
     if not own or not others:
         return None
-    mine, theirs = _mean(own, claim.value), {name: _mean(those, claim.value) for name, those in others.items()}
-    turned = claim.test == "greatest"
-    signs = [_sign(other, mine) if turned else _sign(mine, other) for other in theirs.values()]
+    mine, theirs = _mean(own, claim), {name: _mean(those, claim) for name, those in others.items()}
+    turned, n = claim.test == "greatest", len(theirs)
+    signs = [_sign(other, mine, many, n) if turned else _sign(mine, other, many, n) for other in theirs.values()]
     best = (max if turned else min)(theirs, key=lambda name: theirs[name].mean)
-    return min(signs), f"{mine} against {theirs[best]} ({best}, the best of the others)"
+    told = f"{mine} against {theirs[best]}{_apart(mine, theirs[best])} ({said(best)}, the best of the others)"
+    return _marked(min(signs), told)
 
 
-def _along(claim: Sentence, rows: list[Row]) -> tuple[int, str] | None:
+def _along(claim: Sentence, rows: list[Row], many: int) -> _Found:
     groups: dict[float, list[Row]] = {}
     for row in rows:
         if _number(row.get(claim.x)):
@@ -126,40 +197,109 @@ def _along(claim: Sentence, rows: list[Row]) -> tuple[int, str] | None:
     if len(groups) < 2:
         return None
     at = sorted(groups)
-    means = [_mean(groups[x], claim.value) for x in at]
-    turned = claim.test == "rises"
-    steps = [_sign(a, b) if turned else _sign(b, a) for a, b in itertools.pairwise(means)]
-    whole = _sign(means[0], means[-1]) if turned else _sign(means[-1], means[0])
-    mark = -1 if min(steps) < 0 or whole < 0 else whole
+    means = [_mean(groups[x], claim) for x in at]
+    turned, steps_of_all = claim.test == "rises", many * (len(at) - 1)
+    pairs = [pair if turned else pair[::-1] for pair in itertools.pairwise(means)]
+    steps = [_sign(*pair, steps_of_all) for pair in pairs]
+    whole = _sign(means[0], means[-1], many) if turned else _sign(means[-1], means[0], many)
     told = f"{means[0]} at {claim.x} {at[0]:g}, {means[-1]} at {at[-1]:g}"
-    if min(steps) < 0:  # a step the wrong way is why it fails
-        k = steps.index(-1)
-        told += f"; but {means[k]} at {at[k]:g} and {means[k + 1]} at {at[k + 1]:g}"
-    return mark, told
+    if min(steps) >= 0:
+        return _marked(whole, told)
+    k = steps.index(-1)  # a step the wrong way
+    told += f"; but {means[k]} at {at[k]:g} and {means[k + 1]} at {at[k + 1]:g}"
+    return (SOME if whole > 0 else FAILS), told, whole == 2
 
 
 def _pair(claim: Sentence, rows: list[Row]) -> tuple[_Mean, _Mean] | None:
     own, other = ([row for row in rows if matches(row, side)] for side in (claim.of, claim.than))
-    return (_mean(own, claim.value), _mean(other, claim.value)) if own and other else None
+    return (_mean(own, claim), _mean(other, claim)) if own and other else None
 
 
-def _less(claim: Sentence, rows: list[Row]) -> tuple[int, str] | None:
+def _less(claim: Sentence, rows: list[Row], many: int) -> _Found:
     pair = _pair(claim, rows)
-    return None if pair is None else (_sign(*pair), f"{pair[0]} against {pair[1]}")
+    return None if pair is None else _marked(_sign(*pair, many), f"{pair[0]} against {pair[1]}{_apart(*pair)}")
 
 
-def _near(claim: Sentence, rows: list[Row]) -> tuple[int, str] | None:
+def _apart(low: _Mean, high: _Mean) -> str:
+    """The difference, where its error is less than the errors of both let one think."""
+    gap, _ = high - low
+    alone = math.hypot(low.error, high.error)
+    return f", {gap} apart" if SURE * gap.error < abs(gap.mean) <= SURE * alone else ""
+
+
+def _steadier(claim: Sentence, rows: list[Row], many: int) -> _Found:
+    """`less`, of every replicate's standard deviation over its rows."""
+
+    def spread(side: Mapping[str, Any]) -> list[Row]:
+        own: dict[Any, list[float]] = {}
+        for row in rows:
+            if matches(row, side):
+                own.setdefault(row.get("replicate"), []).append(float(row[claim.value]))
+        wide = {key: float(np.std(values, ddof=1)) for key, values in own.items() if len(values) > 1}
+        return [{claim.value: value, "replicate": key} for key, value in wide.items()]
+
+    own, other = spread(claim.of), spread(claim.than)
+    if not own or not other:
+        return None
+    pair = _mean(own, claim), _mean(other, claim)
+    return _marked(_sign(*pair, many), f"standard deviation {pair[0]} against {pair[1]}")
+
+
+def _tighter(claim: Sentence, rows: list[Row], many: int) -> _Found:
+    """`of` varies less from replicate to replicate: Pitman and Morgan's test, or Fisher's if these differ."""
+    pair = _pair(claim, rows)
+    if pair is None or min(len(side.values) for side in pair) < 3:
+        return None
+    own, other = (np.array([side.values[key] for key in sorted(side.values, key=str)]) for side in pair)
+    wide = float(own.std(ddof=1)), float(other.std(ddof=1))
+    if max(wide) == 0.0:
+        return HIDDEN, "no spread", False
+    if set(pair[0].values) == set(pair[1].values) and np.ptp(own - other) * np.ptp(own + other) != 0.0:
+        r, free = float(np.corrcoef(own + other, own - other)[0, 1]), own.size - 2
+        t = r * math.sqrt(free / max(1.0 - r * r, 1e-300))
+        low, high = float(stats.t.cdf(t, free)), float(stats.t.sf(t, free))
+    else:
+        ratio = math.inf if wide[1] == 0.0 else (wide[0] / wide[1]) ** 2
+        low, high = (float(f(ratio, own.size - 1, other.size - 1)) for f in (stats.f.cdf, stats.f.sf))
+    word = HOLDS if low < CHANCE else FAILS if high < CHANCE / many else HIDDEN
+    return word, f"standard deviation {wide[0]:.3g} against {wide[1]:.3g}", low < CHANCE / many
+
+
+def _narrows(claim: Sentence, rows: list[Row], many: int) -> _Found:
+    """The gap from `of` up to `than` is smaller at the largest `x` than at the smallest."""
+    xs = sorted({float(row[claim.x]) for row in rows if _number(row.get(claim.x))})
+    gaps = []
+    for x in (xs[0], xs[-1]) if len(xs) > 1 else ():
+        pair = _pair(claim, [row for row in rows if row.get(claim.x) == x])
+        if pair is not None:
+            gaps.append((pair[1] - pair[0])[0])
+    if len(gaps) < 2:
+        return None
+    first, last = gaps
+    return _marked(_sign(last, first, many), f"a gap of {first} at {claim.x} {xs[0]:g}, of {last} at {xs[-1]:g}")
+
+
+def _above(claim: Sentence, rows: list[Row], many: int) -> _Found:
+    if not rows:
+        return None
+    mean = _mean(rows, claim)
+    return _marked(_sign(_Mean(claim.level), mean, many), str(mean))
+
+
+def _near(claim: Sentence, rows: list[Row], many: int) -> _Found:
     pair = _pair(claim, rows)
     if pair is None:
         return None
-    gap, error = abs(pair[0].mean - pair[1].mean), SURE * math.hypot(pair[0].error, pair[1].error)
-    mark = 1 if gap + error <= claim.within else -1 if gap - error > claim.within else 0
-    return mark, f"{pair[0]} and {pair[1]}, {gap:.2g} apart (near is {claim.within:g})"
+    apart, free = pair[0] - pair[1]
+    gap, error = abs(apart.mean), apart.error
+    near = [gap + sure(free, among) * error <= claim.within for among in (1, many)]
+    mark = -1 if gap - sure(free, many) * error > claim.within else sum(near)
+    return _marked(mark, f"{pair[0]} and {pair[1]}, {gap:.2g} apart (near is {claim.within:g})")
 
 
-def _never(claim: Sentence, rows: list[Row]) -> tuple[int, str] | None:
+def _never(claim: Sentence, rows: list[Row], many: int) -> _Found:
     hits = sum(row[claim.value] != 0 for row in rows)
-    return (-1 if hits else 1, f"{hits} of {len(rows)}") if rows else None
+    return _marked(-1 if hits else 2, f"{hits} of {len(rows)}") if rows else None
 
 
 _TESTS = {
@@ -168,6 +308,10 @@ _TESTS = {
     "falls": _along,
     "rises": _along,
     "less": _less,
+    "steadier": _steadier,
+    "tighter": _tighter,
+    "narrows": _narrows,
+    "above": _above,
     "near": _near,
     "never": _never,
 }
