@@ -63,8 +63,8 @@ def test_the_noise_has_the_stated_scale() -> None:
     for seed in range(80):
         model = ConsensusPCA(1, trust="curator", random_state=seed).fit(X)
         means.append(float(model.mean_[0]))
-        noise = model.noise_  # sqrt 2 s / scale^2, and the mean has noise s / sqrt 2 / (scale value), scale = value
-    squares = float(np.sum(np.square(means) / (noise / 2.0) ** 2))
+        noise = model.noise_  # sqrt 2 s / scale^2; the mean has noise s / sqrt 2 / (scale value), scale = sqrt 3 value
+    squares = float(np.sum(np.square(means) / (noise * np.sqrt(3.0) / 2.0) ** 2))
     accept = [float(stats.chi2.sf(squares * k**2, 80)) for k in (1.0, 1.5, 2 / 3)]
     assert 1e-4 < accept[0] < 1 - 1e-4 and accept[1] < 1e-4 and accept[2] > 1 - 1e-4
 

@@ -92,7 +92,7 @@ def train(
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     bar: Any = Progress(*columns, console=console, transient=True)
-    task = TwoClasses() if schema is None else Schema.from_toml(schema).task
+    task = TwoClasses() if schema is None or data.startswith("synthetic") else Schema.from_toml(schema).task
     squared = knobs["loss"] == _SQUARED
     if squared:
         if not isinstance(task, BoundedNumber):
