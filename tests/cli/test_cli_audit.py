@@ -72,3 +72,9 @@ def test_an_adversary_is_none_of_one_run(run: Call) -> None:
     ran = run("audit", "stopping", "--one-run")
     assert ran.code == 2 and "method='stopping'" in ran.err
     assert "form='printed'" in run("audit", "labels", "--form", "printed").err
+
+
+def test_one_colluder_more_than_is_claimed_refutes_a_sum(ok: Call, run: Call) -> None:
+    shown = ok("audit", "sums", "--colluders", 2, "--quick", "--json").json
+    assert shown["refuted"] and shown["lower_bound"] > 1.2
+    assert run("audit", "dvp", "--colluders", 2).code == 2

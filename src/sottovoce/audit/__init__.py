@@ -60,6 +60,7 @@ def attack(
     seed: int = 0,
     confidence: float = 0.95,
     quick: bool = False,
+    colluders: int | None = None,
 ) -> Verdict:
     """Try to refute a claim: play the worst game known for a method; where it releases once, add the exact loss.
 
@@ -78,6 +79,8 @@ def attack(
         That the bound is true.
     quick : bool
         Fewer replicates, if their number is not given.
+    colluders : int, optional
+        Of `sums`: sites that tell the adversary all they know; by default as many as the claim allows.
 
     Returns
     -------
@@ -87,6 +90,8 @@ def attack(
     ------
     InvalidInput
     """
+    if colluders is not None and method != "sums":
+        raise InvalidInput("colluders", colluders, "is for the game of sums", "leave it out")
     if not 0.5 <= confidence < 1.0:
         raise InvalidInput("confidence", confidence, "must be at least 0.5 and below 1", "use 0.95")
     if (method, form) not in targets():
@@ -98,8 +103,9 @@ def attack(
     if method in ADVERSARIES:
         game = ADVERSARIES[method]
         runs = min(replicates or game.runs, game.quick if quick else game.runs)
+        more = {} if colluders is None else {"colluders": colluders}
         return game.play(
-            epsilon=epsilon, delta=delta, rounds=rounds, replicates=runs, seed=seed, confidence=confidence
+            epsilon=epsilon, delta=delta, rounds=rounds, replicates=runs, seed=seed, confidence=confidence, **more
         )  # fmt: skip
     replicates = replicates or (_QUICK if quick else _MORE.get((method, form), _REPLICATES))
     if method in aggregators.GAMES:

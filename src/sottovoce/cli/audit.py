@@ -34,6 +34,7 @@ _OPTIONS = [
         f"{', '.join(f'{one.runs:,}' for one in ADVERSARIES.values())}]",
         type=int,
     ),
+    say("--colluders", "Of `sums`: sites that tell the adversary all they know.  [default: 1, as claimed]", type=int),
     say("--confidence", "That the lower bound is true.", type=float, default=0.95),
     say("--seed", "Keys the noise of both worlds.", type=int, default=0),
     say(
@@ -57,7 +58,7 @@ _OPTIONS = [
 def audit(
     method: str, form: str | None, epsilon: float | None, delta: float | None, rounds: int | None,
     replicates: int | None, confidence: float, seed: int, report: str | None, quick: bool,
-    one_run: bool, data: str | None, canaries: int | None, as_json: bool,
+    one_run: bool, data: str | None, canaries: int | None, colluders: int | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Attack METHOD (or `all`): play the worst distinguishing game known against the real code.
 
@@ -73,12 +74,15 @@ def audit(
       sottovoce audit dvp --form printed       a claim that is false
       sottovoce audit dvp --rounds 5 --epsilon 2 --json
       sottovoce audit stopping                 stops by what she sees of a ledger
+      sottovoce audit sums --colluders 2       one more than the claim allows: refuted
       sottovoce audit answers                  every release behind an answer
       sottovoce audit all                      every claim of the package
       sottovoce audit all --report audit.html  the same as a page, and lessons
       sottovoce audit dgd --one-run --delta 1e-5    one run with 1000 canaries
     """
     _check_one_run(one_run, data, canaries, method, replicates, report, quick)
+    if colluders is not None and (method != "sums" or one_run):
+        raise click.BadParameter("is for the game of sums", param_hint="--colluders")
     if replicates is not None and replicates < 80:
         raise click.BadParameter(
             f"{replicates} is too few to see anything; use 2000 or more", param_hint="--replicates"
@@ -106,7 +110,7 @@ def audit(
             else:
                 verdict = attack(
                     name, kind, epsilon=epsilon, delta=delta, rounds=rounds, replicates=replicates, seed=seed,
-                    confidence=confidence, quick=quick,
+                    confidence=confidence, quick=quick, colluders=colluders,
                 )  # fmt: skip
         found.append(verdict)
     if as_json:
