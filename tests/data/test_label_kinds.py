@@ -17,9 +17,11 @@ from sottovoce.data.mapped import map_parquet
 from sottovoce.data.rows import OffsetRows
 from sottovoce.data.schema import BEYOND
 from sottovoce.data.schema import LABEL as UNKNOWN
+from sottovoce.deploy.asks import Asks, lists_of
 from sottovoce.deploy.settings import load_rows
 from sottovoce.errors import InvalidInput, SchemaError
 from sottovoce.losses import Logistic
+from sottovoce.runs.config import RunConfig
 from sottovoce.task import BoundedNumber, ManyClasses, TwoClasses
 
 COLUMNS = {"a": {"kind": "number", "lo": 0, "hi": 1}}
@@ -138,3 +140,20 @@ def test_a_site_of_its_own_reads_labels_of_every_kind(
     if label is not None:
         with pytest.raises(InvalidInput):
             found.check(Logistic())
+
+
+@pytest.mark.parametrize(
+    ("label", "more", "said"),
+    [
+        (KINDS, {}, "for two classes"), (DAYS, {}, "for two classes"),
+        ({"column": "y", "positive": "s"}, {"weight": {"column": "w", "max": 3}}, "declares weights"),
+        ({"column": "y", "positive": "s"}, {"class_weight": {"s": 2}}, "declares weights"),
+    ],
+)  # fmt: skip
+def test_plans_that_ask_for_answers_take_two_classes_that_count_alike(
+    label: dict[str, Any], more: dict[str, Any], said: str
+) -> None:
+    given, asks = schema(label, **more), Asks(evaluation=4.0, holdout=0.3)
+    run = RunConfig(method="sum_momentum", trust="sum", epsilon=4.0, delta=1e-5)
+    with pytest.raises(InvalidInput, match=said):
+        lists_of(asks, run, [4000] * 4, given.n_features, given, ["a", "b", "c", "d"])
