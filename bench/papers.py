@@ -176,7 +176,13 @@ def _verdict(one: dict[str, Any] | None) -> str:
 
 def _numbers(one: dict[str, Any]) -> str:
     told, settings = [], one["settings"]
-    order = (verdicts.FAILS, verdicts.SOME, verdicts.HOLDS, verdicts.HIDDEN)  # what decides a verdict comes first
+    order = (
+        verdicts.FAILS,
+        verdicts.SOME,
+        verdicts.HOLDS,
+        verdicts.HIDDEN,
+        verdicts.SAME,
+    )  # what decides a verdict comes first
     for setting in sorted(settings, key=lambda setting: order.index(setting["word"]))[:SHOWN]:
         at = ", ".join(f"{key} {verdicts.said(value)}" for key, value in setting["at"].items() if value != "")
         word = "" if len({each["word"] for each in settings}) == 1 else f" ({setting['word']})"

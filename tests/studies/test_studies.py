@@ -22,7 +22,7 @@ from sottovoce.errors import InvalidInput
 from sottovoce.studies import figures, kinds, page, spec
 from sottovoce.studies.run import changed, digest, run
 from sottovoce.studies.spec import Figure, Sentence, Study, parse
-from sottovoce.studies.verdicts import NOISE, NOT, PART, REPRODUCED, UNSEEN, counted, judge, sure
+from sottovoce.studies.verdicts import NOISE, NOT, PART, REPRODUCED, SAME, UNSEEN, counted, judge, sure
 
 SMALL = """
 title = "Noise & loss"
@@ -318,6 +318,15 @@ def test_a_claim_that_holds_in_some_settings_is_reproduced_in_part():
     assert last == PART  # the last of each setting
     found = judge(Sentence("It is so.", value="v", printed={}, test="rises", x="x", by=("s",)), rows, {})
     assert counted(found.settings) == "holds in 1, fails in 1 of 2"
+
+
+def test_what_is_the_same_in_every_replicate_is_no_matter_of_noise():
+    rows = [{"g": g, "x": k, "replicate": r, "v": 0.1 * r} for k, g in enumerate("ab") for r in range(3)]
+    assert verdict(rows, test="less", of={"g": "a"}, than={"g": "b"}) == SAME
+    assert verdict(rows, test="least", of={"g": "a"}, among="g") == SAME
+    assert verdict(rows, test="rises", x="x") == SAME
+    other = [row | {"v": row["v"] + 0.3 * (-1) ** row["replicate"] * row["x"]} for row in rows]
+    assert verdict(other, test="less", of={"g": "a"}, than={"g": "b"}) == NOISE
 
 
 def test_a_trend_with_a_step_the_wrong_way_holds_in_part():

@@ -16,6 +16,8 @@ from .kinds import Row
 from .spec import Sentence, matches, select
 
 REPRODUCED, PART, NOT, NOISE = "reproduced", "reproduced in part", "not reproduced", "within the noise"
+SAME = "no difference"
+"""Of a setting, and of a claim: what is compared is the same in every replicate."""
 UNSEEN = "no rows to test it on"
 HOLDS, SOME, FAILS, HIDDEN = "holds", "holds in part", "fails", "within the noise"
 """Of one setting.  A trend holds in part if its ends show it and a step on the way goes against it."""
@@ -89,7 +91,7 @@ def judge(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Judgeme
     few replicates.  It fails by as much the other way round, and by more where it is tested in many settings, since of
     many differences some are large by chance: see :func:`sure`.  "reproduced": it holds in every setting;
     "reproduced in part": in most, or in some beyond what chance gives one of many; else "not reproduced" if it fails
-    in some, and "within the noise" if in none.
+    in some, and "within the noise" if in none, or "no difference" if there is none at all.
     """
     kept = [row for row in rows if matches(row, basis) and _number(row.get(claim.value))]
     noisy = claim.test != "never" and claim.noise is None
@@ -113,7 +115,8 @@ def judge(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Judgeme
             each.append({"at": at, "word": word, "numbers": numbers})
     if not words:
         return Judgement(UNSEEN, ())
-    partly = PART if clear or 2 * words.count(HOLDS) > len(words) else NOT if FAILS in words else NOISE
+    none = SAME if set(words) == {SAME} else NOT if FAILS in words else NOISE
+    partly = PART if clear or 2 * words.count(HOLDS) > len(words) else none
     return Judgement(REPRODUCED if set(words) == {HOLDS} else partly, tuple(details), tuple(each))
 
 
@@ -169,7 +172,10 @@ _Found = tuple[str, str, bool] | None
 """What came out of a setting, its numbers, and whether it holds beyond what chance gives one of many settings."""
 
 
-def _marked(sign: int, told: str) -> tuple[str, str, bool]:
+def _marked(sign: int, told: str, *compared: _Mean) -> tuple[str, str, bool]:
+    gaps = [one - compared[0] for one in compared[1:]]
+    if sign == 0 and gaps and all(gap.mean == gap.error == 0.0 for gap, _ in gaps):
+        return SAME, told, False
     return {1: HOLDS, 2: HOLDS, 0: HIDDEN, -1: FAILS}[sign], told, sign == 2
 
 
@@ -186,7 +192,7 @@ def _extreme(claim: Sentence, rows: list[Row], many: int) -> _Found:
     signs = [_sign(other, mine, many, n) if turned else _sign(mine, other, many, n) for other in theirs.values()]
     best = (max if turned else min)(theirs, key=lambda name: theirs[name].mean)
     told = f"{mine} against {theirs[best]}{_apart(mine, theirs[best])} ({said(best)}, the best of the others)"
-    return _marked(min(signs), told)
+    return _marked(min(signs), told, mine, theirs[best])
 
 
 def _along(claim: Sentence, rows: list[Row], many: int) -> _Found:
@@ -204,7 +210,7 @@ def _along(claim: Sentence, rows: list[Row], many: int) -> _Found:
     whole = _sign(means[0], means[-1], many) if turned else _sign(means[-1], means[0], many)
     told = f"{means[0]} at {claim.x} {at[0]:g}, {means[-1]} at {at[-1]:g}"
     if min(steps) >= 0:
-        return _marked(whole, told)
+        return _marked(whole, told, *means)
     k = steps.index(-1)  # a step the wrong way
     told += f"; but {means[k]} at {at[k]:g} and {means[k + 1]} at {at[k + 1]:g}"
     return (SOME if whole > 0 else FAILS), told, whole == 2
@@ -217,7 +223,7 @@ def _pair(claim: Sentence, rows: list[Row]) -> tuple[_Mean, _Mean] | None:
 
 def _less(claim: Sentence, rows: list[Row], many: int) -> _Found:
     pair = _pair(claim, rows)
-    return None if pair is None else _marked(_sign(*pair, many), f"{pair[0]} against {pair[1]}{_apart(*pair)}")
+    return None if pair is None else _marked(_sign(*pair, many), f"{pair[0]} against {pair[1]}{_apart(*pair)}", *pair)
 
 
 def _apart(low: _Mean, high: _Mean) -> str:
