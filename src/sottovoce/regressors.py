@@ -30,6 +30,9 @@ from .typing import Any, Array, ArrayLike, IntArray
 from .weighted import Weighted
 
 _DEFAULT = RunConfig()
+_AUTO = {"nobody": "momentum", "sum": "sum_momentum", "curator": "central_momentum"}
+_ROUNDS = 100
+"""With as many of these, R2 was within .1 of the best on made-up tables of 1,000 to 6,000 rows and 3 to 20 columns."""
 _READ = "the target's bounds were read off the rows, and epsilon does not cover that"
 
 
@@ -45,8 +48,8 @@ class ConsensusRegressor(Sited, Shown, RegressorMixin, BaseEstimator):
         "squared" asks for second moments once and for gradients of Huber's loss at public points
         (:mod:`sottovoce.answers.regression`).  "huber-residual:H", "log-cosh:H" and "quantile:Q" train by `method`.
     method : str, default="auto"
-        For losses other than "squared": a name that ``sottovoce methods`` lists; "auto" is ``prox_admm``, or
-        ``sum_momentum`` with ``trust="sum"``.
+        For losses other than "squared": a name that ``sottovoce methods`` lists.  "auto" is ``momentum``,
+        ``sum_momentum`` or ``central_momentum``, as `trust` says; without a delta ``prox_admm``.
     epsilon, delta : float
         Privacy budget of the whole fit, as for :class:`sottovoce.ConsensusClassifier`; ``inf`` fits without noise.
     trust : {"nobody", "sum", "curator"}, default="nobody"
@@ -54,7 +57,7 @@ class ConsensusRegressor(Sited, Shown, RegressorMixin, BaseEstimator):
         Of sums: how many sites may tell others all they know.
     n_sites : int, default=5
         Number of sites if :meth:`fit` is given no groups.
-    rounds : int, default=10
+    rounds : int, default=100
     data_norm : float, default=1.0
         Declared bound on the Euclidean norm of a row.  With the squared loss longer rows count for less and are not
         shortened (:mod:`sottovoce.weighted`), so that coefficients stay what they are.
@@ -112,7 +115,7 @@ class ConsensusRegressor(Sited, Shown, RegressorMixin, BaseEstimator):
         trust: str = "nobody",
         colluders: int = 1,
         n_sites: int = 5,
-        rounds: int = _DEFAULT.rounds,
+        rounds: int = _ROUNDS,
         data_norm: float = 1.0,
         fit_intercept: bool = True,
         rho: float = _DEFAULT.rho,
@@ -244,7 +247,10 @@ class ConsensusRegressor(Sited, Shown, RegressorMixin, BaseEstimator):
         encoded = self._encode(X)
         rows = Rows.build([(encoded[part], np.ones(len(part))) for part in parts], [t[part] for part in parts])
         rows = rows if counts is None else weighed(rows, counts)
-        run = RunConfig(method=self.method, loss=self.loss, rounds=self.rounds, rho=self.rho, **knobs)
+        method = self.method
+        if method == defaults.METHOD and knobs["delta"] is not None:
+            method = _AUTO.get(self.trust, method)
+        run = RunConfig(method=method, loss=self.loss, rounds=self.rounds, rho=self.rho, **knobs)
         result = simulate(run, rows, caveat=caveat)
         coef, constant = self._decode(result.consensus)
         return np.append(coef[0], constant[0]), result.privacy
@@ -264,7 +270,7 @@ class PrivateRegressor(ConsensusRegressor):
     y_bounds, loss, method, epsilon, delta, data_norm, fit_intercept, relation, accountant, random_state, max_weight
         As for :class:`ConsensusRegressor`.
     rho : float, default=0.0002
-    rounds : int, default=10
+    rounds : int, default=100
 
     Examples
     --------
@@ -291,7 +297,7 @@ class PrivateRegressor(ConsensusRegressor):
         method: str = defaults.METHOD,
         epsilon: float = defaults.EPSILON,
         delta: float | None = defaults.DELTA,
-        rounds: int = _DEFAULT.rounds,
+        rounds: int = _ROUNDS,
         data_norm: float = 1.0,
         fit_intercept: bool = True,
         rho: float = 0.0002,

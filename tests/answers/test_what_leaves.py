@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -213,6 +214,15 @@ class TestRegressor:
             (0.0, 20.0), loss=loss, method="prox_admm", epsilon=8.0, rounds=30, data_norm=3.0, random_state=0
         ).fit(X, y)
         assert np.mean(y <= model.predict(X)) == pytest.approx(share, abs=0.08)
+
+    @pytest.mark.parametrize("trust", ["nobody", "sum", "curator", "one site"])
+    @pytest.mark.parametrize("loss", ["huber-residual:0.25", "quantile:0.5"])
+    def test_other_losses_do_well_at_their_defaults(self, trust: str, loss: str) -> None:
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(3000, 3))
+        y = 10.0 + 3.0 * X[:, 0] - X[:, 1] + rng.normal(size=3000)
+        made: Any = PrivateRegressor if trust == "one site" else partial(ConsensusRegressor, trust=trust)
+        assert made((0.0, 20.0), loss=loss, data_norm=3.0, random_state=0).fit(X, y).score(X, y) > 0.8
 
     def test_bounds_are_declared_and_never_read_in_a_release(self) -> None:
         X, y = np.zeros((10, 2)), np.arange(10.0)
