@@ -69,6 +69,7 @@ def _plain(value: Any) -> Any:
     return " ".join(map(str, value)) if isinstance(value, list | tuple) else value
 
 
+@lru_cache
 def judged(folder: Path) -> dict[str, Any] | None:
     """What a study's folder says, its claims judged anew over its cells; None if it has not run as its file is now."""
     place = folder / "verdicts.json"

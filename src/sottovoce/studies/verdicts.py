@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
@@ -230,7 +230,7 @@ def _apart(low: _Mean, high: _Mean) -> str:
     """The difference, where its error is less than the errors of both let one think."""
     gap, _ = high - low
     alone = math.hypot(low.error, high.error)
-    return f", {gap} apart" if SURE * gap.error < abs(gap.mean) <= SURE * alone else ""
+    return f", {replace(gap, mean=abs(gap.mean))} apart" if SURE * gap.error < abs(gap.mean) <= SURE * alone else ""
 
 
 def _steadier(claim: Sentence, rows: list[Row], many: int) -> _Found:
