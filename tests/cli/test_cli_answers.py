@@ -321,13 +321,21 @@ def test_a_row_with_another_label_is_counted_for_the_holder(ok: Call, clinic: Cl
     assert note not in ok(*clinic.train, "--json").json["notes"]
 
 
-def test_values_beyond_the_declared_bounds_are_clipped_and_said(ok: Call, clinic: Clinic) -> None:
+def test_values_beyond_the_declared_bounds_are_clipped_and_said(ok: Call, run: Call, clinic: Clinic) -> None:
     (dealt,) = ok(*clinic.train, "--json").json["notes"]  # nothing clipped yet
     assert dealt == "the schema names 'hospital' as the site, but rows were dealt by 'iid'"
     table = [["93.77001", *row[1:]] if k < 7 else row for k, row in enumerate(clinic.table)]
     write_csv(clinic.csv, table)
     (_, note) = ok(*clinic.train, "--json").json["notes"]
-    assert note.startswith("7 values or rows outside the declared bounds")
+    assert "compare the schema with the table: 'age' in 7 rows" in note
+    saved = clinic.csv.with_name("run.json")
+    report = ok(
+        "train", "--data", clinic.csv, "--schema", clinic.schema, "--nodes", 3, "--inference", "--save", saved, "--json"
+    ).json
+    assert note in report["notes"]
+    assert "7 rows" not in saved.read_text()  # what is saved may be passed on
+    ran = run("predict", saved, clinic.csv)
+    assert ran.code == 0 and f"Note: {note}" in ran.err
 
 
 # Prediction

@@ -143,7 +143,7 @@ def fit_numbers(
     done = Fitted(
         config, task, answered, lines(naming, task, model), desk.statement(caveat=dataset.caveat),
         exact(task, margins, dataset.y_test), exact(task, middle, dataset.y_test), dealt.sizes,
-        dealt.sites, dataset.n_held_out, evaluation, (*dataset.notes, *of_clipped(dataset)),
+        dealt.sites, dataset.n_held_out, evaluation, (*dataset.notes, *of_clipped(dataset, shortened=False)),
         time.perf_counter() - started,
     )  # fmt: skip
     return replace(done, answered=replace(answered, record=done.to_keep(dataset.notes)))

@@ -18,7 +18,7 @@ from ..pages import versions
 from ..plain import jsonable
 from ..privacy.statement import Statement
 from ..runs.config import RunConfig
-from ..runs.training import Report, TrainConfig, deal
+from ..runs.training import Report, TrainConfig, deal, of_clipped
 from ..task import TwoClasses
 from ..typing import Any, Array, IntArray
 from ..weighted import Weighted
@@ -203,13 +203,14 @@ def infer(
         ahead = forecast(naming, float(sizes.sum()), mu, sites=desk.facts.n_nodes, **kinds)  # type: ignore[arg-type]
     done = Inferred(
         config, answered, lines, found, statement, quality, ahead, sizes, dealt.sites, dataset.n_held_out,
-        tuple((item.name, item.share) for item in desk.plan), evaluation, tuple(dataset.notes),
-        time.perf_counter() - started, task,
+        tuple((item.name, item.share) for item in desk.plan), evaluation,
+        (*dataset.notes, *of_clipped(dataset, shortened=False)), time.perf_counter() - started, task,
     )  # fmt: skip
     record = done.to_dict()
     record.pop("seconds")  # depends on rows, and no epsilon covers it
     for secret in ("exact", "test_error"):
         record.pop(secret)
+    record["notes"] = list(dataset.notes)
     if evaluation is None:
         record["auc"] = record["brier"] = None
     elif record["evaluation"] is not None:

@@ -74,7 +74,7 @@ def audit(
       sottovoce audit dvp --form printed       a claim that is false
       sottovoce audit dvp --rounds 5 --epsilon 2 --json
       sottovoce audit stopping                 stops by what she sees of a ledger
-      sottovoce audit sums --colluders 2       one more than the claim allows: refuted
+      sottovoce audit sums --colluders 2       one too many: refuted
       sottovoce audit answers                  every release behind an answer
       sottovoce audit all                      every claim of the package
       sottovoce audit all --report audit.html  the same as a page, and lessons

@@ -14,6 +14,7 @@ from scipy.special import expit, log_softmax
 
 from .. import data, files
 from ..capped import NOT_CALIBRATED
+from ..data.schema import unfit
 from ..errors import InvalidInput, printable
 from ..runs.simulate import Result
 from ..task import TwoClasses
@@ -58,7 +59,9 @@ def predict(
         answered = Answered.load(run)
         if answered.schema is None:
             raise InvalidInput("run", str(run), "was trained without a schema", "train on a table")
-        margin = answered.margins(table_at(rows))
+        table = table_at(rows)
+        tell_unfit(answered.schema, table)
+        margin = answered.margins(table)
         loss = "logistic" if isinstance(answered.schema.task, TwoClasses) else "squared"
         called = at_threshold(schema_answers(answered.schema, margin, loss, proba), answered.schema, threshold)
         _write(called, out, as_json)
@@ -72,6 +75,7 @@ def predict(
         raise InvalidInput("site", site, f"the run has sites 0 to {nodes - 1}", "leave --site out for the average")
     table = table_at(rows)
     w = result.consensus[replicate] if site is None else result.models[replicate, site]
+    tell_unfit(schema, table)
     margin = schema.task.vectors(w) @ schema.encode(table, labels=False).X.T
     answers = schema_answers(schema, margin, result.config.loss, proba)
     if (result.config.loss == "logistic" or proba) and result.config.max_grad_norm < math.inf:
@@ -124,6 +128,12 @@ def schema_answers(schema: data.Schema, margin: Array, loss: str, proba: bool = 
             for answer, p in zip(answers, chance, strict=True):
                 answer[f"probability of {printable(name)}"] = float(p)
     return answers
+
+
+def tell_unfit(schema: data.Schema, table: data.Table) -> None:
+    """A note on standard error for who holds the table: what in it the schema does not declare."""
+    for note in unfit(schema.encode(table, labels=False).clipped, shortened=False):
+        click.echo(f"Note: {note}", err=True)
 
 
 def at_threshold(answers: list[Answer], schema: data.Schema, threshold: float | None) -> list[Answer]:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InvalidInput, SchemaError
+from ..errors import InvalidInput, SchemaError, shown
 from ..files import from_toml, read_text
 from ..task import Classification, Task, TwoClasses
 from ..typing import Array
@@ -33,6 +33,7 @@ EXAMPLE = (
     'sex = {kind = "category", values = ["Female", "Male"]}}'
 )
 FROM_ROWS = "the encoding was computed from the rows, and epsilon does not cover that"
+_NAMED = 6  # columns that a note names
 ROW = "(row)"  # key of `Encoded.clipped` for rows that were longer than the divisor
 LABEL = "(label)"  # and for rows whose label is none of the declared ones
 BEYOND = "(label beyond its bounds)"  # and for numbers to predict that were clipped
@@ -63,6 +64,34 @@ class Encoded:
     y: Array | None
     clipped: dict[str, int]
     weight: Array | None = None
+
+
+def unfit(clipped: Mapping[str, int], *, shortened: bool = True) -> list[str]:
+    """What did not fit a schema, in words.  Counts have no noise: they are for the holder of the rows.
+
+    Parameters
+    ----------
+    clipped : mapping
+        As in :class:`Encoded`.
+    shortened : bool
+        Whether rows that are longer than the divisor were shortened, which is then told too.
+    """
+    left, only = dict(clipped), "(for the data's holder only)"
+    kinds = (
+        (LABEL, "rows have another label than the declared: rows of zeros"),
+        (BEYOND, "labels beyond their declared bounds were clipped to them"),
+        (HEAVY, "weights beyond their cap count as much as the cap"),
+        (ROW, "rows are longer than the schema's scale and were shortened"),
+    )
+    counts = [(left.pop(key, 0), what) for key, what in kinds]
+    notes = [f"{n} {what} {only}" for n, what in (counts if shortened else counts[:-1]) if n]
+    columns = sorted(((n, name) for name, n in left.items() if n), reverse=True)
+    if columns:
+        named = ", ".join(f"{shown(name)} in {n} rows" for n, name in columns[:_NAMED])
+        more = f", and {len(columns) - _NAMED} more columns" if len(columns) > _NAMED else ""
+        rule = "values beyond the declared bounds or levels, compare the schema with the table"
+        notes.append(f"{rule}: {named}{more} {only}")
+    return notes
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from .. import data
 from ..algorithms import REGISTRY
 from ..data.expected import expected_rows
 from ..data.labels import rows_of
-from ..data.schema import BEYOND, HEAVY, LABEL
+from ..data.schema import unfit
 from ..errors import InvalidInput
 from ..graphs import make_graph
 from ..ledger.durable import DurableLedger
@@ -272,18 +272,9 @@ def train(
     )
 
 
-def of_clipped(dataset: data.Dataset) -> list[str]:
+def of_clipped(dataset: data.Dataset, *, shortened: bool = True) -> list[str]:
     """What the holder of the rows should know of rows that did not fit the schema."""
-    notes, clipped = [], dict(dataset.clipped)
-    if strange := clipped.pop(LABEL, 0):
-        notes.append(f"{strange} rows have another label than the declared: rows of zeros (for the data's holder only)")
-    if beyond := clipped.pop(BEYOND, 0):
-        notes.append(f"{beyond} labels beyond their declared bounds were clipped to them (for the data's holder only)")
-    if heavy := clipped.pop(HEAVY, 0):
-        notes.append(f"{heavy} weights beyond their cap count as much as the cap (for the data's holder only)")
-    if others := sum(clipped.values()):
-        notes.append(f"{others} values or rows outside the declared bounds were clipped (for the data's holder only)")
-    return notes
+    return unfit(dataset.clipped, shortened=shortened)
 
 
 def _table_of(config: TrainConfig, dataset: data.Dataset) -> data.Dataset:
