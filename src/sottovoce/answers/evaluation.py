@@ -105,7 +105,9 @@ def levels_of(schema: Schema | None, by: str | None) -> tuple[Level, ...]:
             rest = f"{by}: others" if block.base is None else reference_of(block)
             return (*named, Level(rest, None))
         first += len(block.names)
-    raise InvalidInput("by", by, "must be a column for which the schema declares levels", "name a bins or category")
+    known = [block.name for block in (() if schema is None else schema.blocks) if isinstance(block, Bins | Category)]
+    use = f"use one of {', '.join(known[:8])}" if known else "leave it out"
+    raise InvalidInput("by", by, "must be a column for which the schema declares levels", use)
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,8 @@ def document(run: Path) -> dict[str, Any]:
     """
     from .predict import is_answered  # loads SciPy
 
+    if not run.is_file():
+        raise InvalidInput("run", str(run), "is no file", "check the path, or save a run with `train --save`")
     if not is_answered(run):
         return of_result(Result.load(run))
     try:

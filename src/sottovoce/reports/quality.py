@@ -102,7 +102,8 @@ def _confusion(found: dict[str, Any]) -> str:
         f"<tr><td>called negative</td>{c['false_negative']}{c['true_negative']}</tr>",
     ]
     head = [(f"from {cut} on a row is called positive", ""), ("positive in fact", "n"), ("negative in fact", "n")]
-    return f'<h3>Rows, right and wrong</h3>{table(head, rows)}<p class="small">Noisy counts.</p>'
+    note = "Counts carry noise: they do not add up to the number of rows."
+    return f'<h3>Rows, right and wrong</h3>{table(head, rows)}<p class="small">{note}</p>'
 
 
 def _subgroups(by: dict[str, Any]) -> str:
