@@ -6,25 +6,23 @@ import math
 from typing import ClassVar, Self
 
 import numpy as np
-from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from .answers.asking import Desk, Item
 from .answers.naming import of_columns
-from .data.given import checked
 from .errors import InvalidInput
 from .losses import Logistic
 from .queries import SecondMoments
 from .queries.moments import square
 from .runs import defaults
 from .runs.config import RunConfig
-from .sited import Sited
+from .sited import SitedTable
 from .typing import Any, Array, ArrayLike
 from .weighted import Weighted
 
 
-class ConsensusPCA(Sited, TransformerMixin, BaseEstimator):
+class ConsensusPCA(SitedTable, TransformerMixin, BaseEstimator):
     """Principal components of rows at several sites.
 
     Parameters
@@ -143,11 +141,6 @@ class ConsensusPCA(Sited, TransformerMixin, BaseEstimator):
         self.explained_variance_ratio_ = values[:k] / total if total > 0.0 else np.zeros(k)
         self.sites_, self.privacy_spent_ = sites, desk.statement().to_dict()
         return self
-
-    def _table(self, X: ArrayLike, *, reset: bool) -> Array:
-        if issparse(X):
-            raise InvalidInput("X", None, "sparse input is not supported", "use X.toarray()")
-        return np.asarray(checked("X", lambda: validate_data(self, X, reset=reset, dtype=np.float64)))
 
     def transform(self, X: ArrayLike) -> Array:
         """Rows in the components' coordinates, (n_samples, n_components)."""

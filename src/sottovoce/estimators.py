@@ -22,7 +22,7 @@ from .answers.training import WEIGHED
 from .capped import NOT_CALIBRATED
 from .data.cases import weighed
 from .data.classes import ClassRows
-from .data.given import checked, classes_in, declared, index_of, init_in, misfit
+from .data.given import checked, classes_in, declared, index_of, init_in
 from .data.rows import Rows
 from .errors import HolderNote, InvalidInput, LedgerMismatch, NotCalibrated
 from .inferring import Inferring, deal_digest
@@ -311,9 +311,7 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
             rule = f"{type(self).__name__} requires y to be passed, but the target y is None"
             raise InvalidInput("y", None, rule, "give the label of every row")
         classes, label = classes_in(y, n) if fixed is None else (fixed, index_of(y, fixed, n))
-        if not (math.isfinite(self.data_norm) and self.data_norm > 0):
-            rule = "must be finite and > 0, because rows are divided by it"
-            raise InvalidInput("data_norm", self.data_norm, rule, "declare a public bound on the norm of a row")
+        self._check_norm()
         if isinstance(self.accountant, DurableLedger) and groups is None and self.n_sites != 1:
             rule = "a ledger on disk belongs to sites that stay the same"
             raise InvalidInput("groups", None, rule, "give the site of every row to fit")
@@ -345,9 +343,7 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
         else:
             parts_of_rows = [(encoded[part], label[part]) for part in parts]
             fit(len(classes), parts_of_rows, seed, knobs, groups is not None, partial(run, starts=starts))
-        noisy = not np.all(np.isinf(self.epsilon))
-        if self.random_state is not None and (ill := misfit(features, self.data_norm, noisy=noisy)):
-            warnings.warn(f"{ill} (a simulation, for the data's holder only)", HolderNote, stacklevel=2)
+        self._tell_norm(features)
         self.classes_, self.sites_ = classes, sites
         if strange := int(np.sum(label < 0)):
             what = f"{strange} of {n} rows have a label that is none of the declared classes"

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Self
 
 import numpy as np
-from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d
 
 from .answers.asking import Desk
 from .answers.naming import of_columns
 from .answers.regression import SQUARED, least_squares, recipe
 from .data.cases import weighed
-from .data.given import checked, misfit
+from .data.given import checked
 from .data.rows import Rows
-from .errors import HolderNote, InvalidInput
+from .errors import InvalidInput
 from .inferring import Shown
 from .losses import HuberResidual, loss_texts
 from .privacy.statement import Caveat
 from .runs import defaults
 from .runs.config import RunConfig
 from .runs.simulate import simulate
-from .sited import Sited
+from .sited import SitedTable
 from .task import BoundedNumber
 from .typing import Any, Array, ArrayLike, IntArray
 from .weighted import Weighted
@@ -36,7 +34,7 @@ _ROUNDS = 100
 _READ = "the target's bounds were read off the rows, and epsilon does not cover that"
 
 
-class ConsensusRegressor(Sited, Shown, RegressorMixin, BaseEstimator):
+class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
     """A linear regression of a bounded number, trained across sites that exchange noisy vectors instead of rows.
 
     Parameters
@@ -161,9 +159,7 @@ class ConsensusRegressor(Sited, Shown, RegressorMixin, BaseEstimator):
         if self.y_bounds is None and self.random_state is None:
             rule = "a release needs the target's bounds declared: the rows' own are private"
             raise InvalidInput("y_bounds", None, rule, "give y_bounds=(lo, hi), or a random_state for a simulation")
-        if not (math.isfinite(self.data_norm) and self.data_norm > 0):
-            rule = "must be finite and > 0, because rows are divided by it"
-            raise InvalidInput("data_norm", self.data_norm, rule, "declare a public bound on the norm of a row")
+        self._check_norm()
         features = self._table(X, reset=True)
         if len(features) < 2:
             raise InvalidInput("X", None, "n_samples=1 is too few for a regression", "give more rows")
@@ -185,22 +181,13 @@ class ConsensusRegressor(Sited, Shown, RegressorMixin, BaseEstimator):
         self.coef_ = half * model[:-1]
         self.intercept_ = float(task.low + half + half * model[-1]) if self.fit_intercept else task.low + half
         self.y_bounds_, self.sites_, self.privacy_spent_ = (task.low, task.high), sites, said
-        if self.random_state is not None and (
-            ill := misfit(features, self.data_norm, noisy=math.isfinite(self.epsilon))
-        ):
-            warnings.warn(f"{ill} (a simulation, for the data's holder only)", HolderNote, stacklevel=2)
+        self._tell_norm(features)
         return self
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = math.isfinite(self.epsilon)  # few rows, and noise
         return tags
-
-    def _table(self, X: ArrayLike, *, reset: bool) -> Array:
-        """X as scikit-learn validates it: finite numbers, dense, with the columns of fit."""
-        if issparse(X):
-            raise InvalidInput("X", None, "sparse input is not supported", "use X.toarray()")
-        return np.asarray(checked("X", lambda: validate_data(self, X, reset=reset, dtype=np.float64)))
 
     def _target(self, y: ArrayLike, n: int) -> Array:
         if y is None:

@@ -9,25 +9,26 @@ import warnings
 import numpy as np
 from scipy.sparse import csr_array, hstack, issparse
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import validate_data
 
 from .data import partition
 from .data.cases import check_cap, class_shares, shares
-from .data.given import checked, sites_in
+from .data.given import checked, misfit, sites_in
 from .errors import HolderNote, InvalidInput
 from .typing import Any, Array, ArrayLike, IntArray
 
-_SLACK = 1.0 + 1e-12  # so that rounding cannot carry a row of norm one outside the unit ball
-
-
+SLACK = 1.0 + 1e-12
+"""So that rounding cannot carry a row of norm one outside the unit ball."""
 HEAVIEST_READ = "the largest weight was read off the rows, and epsilon does not cover that"
 
 
 class Sited:
-    """For estimators with `random_state`, `n_sites`, `data_norm`, `fit_intercept` and `max_weight`."""
+    """For estimators with `random_state`, `n_sites`, `data_norm`, `epsilon`, `fit_intercept` and `max_weight`."""
 
     random_state: Any
     n_sites: int
     data_norm: float
+    epsilon: Any
     fit_intercept: bool
     max_weight: float | None
     class_weight: Any = None
@@ -65,6 +66,17 @@ class Sited:
             weight = of_class if weight is None else weight * of_class
         return weight, caveat
 
+    def _check_norm(self) -> None:
+        if not (math.isfinite(self.data_norm) and self.data_norm > 0):
+            rule = "must be finite and > 0, because rows are divided by it"
+            raise InvalidInput("data_norm", self.data_norm, rule, "declare a public bound on the norm of a row")
+
+    def _tell_norm(self, X: Any) -> None:
+        """Tell the holder of the rows, in a simulation, that `data_norm` suits none of them."""
+        noisy = not np.all(np.isinf(self.epsilon))
+        if self.random_state is not None and (ill := misfit(X, self.data_norm, noisy=noisy)):
+            warnings.warn(f"{ill} (a simulation, for the data's holder only)", HolderNote, stacklevel=3)
+
     def _seed(self) -> int | None:
         state = self.random_state
         if isinstance(state, np.random.Generator):
@@ -91,26 +103,36 @@ class Sited:
             return self._encode_sparse(csr_array(X))
         peak = np.maximum(np.abs(X).max(axis=1, keepdims=True), self.data_norm)  # no square can overflow below it
         unit = X / peak
-        unit /= np.maximum(1.0, np.linalg.norm(unit, axis=1, keepdims=True)) * _SLACK
-        return np.hstack([unit, np.ones((len(X), 1))]) / (math.sqrt(2.0) * _SLACK) if self.fit_intercept else unit
+        unit /= np.maximum(1.0, np.linalg.norm(unit, axis=1, keepdims=True)) * SLACK
+        return np.hstack([unit, np.ones((len(X), 1))]) / (math.sqrt(2.0) * SLACK) if self.fit_intercept else unit
 
     def _encode_sparse(self, X: csr_array) -> csr_array:
         peak = np.maximum(np.asarray(abs(X).max(axis=1).todense()).reshape(-1, 1), self.data_norm)
         unit = csr_array(X.multiply(1.0 / peak))
         norms = np.sqrt(np.asarray(unit.power(2).sum(axis=1))).reshape(-1, 1)
-        unit = csr_array(unit.multiply(1.0 / (np.maximum(1.0, norms) * _SLACK)))
+        unit = csr_array(unit.multiply(1.0 / (np.maximum(1.0, norms) * SLACK)))
         if not self.fit_intercept:
             return unit
-        return csr_array(hstack([unit, csr_array(np.ones((X.shape[0], 1)))]) / (math.sqrt(2.0) * _SLACK))
+        return csr_array(hstack([unit, csr_array(np.ones((X.shape[0], 1)))]) / (math.sqrt(2.0) * SLACK))
 
     def _decode(self, W: Array) -> tuple[Array, Array]:
         """Coefficients and intercepts in the units of X, with which rows within `data_norm` have the same margins."""
         if not self.fit_intercept:
-            return W / (self.data_norm * _SLACK), np.zeros(len(W))
-        W = W / (math.sqrt(2.0) * _SLACK)
-        return W[:, :-1] / (self.data_norm * _SLACK), W[:, -1]
+            return W / (self.data_norm * SLACK), np.zeros(len(W))
+        W = W / (math.sqrt(2.0) * SLACK)
+        return W[:, :-1] / (self.data_norm * SLACK), W[:, -1]
 
     def _recode(self, coef: Array, intercept: Array) -> Array:
         """The inverse of :meth:`_decode`."""
-        W = coef * (self.data_norm * _SLACK)
-        return np.hstack([W, intercept[:, None]]) * (math.sqrt(2.0) * _SLACK) if self.fit_intercept else W
+        W = coef * (self.data_norm * SLACK)
+        return np.hstack([W, intercept[:, None]]) * (math.sqrt(2.0) * SLACK) if self.fit_intercept else W
+
+
+class SitedTable(Sited):
+    """For those of dense rows."""
+
+    def _table(self, X: ArrayLike, *, reset: bool) -> Array:
+        """X as scikit-learn validates it: finite numbers, dense, with the columns of fit."""
+        if issparse(X):
+            raise InvalidInput("X", None, "sparse input is not supported", "use X.toarray()")
+        return np.asarray(checked("X", lambda: validate_data(self, X, reset=reset, dtype=np.float64)))

@@ -13,24 +13,22 @@ from collections.abc import Sequence
 from typing import ClassVar, Self
 
 import numpy as np
-from scipy.sparse import issparse
 from scipy.special import expit
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from .data.cases import weighed
-from .data.given import checked, misfit
+from .data.given import checked
 from .data.rows import Rows
 from .errors import HolderNote, InvalidInput
 from .runs import defaults
 from .runs.config import RunConfig
 from .runs.simulate import simulate
-from .sited import Sited
+from .sited import SLACK, SitedTable
 from .typing import Any, Array, ArrayLike, BoolArray, IntArray
 
 SHARE = 0.5
 """Of a row's squared norm: what the interval's constant takes."""
-_SLACK = 1.0 + 1e-12
 METHODS = {"nobody": "prox_admm", "sum": "sum_prox", "curator": "central_prox"}
 """By trust: methods with noise on answers or sums, whose proofs see a person through one gradient and one Hessian."""
 
@@ -43,7 +41,7 @@ def person_weight(m: int, share: float = SHARE) -> float:
     ``a_j a_j'`` is at most ``m s^2 + t^2 <= sqrt(m (m s^2 + t^2))``.  Both are at most 1 after weights, as for one row
     in the unit ball.
     """
-    return 1.0 / (math.sqrt(m * (m * (1.0 - share) + share)) * _SLACK)
+    return 1.0 / (math.sqrt(m * (m * (1.0 - share) + share)) * SLACK)
 
 
 def expand(X: Array, last: IntArray, event: BoolArray, m: int) -> tuple[Array, Array]:
@@ -61,8 +59,8 @@ def expand(X: Array, last: IntArray, event: BoolArray, m: int) -> tuple[Array, A
     """
     n, d = X.shape
     rows = np.zeros((n, m, d + m))
-    rows[:, :, :d] = math.sqrt(1.0 - SHARE) / _SLACK * X[:, None, :]
-    rows[:, :, d:] = math.sqrt(SHARE) / _SLACK * np.eye(m)
+    rows[:, :, :d] = math.sqrt(1.0 - SHARE) / SLACK * X[:, None, :]
+    rows[:, :, d:] = math.sqrt(SHARE) / SLACK * np.eye(m)
     interval = np.arange(m)
     y = np.where(interval <= last[:, None], -1.0, 0.0)
     y[(interval == last[:, None]) & event[:, None]] = 1.0
@@ -84,7 +82,7 @@ def intervals(time: Array, event: BoolArray, edges: Array) -> IntArray:
         return np.where(time > edges[0], last, -1).astype(np.intp)
 
 
-class ConsensusSurvival(Sited, BaseEstimator):
+class ConsensusSurvival(SitedTable, BaseEstimator):
     """Discrete-time hazards trained across sites, with a person's rows of all intervals protected together.
 
     The log-odds of the event in interval j, for who has reached it, are ``intercept_[j] + x . coef_``.
@@ -199,9 +197,7 @@ class ConsensusSurvival(Sited, BaseEstimator):
         edges = self._edges()
         if self.trust not in METHODS:
             raise InvalidInput("trust", self.trust, f"must be one of {', '.join(METHODS)}", "use 'nobody'")
-        if not (math.isfinite(self.data_norm) and self.data_norm > 0):
-            rule = "must be finite and > 0, because rows are divided by it"
-            raise InvalidInput("data_norm", self.data_norm, rule, "declare a public bound on the norm of a row")
+        self._check_norm()
         features = self._table(X, reset=True)
         n, m = len(features), len(edges) - 1
         times, events = self._column("time", time, n), self._column("event", event, n) > 0
@@ -218,15 +214,13 @@ class ConsensusSurvival(Sited, BaseEstimator):
             accountant=self.accountant, seed=seed, trust=self.trust, tol=None, **knobs,
         )  # fmt: skip
         result = simulate(run, rows)
-        w = result.consensus[0] / _SLACK
+        w = result.consensus[0] / SLACK
         d = features.shape[1]
-        self.coef_ = w[:d] * math.sqrt(1.0 - SHARE) / (self.data_norm * _SLACK)
+        self.coef_ = w[:d] * math.sqrt(1.0 - SHARE) / (self.data_norm * SLACK)
         self.intercept_ = w[d:] * math.sqrt(SHARE)
         self.edges_, self.sites_ = edges, sites
         self.privacy_spent_ = result.statement.of_people(m).to_dict()
-        noisy = math.isfinite(self.epsilon)
-        if self.random_state is not None and (ill := misfit(features, self.data_norm, noisy=noisy)):
-            warnings.warn(f"{ill} (a simulation, for the data's holder only)", HolderNote, stacklevel=2)
+        self._tell_norm(features)
         if strange := int(np.sum(~(times > edges[0]))):
             what = f"{strange} of {n} people have no time after the first edge"
             warnings.warn(f"{what}: they add nothing (for the data's holder only)", HolderNote, stacklevel=2)
@@ -238,11 +232,6 @@ class ConsensusSurvival(Sited, BaseEstimator):
             rule = "must be two or more finite numbers, increasing"
             raise InvalidInput("edges", None, rule, "declare public times such as [0, 30, 90, 365]")
         return np.asarray(edges)
-
-    def _table(self, X: ArrayLike, *, reset: bool) -> Array:
-        if issparse(X):
-            raise InvalidInput("X", None, "sparse input is not supported", "use X.toarray()")
-        return np.asarray(checked("X", lambda: validate_data(self, X, reset=reset, dtype=np.float64)))
 
     def _column(self, name: str, given: ArrayLike, n: int) -> Array:
         column = checked(name, lambda: np.asarray(given, dtype=np.float64))
