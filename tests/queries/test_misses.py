@@ -122,3 +122,10 @@ def test_what_makes_no_sense_is_refused(held: Held, said: str) -> None:
     arguments: Any = (*made_up(100, 0), held, RunConfig(method="auto", epsilon=1.0, delta=1e-5))
     with pytest.raises(InvalidInput, match=said):
         evaluate_numbers(TASK, *arguments)
+
+
+def test_an_encoding_that_was_computed_from_rows_is_said() -> None:
+    scores, y = made_up(900, 3)
+    run = RunConfig(method="auto", epsilon=1.0, delta=1e-5)
+    for caveat in (None, "the schema was computed from rows"):
+        assert evaluate_numbers(TASK, scores, y, Held(1.0), run, 3, caveat=caveat).statement.caveat == caveat

@@ -168,6 +168,7 @@ def exact(task: BoundedNumber, margins: Array, y: Array) -> dict[str, float]:
 def evaluate_numbers(
     task: BoundedNumber, margins: Array, y: Array, held: Held, run: RunConfig, sites: int = 1, *,
     ledger: DurableLedger | None = None, run_name: str | None = None, digest: bytes | None = None, name: str = "",
+    caveat: str | None = None,
 ) -> NumberEvaluation:  # fmt: skip
     """Deal held-out rows to the sites by their positions, and ask how far a public model is off.
 
@@ -190,7 +191,7 @@ def evaluate_numbers(
     desk = Desk.open(config, rows, LOSS, recipe(), ledger=ledger, run_name=run_name, label=label, digest=digest)
     found = measure(desk, task)
     desk.close()
-    return NumberEvaluation(found, desk.statement(), exact(task, margins, y))
+    return NumberEvaluation(found, desk.statement(caveat=caveat), exact(task, margins, y))
 
 
 def evaluate_numbers_report(report: Report, held: Held) -> NumberEvaluation:
@@ -205,7 +206,8 @@ def evaluate_numbers_report(report: Report, held: Held) -> NumberEvaluation:
     if not len(dataset.y_test):
         raise InvalidInput("evaluation", held.epsilon, "there are no test rows", "give a test_share")
     X, y = dataset.all_held_out(dataset.X_test)
-    return evaluate_numbers(report.task, X @ result.consensus[0], y, held, report.config.run, result.facts.n_nodes)
+    scores, sites = X @ result.consensus[0], result.facts.n_nodes
+    return evaluate_numbers(report.task, scores, y, held, report.config.run, sites, caveat=dataset.caveat)
 
 
 __all__ = ["Errors", "NumberEvaluation", "evaluate_numbers", "evaluate_numbers_report"]

@@ -11,6 +11,7 @@ import numpy as np
 from .. import data
 from ..data.cases import weighed
 from ..data.labels import targets_of
+from ..data.schema import unfit
 from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger
 from ..losses import HuberResidual
@@ -18,7 +19,7 @@ from ..pages import versions
 from ..plain import jsonable
 from ..privacy.statement import Statement
 from ..runs.config import RunConfig
-from ..runs.training import TrainConfig, of_clipped
+from ..runs.training import TrainConfig
 from ..task import BoundedNumber
 from ..typing import Any, Array
 from ..weighted import Weighted
@@ -27,8 +28,8 @@ from .evaluation import Held
 from .misses import NumberEvaluation, evaluate_numbers, exact
 from .naming import CONSTANT, Naming, outcome
 from .regression import SQUARED, least_squares, recipe
-from .saved import Answered
-from .training import LIBRARIES, Dealt
+from .saved import Answered, to_keep
+from .training import LIBRARIES, Dealt, check_held
 
 
 @dataclass(frozen=True)
@@ -77,15 +78,6 @@ class Fitted:
         }  # fmt: skip
         return {key: jsonable(value) for key, value in report.items()}
 
-    def to_keep(self, notes: tuple[str, ...]) -> dict[str, Any]:
-        """The same without what reads rows without noise."""
-        plain = self.to_dict() | {"notes": list(notes)}
-        for secret in ("exact", "test_error", "mean_test_error", "seconds"):
-            plain.pop(secret)
-        if plain["evaluation"] is not None:
-            plain["evaluation"] = {key: value for key, value in plain["evaluation"].items() if key != "exact"}
-        return plain
-
 
 def fit_numbers(
     config: TrainConfig, *, held: Held | None = None, site_constants: bool | None = None,
@@ -115,9 +107,7 @@ def fit_numbers(
     task = dataset.task
     if not isinstance(task, BoundedNumber):
         raise InvalidInput("label", None, "least squares predicts a number", "declare lo and hi of the label")
-    if held is not None and ledger is not None:
-        rule = "the ledger is that of the training rows, and held-out rows have a budget of their own"
-        raise InvalidInput("evaluation", held.epsilon, rule, "use `sottovoce evaluate` with their own ledger")
+    check_held(held, dataset, ledger)
     dealt = Dealt.of(config, dataset, site_constants)
     naming, targets = dealt.naming, [dataset.y_train[part] for part in dealt.parts]
     known = [task.known(y).astype(float) for y in targets]
@@ -135,18 +125,17 @@ def fit_numbers(
     margins = answered.margins(test) if scored else np.empty(0)
     evaluation = None
     if held is not None:
-        if not scored:
-            raise InvalidInput("evaluation", held.epsilon, "there are no test rows", "give a test_share")
         scores, targets_held = dataset.all_held_out(margins[:, None])
-        evaluation = evaluate_numbers(task, scores[:, 0], targets_held, held, run, len(dealt.parts))
+        sites = len(dealt.parts)
+        evaluation = evaluate_numbers(task, scores[:, 0], targets_held, held, run, sites, caveat=dataset.caveat)
     middle = np.full(len(dataset.y_test), task.baselines(dataset.y_train)["mean"])
     done = Fitted(
         config, task, answered, lines(naming, task, model), desk.statement(caveat=dataset.caveat),
         exact(task, margins, dataset.y_test), exact(task, middle, dataset.y_test), dealt.sizes,
-        dealt.sites, dataset.n_held_out, evaluation, (*dataset.notes, *of_clipped(dataset, shortened=False)),
+        dealt.sites, dataset.n_held_out, evaluation, (*dataset.notes, *unfit(dataset.clipped, shortened=False)),
         time.perf_counter() - started,
     )  # fmt: skip
-    return replace(done, answered=replace(answered, record=done.to_keep(dataset.notes)))
+    return replace(done, answered=replace(answered, record=to_keep(done.to_dict(), dataset.notes)))
 
 
 def check(run: RunConfig, config: TrainConfig | None = None) -> None:

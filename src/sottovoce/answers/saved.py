@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,6 +18,15 @@ from ..typing import Any, Array
 from .naming import Naming, naming_of
 
 _KIND, _VERSION = "sottovoce answers", 1
+
+
+def to_keep(plain: dict[str, Any], notes: Sequence[str]) -> dict[str, Any]:
+    """A report without what reads rows without noise; `notes` are those that hold no count of rows."""
+    secrets = ("exact", "test_error", "mean_test_error", "seconds")
+    kept = {key: value for key, value in plain.items() if key not in secrets} | {"notes": list(notes)}
+    if kept["evaluation"] is not None:
+        kept["evaluation"] = {key: value for key, value in kept["evaluation"].items() if key != "exact"}
+    return kept
 
 
 @dataclass(frozen=True)

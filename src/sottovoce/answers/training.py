@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from .. import data
-from ..data.schema import Schema
+from ..data.schema import Schema, unfit
 from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger, rows_digest
 from ..losses import Logistic
@@ -18,7 +18,7 @@ from ..pages import versions
 from ..plain import jsonable
 from ..privacy.statement import Statement
 from ..runs.config import RunConfig
-from ..runs.training import Report, TrainConfig, deal, of_clipped
+from ..runs.training import Report, TrainConfig, deal
 from ..task import TwoClasses
 from ..typing import Any, Array, IntArray
 from ..weighted import Weighted
@@ -27,7 +27,7 @@ from .evaluation import LOSS, Evaluation, Held, Level, evaluate, exact, groups_o
 from .evaluation import recipe as histograms
 from .inference import Coefficients, Estimates, check_run, estimate, forecast, model_of, recipe, table
 from .naming import Naming, columns_of, naming_of, outcome
-from .saved import Answered
+from .saved import Answered, to_keep
 
 WEIGHED = "intervals are for rows that count alike: with weights the errors of an estimate are other ones"
 
@@ -169,9 +169,7 @@ def infer(
         raise InvalidInput("label", None, "coefficients are log-odds of two classes", "declare two classes")
     if dataset.weights is not None:
         raise InvalidInput("weight", None, WEIGHED, "leave weight and class_weight out, or train without inference")
-    if held is not None and ledger is not None:
-        rule = "the ledger is that of the training rows, and held-out rows have a budget of their own"
-        raise InvalidInput("evaluation", held.epsilon, rule, "use `sottovoce evaluate` with their own ledger")
+    check_held(held, dataset, ledger)
     dealt = Dealt.of(config, dataset, site_constants)
     naming, sizes = dealt.naming, dealt.sizes
     rows = naming.rows([(found, dataset.y_train[part]) for found, part in zip(dealt.tables, dealt.parts, strict=True)])
@@ -187,8 +185,6 @@ def infer(
     quality = exact(answered.margins(test), dataset.y_test) if scored else {}
     evaluation = None
     if held is not None:
-        if not scored:
-            raise InvalidInput("evaluation", held.epsilon, "there are no test rows", "give a test_share")
         X = np.hstack([naming.encoded(test), answered.margins(test)[:, None]])
         model = np.zeros((1, X.shape[1]))
         model[0, -1] = 1.0
@@ -204,17 +200,11 @@ def infer(
     done = Inferred(
         config, answered, lines, found, statement, quality, ahead, sizes, dealt.sites, dataset.n_held_out,
         tuple((item.name, item.share) for item in desk.plan), evaluation,
-        (*dataset.notes, *of_clipped(dataset, shortened=False)), time.perf_counter() - started, task,
+        (*dataset.notes, *unfit(dataset.clipped, shortened=False)), time.perf_counter() - started, task,
     )  # fmt: skip
-    record = done.to_dict()
-    record.pop("seconds")  # depends on rows, and no epsilon covers it
-    for secret in ("exact", "test_error"):
-        record.pop(secret)
-    record["notes"] = list(dataset.notes)
+    record = to_keep(done.to_dict(), dataset.notes)
     if evaluation is None:
-        record["auc"] = record["brier"] = None
-    elif record["evaluation"] is not None:
-        record["evaluation"].pop("exact")
+        record["auc"] = record["brier"] = None  # they are exact ones then
     return replace(done, answered=replace(answered, record=record))
 
 
@@ -227,6 +217,22 @@ def names_of(partition: str, columns: Any, parts: Sequence[IntArray]) -> tuple[s
     if kind == "site":
         return tuple(str(columns[name][part[0]]) for part in parts)
     return tuple(f"site {i}" for i in range(len(parts)))
+
+
+def check_held(held: Held | None, dataset: data.Dataset, ledger: DurableLedger | None = None) -> None:
+    """Refuse an evaluation that cannot be asked, before the training spends anything.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    if held is None:
+        return
+    if ledger is not None:
+        rule = "the ledger is that of the training rows, and held-out rows have a budget of their own"
+        raise InvalidInput("evaluation", held.epsilon, rule, "use `sottovoce evaluate` with their own ledger")
+    if not len(dataset.y_test):
+        raise InvalidInput("evaluation", held.epsilon, "there are no test rows", "give a test_share")
 
 
 def check(run: RunConfig, config: TrainConfig | None = None) -> None:
@@ -280,8 +286,7 @@ def evaluate_report(report: Report, held: Held) -> Evaluation:
     dataset, result = report.dataset, report.result
     if not isinstance(report.task, TwoClasses):
         raise InvalidInput("evaluation", held.epsilon, "is for two classes", "leave it out")
-    if not len(dataset.y_test):
-        raise InvalidInput("evaluation", held.epsilon, "there are no test rows", "give a test_share")
+    check_held(held, dataset)
     levels = levels_of(dataset.schema, held.by)
     run = replace(report.config.run, noise=None)
     sites, model = result.facts.n_nodes, result.consensus[:1]

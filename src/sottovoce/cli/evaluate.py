@@ -89,7 +89,8 @@ def evaluate(
         found: Any
         if isinstance(schema.task, BoundedNumber):
             digest = rows_digest(encoded.X, encoded.y)
-            found = evaluate_numbers(schema.task, margins, encoded.y, held, config, digest=digest, **kept)
+            own: dict[str, Any] = {"digest": digest, "caveat": schema.caveat}
+            found = evaluate_numbers(schema.task, margins, encoded.y, held, config, **own, **kept)
         else:
             found = evaluate_table(margins, encoded.X, encoded.y, schema, held, config, **kept)
     if report is not None:

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -60,7 +61,7 @@ def predict(
         if answered.schema is None:
             raise InvalidInput("run", str(run), "was trained without a schema", "train on a table")
         table = table_at(rows)
-        tell_unfit(answered.schema, table)
+        tell_unfit(answered.schema.encode(table, labels=False).clipped)
         margin = answered.margins(table)
         loss = "logistic" if isinstance(answered.schema.task, TwoClasses) else "squared"
         called = at_threshold(schema_answers(answered.schema, margin, loss, proba), answered.schema, threshold)
@@ -75,8 +76,9 @@ def predict(
         raise InvalidInput("site", site, f"the run has sites 0 to {nodes - 1}", "leave --site out for the average")
     table = table_at(rows)
     w = result.consensus[replicate] if site is None else result.models[replicate, site]
-    tell_unfit(schema, table)
-    margin = schema.task.vectors(w) @ schema.encode(table, labels=False).X.T
+    encoded = schema.encode(table, labels=False)
+    tell_unfit(encoded.clipped)
+    margin = schema.task.vectors(w) @ encoded.X.T
     answers = schema_answers(schema, margin, result.config.loss, proba)
     if (result.config.loss == "logistic" or proba) and result.config.max_grad_norm < math.inf:
         click.echo(f"Note: {NOT_CALIBRATED}.", err=True)
@@ -130,9 +132,9 @@ def schema_answers(schema: data.Schema, margin: Array, loss: str, proba: bool = 
     return answers
 
 
-def tell_unfit(schema: data.Schema, table: data.Table) -> None:
+def tell_unfit(clipped: Mapping[str, int]) -> None:
     """A note on standard error for who holds the table: what in it the schema does not declare."""
-    for note in unfit(schema.encode(table, labels=False).clipped, shortened=False):
+    for note in unfit(clipped, shortened=False):
         click.echo(f"Note: {note}", err=True)
 
 

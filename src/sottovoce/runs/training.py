@@ -248,7 +248,7 @@ def train(
         notes.append(f"the schema names {column!r} as the site, but rows were dealt by {config.partition!r}")
     if rows.one_class:
         notes.append(f"sites with one class only: {', '.join(map(str, rows.one_class))} (for the data's holder only)")
-    notes += of_clipped(dataset)
+    notes += unfit(dataset.clipped)
     X, y, task = dataset.X_test, dataset.y_test, dataset.task
     scored = len(y) > 0
     baselines = task.baselines(dataset.y_train)
@@ -270,11 +270,6 @@ def train(
         public=public,
         details=task.details(task.vectors(result.consensus[0]) @ X.T, y) if scored else {},
     )
-
-
-def of_clipped(dataset: data.Dataset, *, shortened: bool = True) -> list[str]:
-    """What the holder of the rows should know of rows that did not fit the schema."""
-    return unfit(dataset.clipped, shortened=shortened)
 
 
 def _table_of(config: TrainConfig, dataset: data.Dataset) -> data.Dataset:
