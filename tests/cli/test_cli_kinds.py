@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from command_line import Call
 
+from sottovoce.curator import Curator
+
 COLUMNS = """
 [columns.age]
 kind = "number"
@@ -249,3 +251,32 @@ class TestWeights:
             refused = run(*train(weighted, "two.toml"))
             assert refused.code == 2 and refused.err.startswith("error: w"), refused.err
             assert "-7" not in refused.err and "many" not in refused.err
+
+
+class TestAnEvaluationThatCannotBeAsked:
+    """It is refused before the training asks for anything."""
+
+    ROUNDS = ("--method", "prox_admm", "--rounds", 2, "--nodes", 2)
+
+    @pytest.mark.parametrize(
+        ("schema", "more", "said"),
+        [
+            ("sick.toml", ("--inference", "--by", "age"), "declares levels"),
+            ("sick.toml", ("--inference", "--cut", 1.5), "inside (0, 1)"),
+            ("sick.toml", (*ROUNDS, "--by", "nowhere"), "declares levels"),
+            ("sick.toml", (*ROUNDS, "--cut", 0), "inside (0, 1)"),
+            ("sick.toml", ("--method", "mr_admm", "--rounds", 2, "--pure"), "no pure price"),
+            ("days.toml", ("--by", "ward"), "two classes"),
+            ("days.toml", (*ROUNDS, "--by", "ward"), "two classes"),
+            ("days.toml", ("--cut", 0.3), "two classes"),
+        ],
+    )
+    def test_nothing_is_spent(
+        self, folder: Path, run: Call, monkeypatch: pytest.MonkeyPatch, schema: str, more: tuple[Any, ...], said: str
+    ) -> None:
+        label = 'label = { column = "kind", positive = "died" }'
+        (folder / "sick.toml").write_text(f'intercept = true\nignore = ["days"]\n{label}{COLUMNS}')
+        asked = []
+        monkeypatch.setattr(Curator, "ask", lambda *_: asked.append(1))
+        refused = run(*train(folder, schema, "--evaluation", 1, *more))
+        assert refused.code == 2 and said in refused.err and refused.err.count("\n") == 1 and asked == []

@@ -107,7 +107,7 @@ def fit_numbers(
     task = dataset.task
     if not isinstance(task, BoundedNumber):
         raise InvalidInput("label", None, "least squares predicts a number", "declare lo and hi of the label")
-    check_held(held, dataset, ledger)
+    check_held(held, dataset, run, ledger)
     dealt = Dealt.of(config, dataset, site_constants)
     naming, targets = dealt.naming, [dataset.y_train[part] for part in dealt.parts]
     known = [task.known(y).astype(float) for y in targets]

@@ -13,6 +13,7 @@ from .. import files
 from ..answers.misses import evaluate_numbers
 from ..answers.saved import Answered
 from ..answers.training import Held, evaluate_table
+from ..data import read_table
 from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger, rows_digest
 from ..plain import jsonable
@@ -23,7 +24,7 @@ from ..task import BoundedNumber, TwoClasses
 from .answers import render_evaluation
 from .numbers import render_errors
 from .options import as_json, say, takes, typed
-from .predict import is_answered, schema_of, table_at
+from .predict import is_answered, schema_of
 from .report import of_result, write
 from .screen import Console
 
@@ -76,7 +77,7 @@ def evaluate(
     if not isinstance(schema.task, TwoClasses | BoundedNumber):
         rule = "evaluation is for two classes or a number"
         raise InvalidInput("run", str(run), rule, "use a run with such a label")
-    table = table_at(rows)
+    table = read_table(rows)
     encoded = schema.encode(table)
     assert encoded.y is not None
     margins = encoded.X @ result.consensus[replicate] if answered is None else answered.margins(table)

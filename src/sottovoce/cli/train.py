@@ -108,7 +108,7 @@ def train(
         held: Any = None
         if inference or squared or evaluation is not None:  # loads SciPy's statistics, which no other run needs
             from ..answers.numbers import fit_numbers
-            from ..answers.training import Held, infer
+            from ..answers.training import Held, check_held, infer
             from .answers import render_inferred
             from .numbers import render_fitted
 
@@ -132,9 +132,6 @@ def train(
         if site_constants is not None:
             rule = "is for inference and for least squares"
             raise InvalidInput("site_constants", site_constants, rule, "add --inference, or leave it out")
-        if held is not None and book is not None:
-            rule = "the ledger is that of the training rows, and held-out rows have a budget of their own"
-            raise InvalidInput("evaluation", evaluation, rule, "use `sottovoce evaluate` with their own ledger")
         with bar if console.is_terminal and not as_json else nullcontext() as progress:
             observers: list[Observer] = []
             if progress is not None:
@@ -148,6 +145,7 @@ def train(
                 ledger=book,
                 run_name=run_name,
                 free=left_open(),
+                check=None if held is None else lambda dataset, run: check_held(held, dataset, run, book),
             )
     lost = None if save is None else _lost(trained, save)
     found: Any = None
