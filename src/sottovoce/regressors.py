@@ -28,9 +28,6 @@ from .typing import Any, Array, ArrayLike, IntArray
 from .weighted import Weighted
 
 _DEFAULT = RunConfig()
-_AUTO = {"nobody": "momentum", "sum": "sum_momentum", "curator": "central_momentum"}
-_ROUNDS = 100
-"""With as many of these, R2 was within .1 of the best on made-up tables of 1,000 to 6,000 rows and 3 to 20 columns."""
 _READ = "the target's bounds were read off the rows, and epsilon does not cover that"
 
 
@@ -113,7 +110,7 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         trust: str = "nobody",
         colluders: int = 1,
         n_sites: int = 5,
-        rounds: int = _ROUNDS,
+        rounds: int = defaults.ROUNDS_OF_NUMBERS,
         data_norm: float = 1.0,
         fit_intercept: bool = True,
         rho: float = _DEFAULT.rho,
@@ -235,8 +232,8 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         rows = Rows.build([(encoded[part], np.ones(len(part))) for part in parts], [t[part] for part in parts])
         rows = rows if counts is None else weighed(rows, counts)
         method = self.method
-        if method == defaults.METHOD and knobs["delta"] is not None:
-            method = _AUTO.get(self.trust, method)
+        if method == defaults.METHOD:
+            method = defaults.method_of_numbers(self.trust, knobs["delta"])
         run = RunConfig(method=method, loss=self.loss, rounds=self.rounds, rho=self.rho, **knobs)
         result = simulate(run, rows, caveat=caveat)
         coef, constant = self._decode(result.consensus)
@@ -284,7 +281,7 @@ class PrivateRegressor(ConsensusRegressor):
         method: str = defaults.METHOD,
         epsilon: float = defaults.EPSILON,
         delta: float | None = defaults.DELTA,
-        rounds: int = _ROUNDS,
+        rounds: int = defaults.ROUNDS_OF_NUMBERS,
         data_norm: float = 1.0,
         fit_intercept: bool = True,
         rho: float = 0.0002,

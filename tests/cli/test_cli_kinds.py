@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from command_line import Call
 
+from sottovoce import ConsensusRegressor
 from sottovoce.curator import Curator
 
 COLUMNS = """
@@ -147,8 +148,6 @@ class TestNumbers:
 
     def test_it_is_the_fit_of_the_regressor(self, folder: Path, ok: Call) -> None:
         """The same recipe without noise: the estimator's coefficients, from another map into the ball."""
-        from sottovoce import ConsensusRegressor
-
         given = ("--epsilon", "inf", "--test-share", 0.01, "--loss", "squared", "--json")
         report = ok(*train(folder, "days.toml", *given)).json
         rows = table((folder / "rows.csv").read_text())
@@ -173,6 +172,27 @@ class TestNumbers:
         assert 0.0 <= min(days) < max(days) <= 40.0
         named = ok(*train(folder, "days.toml", "--method", "prox_admm", "--rounds", 3, "--json")).json
         assert named["config"]["loss"] == "huber-residual:0.25"
+
+    def test_a_robust_loss_is_trained_as_the_estimators_do(self, folder: Path, ok: Call) -> None:
+        """By momentum under the trust that is asked; a method, rounds or a pure epsilon that are given win."""
+        for more, method, rounds in (
+            ((), "momentum", 100), (("--trust", "sum"), "sum_momentum", 100), (("--rounds", 7), "momentum", 7),
+            (("--trust", "curator"), "central_momentum", 100), (("--method", "prox_admm"), "prox_admm", 10),
+            (("--pure",), "prox_admm", 10),
+        ):  # fmt: skip
+            report = ok(*train(folder, "days.toml", "--loss", "log-cosh:0.25", *more, "--json")).json
+            assert (report["method"], report["rounds_asked"]) == (method, rounds), more
+        report = ok(*train(folder, "days.toml", "--loss", "huber-residual:0.25", *self.SUM, "--json")).json
+        rows = table((folder / "rows.csv").read_text())
+        order = np.random.default_rng(0).permutation(len(rows))
+        test, kept = np.sort(order[:800]), np.sort(order[800:])
+        X = np.array([[(float(row["age"]) - 50) / 30, row["ward"] == "south", row["ward"] == "north"] for row in rows])
+        y = np.array([float(row["days"]) for row in rows])
+        model = ConsensusRegressor(
+            (0, 40), loss="huber-residual:0.25", data_norm=1.5, trust="sum", epsilon=3.0, random_state=0
+        )
+        errors = np.clip(y[test], 0, 40) - model.fit(X[kept], y[kept]).predict(X[test])
+        assert abs(report["test_error"] - np.sqrt(np.mean(errors**2))) < 0.1
 
     def test_what_a_number_cannot_have_is_refused(self, folder: Path, run: Call, tmp_path: Path) -> None:
         for more, said in (
