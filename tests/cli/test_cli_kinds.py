@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from command_line import Call
 
 from sottovoce import ConsensusRegressor
 from sottovoce.curator import Curator
+from sottovoce.reports import page
 
 COLUMNS = """
 [columns.age]
@@ -132,6 +134,31 @@ class TestNumbers:
         released = ok("evaluate", run, folder / "rows.csv", "--epsilon", 1, "--json", "--system-noise").json
         assert "exact" not in released
 
+    def test_inference_gives_intervals_in_the_targets_unit(self, folder: Path, ok: Call, tmp_path: Path) -> None:
+        run = tmp_path / "run.json"
+        more = (*self.SUM, "--inference", "--evaluation", 2)
+        report = ok(*train(folder, "days.toml", *more, "--save", run, "--json")).json
+        lines = {(line["name"], line["level"]): line for line in report["coefficients"]}
+        for key, truth in ((("age", None), SLOPE), (("ward", "south"), SOUTH), (("(constant)", None), 15 - 50 * SLOPE)):
+            line = lines[key]
+            assert abs(line["estimate"] - truth) < 4 * line["standard_error"], key
+            assert line["low"] < line["estimate"] < line["high"] and 0 < line["noise_share"] < 1
+            assert (line["p"] < 0.05) is (truth != 0)
+        assert lines["ward", "south"]["reference"] == "north" and report["needs"] is None
+        assert [one["release"] for one in report["asked"]][-1] == "last gradient"
+        assert sum(one["share"] for one in report["asked"]) == pytest.approx(1.0)
+        kept = json.loads(run.read_text())["record"]
+        assert kept["coefficients"] == report["coefficients"] and "exact" not in kept
+        said = page(kept)
+        assert "odds" not in said and "Values of days" in said and "Which columns matter" in said
+        days = [float(row["prediction"]) for row in table(ok("predict", run, folder / "rows.csv").out)]
+        truth = np.clip([float(row["days"]) for row in table((folder / "rows.csv").read_text())], 0, 40)
+        assert float(np.sqrt(np.mean((days - truth) ** 2))) == pytest.approx(report["test_error"], rel=0.2)
+        shown = ok(*train(folder, "days.toml", *more)).out
+        assert "95% interval" in shown and "coefficients in days" in shown and "odds" not in shown
+        refused = ok(*train(folder, "days.toml", "--epsilon", 0.02, "--inference")).out
+        assert "refused" in refused and "would do, about" in " ".join(refused.split()) and "odds" not in refused
+
     def test_a_ledger_on_disk_replays_the_fit(self, folder: Path, ok: Call, tmp_path: Path) -> None:
         ok("ledger", "init", tmp_path / "five.ledger", "--epsilon", 4, "--delta", 1e-4, "--nodes", 5)
         more = ("--epsilon", 1, "--ledger", tmp_path / "five.ledger", "--system-noise", "--json")
@@ -196,7 +223,8 @@ class TestNumbers:
 
     def test_what_a_number_cannot_have_is_refused(self, folder: Path, run: Call, tmp_path: Path) -> None:
         for more, said in (
-            (("--inference",), "two classes"), (("--loss", "huber:0.5"), "have a number to predict"),
+            (("--inference", "--method", "momentum"), "steps of its own"),
+            (("--inference", "--pure"), "no pure price"), (("--loss", "huber:0.5"), "have a number to predict"),
             (("--pure",), "no pure price"), (("--evaluation", "1", "--by", "ward"), "two classes"),
             (("--checkpoint", tmp_path / "c.npz"), "no rounds"), (("--replicates", 2), "other seeds"),
             (("--loss", "squared", "--method", "prox_admm"), "steps of its own"),

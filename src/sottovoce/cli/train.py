@@ -53,7 +53,7 @@ _OPTIONS = [
         is_flag=True,
     ),
     say("--replicates", "Independent repetitions of the noise.", type=int, default=_RUN.replicates),
-    say("--inference", "Coefficients with intervals: all of the budget goes to Newton steps on sums.", is_flag=True),
+    say("--inference", "Coefficients with intervals: all of the budget goes to steps on sums.", is_flag=True),
     say("--site-constants/--one-constant", "Whether every site has a constant.  [default: unless iid]", default=None),
     say("--evaluation", "Also ask the held-out rows, dealt to the sites, with this epsilon of their own.", type=float),
     say("--cut", "Of the evaluation: from which probability on a row is positive.", type=float, default=0.5),
@@ -82,7 +82,7 @@ def train(
     method and knobs that do best on made-up rows, as the schema or public rows let one expect them.
     --pure asks for a pure epsilon.
     A label with several values is trained by softmax, and one with bounds by least squares unless a loss is named.
-    --inference prints coefficients, odds ratios and 95% intervals in the columns' units instead of training by rounds.
+    --inference prints coefficients (of classes with odds ratios) and 95% intervals in the columns' units.
     All sites run in this process; their noise is keyed by --seed, so the run can be repeated, and is a simulation.
     """
     for name, path in (("save", save), ("report", report), ("checkpoint", checkpoint)):
@@ -117,8 +117,13 @@ def train(
             if checkpoint is not None:
                 rule = "there are no rounds to go on from"
                 raise InvalidInput("checkpoint", str(checkpoint), rule, "leave it out, or give a ledger")
-            ask, show = (infer, render_inferred) if inference else (fit_numbers, render_fitted)
-            done: Any = ask(config, held=held, site_constants=site_constants, ledger=book, run_name=run_name)
+            own: dict[str, Any] = {"held": held, "site_constants": site_constants, "ledger": book, "run_name": run_name}
+            done: Any
+            show: Any
+            if squared or isinstance(task, BoundedNumber):
+                done, show = fit_numbers(config, intervals=inference, **own), render_fitted
+            else:
+                done, show = infer(config, **own), render_inferred
             answered = replace(done.answered, record=done.answered.record | {"command": typed()})
             if save is not None:
                 answered.save(save)
