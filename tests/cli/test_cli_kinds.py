@@ -150,7 +150,7 @@ class TestNumbers:
         kept = json.loads(run.read_text())["record"]
         assert kept["coefficients"] == report["coefficients"] and "exact" not in kept
         said = page(kept)
-        assert "odds" not in said and "Values of days" in said and "Which columns matter" in said
+        assert "odds" not in said and "values of days are" in said and "Which columns matter" in said
         days = [float(row["prediction"]) for row in table(ok("predict", run, folder / "rows.csv").out)]
         truth = np.clip([float(row["days"]) for row in table((folder / "rows.csv").read_text())], 0, 40)
         assert float(np.sqrt(np.mean((days - truth) ** 2))) == pytest.approx(report["test_error"], rel=0.2)

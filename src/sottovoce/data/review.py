@@ -36,7 +36,7 @@ class Count:
     rows : int
     what : str
     fits : bool
-        Whether the schema foresees it, as it does a missing value with something that stands for it.
+        Whether the schema foresees it: a missing value with something that stands for it, and a row beyond the scale.
     """
 
     column: str
@@ -114,7 +114,11 @@ def review(schema: Schema, table: Table | Mapping[str, Any]) -> Review:
         except InvalidInput as error:  # of the label or of weights
             refused.append(str(error))
     blocks = {block.name: block for block in schema.blocks}
-    found = [Count(name, n, _SPECIAL.get(name) or _outside(blocks[name])) for name, n in clipped.items() if n]
+    found = [
+        Count(name, n, _SPECIAL.get(name) or _outside(blocks[name]), fits=name == ROW)
+        for name, n in clipped.items()
+        if n
+    ]
     return Review(table.name, schema.name, table.n_rows, tuple(refused), (*found, *absent.values()))
 
 
