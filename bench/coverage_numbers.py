@@ -3,8 +3,8 @@
 ``scripts/bench coverage_numbers [--quick] [--sets N] [--cells NAME;...] [--json FILE]``
 
 Targets are between 0 and 60.  An interval counts only if the rule prints it.  *Width* is that of printed intervals over
-the robust ones without privacy, at the median; *equal* is what the intervals would cover that take all residuals to
-have the same spread, with the same noise in them.
+the robust ones without privacy, at the median; *equal* is the worst coefficient's coverage by intervals that take all
+residuals to have the same spread, with the same noise in them.
 """
 
 from __future__ import annotations
@@ -159,8 +159,7 @@ def main() -> None:
         for cell in wanted:
             found = list(pool.map(one, [cell] * sets, range(sets), chunksize=10))
             row = summary(cell, found)  # type: ignore[arg-type]
-            alike = [x for one_set in found for x in one_set["equal"] if x is not None]
-            row["equal"] = float(np.mean(alike)) if alike else None
+            row["equal"] = summary(cell, [{**one_set, "inside": one_set["equal"]} for one_set in found])["worst"]  # type: ignore[arg-type]
             done.append(row)
             text = [f"{100 * row['printed']:7.1f}%"]
             text += ["     -" if row[k] is None else f"{100 * row[k]:6.1f}" for k in ("coverage", "worst")]

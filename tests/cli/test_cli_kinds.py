@@ -13,8 +13,10 @@ import pytest
 from command_line import Call
 
 from sottovoce import ConsensusRegressor
+from sottovoce.cli.report import of_result
 from sottovoce.curator import Curator
 from sottovoce.reports import page
+from sottovoce.runs.simulate import Result
 
 COLUMNS = """
 [columns.age]
@@ -91,10 +93,37 @@ class TestSeveralClasses:
         assert report["config"]["loss"] == "softmax:3" and "choice" in report
         assert report["test_error"] < report["majority_test_error"] - 0.1
 
+    def test_held_out_rows_are_asked_by_class(self, folder: Path, ok: Call, tmp_path: Path) -> None:
+        """The held-out rows' accuracies within their intervals; unknown labels are in no cell and change no rows."""
+        (tmp_path / "rows.csv").write_text((folder / "rows.csv").read_text().replace(",rehab,1", ",lost,1"))
+        (tmp_path / "kinds.toml").write_text((folder / "kinds.toml").read_text())
+        run = tmp_path / "run.npz"
+        for place in (folder, tmp_path):
+            given = train(place, "kinds.toml", *self.KNOBS, "--evaluation", 3)
+            report = ok(*given, "--save", run, "--json").json
+            held, exact = report["evaluation"], report["evaluation"]["exact"]
+            assert held["privacy"]["epsilon"] <= 3 and held["rows"] == 800
+            assert exact["rows"] == report["n_test"] and (exact["rows"] == 800) is (place is folder)
+            assert exact["accuracy"] == pytest.approx(1.0 - report["test_error"])
+            for one in held["classes"]:
+                assert exact[f"recall on {one['name']}"] == report["test_details"][f"accuracy on {one['name']}"]
+                low, high = (one["recall"][end] - 0.05 * sign for end, sign in (("low", 1), ("high", -1)))
+                assert low <= exact[f"recall on {one['name']}"] <= high
+            assert np.sum(held["confusion"]) == pytest.approx(exact["rows"], abs=40)
+        shown = ok(*given).out
+        assert "found (recall)" in shown and "answered" in shown and all(name in shown for name in KINDS)
+        told = ok("evaluate", run, folder / "rows.csv", "--epsilon", 2, "--json").json
+        assert told["accuracy"]["low"] <= told["exact"]["accuracy"] <= told["accuracy"]["high"]
+        released = ok("evaluate", run, folder / "rows.csv", "--epsilon", 2, "--json", "--system-noise").json
+        assert "exact" not in released
+        said = page(of_result(Result.load(run)))
+        assert "answered rightly" in said and "found (recall)" in said and "answered rehab" in said
+
     def test_what_several_classes_cannot_have_is_refused(self, folder: Path, run: Call) -> None:
         for more, said in (
             (("--method", "dvp", "--pure"), "rank one"), (("--loss", "huber:0.5"), "use 'softmax:3'"),
-            (("--inference",), "two classes"), (("--evaluation", "0.5", *self.KNOBS), "two classes"),
+            (("--inference",), "two classes"), (("--evaluation", "0.5", "--by", "ward", *self.KNOBS), "two classes"),
+            (("--evaluation", "0.5", "--cut", "0.3", *self.KNOBS), "two classes"),
         ):  # fmt: skip
             refused = run(*train(folder, "kinds.toml", *more))
             assert refused.code == 2 and said in refused.err and refused.err.count("\n") == 1

@@ -428,14 +428,29 @@ def _rates(counts: Array, raw: Array, above: int, n: float, noise: float) -> dic
     rates = {}
     for name, among in of.items():
         size = n if name == "accuracy" else float((raw * among).sum())
-        if noise > 0 and size < CLEAR * math.sqrt(noise * float(among.sum())):
-            rates[name] = Estimate(None, refused="too few rows for this noise")
-            continue
-        hit = right * among
-        value = float((raw * hit).sum()) / max(size, 1e-9)
-        lean = (hit - value * among) / max(size, 1e-9)
-        rates[name] = Estimate.around(value, float(np.sum(counts * lean**2) + noise * np.sum(lean**2)))
+        rates[name] = ratio(raw, counts, right * among, among, size, noise)
     return rates
+
+
+def ratio(raw: Array, counts: Array, hit: Array, among: Array, size: float, noise: float) -> Estimate:
+    """The share of rows in the cells `hit` of those in `among`, with an interval by the delta method.
+
+    Parameters
+    ----------
+    raw, counts : array
+        Noisy counts, and the same projected.
+    hit, among : array
+        1 in the cells that are meant, 0 elsewhere.
+    size : float
+        Rows in `among`; refused if noise may have made them.
+    noise : float
+        Variance of a count's noise.
+    """
+    if noise > 0 and size < CLEAR * math.sqrt(noise * float(among.sum())):
+        return Estimate(None, refused="too few rows for this noise")
+    value = float((raw * hit).sum()) / max(size, 1e-9)
+    lean = (hit - value * among) / max(size, 1e-9)
+    return Estimate.around(value, float(np.sum(counts * lean**2) + noise * np.sum(lean**2)))
 
 
 def _calibration(raw: Array, counts: Array, edges: Array, noise: float) -> list[dict[str, float]]:

@@ -19,10 +19,11 @@ from ..plain import jsonable
 from ..privacy.statement import Statement
 from ..runs.config import RunConfig
 from ..runs.training import Report, TrainConfig, deal
-from ..task import BoundedNumber, TwoClasses
+from ..task import BoundedNumber, ManyClasses, TwoClasses
 from ..typing import Any, Array, IntArray
 from ..weighted import Weighted
 from .asking import Desk, check_terms, shares_of
+from .classes import check_classes
 from .evaluation import LOSS, Evaluation, Held, Level, evaluate, exact, groups_of, levels_of, rows_of
 from .evaluation import recipe as histograms
 from .inference import Coefficients, Estimates, check_run, estimate, forecast, model_of, recipe, table
@@ -237,10 +238,10 @@ def check_held(held: Held | None, dataset: data.Dataset, run: RunConfig, ledger:
     check_terms(held.config(run))
     if isinstance(dataset.task, BoundedNumber):
         check_numbers(held)
-    elif isinstance(dataset.task, TwoClasses):
-        levels_of(dataset.schema, held.by)
+    elif isinstance(dataset.task, ManyClasses):
+        check_classes(held)
     else:
-        raise InvalidInput("evaluation", held.epsilon, "is for two classes or a number", "leave it out")
+        levels_of(dataset.schema, held.by)
 
 
 def check(run: RunConfig, config: TrainConfig | None = None) -> None:

@@ -155,11 +155,7 @@ def train(
     lost = None if save is None else _lost(trained, save)
     found: Any = None
     if held is not None:
-        from ..answers.misses import evaluate_numbers_report
-        from ..answers.training import evaluate_report
-
-        numeric = isinstance(trained.task, BoundedNumber)
-        found = evaluate_numbers_report(trained, held) if numeric else evaluate_report(trained, held)
+        found = _evaluated(trained, held)
     kept = _with_answers(trained, found)
     if found is not None and save is not None and lost is None:
         kept.save(save)
@@ -169,7 +165,7 @@ def train(
         plain = trained.to_dict()
         if found is not None:
             more = {"evaluation": found.to_dict()}
-            if not numeric:
+            if isinstance(trained.task, TwoClasses):
                 best = found.quality[""]
                 more |= {"auc": best.auc.value, "brier": best.brier.value}
             plain |= {key: jsonable(value) for key, value in more.items()}
@@ -177,12 +173,22 @@ def train(
     else:
         render(trained, Console(), None if lost else save)
         if found is not None:
-            from .answers import render_evaluation
-            from .numbers import render_errors
+            from .classes import render_any
 
-            (render_errors if numeric else render_evaluation)(found, Console())
+            render_any(found, Console())
     if lost is not None:
         raise lost
+
+
+def _evaluated(trained: Report, held: Any) -> Any:
+    """What is asked of the test rows, by what the label is."""
+    from ..answers.classes import evaluate_classes_report
+    from ..answers.misses import evaluate_numbers_report
+    from ..answers.training import evaluate_report
+
+    many = evaluate_report if isinstance(trained.task, TwoClasses) else evaluate_classes_report
+    ask: Any = evaluate_numbers_report if isinstance(trained.task, BoundedNumber) else many
+    return ask(trained, held)
 
 
 def _with_answers(trained: Report, found: Any) -> Result:

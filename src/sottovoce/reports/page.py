@@ -163,6 +163,9 @@ def _size(one: tuple[float, float, float, dict[str, Any]], odds: bool) -> str:
 
 def _good(found: dict[str, Any], what: str) -> list[str]:
     """How good the model is on held-out rows."""
+    if "classes" in found:
+        value, low, high = (percent(finite(found["accuracy"][name]), 0) for name in ("value", "low", "high"))
+        return [f"Of rows that it was not trained on, {value} are answered rightly ({low} to {high})."]
     area = found["auc"] if "auc" in found else found["mean_absolute_error"]
     if area["value"] is None:
         return ["Held-out rows are too few for this noise to tell how good the model is."]
