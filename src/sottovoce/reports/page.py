@@ -131,8 +131,8 @@ def _effects(lines: Sequence[dict[str, Any]], what: str, needs: str) -> list[str
     if not clear:
         return [f"Of {len(printed)} coefficients none differs clearly from no difference at all."]
     subject = f"the odds of {what} are" if odds else f"values of {what} are"
-    said = [f"{_between(clear[0][3])}: {subject} {_size(clear[0], odds)}."]
-    said += [f"{_between(one[3])}: {_size(one, odds)}." for one in clear[1:_BOLDEST]]
+    said = [f"Most clear is {_between(clear[0][3])}: {subject} {_size(clear[0], odds)}."]
+    said += [f"Then {_between(one[3])}: {_size(one, odds)}." for one in clear[1:_BOLDEST]]
     counts = (
         (len(clear) - _BOLDEST, "more that differ clearly"),
         (len(printed) - len(clear), "without a clear difference"),
@@ -144,7 +144,7 @@ def _effects(lines: Sequence[dict[str, Any]], what: str, needs: str) -> list[str
 
 
 def _between(line: dict[str, Any]) -> str:
-    """What is compared, at the start of a sentence."""
+    """What is compared with what."""
     if line["level"] is None:
         return f"{line['name']}, {compared(line)}"
     against = f" against {line['reference']}" if line["reference"] is not None else ""
