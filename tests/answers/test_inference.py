@@ -240,3 +240,26 @@ class TestDesk:
         np.testing.assert_array_equal(*found)
         with DurableLedger.open(tmp_path / "l") as book, pytest.raises(BudgetExceeded):
             Desk.open(of, rows, Weighted(Logistic()), recipe(naming.constant), ledger=book, run_name="two")
+
+
+@pytest.mark.parametrize("base", [-1.2, 1.2])
+def test_the_last_step_is_corrected_for_what_it_overshoots(base: float) -> None:
+    """One exact Newton step from a point at some distance, without noise, against the minimiser."""
+    rng = np.random.default_rng(11)
+    naming, n = of_columns(["a", "b", "c"], 4.0), 40_000
+    X = rng.normal(size=(n, 3)) + np.array([0.0, 0.0, 0.5])
+    y = np.where(rng.random(n) < expit(X @ BETA[:3] + base), 1.0, -1.0)
+    best, _ = newton(X, y, np.ones(n))
+    A, w = np.hstack([X, np.ones((n, 1))]), best + np.array([0.25, -0.2, 0.15, 0.0])
+    p = expit(A @ w)
+    H, g = (A.T * (p * (1 - p))) @ A / n, A.T @ (p - (y > 0)) / n
+    S, share = A.T @ A / n, np.array([np.mean(y > 0)])
+    kept = np.ones((1, 4), dtype=bool)
+    found = inference._one_step(
+        w[None], H[None], H[None], g[None], S[None], 0.0, 0.0, share, kept, n, np.inf, S[None, :, 3]
+    )
+    plain = w - np.linalg.solve(H, g)
+    before, after = np.abs(plain - best), np.abs(found.estimate[0] - best)
+    assert before[-1] > 0.02 and after[-1] < 0.15 * before[-1]
+    assert after.max() < before.max()
+    assert np.array_equal(found.at[0], w) and naming.d == 4

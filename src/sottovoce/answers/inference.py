@@ -4,11 +4,12 @@ The plan (docs/privacy/answers.md, "Inference"): a count and the second moments 
 look at the rows; two Newton steps, and one with an old Hessian, go near the minimiser; there a fresh Hessian H, the
 second moments J of slopes and a gradient g give
 
-    estimate = w - H^-1 g,    d = estimate - w,
+    estimate = w + d - b,    d = -H^-1 g,
     covariance = H^-1 [J / n + s_g^2 I + (s_H^2 / 2)(|d|^2 I + d d')] H^-1,
 
 with s_g and s_H the noise on an entry of g and of the flattened H: an error E of H, whose off-diagonal entries have
-half the variance, moves the estimate by ``H^-1 E d``.  All of this is post-processing of what was released.
+half the variance, moves the estimate by ``H^-1 E d``.  b is what the last step misses by to second order, for rows as
+if normal with the released moments.  All of this is post-processing of what was released.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
+from scipy.special import expit
 
 from ..errors import InvalidInput
 from ..privacy.gaussian import gaussian_epsilon
@@ -152,7 +154,8 @@ def estimate(desk: Desk, naming: Naming) -> Estimates:
     H, J = _within(H, kept), _within(J, kept)
     s_H, s_g = cap * desk.spread("last Hessian"), desk.spread("last gradient")
     scale = math.inf if desk.scale is None else desk.scale
-    return _one_step(w, H, J, g, S, s_H, s_g, share, kept, n, scale)
+    center = S @ (mask / naming.value)
+    return _one_step(w, H, J, g, S, s_H, s_g, share, kept, n, scale, center)
 
 
 def model_of(found: Estimates) -> Array:
@@ -198,8 +201,9 @@ def _kept(S: Array, bend: Array, naming: Naming, noise: float) -> BoolArray:
 
 def _one_step(
     w: Array, H: Array, J: Array, g: Array, S: Array, s_H: float, s_g: float, share: Array, kept: BoolArray, n: float,
-    scale: float,
+    scale: float, center: Array,
 ) -> Estimates:  # fmt: skip
+    """The last step and its errors; `center` (R, d) is the mean of rows, as released with the second moments."""
     R, d = w.shape
     values, vectors = np.linalg.eigh(H)
     fine = values[:, 0] > max(1e-12, _FLOOR * s_H * math.sqrt(2.0 * d))
@@ -215,9 +219,37 @@ def _one_step(
     with np.errstate(divide="ignore", invalid="ignore"):
         traces = np.einsum("rii,ri->r", H, kept) / np.maximum(np.einsum("rii,ri->r", S, kept), 1e-300)
         spread = np.sqrt(np.trace(H @ covariance, axis1=1, axis2=2) / kept.sum(axis=1))
-        strain = 0.35 * np.einsum("ri,rij,rj->r", shift, H, shift) / np.sqrt(np.maximum(traces, 0.0)) / spread
+        moved = np.einsum("ri,rij,rj->r", shift, H, shift)
+        strain = 0.35 * moved / np.sqrt(np.maximum(traces, 0.0)) / spread
     strain = np.where(fine & np.isfinite(strain), strain, np.inf)
-    return Estimates(w + shift, w, covariance, noise, inverse, strain, np.full(R, s_H), share, kept, n, scale)
+    moved = np.maximum(moved - s_g**2 * np.trace(inverse, axis1=1, axis2=2), 0.0)  # without what noise in g adds
+    bias = 0.5 * moved[:, None] * np.einsum("rij,rj->ri", inverse, _falling(w, shift, _positive(S), center))
+    return Estimates(w + shift - bias, w, covariance, noise, inverse, strain, np.full(R, s_H), share, kept, n, scale)
+
+
+def _falling(w: Array, d: Array, S: Array, center: Array) -> Array:
+    """``E[t u^2 x] / E[b u^2]``, shape (R, d), for u = d'x and rows x as if normal, with moments S about 0; b is the
+    second derivative of the loss at a row's score and t the third.
+
+    Scores z = w'x are integrated by quadrature; given z, u and x are jointly normal.
+    """
+    points, weights = np.polynomial.hermite_e.hermegauss(32)
+    covariance = S - center[:, :, None] * center[:, None, :]
+    with_z, with_u = (np.einsum("rij,rj->ri", covariance, x) for x in (w, d))
+    variance = np.maximum(np.einsum("ri,ri->r", w, with_z), 1e-12)
+    slope = with_z / variance[:, None]  # of x in z
+    along = np.einsum("ri,ri->r", d, slope)
+    rest = np.maximum(np.einsum("ri,ri->r", d, with_u) - along**2 * variance, 0.0)
+    t = np.sqrt(variance)[:, None] * points  # z less its mean
+    p = expit(np.einsum("ri,ri->r", w, center)[:, None] + t)
+    bends = weights * p * (1.0 - p)
+    u = np.einsum("ri,ri->r", d, center)[:, None] + along[:, None] * t
+    squares = u**2 + rest[:, None]
+    third = bends * (1.0 - 2.0 * p)
+    both = with_u - slope * np.einsum("ri,ri->r", w, with_u)[:, None]  # covariance of x and u, given z
+    parts = ((third * squares).sum(axis=1), (third * squares * t).sum(axis=1), 2.0 * (third * u).sum(axis=1))
+    top = sum(part[:, None] * x for part, x in zip(parts, (center, slope, both), strict=True))
+    return np.asarray(top / np.maximum((bends * squares).sum(axis=1), 1e-300)[:, None])
 
 
 def _positive(S: Array) -> Array:
