@@ -5,11 +5,12 @@ look at the rows; two Newton steps, and one with an old Hessian, go near the min
 second moments J of slopes and a gradient g give
 
     estimate = w + d - b,    d = -H^-1 g,
-    covariance = H^-1 [J / n + s_g^2 I + (s_H^2 / 2)(|d|^2 I + d d')] H^-1,
+    covariance = H^-1 [J / n + s_g^2 I + (s_H^2 / 2)(|d|^2 I + d d')] H^-1 + b b',
 
 with s_g and s_H the noise on an entry of g and of the flattened H: an error E of H, whose off-diagonal entries have
-half the variance, moves the estimate by ``H^-1 E d``.  b is what the last step misses by to second order, for rows as
-if normal with the released moments.  All of this is post-processing of what was released.
+half the variance, moves the estimate by ``H^-1 E d``.  b is what the last step misses to second order, about; it is
+computed from released moments (:mod:`sottovoce.answers.overshoot`), and taken to be as uncertain as it is large.  All
+of this is post-processing of what was released.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
-from scipy.special import expit
 
 from ..errors import InvalidInput
 from ..privacy.gaussian import gaussian_epsilon
@@ -31,6 +31,7 @@ from ..runs.config import RunConfig
 from ..typing import Any, Array, BoolArray
 from .asking import Desk, Item
 from .naming import Naming, Term
+from .overshoot import missed
 
 LEVEL = 0.95
 """Of intervals."""
@@ -154,8 +155,8 @@ def estimate(desk: Desk, naming: Naming) -> Estimates:
     H, J = _within(H, kept), _within(J, kept)
     s_H, s_g = cap * desk.spread("last Hessian"), desk.spread("last gradient")
     scale = math.inf if desk.scale is None else desk.scale
-    center = S @ (mask / naming.value)
-    return _one_step(w, H, J, g, S, s_H, s_g, share, kept, n, scale, center)
+    center, marks = S @ (mask / naming.value), np.where(_levels(naming), np.diag(naming.into_units), 0.0)
+    return _one_step(w, H, J, g, S, s_H, s_g, share, kept, n, scale, center, marks)
 
 
 def model_of(found: Estimates) -> Array:
@@ -171,6 +172,11 @@ def _within(H: Array, kept: BoolArray) -> Array:
     )
 
 
+def _levels(naming: Naming) -> BoolArray:
+    """Columns that mark a level of something."""
+    return np.array([term.reference is not None for term in naming.terms])
+
+
 def _kept(S: Array, bend: Array, naming: Naming, noise: float) -> BoolArray:
     """Columns but for those of rare levels whose tau, expected from second moments alone, is above `TAU`.
 
@@ -179,7 +185,7 @@ def _kept(S: Array, bend: Array, naming: Naming, noise: float) -> BoolArray:
     """
     d = S.shape[-1]
     kept = np.ones((len(S), d), dtype=bool)
-    levels = np.array([term.reference is not None for term in naming.terms])
+    levels = _levels(naming)
     if noise == 0.0 or not levels.any():
         return kept
     entries = np.diag(naming.into_units)
@@ -201,9 +207,9 @@ def _kept(S: Array, bend: Array, naming: Naming, noise: float) -> BoolArray:
 
 def _one_step(
     w: Array, H: Array, J: Array, g: Array, S: Array, s_H: float, s_g: float, share: Array, kept: BoolArray, n: float,
-    scale: float, center: Array,
+    scale: float, center: Array, marks: Array,
 ) -> Estimates:  # fmt: skip
-    """The last step and its errors; `center` (R, d) is the mean of rows, as released with the second moments."""
+    """The last step and its errors; for `center` and `marks` see :func:`sottovoce.answers.overshoot.missed`."""
     R, d = w.shape
     values, vectors = np.linalg.eigh(H)
     fine = values[:, 0] > max(1e-12, _FLOOR * s_H * math.sqrt(2.0 * d))
@@ -223,33 +229,10 @@ def _one_step(
         strain = 0.35 * moved / np.sqrt(np.maximum(traces, 0.0)) / spread
     strain = np.where(fine & np.isfinite(strain), strain, np.inf)
     moved = np.maximum(moved - s_g**2 * np.trace(inverse, axis1=1, axis2=2), 0.0)  # without what noise in g adds
-    bias = 0.5 * moved[:, None] * np.einsum("rij,rj->ri", inverse, _falling(w, shift, _positive(S), center))
+    second = missed(w, shift, _positive(S), center, moved, marks)
+    bias = 0.5 * np.einsum("rij,rj->ri", inverse, second)
+    covariance = covariance + bias[:, :, None] * bias[:, None, :]
     return Estimates(w + shift - bias, w, covariance, noise, inverse, strain, np.full(R, s_H), share, kept, n, scale)
-
-
-def _falling(w: Array, d: Array, S: Array, center: Array) -> Array:
-    """``E[t u^2 x] / E[b u^2]``, shape (R, d), for u = d'x and rows x as if normal, with moments S about 0; b is the
-    second derivative of the loss at a row's score and t the third.
-
-    Scores z = w'x are integrated by quadrature; given z, u and x are jointly normal.
-    """
-    points, weights = np.polynomial.hermite_e.hermegauss(32)
-    covariance = S - center[:, :, None] * center[:, None, :]
-    with_z, with_u = (np.einsum("rij,rj->ri", covariance, x) for x in (w, d))
-    variance = np.maximum(np.einsum("ri,ri->r", w, with_z), 1e-12)
-    slope = with_z / variance[:, None]  # of x in z
-    along = np.einsum("ri,ri->r", d, slope)
-    rest = np.maximum(np.einsum("ri,ri->r", d, with_u) - along**2 * variance, 0.0)
-    t = np.sqrt(variance)[:, None] * points  # z less its mean
-    p = expit(np.einsum("ri,ri->r", w, center)[:, None] + t)
-    bends = weights * p * (1.0 - p)
-    u = np.einsum("ri,ri->r", d, center)[:, None] + along[:, None] * t
-    squares = u**2 + rest[:, None]
-    third = bends * (1.0 - 2.0 * p)
-    both = with_u - slope * np.einsum("ri,ri->r", w, with_u)[:, None]  # covariance of x and u, given z
-    parts = ((third * squares).sum(axis=1), (third * squares * t).sum(axis=1), 2.0 * (third * u).sum(axis=1))
-    top = sum(part[:, None] * x for part, x in zip(parts, (center, slope, both), strict=True))
-    return np.asarray(top / np.maximum((bends * squares).sum(axis=1), 1e-300)[:, None])
 
 
 def _positive(S: Array) -> Array:
