@@ -186,7 +186,10 @@ def summary(cell: Cell, sets: list[dict[str, Any]]) -> dict[str, Any]:
 @lru_cache
 def version() -> str:
     """Of the code that makes a data set and its table."""
-    files = [f"answers/{name}.py" for name in ("asking", "inference", "naming")] + ["queries/bounded.py", "weighted.py"]
+    files = [f"answers/{name}.py" for name in ("asking", "inference", "naming", "overshoot")] + [
+        "queries/bounded.py",
+        "weighted.py",
+    ]
     texts = [Path(__file__).read_text().split("\n@lru_cache")[0]]  # all that is above
     texts += [(Path(sottovoce.__file__).parent / file).read_text() for file in files]
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]

@@ -240,3 +240,40 @@ class TestDesk:
         np.testing.assert_array_equal(*found)
         with DurableLedger.open(tmp_path / "l") as book, pytest.raises(BudgetExceeded):
             Desk.open(of, rows, Weighted(Logistic()), recipe(naming.constant), ledger=book, run_name="two")
+
+
+def one_exact_step(X: np.ndarray, y: np.ndarray, off: np.ndarray, marks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Errors of a Newton step without noise from the minimiser plus `off`, as it is and as it is corrected."""
+    n, k = len(X), X.shape[1] + 1
+    best, _ = newton(X, y, np.ones(n))
+    A, w = np.hstack([X, np.ones((n, 1))]), best + off
+    p = expit(A @ w)
+    H, g = (A.T * (p * (1 - p))) @ A / n, A.T @ (p - (y > 0)) / n
+    S, kept = (A.T @ A / n)[None], np.ones((1, k), dtype=bool)
+    found = inference._one_step(
+        w[None], H[None], H[None], g[None], S, 0.0, 0.0, np.array([0.5]), kept, n, np.inf, S[:, :, -1], marks
+    )
+    assert np.array_equal(found.at[0], w)
+    return w - np.linalg.solve(H, g) - best, found.estimate[0] - best
+
+
+@pytest.mark.parametrize("base", [-1.2, 1.2])
+def test_the_last_step_is_corrected_for_what_it_overshoots(base: float) -> None:
+    rng = np.random.default_rng(11)
+    X = rng.normal(size=(40_000, 3)) + np.array([0.0, 0.0, 0.5])
+    y = np.where(rng.random(len(X)) < expit(X @ BETA[:3] + base), 1.0, -1.0)
+    before, after = one_exact_step(X, y, np.array([0.25, -0.2, 0.15, 0.0]), np.zeros(4))
+    assert abs(before[-1]) > 0.02 and abs(after[-1]) < 0.15 * abs(before[-1])
+    assert np.abs(after).max() < 0.4 * np.abs(before).max()
+
+
+def test_a_rare_level_is_corrected_for_its_own_rows() -> None:
+    rng = np.random.default_rng(12)
+    level = rng.choice(3, p=[0.75, 0.22, 0.03], size=60_000)
+    X = np.stack([rng.normal(size=len(level)), level == 1, level == 2], axis=1)
+    y = np.where(rng.random(len(X)) < expit(X @ np.array([0.4, 0.3, -0.3]) - 2.5), 1.0, -1.0)
+    off = np.array([0.0, 0.0, 0.4, 0.0])
+    before, after = one_exact_step(X, y, off, np.array([0.0, 1.0, 1.0, 0.0]))
+    assert abs(before[2]) > 0.05 and abs(after[2]) < 0.3 * abs(before[2])
+    normal = one_exact_step(X, y, off, np.zeros(4))[1]
+    assert abs(normal[2]) > 0.7 * abs(before[2])

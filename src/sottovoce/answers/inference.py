@@ -4,11 +4,13 @@ The plan (docs/privacy/answers.md, "Inference"): a count and the second moments 
 look at the rows; two Newton steps, and one with an old Hessian, go near the minimiser; there a fresh Hessian H, the
 second moments J of slopes and a gradient g give
 
-    estimate = w - H^-1 g,    d = estimate - w,
-    covariance = H^-1 [J / n + s_g^2 I + (s_H^2 / 2)(|d|^2 I + d d')] H^-1,
+    estimate = w + d - b,    d = -H^-1 g,
+    covariance = H^-1 [J / n + s_g^2 I + (s_H^2 / 2)(|d|^2 I + d d')] H^-1 + b b',
 
 with s_g and s_H the noise on an entry of g and of the flattened H: an error E of H, whose off-diagonal entries have
-half the variance, moves the estimate by ``H^-1 E d``.  All of this is post-processing of what was released.
+half the variance, moves the estimate by ``H^-1 E d``.  b is what the last step misses to second order, about; it is
+computed from released moments (:mod:`sottovoce.answers.overshoot`), and taken to be as uncertain as it is large.  All
+of this is post-processing of what was released.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from ..runs.config import RunConfig
 from ..typing import Any, Array, BoolArray
 from .asking import Desk, Item
 from .naming import Naming, Term
+from .overshoot import missed
 
 LEVEL = 0.95
 """Of intervals."""
@@ -152,7 +155,8 @@ def estimate(desk: Desk, naming: Naming) -> Estimates:
     H, J = _within(H, kept), _within(J, kept)
     s_H, s_g = cap * desk.spread("last Hessian"), desk.spread("last gradient")
     scale = math.inf if desk.scale is None else desk.scale
-    return _one_step(w, H, J, g, S, s_H, s_g, share, kept, n, scale)
+    center, marks = S @ (mask / naming.value), np.where(_levels(naming), np.diag(naming.into_units), 0.0)
+    return _one_step(w, H, J, g, S, s_H, s_g, share, kept, n, scale, center, marks)
 
 
 def model_of(found: Estimates) -> Array:
@@ -168,6 +172,11 @@ def _within(H: Array, kept: BoolArray) -> Array:
     )
 
 
+def _levels(naming: Naming) -> BoolArray:
+    """Columns that mark a level of something."""
+    return np.array([term.reference is not None for term in naming.terms])
+
+
 def _kept(S: Array, bend: Array, naming: Naming, noise: float) -> BoolArray:
     """Columns but for those of rare levels whose tau, expected from second moments alone, is above `TAU`.
 
@@ -176,7 +185,7 @@ def _kept(S: Array, bend: Array, naming: Naming, noise: float) -> BoolArray:
     """
     d = S.shape[-1]
     kept = np.ones((len(S), d), dtype=bool)
-    levels = np.array([term.reference is not None for term in naming.terms])
+    levels = _levels(naming)
     if noise == 0.0 or not levels.any():
         return kept
     entries = np.diag(naming.into_units)
@@ -198,8 +207,9 @@ def _kept(S: Array, bend: Array, naming: Naming, noise: float) -> BoolArray:
 
 def _one_step(
     w: Array, H: Array, J: Array, g: Array, S: Array, s_H: float, s_g: float, share: Array, kept: BoolArray, n: float,
-    scale: float,
+    scale: float, center: Array, marks: Array,
 ) -> Estimates:  # fmt: skip
+    """The last step and its errors; for `center` and `marks` see :func:`sottovoce.answers.overshoot.missed`."""
     R, d = w.shape
     values, vectors = np.linalg.eigh(H)
     fine = values[:, 0] > max(1e-12, _FLOOR * s_H * math.sqrt(2.0 * d))
@@ -215,9 +225,14 @@ def _one_step(
     with np.errstate(divide="ignore", invalid="ignore"):
         traces = np.einsum("rii,ri->r", H, kept) / np.maximum(np.einsum("rii,ri->r", S, kept), 1e-300)
         spread = np.sqrt(np.trace(H @ covariance, axis1=1, axis2=2) / kept.sum(axis=1))
-        strain = 0.35 * np.einsum("ri,rij,rj->r", shift, H, shift) / np.sqrt(np.maximum(traces, 0.0)) / spread
+        moved = np.einsum("ri,rij,rj->r", shift, H, shift)
+        strain = 0.35 * moved / np.sqrt(np.maximum(traces, 0.0)) / spread
     strain = np.where(fine & np.isfinite(strain), strain, np.inf)
-    return Estimates(w + shift, w, covariance, noise, inverse, strain, np.full(R, s_H), share, kept, n, scale)
+    moved = np.maximum(moved - s_g**2 * np.trace(inverse, axis1=1, axis2=2), 0.0)  # without what noise in g adds
+    second = missed(w, shift, _positive(S), center, moved, marks)
+    bias = 0.5 * np.einsum("rij,rj->ri", inverse, second)
+    covariance = covariance + bias[:, :, None] * bias[:, None, :]
+    return Estimates(w + shift - bias, w, covariance, noise, inverse, strain, np.full(R, s_H), share, kept, n, scale)
 
 
 def _positive(S: Array) -> Array:
