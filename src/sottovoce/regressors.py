@@ -9,9 +9,12 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d
 
+from .answers import slopes
 from .answers.asking import Desk
+from .answers.inference import model_of
 from .answers.naming import of_columns
 from .answers.regression import SQUARED, least_squares, recipe
+from .answers.training import WEIGHED
 from .data.cases import weighed
 from .data.given import checked
 from .data.rows import Rows
@@ -28,9 +31,6 @@ from .typing import Any, Array, ArrayLike, IntArray
 from .weighted import Weighted
 
 _DEFAULT = RunConfig()
-_AUTO = {"nobody": "momentum", "sum": "sum_momentum", "curator": "central_momentum"}
-_ROUNDS = 100
-"""With as many of these, R2 was within .1 of the best on made-up tables of 1,000 to 6,000 rows and 3 to 20 columns."""
 _READ = "the target's bounds were read off the rows, and epsilon does not cover that"
 
 
@@ -69,11 +69,16 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         As for :class:`sottovoce.ConsensusClassifier`: None draws noise from the operating system.
     max_weight : float or None, default=None
         Public cap on the `sample_weight` of :meth:`fit`; a release with weights needs it.
+    inference : bool, default=False
+        Spend all of the budget on coefficients with intervals (:mod:`sottovoce.answers.slopes`), for the squared loss.
+        They are not shrunk to zero, so predictions are worse where there is much noise.
 
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,)
         In the units of X and y.
+    coefficients_ : sottovoce.answers.slopes.Slopes
+        With `inference`: estimates, standard errors, intervals and what the rule refused.
     intercept_ : float
     y_bounds_ : (float, float)
     n_features_in_ : int
@@ -113,7 +118,7 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         trust: str = "nobody",
         colluders: int = 1,
         n_sites: int = 5,
-        rounds: int = _ROUNDS,
+        rounds: int = defaults.ROUNDS_OF_NUMBERS,
         data_norm: float = 1.0,
         fit_intercept: bool = True,
         rho: float = _DEFAULT.rho,
@@ -122,6 +127,7 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         sites_per_row: int = 1,
         random_state: Any = None,
         max_weight: float | None = None,
+        inference: bool = False,
     ) -> None:
         self.y_bounds = y_bounds
         self.loss = loss
@@ -140,6 +146,7 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         self.sites_per_row = sites_per_row
         self.random_state = random_state
         self.max_weight = max_weight
+        self.inference = inference
 
     def fit(
         self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None, sample_weight: ArrayLike | None = None
@@ -160,6 +167,7 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
             rule = "a release needs the target's bounds declared: the rows' own are private"
             raise InvalidInput("y_bounds", None, rule, "give y_bounds=(lo, hi), or a random_state for a simulation")
         self._check_norm()
+        self._check_inference(sample_weight)
         features = self._table(X, reset=True)
         if len(features) < 2:
             raise InvalidInput("X", None, "n_samples=1 is too few for a regression", "give more rows")
@@ -176,7 +184,8 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         fit = self._squared if self.loss == SQUARED else self._by_rounds
         weights, caveat_of_weights = self._weights(sample_weight, n)
         counts = None if weights is None else [weights[part] for part in parts]
-        model, said = fit(features, offsets, parts, knobs | {"seed": seed}, counts, (caveat, caveat_of_weights))
+        self.__dict__.pop("coefficients_", None)
+        model, said = fit(features, task, offsets, parts, knobs | {"seed": seed}, counts, (caveat, caveat_of_weights))
         half = 0.5 * (task.high - task.low)
         self.coef_ = half * model[:-1]
         self.intercept_ = float(task.low + half + half * model[-1]) if self.fit_intercept else task.low + half
@@ -212,21 +221,36 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         low, high = float(y.min()), float(y.max())
         return BoundedNumber(low, high if high > low else low + 1.0), _READ
 
+    def _check_inference(self, sample_weight: ArrayLike | None) -> None:
+        """Refuse what has no intervals."""
+        if not self.inference:
+            return
+        if self.loss != SQUARED or not self.fit_intercept:
+            raise InvalidInput("inference", True, "is for the squared loss with an intercept", "leave it out")
+        if sample_weight is not None:
+            raise InvalidInput("sample_weight", None, WEIGHED, "leave weights out, or use inference=False")
+
     def _squared(
-        self, X: Array, t: Array, parts: list[IntArray], knobs: dict[str, Any], counts: list[Array] | None,
-        caveat: Caveat,
+        self, X: Array, task: BoundedNumber, t: Array, parts: list[IntArray], knobs: dict[str, Any],
+        counts: list[Array] | None, caveat: Caveat,
     ) -> tuple[Array, dict[str, Any]]:  # fmt: skip
-        naming = of_columns([f"x{j}" for j in range(X.shape[1])], self.data_norm)
+        names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(X.shape[1])])
+        naming = of_columns([str(name) for name in names], self.data_norm)
         rows = naming.rows([(X[part], np.ones(len(part))) for part in parts]).with_offset([t[part] for part in parts])
         rows = rows if counts is None else weighed(rows, counts)
-        desk = Desk.open(RunConfig(method="auto", **knobs), rows, Weighted(HuberResidual(1.0)), recipe(naming.constant))
-        constant = naming.constant > 0
-        w = least_squares(desk, ~constant | self.fit_intercept, constant)[0]
+        plan, constant = (slopes.recipe if self.inference else recipe)(naming.constant), naming.constant > 0
+        desk = Desk.open(RunConfig(method="auto", **knobs), rows, Weighted(HuberResidual(1.0)), plan)
+        if self.inference:
+            found = slopes.estimate(desk, naming)
+            w = model_of(found)[0]
+            self.coefficients_ = slopes.table_of(found, naming, task, desk.config.delta)
+        else:
+            w = least_squares(desk, ~constant | self.fit_intercept, constant)[0]
         return naming.into_units @ w, desk.statement(caveat=caveat).to_dict()
 
     def _by_rounds(
-        self, X: Array, t: Array, parts: list[IntArray], knobs: dict[str, Any], counts: list[Array] | None,
-        caveat: Caveat,
+        self, X: Array, task: BoundedNumber, t: Array, parts: list[IntArray], knobs: dict[str, Any],
+        counts: list[Array] | None, caveat: Caveat,
     ) -> tuple[Array, dict[str, Any]]:  # fmt: skip
         if str(self.loss).partition(":")[0] not in {text.partition(":")[0] for text in loss_texts(numbers=True)}:
             rule = f"must be 'squared', {', '.join(loss_texts(numbers=True))}"
@@ -235,8 +259,8 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         rows = Rows.build([(encoded[part], np.ones(len(part))) for part in parts], [t[part] for part in parts])
         rows = rows if counts is None else weighed(rows, counts)
         method = self.method
-        if method == defaults.METHOD and knobs["delta"] is not None:
-            method = _AUTO.get(self.trust, method)
+        if method == defaults.METHOD:
+            method = defaults.method_of_numbers(self.trust, knobs["delta"])
         run = RunConfig(method=method, loss=self.loss, rounds=self.rounds, rho=self.rho, **knobs)
         result = simulate(run, rows, caveat=caveat)
         coef, constant = self._decode(result.consensus)
@@ -275,6 +299,7 @@ class PrivateRegressor(ConsensusRegressor):
     trust = "nobody"
     colluders = 1
     sites_per_row = 1
+    inference = False
 
     def __init__(
         self,
@@ -284,7 +309,7 @@ class PrivateRegressor(ConsensusRegressor):
         method: str = defaults.METHOD,
         epsilon: float = defaults.EPSILON,
         delta: float | None = defaults.DELTA,
-        rounds: int = _ROUNDS,
+        rounds: int = defaults.ROUNDS_OF_NUMBERS,
         data_norm: float = 1.0,
         fit_intercept: bool = True,
         rho: float = 0.0002,

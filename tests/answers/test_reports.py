@@ -21,6 +21,7 @@ from sottovoce.cli import cli
 from sottovoce.errors import InvalidInput
 from sottovoce.reports import page, picture, sections
 from sottovoce.reports.coefficients import axis_of, text_table
+from sottovoce.reports.page import answer
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
 SCHEMA = """
@@ -123,7 +124,12 @@ class TestPage:
         said = Reader(page(record, title="Who dies?")).text
         lines = {(line["name"], line["level"]): line for line in record["coefficients"]}
         south, age = lines["ward", "south"], lines["age", None]
-        assert said.startswith("Who dies? Who dies? The odds of died = yes rise with ")
+        lead, points = answer(record)
+        assert said.startswith(f"Who dies? Who dies? {lead} {points[0]} ")
+        assert lead.count(". ") == 0 and len(lead.split()) < 30 and "the odds of died = yes are" in lead
+        assert all(len(point.split()) < 35 and point.endswith(".") for point in points)
+        rates, cut = record["evaluation"]["rates"], f"{100 * record['evaluation']['threshold']:g}%"
+        assert f"Calls from {cut} on find {100 * rates['sensitivity']['value']:.0f}% (" in points[-1]
         assert f"{south['odds_ratio']:.2f} ({south['odds_ratio_low']:.2f} to {south['odds_ratio_high']:.2f})" in said
         over = [math.exp(40.0 * age[name]) for name in ("estimate", "low", "high")]
         assert f"{over[0]:.2f} ({over[1]:.2f} to {over[2]:.2f})" in said and "70 against 30" in said
@@ -215,7 +221,7 @@ class TestPage:
         for line in plain["coefficients"]:
             line |= {"odds_ratio": None, "odds_ratio_low": None, "odds_ratio_high": None}
         said = Reader(page(plain)).text
-        assert "What goes with days" in said and "Values of days rise with" in said
+        assert "What goes with days" in said and "values of days are" in said
         assert "odds" not in said and "odds ratio" not in text_table(plain["coefficients"])
 
     def test_a_number_that_is_predicted_without_intervals(self, record: dict[str, Any]) -> None:

@@ -41,6 +41,7 @@ from sottovoce.runs.config import RunConfig
 from sottovoce.typing import Array, IntArray
 
 CLAIM = {trust: RunConfig(method="auto", trust=trust, epsilon=1.0, delta=DELTA) for trust in TRUSTS}
+RECIPE = "regression with intervals"
 ALPHA = gaussian_mu(1.0, DELTA)
 SEEN = 2000
 ERROR = 4.5 * np.sqrt(2.0 / (SEEN // 2) * (1.0 + ALPHA**2 / 4.0))
@@ -74,7 +75,9 @@ def test_the_worst_pair_is_as_far_apart_as_the_event_says_and_no_further(name: s
 def test_every_release_and_recipe_is_played_and_the_claims_stand() -> None:
     stands = cases()
     assert all(name + mark in stands for mark in ("", ", summed") for name in PAIRS)
-    assert all(name + mark in stands for mark in ("", ", summed") for name in ("inference", "evaluation", "regression"))
+    assert all(
+        name + mark in stands for mark in ("", ", summed") for name in ("inference", "evaluation", "regression", RECIPE)
+    )
     for case in stands.values():
         apart = np.flatnonzero([not np.array_equal(*(w.node(i).arrays()[0] for w in case.worlds)) for i in range(3)])
         if not case.worlds[0].has_offset:
@@ -170,7 +173,7 @@ class Faint(KeyedNoise):
         return super().steps(d, tau / 3.0, release, use)
 
 
-@pytest.mark.parametrize("name", ["scores", "scores, summed", "inference", "regression, summed"])
+@pytest.mark.parametrize("name", ["scores", "scores, summed", "inference", "regression, summed", f"{RECIPE}, summed"])
 def test_too_little_noise_is_refuted(name: str) -> None:
     case = cases()[name]
     assert not play_one(case, 1500).refuted

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from command_line import Call
+
+from sottovoce import ConsensusRegressor
+from sottovoce.cli.report import of_result
+from sottovoce.curator import Curator
+from sottovoce.reports import page
+from sottovoce.runs.simulate import Result
 
 COLUMNS = """
 [columns.age]
@@ -86,10 +93,37 @@ class TestSeveralClasses:
         assert report["config"]["loss"] == "softmax:3" and "choice" in report
         assert report["test_error"] < report["majority_test_error"] - 0.1
 
+    def test_held_out_rows_are_asked_by_class(self, folder: Path, ok: Call, tmp_path: Path) -> None:
+        """The held-out rows' accuracies within their intervals; unknown labels are in no cell and change no rows."""
+        (tmp_path / "rows.csv").write_text((folder / "rows.csv").read_text().replace(",rehab,1", ",lost,1"))
+        (tmp_path / "kinds.toml").write_text((folder / "kinds.toml").read_text())
+        run = tmp_path / "run.npz"
+        for place in (folder, tmp_path):
+            given = train(place, "kinds.toml", *self.KNOBS, "--evaluation", 3)
+            report = ok(*given, "--save", run, "--json").json
+            held, exact = report["evaluation"], report["evaluation"]["exact"]
+            assert held["privacy"]["epsilon"] <= 3 and held["rows"] == 800
+            assert exact["rows"] == report["n_test"] and (exact["rows"] == 800) is (place is folder)
+            assert exact["accuracy"] == pytest.approx(1.0 - report["test_error"])
+            for one in held["classes"]:
+                assert exact[f"recall on {one['name']}"] == report["test_details"][f"accuracy on {one['name']}"]
+                low, high = (one["recall"][end] - 0.05 * sign for end, sign in (("low", 1), ("high", -1)))
+                assert low <= exact[f"recall on {one['name']}"] <= high
+            assert np.sum(held["confusion"]) == pytest.approx(exact["rows"], abs=40)
+        shown = ok(*given).out
+        assert "found (recall)" in shown and "answered" in shown and all(name in shown for name in KINDS)
+        told = ok("evaluate", run, folder / "rows.csv", "--epsilon", 2, "--json").json
+        assert told["accuracy"]["low"] <= told["exact"]["accuracy"] <= told["accuracy"]["high"]
+        released = ok("evaluate", run, folder / "rows.csv", "--epsilon", 2, "--json", "--system-noise").json
+        assert "exact" not in released
+        said = page(of_result(Result.load(run)))
+        assert "answered rightly" in said and "found (recall)" in said and "answered rehab" in said
+
     def test_what_several_classes_cannot_have_is_refused(self, folder: Path, run: Call) -> None:
         for more, said in (
             (("--method", "dvp", "--pure"), "rank one"), (("--loss", "huber:0.5"), "use 'softmax:3'"),
-            (("--inference",), "two classes"), (("--evaluation", "0.5", *self.KNOBS), "two classes"),
+            (("--inference",), "two classes"), (("--evaluation", "0.5", "--by", "ward", *self.KNOBS), "two classes"),
+            (("--evaluation", "0.5", "--cut", "0.3", *self.KNOBS), "two classes"),
         ):  # fmt: skip
             refused = run(*train(folder, "kinds.toml", *more))
             assert refused.code == 2 and said in refused.err and refused.err.count("\n") == 1
@@ -129,6 +163,31 @@ class TestNumbers:
         released = ok("evaluate", run, folder / "rows.csv", "--epsilon", 1, "--json", "--system-noise").json
         assert "exact" not in released
 
+    def test_inference_gives_intervals_in_the_targets_unit(self, folder: Path, ok: Call, tmp_path: Path) -> None:
+        run = tmp_path / "run.json"
+        more = (*self.SUM, "--inference", "--evaluation", 2)
+        report = ok(*train(folder, "days.toml", *more, "--save", run, "--json")).json
+        lines = {(line["name"], line["level"]): line for line in report["coefficients"]}
+        for key, truth in ((("age", None), SLOPE), (("ward", "south"), SOUTH), (("(constant)", None), 15 - 50 * SLOPE)):
+            line = lines[key]
+            assert abs(line["estimate"] - truth) < 4 * line["standard_error"], key
+            assert line["low"] < line["estimate"] < line["high"] and 0 < line["noise_share"] < 1
+            assert (line["p"] < 0.05) is (truth != 0)
+        assert lines["ward", "south"]["reference"] == "north" and report["needs"] is None
+        assert [one["release"] for one in report["asked"]][-1] == "last gradient"
+        assert sum(one["share"] for one in report["asked"]) == pytest.approx(1.0)
+        kept = json.loads(run.read_text())["record"]
+        assert kept["coefficients"] == report["coefficients"] and "exact" not in kept
+        said = page(kept)
+        assert "odds" not in said and "values of days are" in said and "Which columns matter" in said
+        days = [float(row["prediction"]) for row in table(ok("predict", run, folder / "rows.csv").out)]
+        truth = np.clip([float(row["days"]) for row in table((folder / "rows.csv").read_text())], 0, 40)
+        assert float(np.sqrt(np.mean((days - truth) ** 2))) == pytest.approx(report["test_error"], rel=0.2)
+        shown = ok(*train(folder, "days.toml", *more)).out
+        assert "95% interval" in shown and "coefficients in days" in shown and "odds" not in shown
+        refused = ok(*train(folder, "days.toml", "--epsilon", 0.02, "--inference")).out
+        assert "refused" in refused and "would do, about" in " ".join(refused.split()) and "odds" not in refused
+
     def test_a_ledger_on_disk_replays_the_fit(self, folder: Path, ok: Call, tmp_path: Path) -> None:
         ok("ledger", "init", tmp_path / "five.ledger", "--epsilon", 4, "--delta", 1e-4, "--nodes", 5)
         more = ("--epsilon", 1, "--ledger", tmp_path / "five.ledger", "--system-noise", "--json")
@@ -145,8 +204,6 @@ class TestNumbers:
 
     def test_it_is_the_fit_of_the_regressor(self, folder: Path, ok: Call) -> None:
         """The same recipe without noise: the estimator's coefficients, from another map into the ball."""
-        from sottovoce import ConsensusRegressor
-
         given = ("--epsilon", "inf", "--test-share", 0.01, "--loss", "squared", "--json")
         report = ok(*train(folder, "days.toml", *given)).json
         rows = table((folder / "rows.csv").read_text())
@@ -172,9 +229,31 @@ class TestNumbers:
         named = ok(*train(folder, "days.toml", "--method", "prox_admm", "--rounds", 3, "--json")).json
         assert named["config"]["loss"] == "huber-residual:0.25"
 
+    def test_a_robust_loss_is_trained_as_the_estimators_do(self, folder: Path, ok: Call) -> None:
+        """By momentum under the trust that is asked; a method, rounds or a pure epsilon that are given win."""
+        for more, method, rounds in (
+            ((), "momentum", 100), (("--trust", "sum"), "sum_momentum", 100), (("--rounds", 7), "momentum", 7),
+            (("--trust", "curator"), "central_momentum", 100), (("--method", "prox_admm"), "prox_admm", 10),
+            (("--pure",), "prox_admm", 10),
+        ):  # fmt: skip
+            report = ok(*train(folder, "days.toml", "--loss", "log-cosh:0.25", *more, "--json")).json
+            assert (report["method"], report["rounds_asked"]) == (method, rounds), more
+        report = ok(*train(folder, "days.toml", "--loss", "huber-residual:0.25", *self.SUM, "--json")).json
+        rows = table((folder / "rows.csv").read_text())
+        order = np.random.default_rng(0).permutation(len(rows))
+        test, kept = np.sort(order[:800]), np.sort(order[800:])
+        X = np.array([[(float(row["age"]) - 50) / 30, row["ward"] == "south", row["ward"] == "north"] for row in rows])
+        y = np.array([float(row["days"]) for row in rows])
+        model = ConsensusRegressor(
+            (0, 40), loss="huber-residual:0.25", data_norm=1.5, trust="sum", epsilon=3.0, random_state=0
+        )
+        errors = np.clip(y[test], 0, 40) - model.fit(X[kept], y[kept]).predict(X[test])
+        assert abs(report["test_error"] - np.sqrt(np.mean(errors**2))) < 0.1
+
     def test_what_a_number_cannot_have_is_refused(self, folder: Path, run: Call, tmp_path: Path) -> None:
         for more, said in (
-            (("--inference",), "two classes"), (("--loss", "huber:0.5"), "have a number to predict"),
+            (("--inference", "--method", "momentum"), "steps of its own"),
+            (("--inference", "--pure"), "no pure price"), (("--loss", "huber:0.5"), "have a number to predict"),
             (("--pure",), "no pure price"), (("--evaluation", "1", "--by", "ward"), "two classes"),
             (("--checkpoint", tmp_path / "c.npz"), "no rounds"), (("--replicates", 2), "other seeds"),
             (("--loss", "squared", "--method", "prox_admm"), "steps of its own"),
@@ -249,3 +328,32 @@ class TestWeights:
             refused = run(*train(weighted, "two.toml"))
             assert refused.code == 2 and refused.err.startswith("error: w"), refused.err
             assert "-7" not in refused.err and "many" not in refused.err
+
+
+class TestAnEvaluationThatCannotBeAsked:
+    """It is refused before the training asks for anything."""
+
+    ROUNDS = ("--method", "prox_admm", "--rounds", 2, "--nodes", 2)
+
+    @pytest.mark.parametrize(
+        ("schema", "more", "said"),
+        [
+            ("sick.toml", ("--inference", "--by", "age"), "declares levels"),
+            ("sick.toml", ("--inference", "--cut", 1.5), "inside (0, 1)"),
+            ("sick.toml", (*ROUNDS, "--by", "nowhere"), "declares levels"),
+            ("sick.toml", (*ROUNDS, "--cut", 0), "inside (0, 1)"),
+            ("sick.toml", ("--method", "mr_admm", "--rounds", 2, "--pure"), "no pure price"),
+            ("days.toml", ("--by", "ward"), "two classes"),
+            ("days.toml", (*ROUNDS, "--by", "ward"), "two classes"),
+            ("days.toml", ("--cut", 0.3), "two classes"),
+        ],
+    )
+    def test_nothing_is_spent(
+        self, folder: Path, run: Call, monkeypatch: pytest.MonkeyPatch, schema: str, more: tuple[Any, ...], said: str
+    ) -> None:
+        label = 'label = { column = "kind", positive = "died" }'
+        (folder / "sick.toml").write_text(f'intercept = true\nignore = ["days"]\n{label}{COLUMNS}')
+        asked = []
+        monkeypatch.setattr(Curator, "ask", lambda *_: asked.append(1))
+        refused = run(*train(folder, schema, "--evaluation", 1, *more))
+        assert refused.code == 2 and said in refused.err and refused.err.count("\n") == 1 and asked == []

@@ -67,7 +67,7 @@ def test_a_command_prints_what_the_page_shows(screens: tuple[Path, list[str]], k
 
 def test_there_are_all_steps() -> None:
     words = [shlex.split(commands.replace("\\\n", " "))[:2] for commands, _ in STEPS]
-    assert [second for _, second in words[1:]] == ["data", "train", "report", "train", "predict"]
+    assert [second for _, second in words[1:]] == ["data", "data", "train", "report", "train", "predict"]
 
 
 def test_truth_estimates_and_misses_are_those_of_the_run(screens: tuple[Path, list[str]]) -> None:

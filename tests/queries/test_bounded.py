@@ -27,6 +27,7 @@ from sottovoce.queries import (
     NoisyBounded,
     Positives,
     Products,
+    ResidualMoments,
     Residuals,
     Scores,
     SecondMoments,
@@ -123,6 +124,8 @@ class TestValues:
         found = exact(Residuals(at(W, 1), LAST, edges), rows, of)[0, 0]
         want = np.bincount(np.searchsorted(edges, abs(X @ W - t), side="right"), minlength=3) / 40
         np.testing.assert_allclose(found, want)
+        J = square(exact(ResidualMoments(at(W, 1), 0.3), rows, of)[0, 0], D)
+        np.testing.assert_allclose(J, (X.T * np.clip((X @ W - t) / 0.3, -1, 1) ** 2) @ X / 40, rtol=1e-12)
 
     def test_long_rows_count_for_less_and_keep_their_margin(self) -> None:
         X, y = table(50)
@@ -153,6 +156,7 @@ def statistics(w: np.ndarray) -> list[tuple[Bounded, Loss]]:
         (SecondMoments(w), Weighted(huber)), (Products(w), Weighted(huber)),
         (Residuals(w, LAST, EDGES[1:]), Weighted(huber)),
         (Gradient(w), huber), (Products(w), huber), (Residuals(w, LAST, EDGES[1:]), huber), (SecondMoments(w), huber),
+        (ResidualMoments(w, 0.3), huber), (ResidualMoments(w, 0.3), Weighted(huber)),
     ]  # fmt: skip
 
 
@@ -180,7 +184,7 @@ def pair(
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("k", range(22))
+@pytest.mark.parametrize("k", range(24))
 def test_no_row_moves_a_sum_further_than_it_says_and_some_row_moves_it_so_far(k: int, relation: str) -> None:
     """A search over signed rows of norm 1 (or longer), numbers and points; the best found must be near the bound."""
     rng, best = np.random.default_rng(k), 0.0

@@ -117,11 +117,17 @@ def test_r2_is_refused_where_noise_hides_the_spread_of_the_target() -> None:
     assert found.errors.mean_absolute.low == 0.0
 
 
-@pytest.mark.parametrize(("held", "said"), [(Held(0.0), "above 0"), (Held(1.0, by="ward"), "two classes")])
-def test_what_makes_no_sense_is_refused(held: Held, said: str) -> None:
-    arguments: Any = (*made_up(100, 0), held, RunConfig(method="auto", epsilon=1.0, delta=1e-5))
+@pytest.mark.parametrize(
+    ("held", "said"),
+    [
+        ({"epsilon": 0.0}, "above 0"), ({"epsilon": 1.0, "by": "ward"}, "two classes"),
+        ({"epsilon": 1.0, "threshold": 0.3}, "two classes"), ({"epsilon": 1.0, "threshold": 1.0}, "inside"),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_refused(held: dict[str, Any], said: str) -> None:
+    run = RunConfig(method="auto", epsilon=1.0, delta=1e-5)
     with pytest.raises(InvalidInput, match=said):
-        evaluate_numbers(TASK, *arguments)
+        evaluate_numbers(TASK, *made_up(100, 0), Held(**held), run)
 
 
 def test_an_encoding_that_was_computed_from_rows_is_said() -> None:

@@ -288,7 +288,6 @@ def test_a_candidate_is_planned_as_its_run_will_be(method: str, delta: float | N
         (replace(AUTO, epsilon=np.inf), SMALL, 4, "budget"),
         (replace(AUTO, noise=0.1), SMALL, 4, "noise is given"),
         (AUTO, (300,) * 1000, 4000, "too many"),
-        (replace(AUTO, loss="huber-residual:0.25"), SMALL, 4, "for numbers"),
         (RunConfig("central_momentum", 1.0, 1e-5), SMALL, 4, "without a curator"),
     ],
 )
@@ -296,6 +295,14 @@ def test_where_nothing_can_be_tried_the_first_guess_is_taken(config: RunConfig, 
     found = fresh(config, n=n, d=d)
     assert found.config == replace(config, auto=False)
     assert why in found.says and found.table == ()
+
+
+def test_for_numbers_it_is_momentum_and_rounds_that_are_given_are_kept() -> None:
+    config = replace(AUTO, loss="huber-residual:0.25")
+    found = fresh(config, n=SMALL, d=4)
+    assert found.config == replace(config, auto=False, method="momentum", rounds=100)
+    assert "for numbers" in found.says and found.table == ()
+    assert fresh(config, n=SMALL, d=4, free=()).config.rounds == config.rounds
 
 
 def test_a_first_guess_that_breaks_a_rule_gives_way() -> None:

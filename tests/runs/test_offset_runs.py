@@ -288,8 +288,9 @@ def test_class_labels_are_refused_in_one_sentence() -> None:
 
 
 @pytest.mark.parametrize("delta", [None, 1e-5])
-def test_auto_starts_from_noise_on_answers_and_says_why_it_tries_nothing(delta: float | None) -> None:
+def test_auto_takes_momentum_where_it_has_a_delta_and_says_why_it_tries_nothing(delta: float | None) -> None:
     run = RunConfig(method="auto", epsilon=1.0, delta=delta, loss=SPECS[1])
     assert run.method == "prox_admm"
     chosen = choose(run, [200, 100], D)
-    assert chosen.config.method == "prox_admm" and "this loss is for numbers" in chosen.says
+    assert chosen.config.method == ("prox_admm" if delta is None else "momentum")
+    assert "this loss is for numbers" in chosen.says

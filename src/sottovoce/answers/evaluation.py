@@ -183,6 +183,17 @@ class Quality:
         }  # fmt: skip
 
 
+def check_threshold(threshold: float) -> None:
+    """Refuse what is no probability at which rows could be called positive.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    if not 0.0 < threshold < 1.0:
+        raise InvalidInput("threshold", threshold, "must be inside (0, 1)", "use 0.5")
+
+
 @dataclass(frozen=True)
 class Held:
     """What is to be asked of held-out rows.
@@ -194,21 +205,23 @@ class Held:
     threshold : float
     by : str, optional
         A column of the schema, whose levels are the subgroups.
+
+    Raises
+    ------
+    InvalidInput
     """
 
     epsilon: float
     threshold: float = 0.5
     by: str | None = None
 
-    def config(self, run: RunConfig) -> RunConfig:
-        """Of the releases, from that of the training: a budget of their own, and noise keyed apart.
-
-        Raises
-        ------
-        InvalidInput
-        """
+    def __post_init__(self) -> None:
         if not self.epsilon > 0:
             raise InvalidInput("evaluation", self.epsilon, "must be an epsilon above 0", "use 0.5")
+        check_threshold(self.threshold)
+
+    def config(self, run: RunConfig) -> RunConfig:
+        """Of the releases, from that of the training: a budget of their own, and noise keyed apart."""
         seed = run.seed
         if seed is not None:
             seed = int.from_bytes(hashlib.blake2b(f"{seed} evaluation".encode(), digest_size=6).digest(), "big")
@@ -279,8 +292,7 @@ def evaluate(
 
 def ask(desk: Desk, model: Array, threshold: float) -> tuple[Array, Array]:
     """The histograms of :func:`recipe`, (R, entries), and the middle of their cells, (R,)."""
-    if not 0.0 < threshold < 1.0:
-        raise InvalidInput("threshold", threshold, "must be inside (0, 1)", "use 0.5")
+    check_threshold(threshold)
     at = np.hstack([model, np.zeros((len(model), 1))])
     count = desk.ask("count of positives", at)[:, 0]
     least = min(0.5, max(1.0 / desk.rows, 2.0 * desk.spread("count of positives")))
@@ -416,14 +428,29 @@ def _rates(counts: Array, raw: Array, above: int, n: float, noise: float) -> dic
     rates = {}
     for name, among in of.items():
         size = n if name == "accuracy" else float((raw * among).sum())
-        if noise > 0 and size < CLEAR * math.sqrt(noise * float(among.sum())):
-            rates[name] = Estimate(None, refused="too few rows for this noise")
-            continue
-        hit = right * among
-        value = float((raw * hit).sum()) / max(size, 1e-9)
-        lean = (hit - value * among) / max(size, 1e-9)
-        rates[name] = Estimate.around(value, float(np.sum(counts * lean**2) + noise * np.sum(lean**2)))
+        rates[name] = ratio(raw, counts, right * among, among, size, noise)
     return rates
+
+
+def ratio(raw: Array, counts: Array, hit: Array, among: Array, size: float, noise: float) -> Estimate:
+    """The share of rows in the cells `hit` of those in `among`, with an interval by the delta method.
+
+    Parameters
+    ----------
+    raw, counts : array
+        Noisy counts, and the same projected.
+    hit, among : array
+        1 in the cells that are meant, 0 elsewhere.
+    size : float
+        Rows in `among`; refused if noise may have made them.
+    noise : float
+        Variance of a count's noise.
+    """
+    if noise > 0 and size < CLEAR * math.sqrt(noise * float(among.sum())):
+        return Estimate(None, refused="too few rows for this noise")
+    value = float((raw * hit).sum()) / max(size, 1e-9)
+    lean = (hit - value * among) / max(size, 1e-9)
+    return Estimate.around(value, float(np.sum(counts * lean**2) + noise * np.sum(lean**2)))
 
 
 def _calibration(raw: Array, counts: Array, edges: Array, noise: float) -> list[dict[str, float]]:

@@ -23,13 +23,15 @@ from ..runs.training import TrainConfig
 from ..task import BoundedNumber
 from ..typing import Any, Array
 from ..weighted import Weighted
+from . import slopes
 from .asking import Desk, shares_of
 from .evaluation import Held
+from .inference import model_of
 from .misses import NumberEvaluation, evaluate_numbers, exact
 from .naming import CONSTANT, Naming, outcome
 from .regression import SQUARED, least_squares, recipe
 from .saved import Answered, to_keep
-from .training import LIBRARIES, Dealt, check_held
+from .training import LIBRARIES, WEIGHED, Dealt, check_held
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,12 @@ class Fitted:
     ----------
     answered : Answered
     coefficients : list of dict
-        One for every column and level, in the units of the columns and of the target; no standard errors are given.
+        One for every column and level, in the units of the columns and of the target; with standard errors and
+        intervals if they were asked for.
+    asked : tuple of (str, float)
+        The name of every release with its share of the budget.
+    needs : dict of str to float or None
+        What would do for all of a table with intervals, about.
     exact, baseline : dict of str to float
         Errors on the test rows without noise, of the fit and of the training rows' mean: for the data's holder.
     notes : tuple of str
@@ -60,6 +67,8 @@ class Fitted:
     evaluation: NumberEvaluation | None = None
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
+    asked: tuple[tuple[str, float], ...] = ()
+    needs: dict[str, float] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """One JSON object; an infinite number is the text ``inf``."""
@@ -69,8 +78,8 @@ class Fitted:
             "partition": self.config.partition, "n_train": self.sizes.astype(int).tolist(),
             "n_test": self.n_test, "features": self.answered.naming.d, "sites": list(self.sites),
             "label": outcome(self.answered.schema), "versions": versions(*LIBRARIES),
-            "asked": shares_of([(item.name, item.share) for item in recipe(self.answered.naming.constant)]),
-            "coefficients": self.coefficients, "exact": self.exact, "test_error": self.exact.get(rms),
+            "asked": shares_of(self.asked), "coefficients": self.coefficients, "needs": self.needs,
+            "exact": self.exact, "test_error": self.exact.get(rms),
             "mean_test_error": self.baseline.get(rms),
             "evaluation": None if self.evaluation is None else self.evaluation.to_dict(),
             "privacy": self.statement.to_dict(), "notes": list(self.notes), "seconds": self.seconds,
@@ -80,15 +89,18 @@ class Fitted:
 
 
 def fit_numbers(
-    config: TrainConfig, *, held: Held | None = None, site_constants: bool | None = None,
+    config: TrainConfig, *, intervals: bool = False, held: Held | None = None, site_constants: bool | None = None,
     ledger: DurableLedger | None = None, run_name: str | None = None,
 ) -> Fitted:  # fmt: skip
-    """Load, deal, ask for the recipe of :mod:`sottovoce.answers.regression`, and score.
+    """Load, deal, ask for a recipe, and score.
 
     Parameters
     ----------
     config : TrainConfig
         With ``method="auto"``: least squares has steps of its own.
+    intervals : bool
+        Whether to ask for the recipe of :mod:`sottovoce.answers.slopes`, whose coefficients have intervals, instead of
+        that of :mod:`sottovoce.answers.regression`, which predicts better where there is much noise.
     held : Held, optional
         Asks the test rows too, dealt to the sites, with an epsilon of their own.
     site_constants : bool, optional
@@ -107,7 +119,9 @@ def fit_numbers(
     task = dataset.task
     if not isinstance(task, BoundedNumber):
         raise InvalidInput("label", None, "least squares predicts a number", "declare lo and hi of the label")
-    check_held(held, dataset, ledger)
+    if intervals and dataset.weights is not None:
+        raise InvalidInput("weight", None, WEIGHED, "leave weight and class_weight out, or train without inference")
+    check_held(held, dataset, run, ledger)
     dealt = Dealt.of(config, dataset, site_constants)
     naming, targets = dealt.naming, [dataset.y_train[part] for part in dealt.parts]
     known = [task.known(y).astype(float) for y in targets]
@@ -116,8 +130,16 @@ def fit_numbers(
         rows = weighed(rows, weights)
     rows = rows.with_offset(targets_of(list(zip(known, targets, strict=True))))
     loss = Weighted(HuberResidual(1.0)) if naming.long else HuberResidual(1.0)
-    desk = Desk.open(run, rows, loss, recipe(naming.constant), ledger=ledger, run_name=run_name, label=dealt.label)
-    model = least_squares(desk, np.ones(naming.d, dtype=bool), naming.constant > 0)[0]
+    plan = (slopes.recipe if intervals else recipe)(naming.constant)
+    desk = Desk.open(run, rows, loss, plan, ledger=ledger, run_name=run_name, label=dealt.label)
+    needs = None
+    if intervals:
+        found = slopes.estimate(desk, naming)
+        model, shown = model_of(found)[0], slopes.table_of(found, naming, task, run.delta)
+        coefficients, needs = shown.to_dict(), shown.needs
+    else:
+        model = least_squares(desk, np.ones(naming.d, dtype=bool), naming.constant > 0)[0]
+        coefficients = lines(naming, task, model)
     desk.close()
     answered = Answered(naming, model, dealt.shares, {}, dataset.schema)
     scored = len(dataset.y_test) > 0
@@ -130,10 +152,10 @@ def fit_numbers(
         evaluation = evaluate_numbers(task, scores[:, 0], targets_held, held, run, sites, caveat=dataset.caveat)
     middle = np.full(len(dataset.y_test), task.baselines(dataset.y_train)["mean"])
     done = Fitted(
-        config, task, answered, lines(naming, task, model), desk.statement(caveat=dataset.caveat),
+        config, task, answered, coefficients, desk.statement(caveat=dataset.caveat),
         exact(task, margins, dataset.y_test), exact(task, middle, dataset.y_test), dealt.sizes,
         dealt.sites, dataset.n_held_out, evaluation, (*dataset.notes, *unfit(dataset.clipped, shortened=False)),
-        time.perf_counter() - started,
+        time.perf_counter() - started, tuple((item.name, item.share) for item in plan), needs,
     )  # fmt: skip
     return replace(done, answered=replace(answered, record=to_keep(done.to_dict(), dataset.notes)))
 

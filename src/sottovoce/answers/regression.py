@@ -6,8 +6,8 @@ squares.  A histogram of residuals then tells how small h may be, and every late
 
 With second moments S, a gradient g at w says that ``S w - g`` is the products c of rows and targets.  All that is known
 of c is combined by its precision, and the coefficients are their mean given c and S, if they are normal beforehand with
-a spread that c itself tells (empirical Bayes): few rows and much noise shrink them to zero, many rows do not.  Standard
-errors are not given: see docs/privacy/answers.md.
+a spread that c itself tells (empirical Bayes): few rows and much noise shrink them to zero, many rows do not.  So they
+have no intervals; :mod:`sottovoce.answers.slopes` spends the budget on coefficients that have.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def least_squares(desk: Desk, free: BoolArray, constant: BoolArray) -> Array:
     """
     R, d = desk.replicates, len(free)
     zero, noise = np.zeros((R, d)), desk.spread("second moments")
-    S = _shrunk(square(desk.ask("second moments", zero), d), free, free & ~constant, noise)
+    S = shrunk(square(desk.ask("second moments", zero), d), free, free & ~constant, noise)
     found = [-desk.ask("first gradient", zero)]
     spreads, errors = [desk.spread("first gradient")], list[Array]()
 
@@ -69,7 +69,7 @@ def least_squares(desk: Desk, free: BoolArray, constant: BoolArray) -> Array:
         away = [np.sum(w**2, axis=1), *errors]  # noise in S moves what a gradient says by how far away its point was
         weight = 1.0 / np.stack([s**2 + noise**2 / 2.0 * e + _EXACT for s, e in zip(spreads, away, strict=True)])
         c = np.einsum("kr,krd->rd", weight, np.stack(found)) / weight.sum(axis=0)[:, None]
-        return _mean(S, c * free, 1.0 / weight.sum(axis=0), free & ~constant, free & constant)
+        return mean_given(S, c * free, 1.0 / weight.sum(axis=0), free & ~constant, free & constant)
 
     w, error = fit(fit(zero)[0])
     inside = 1.0 - min(_BEYOND * spreads[0], _MOST)
@@ -84,7 +84,7 @@ def least_squares(desk: Desk, free: BoolArray, constant: BoolArray) -> Array:
     return w
 
 
-def _shrunk(S: Array, free: BoolArray, columns: BoolArray, noise: float) -> Array:
+def shrunk(S: Array, free: BoolArray, columns: BoolArray, noise: float) -> Array:
     """Moments drawn to a multiple of the identity by the share of their distance from it that is noise.
 
     After Ledoit and Wolf 2004; the constant keeps its own moment.
@@ -98,7 +98,7 @@ def _shrunk(S: Array, free: BoolArray, columns: BoolArray, noise: float) -> Arra
     return np.asarray((1.0 - share) * S + share * target)
 
 
-def _mean(S: Array, c: Array, variance: Array, columns: BoolArray, constants: BoolArray) -> tuple[Array, Array]:
+def mean_given(S: Array, c: Array, variance: Array, columns: BoolArray, constants: BoolArray) -> tuple[Array, Array]:
     """Coefficients given noisy products c, whose entries have a `variance`, and their mean squared error.
 
     Columns are centred by the constants, which are not shrunk; of several no two stand in one row.  The mean is over

@@ -19,13 +19,15 @@ from ..plain import jsonable
 from ..privacy.statement import Statement
 from ..runs.config import RunConfig
 from ..runs.training import Report, TrainConfig, deal
-from ..task import TwoClasses
+from ..task import BoundedNumber, ManyClasses, TwoClasses
 from ..typing import Any, Array, IntArray
 from ..weighted import Weighted
-from .asking import Desk, shares_of
+from .asking import Desk, check_terms, shares_of
+from .classes import check_classes
 from .evaluation import LOSS, Evaluation, Held, Level, evaluate, exact, groups_of, levels_of, rows_of
 from .evaluation import recipe as histograms
 from .inference import Coefficients, Estimates, check_run, estimate, forecast, model_of, recipe, table
+from .misses import check_numbers
 from .naming import Naming, columns_of, naming_of, outcome
 from .saved import Answered, to_keep
 
@@ -169,7 +171,7 @@ def infer(
         raise InvalidInput("label", None, "coefficients are log-odds of two classes", "declare two classes")
     if dataset.weights is not None:
         raise InvalidInput("weight", None, WEIGHED, "leave weight and class_weight out, or train without inference")
-    check_held(held, dataset, ledger)
+    check_held(held, dataset, run, ledger)
     dealt = Dealt.of(config, dataset, site_constants)
     naming, sizes = dealt.naming, dealt.sizes
     rows = naming.rows([(found, dataset.y_train[part]) for found, part in zip(dealt.tables, dealt.parts, strict=True)])
@@ -219,7 +221,7 @@ def names_of(partition: str, columns: Any, parts: Sequence[IntArray]) -> tuple[s
     return tuple(f"site {i}" for i in range(len(parts)))
 
 
-def check_held(held: Held | None, dataset: data.Dataset, ledger: DurableLedger | None = None) -> None:
+def check_held(held: Held | None, dataset: data.Dataset, run: RunConfig, ledger: DurableLedger | None = None) -> None:
     """Refuse an evaluation that cannot be asked, before the training spends anything.
 
     Raises
@@ -233,6 +235,13 @@ def check_held(held: Held | None, dataset: data.Dataset, ledger: DurableLedger |
         raise InvalidInput("evaluation", held.epsilon, rule, "use `sottovoce evaluate` with their own ledger")
     if not len(dataset.y_test):
         raise InvalidInput("evaluation", held.epsilon, "there are no test rows", "give a test_share")
+    check_terms(held.config(run))
+    if isinstance(dataset.task, BoundedNumber):
+        check_numbers(held)
+    elif isinstance(dataset.task, ManyClasses):
+        check_classes(held)
+    else:
+        levels_of(dataset.schema, held.by)
 
 
 def check(run: RunConfig, config: TrainConfig | None = None) -> None:
@@ -286,7 +295,7 @@ def evaluate_report(report: Report, held: Held) -> Evaluation:
     dataset, result = report.dataset, report.result
     if not isinstance(report.task, TwoClasses):
         raise InvalidInput("evaluation", held.epsilon, "is for two classes", "leave it out")
-    check_held(held, dataset)
+    check_held(held, dataset, report.config.run)
     levels = levels_of(dataset.schema, held.by)
     run = replace(report.config.run, noise=None)
     sites, model = result.facts.n_nodes, result.consensus[:1]

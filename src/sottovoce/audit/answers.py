@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..answers import evaluation, inference, regression
+from ..answers import evaluation, inference, regression, slopes
 from ..answers.asking import Desk, Item
 from ..answers.naming import of_columns
 from ..curator import Curator
@@ -31,6 +31,7 @@ from ..queries import (
     NoisyBounded,
     Positives,
     Products,
+    ResidualMoments,
     Residuals,
     Scores,
     SecondMoments,
@@ -116,6 +117,7 @@ PAIRS: dict[str, Pair] = {
     "Huber step": Pair(lambda at: HuberGradient(at, 0.5), _ZERO, (_E0, _E0), (1.0, -1.0)),
     "cross moments": Pair(Products, _ZERO, (_E0, _E0), (1.0, -1.0)),
     "residuals": Pair(lambda at: Residuals(at, LAST, np.array([0.5])), _ZERO, (LAST, LAST), (0.1, 0.9)),
+    "moments of residuals": Pair(lambda at: ResidualMoments(at, 0.5), _ZERO, (_E0, _E1), (1.0, -1.0)),
 }
 """Of every kind of release the pair that moves it furthest, and pairs of rows that have weights."""
 TRUSTS = ("nobody", "sum")
@@ -169,6 +171,10 @@ def recipes(config: RunConfig) -> dict[str, Asking]:
         "regression": Asking(
             config, tables(numbers), 0, why, loss=HuberResidual(1.0), plan=regression.recipe(LAST),
             script=lambda desk: regression.least_squares(desk, np.ones(D, dtype=bool), LAST > 0),
+        ),
+        "regression with intervals": Asking(
+            config, tables(numbers), 0, why, loss=HuberResidual(1.0), plan=slopes.recipe(LAST),
+            script=lambda desk: slopes.estimate(desk, naming),
         ),
     }  # fmt: skip
 

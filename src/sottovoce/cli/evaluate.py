@@ -10,20 +10,21 @@ from typing import Any
 import click
 
 from .. import files
+from ..answers.classes import evaluate_classes
 from ..answers.misses import evaluate_numbers
 from ..answers.saved import Answered
 from ..answers.training import Held, evaluate_table
+from ..data import read_table
 from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger, rows_digest
 from ..plain import jsonable
 from ..runs import defaults
 from ..runs.config import RunConfig
 from ..runs.simulate import Result
-from ..task import BoundedNumber, TwoClasses
-from .answers import render_evaluation
-from .numbers import render_errors
+from ..task import BoundedNumber, ManyClasses
+from .classes import render_any
 from .options import as_json, say, takes, typed
-from .predict import is_answered, schema_of, table_at
+from .predict import is_answered, schema_of
 from .report import of_result, write
 from .screen import Console
 
@@ -57,8 +58,8 @@ def evaluate(
 
     RUN is a file written by `train --save`.  ROWS must not have been trained on.  One release, a histogram of scores by
     label, gives the area under the ROC curve, calibration, Brier score and rates at a threshold, with intervals that
-    hold sampling and noise; of a number, R2 and how far predictions are off.  A simulation prints the exact numbers
-    beside.
+    hold sampling and noise; of several classes, accuracy by class; of a number, R2 and how far predictions are off.  A
+    simulation prints the exact numbers beside.
     """
     if report is not None:
         files.check("report", report, reads=(run, rows, ledger))
@@ -73,13 +74,14 @@ def evaluate(
         raise InvalidInput("run", str(run), "was trained without a schema", "train on a table")
     else:
         schema = answered.schema
-    if not isinstance(schema.task, TwoClasses | BoundedNumber):
-        rule = "evaluation is for two classes or a number"
-        raise InvalidInput("run", str(run), rule, "use a run with such a label")
-    table = table_at(rows)
+    table = read_table(rows)
     encoded = schema.encode(table)
     assert encoded.y is not None
-    margins = encoded.X @ result.consensus[replicate] if answered is None else answered.margins(table)
+    if answered is not None:
+        margins = answered.margins(table)
+    else:
+        w = result.consensus[replicate]
+        margins = schema.task.vectors(w) @ encoded.X.T if isinstance(schema.task, ManyClasses) else encoded.X @ w
     config = RunConfig(
         method="auto", epsilon=epsilon, delta=delta, relation=relation, seed=None if system_noise else seed
     )
@@ -87,10 +89,12 @@ def evaluate(
         held = Held(epsilon, threshold, by)
         kept: dict[str, Any] = {"ledger": book, "run_name": run_name, "name": run.stem}
         found: Any
+        digest = rows_digest(encoded.X, encoded.y)
+        own: dict[str, Any] = {"digest": digest, "caveat": schema.caveat}
         if isinstance(schema.task, BoundedNumber):
-            digest = rows_digest(encoded.X, encoded.y)
-            own: dict[str, Any] = {"digest": digest, "caveat": schema.caveat}
             found = evaluate_numbers(schema.task, margins, encoded.y, held, config, **own, **kept)
+        elif isinstance(schema.task, ManyClasses):
+            found = evaluate_classes(schema.task, margins, encoded.y, held, config, **own, **kept)
         else:
             found = evaluate_table(margins, encoded.X, encoded.y, schema, held, config, **kept)
     if report is not None:
@@ -104,5 +108,4 @@ def evaluate(
             plain.pop("exact")
         click.echo(json.dumps({key: jsonable(value) for key, value in plain.items()}, allow_nan=False))
     else:
-        show = render_errors if isinstance(schema.task, BoundedNumber) else render_evaluation
-        show(found, Console(), exact=not system_noise)
+        render_any(found, Console(), exact=not system_noise)

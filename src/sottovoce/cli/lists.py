@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -13,6 +15,8 @@ from .. import data as datasets
 from .. import graphs
 from ..algorithms import REGISTRY, same_as
 from ..data.expected import Fill
+from ..data.review import CAVEAT, Review
+from ..errors import InvalidInput, printable
 from .screen import Console, escape
 
 
@@ -45,18 +49,55 @@ def methods(everything: bool, as_json: bool) -> None:
 
 
 @click.command(name="data")
+@click.argument("table", required=False, type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--schema", type=click.Path(), help="TOML file: say how long its rows will be, and what to change.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-def data(schema: str | None, as_json: bool) -> None:
-    """List the data sets that come with the package, or check a schema of yours (--schema)."""
+def data(table: Path | None, schema: str | None, as_json: bool) -> None:
+    """List the data sets that come with the package, or check a schema of yours (--schema).
+
+    With a TABLE (CSV or Parquet) and its schema: what in the table does not fit, and what training would refuse, before
+    any budget is spent.  These counts are exact, so they are for the holder of the rows only.  Exit code 2 if training
+    would refuse the table.
+    """
     if schema is None:
+        if table is not None:
+            raise InvalidInput("schema", None, "a table is compared with its schema", "give --schema FILE")
         _list("Data sets", datasets.describe(), as_json)
         return
-    found = datasets.fill(datasets.Schema.from_toml(schema))
+    declared = datasets.Schema.from_toml(schema)
+    if table is not None:
+        compared = datasets.review(declared, datasets.read_table(table))
+        if as_json:
+            click.echo(json.dumps(compared.to_dict(), indent=2))
+        else:
+            _show_review(compared)
+        if compared.refused:
+            sys.exit(2)
+        return
+    found = datasets.fill(declared)
     if as_json:
         click.echo(json.dumps(found.to_dict(), indent=2))
     else:
         _show(found)
+
+
+def _show_review(found: Review) -> None:
+    """A table against a schema, in words."""
+    console = Console(highlight=False)
+    console.print(f"[bold]{escape(found.table)}[/] against [bold]{escape(found.schema)}[/]: {found.rows:,} rows")
+    if found.counts:
+        table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+        for k, head in enumerate(("column", "rows", "share", "what")):
+            table.add_column(head, justify="right" if k in (1, 2) else "left", overflow="fold")
+        for one in found.counts:
+            text = escape(one.what) if one.fits else f"[yellow]{escape(one.what)}[/]"
+            table.add_row(escape(printable(one.column)), f"{one.rows:,}", f"{one.rows / found.rows:.2%}", text)
+        console.print(table)
+        console.print(f"[bold]{CAVEAT}[/]")
+    for line in found.refused:
+        console.print(f"[bold red]refused[/] {escape(line)}")
+    if found.fine:
+        console.print("[bold green]Fine[/]: every value fits the schema.")
 
 
 def _show(found: Fill) -> None:

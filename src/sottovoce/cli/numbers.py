@@ -9,7 +9,8 @@ from rich.table import Table
 
 from ..answers.misses import NumberEvaluation
 from ..answers.numbers import Fitted
-from .answers import estimate_text
+from ..reports.coefficients import has_intervals
+from .answers import estimate_text, show_coefficients
 from .render import marked_words
 from .screen import Console, escape
 
@@ -44,7 +45,12 @@ def render_fitted(done: Fitted, console: Console, saved: Path | None) -> None:
         console.print(
             f"[dim]{done.exact['rows']:,.0f} test rows, taken as public, without noise: for the data's holder only[/]"
         )
-    console.print(_coefficients(done))
+    if has_intervals(done.coefficients):
+        console.print(f"[dim]coefficients in {escape(done.task.unit or 'units of the target')} a step of the column[/]")
+        show_coefficients(done.coefficients, done.needs, console)
+    else:
+        console.print(_coefficients(done))
+        console.print("[dim]without standard errors: --inference spends the budget on intervals[/]")
     for note in done.notes:
         console.print(f"[yellow]note[/] {escape(note)}")
     if saved is not None:

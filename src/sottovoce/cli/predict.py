@@ -60,7 +60,7 @@ def predict(
         answered = Answered.load(run)
         if answered.schema is None:
             raise InvalidInput("run", str(run), "was trained without a schema", "train on a table")
-        table = table_at(rows)
+        table = data.read_table(rows)
         tell_unfit(answered.schema.encode(table, labels=False).clipped)
         margin = answered.margins(table)
         loss = "logistic" if isinstance(answered.schema.task, TwoClasses) else "squared"
@@ -74,7 +74,7 @@ def predict(
         raise InvalidInput("replicate", replicate, f"the run has replicates 0 to {replicates - 1}", "use --replicate 0")
     if site is not None and not 0 <= site < nodes:
         raise InvalidInput("site", site, f"the run has sites 0 to {nodes - 1}", "leave --site out for the average")
-    table = table_at(rows)
+    table = data.read_table(rows)
     w = result.consensus[replicate] if site is None else result.models[replicate, site]
     encoded = schema.encode(table, labels=False)
     tell_unfit(encoded.clipped)
@@ -172,11 +172,6 @@ def schema_of(result: Result, run: Path) -> data.Schema:
         rule = f"has {d} weights and a schema of {schema.n_features * schema.task.outputs}"
         raise InvalidInput("run", run, rule, "use a file written by `train --save`")
     return schema
-
-
-def table_at(rows: Path) -> data.Table:
-    """The table in a CSV or Parquet file."""
-    return data.read_parquet(rows) if rows.suffix.lower() == ".parquet" else data.read_csv(rows)
 
 
 def _write(answers: list[Answer], out: Path | None, as_json: bool) -> None:

@@ -53,7 +53,7 @@ _OPTIONS = [
         is_flag=True,
     ),
     say("--replicates", "Independent repetitions of the noise.", type=int, default=_RUN.replicates),
-    say("--inference", "Coefficients with intervals: all of the budget goes to Newton steps on sums.", is_flag=True),
+    say("--inference", "Coefficients with intervals: all of the budget goes to steps on sums.", is_flag=True),
     say("--site-constants/--one-constant", "Whether every site has a constant.  [default: unless iid]", default=None),
     say("--evaluation", "Also ask the held-out rows, dealt to the sites, with this epsilon of their own.", type=float),
     say("--cut", "Of the evaluation: from which probability on a row is positive.", type=float, default=0.5),
@@ -82,7 +82,7 @@ def train(
     method and knobs that do best on made-up rows, as the schema or public rows let one expect them.
     --pure asks for a pure epsilon.
     A label with several values is trained by softmax, and one with bounds by least squares unless a loss is named.
-    --inference prints coefficients, odds ratios and 95% intervals in the columns' units instead of training by rounds.
+    --inference prints coefficients (of classes with odds ratios) and 95% intervals in the columns' units.
     All sites run in this process; their noise is keyed by --seed, so the run can be repeated, and is a simulation.
     """
     for name, path in (("save", save), ("report", report), ("checkpoint", checkpoint)):
@@ -108,7 +108,7 @@ def train(
         held: Any = None
         if inference or squared or evaluation is not None:  # loads SciPy's statistics, which no other run needs
             from ..answers.numbers import fit_numbers
-            from ..answers.training import Held, infer
+            from ..answers.training import Held, check_held, infer
             from .answers import render_inferred
             from .numbers import render_fitted
 
@@ -117,8 +117,13 @@ def train(
             if checkpoint is not None:
                 rule = "there are no rounds to go on from"
                 raise InvalidInput("checkpoint", str(checkpoint), rule, "leave it out, or give a ledger")
-            ask, show = (infer, render_inferred) if inference else (fit_numbers, render_fitted)
-            done: Any = ask(config, held=held, site_constants=site_constants, ledger=book, run_name=run_name)
+            own: dict[str, Any] = {"held": held, "site_constants": site_constants, "ledger": book, "run_name": run_name}
+            done: Any
+            show: Any
+            if squared or isinstance(task, BoundedNumber):
+                done, show = fit_numbers(config, intervals=inference, **own), render_fitted
+            else:
+                done, show = infer(config, **own), render_inferred
             answered = replace(done.answered, record=done.answered.record | {"command": typed()})
             if save is not None:
                 answered.save(save)
@@ -132,9 +137,6 @@ def train(
         if site_constants is not None:
             rule = "is for inference and for least squares"
             raise InvalidInput("site_constants", site_constants, rule, "add --inference, or leave it out")
-        if held is not None and book is not None:
-            rule = "the ledger is that of the training rows, and held-out rows have a budget of their own"
-            raise InvalidInput("evaluation", evaluation, rule, "use `sottovoce evaluate` with their own ledger")
         with bar if console.is_terminal and not as_json else nullcontext() as progress:
             observers: list[Observer] = []
             if progress is not None:
@@ -148,15 +150,12 @@ def train(
                 ledger=book,
                 run_name=run_name,
                 free=left_open(),
+                check=None if held is None else lambda dataset, run: check_held(held, dataset, run, book),
             )
     lost = None if save is None else _lost(trained, save)
     found: Any = None
     if held is not None:
-        from ..answers.misses import evaluate_numbers_report
-        from ..answers.training import evaluate_report
-
-        numeric = isinstance(trained.task, BoundedNumber)
-        found = evaluate_numbers_report(trained, held) if numeric else evaluate_report(trained, held)
+        found = _evaluated(trained, held)
     kept = _with_answers(trained, found)
     if found is not None and save is not None and lost is None:
         kept.save(save)
@@ -166,7 +165,7 @@ def train(
         plain = trained.to_dict()
         if found is not None:
             more = {"evaluation": found.to_dict()}
-            if not numeric:
+            if isinstance(trained.task, TwoClasses):
                 best = found.quality[""]
                 more |= {"auc": best.auc.value, "brier": best.brier.value}
             plain |= {key: jsonable(value) for key, value in more.items()}
@@ -174,12 +173,22 @@ def train(
     else:
         render(trained, Console(), None if lost else save)
         if found is not None:
-            from .answers import render_evaluation
-            from .numbers import render_errors
+            from .classes import render_any
 
-            (render_errors if numeric else render_evaluation)(found, Console())
+            render_any(found, Console())
     if lost is not None:
         raise lost
+
+
+def _evaluated(trained: Report, held: Any) -> Any:
+    """What is asked of the test rows, by what the label is."""
+    from ..answers.classes import evaluate_classes_report
+    from ..answers.misses import evaluate_numbers_report
+    from ..answers.training import evaluate_report
+
+    many = evaluate_report if isinstance(trained.task, TwoClasses) else evaluate_classes_report
+    ask: Any = evaluate_numbers_report if isinstance(trained.task, BoundedNumber) else many
+    return ask(trained, held)
 
 
 def _with_answers(trained: Report, found: Any) -> Result:

@@ -5,9 +5,10 @@ from .labels import ClassLabel, Label, NumberLabel
 from .loaders import Dataset, builtin_schema, builtin_table, describe, load
 from .papers import complete_cases, schema_from_rows
 from .partition import partition
+from .review import Review, review
 from .schema import Encoded, Schema
 from .synthetic import Synthetic, make_synthetic
-from .table import Table, read_csv, read_parquet
+from .table import Table, read_csv, read_parquet, read_table
 
 __all__ = [
     "ClassLabel",
@@ -16,6 +17,7 @@ __all__ = [
     "Fill",
     "Label",
     "NumberLabel",
+    "Review",
     "Schema",
     "Synthetic",
     "Table",
@@ -29,6 +31,8 @@ __all__ = [
     "partition",
     "read_csv",
     "read_parquet",
+    "read_table",
+    "review",
     "schema_from_rows",
     "sketch",
     "typical_norms",

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InvalidInput
-from ..task import BoundedNumber, Task, TwoClasses
+from ..task import BoundedNumber, ManyClasses, Task, TwoClasses
 from ..typing import Array, IntArray
 from . import synthetic
 from .papers import adult_002
@@ -101,11 +101,11 @@ class Dataset:
     def all_held_out(self, X: Array) -> tuple[Array, Array]:
         """Rows X (n, d) and labels of the test rows, in their places among all that were held out.
 
-        Rows that were left out are zeros without a label: 0, or NaN of numbers.
+        Rows that were left out are zeros without a label: 0, -1 of several classes, or NaN of numbers.
         """
         if self.kept_test is None:
             return X, self.y_test
-        none = math.nan if isinstance(self.task, BoundedNumber) else 0.0
+        none = {BoundedNumber: math.nan, ManyClasses: -1.0}.get(type(self.task), 0.0)
         rows, labels = np.zeros((self.n_held_out, X.shape[1])), np.full(self.n_held_out, none)
         rows[self.kept_test], labels[self.kept_test] = X, self.y_test
         return rows, labels

@@ -250,7 +250,8 @@ class Schema:
             If columns or values do not fit the declarations.  No data value is shown.
         """
         table = as_table(table)
-        self._check_columns(table.columns, labels)
+        if errors := self.column_errors(table.columns, labels):
+            raise errors[0]
         fits(table.name, 8.0 * table.n_rows * self.n_features)
         na = frozenset(self.na)
         X = np.empty((table.n_rows, self.n_features))
@@ -306,24 +307,23 @@ class Schema:
         X /= np.maximum(norms, divisor)[:, None] * slack
         return X, int(np.sum(norms > divisor * slack))
 
-    def _check_columns(self, columns: Mapping[str, Column], labels: bool) -> None:
+    def column_errors(self, columns: Mapping[str, Column], labels: bool = True) -> list[SchemaError]:
+        """What is wrong with a table's columns: declared ones that it lacks, or else those that nothing declares."""
         sources = {source for block in self.blocks for source in block.sources(columns)}
         mine = [self.label.column] if self.label else []
         mine += [self.site] if self.site else []
         mine += [self.weight.column] if self.weight else []
         # Declared columns first: when all of them are there, the names in the table are names and not the
         # first row of a file without a header, so only then may an unknown one be shown.
-        for name in sorted(sources) + (mine if labels else []):
-            if name not in columns:
-                rule = f"the schema {self.name!r} declares this column and the table does not have it"
-                remedy = "add the column, or remove its declaration; a CSV file needs a header row"
-                raise SchemaError(name, None, rule, remedy)
-        known = sources | set(mine) | set(self.ignore)
-        for name in columns:
-            if name not in known and "*" not in self.ignore:
-                rule = f"the schema {self.name!r} does not declare this column of the table"
-                remedy = f'declare it under [columns.{name}], or write ignore = ["{name}"], or ["*"] for all'
-                raise SchemaError(name, None, rule, remedy)
+        rule = f"the schema {self.name!r} declares this column and the table does not have it"
+        remedy = "add the column, or remove its declaration; a CSV file needs a header row"
+        wanted = sorted(sources) + (mine if labels else [])
+        if lost := [SchemaError(name, None, rule, remedy) for name in wanted if name not in columns]:
+            return lost
+        known, rule = sources | set(mine), f"the schema {self.name!r} does not declare this column of the table"
+        strange = [] if "*" in self.ignore else [name for name in columns if name not in known | set(self.ignore)]
+        write = 'declare it under [columns.{0}], or write ignore = ["{0}"], or ["*"] for all'
+        return [SchemaError(name, None, rule, write.format(name)) for name in strange]
 
     def _labels(self, columns: Mapping[str, Column]) -> tuple[Array, int]:
         """Encoded labels, and how many of them were clipped to bounds."""

@@ -238,6 +238,11 @@ def read_parquet(path: str | Path) -> Table:
     return _from_arrow(pa.Table.from_batches(batches), path)
 
 
+def read_table(path: str | Path) -> Table:
+    """Read a Parquet file, by its ending, or else a CSV file."""
+    return read_parquet(path) if Path(path).suffix.lower() == ".parquet" else read_csv(path)
+
+
 def parquet_batches(path: str | Path, rows: int) -> Iterator[Table]:
     """The same file in tables of at most `rows` rows, one in memory at a time."""
     pa, _ = _arrow(path)

@@ -26,6 +26,7 @@ from .objective import (
     law_of,
     rate_for_epsilon,
 )
+from .residuals import ResidualMoments
 from .statistic import NoisyEpoch, NoisyGradient, NoisyMinimiser, NoisyStatistic, NoisyValue, SecretMinimiser
 from .sums import Among, Sum, SummedGradient, SummedMinimiser
 from .vault import Secret, Vault
@@ -50,6 +51,7 @@ __all__ = [
     "Products",
     "Query",
     "RedrawnGate",
+    "ResidualMoments",
     "Residuals",
     "Scores",
     "SecondMoments",

@@ -191,7 +191,9 @@ def has_intervals(lines: Sequence[dict[str, Any]]) -> bool:
 def has_odds(lines: Sequence[dict[str, Any]]) -> bool:
     """Whether coefficients are log-odds."""
     printed = [line for line in lines if line.get("refused") is None]
-    return not printed or any(line.get("odds_ratio") is not None for line in printed)
+    if not printed:  # lines of numbers have no odds ratio, not even an empty one
+        return all("odds_ratio" in line for line in lines)
+    return any(line.get("odds_ratio") is not None for line in printed)
 
 
 def axis_of(lines: Sequence[dict[str, Any]]) -> Axis:

@@ -37,7 +37,7 @@ td.name{overflow-wrap:anywhere;min-width:8rem}
 )
 """What :func:`sections` needs of a page's style."""
 
-_BOLDEST = 3  # coefficients in the sentence on top
+_BOLDEST = 3  # coefficients in the sentences on top
 
 
 # Who, at what price, with which promise
@@ -109,61 +109,88 @@ def outcome_of(plain: dict[str, Any]) -> str:
     return "a positive label" if has_odds(plain.get("coefficients") or ()) else "a number"
 
 
-def answer(plain: dict[str, Any]) -> str:
-    """The answer in a sentence of plain words, as text."""
-    what, said = outcome_of(plain), []
+def answer(plain: dict[str, Any]) -> tuple[str, list[str]]:
+    """The answer in one short sentence of plain words, and what else there is to say in one each, as text."""
+    what, said = outcome_of(plain), list[str]()
     lines = [line for line in plain.get("coefficients") or () if line["name"] != CONSTANT]
     if has_intervals(lines):
-        said.append(_matters(lines, what, needed(plain.get("needs"))))
+        said += _effects(lines, what, needed(plain.get("needs")))
     if found := plain.get("evaluation"):
-        area = found["auc"] if "auc" in found else found["mean_absolute_error"]
-        if "auc" not in found and area["value"] is not None:
-            value, low, high = (f"{finite(area[name]):.3g}" for name in ("value", "low", "high"))
-            unit = f" {found['unit']}" if found.get("unit") else ""
-            said.append(
-                f"on rows that it was not trained on, predictions of {what} are off by {value}{unit} on average "
-                f"({low} to {high})"
-            )
-        elif area["value"] is None:
-            said.append("held-out rows are too few for this noise to tell how good the model is")
-        else:
-            value, low, high = (percent(finite(area[name]), 0) for name in ("value", "low", "high"))
-            said.append(
-                f"on rows that it was not trained on, the model gives a row with {what} a higher probability than one "
-                f"without in {value} of pairs ({low} to {high})"
-            )
-    if not said:
-        return f"A model of {what} was trained; how good it is was not asked."
-    text = "; ".join(said)
-    return f"{text[0].upper()}{text[1:]}."
+        said += _good(found, what)
+    return (said[0], said[1:]) if said else (f"A model of {what} was trained; how good it is was not asked.", [])
 
 
-def _matters(lines: Sequence[dict[str, Any]], what: str, needs: str) -> str:
+def _effects(lines: Sequence[dict[str, Any]], what: str, needs: str) -> list[str]:
+    """The clearest effect, the next ones, and how many there are."""
     printed, odds = [line for line in lines if line.get("refused") is None], has_odds(lines)
     if not printed:
-        return f"no coefficient can be told from noise at this budget ({needs or 'more rows'} would do, about)"
+        return [f"No coefficient can be told from noise at this budget ({needs or 'more rows'} would do, about)."]
     clear = [(*scaled(line), line) for line in printed]
     clear = [one for one in clear if one[0] > 0 or one[2] < 0]
     clear.sort(key=lambda one: -abs(one[1]) / max(one[2] - one[0], 1e-300))
+    if not clear:
+        return [f"Of {len(printed)} coefficients none differs clearly from no difference at all."]
+    subject = f"the odds of {what} are" if odds else f"values of {what} are"
+    said = [f"Most clear is {_between(clear[0][3])}: {subject} {_size(clear[0], odds)}."]
+    said += [f"Then {_between(one[3])}: {_size(one, odds)}." for one in clear[1:_BOLDEST]]
+    counts = (
+        (len(clear) - _BOLDEST, "more that differ clearly"),
+        (len(printed) - len(clear), "without a clear difference"),
+        (len(lines) - len(printed), "refused, as they would be mostly noise"),
+    )
+    if more := [f"{n} {which}" for n, which in counts if n > 0]:
+        said.append(f"Other coefficients: {', '.join(more)}.")
+    return said
 
-    def told(one: tuple[float, float, float, dict[str, Any]]) -> str:
-        low, mid, high, line = one
-        against = f" against {line['reference']}" if line["reference"] is not None else ""
-        name = f"{line['name']} {line['level']}{against}" if line["level"] is not None else str(line["name"])
-        over = "" if line["level"] is not None else f"{compared(line)}: "
-        times = " times" if odds else ""
-        value, rest = interval(low, mid, high, odds).replace("&gt;", ">").replace("&lt;", "<").split(" ", 1)
-        return f"{name} ({over}{value}{times}, {rest[1:-1]})"
 
-    best = clear[:_BOLDEST]
-    up, down = (", ".join(told(one) for one in best if (one[1] > 0) is rises) for rises in (True, False))
-    subject = f"the odds of {what}" if odds else f"values of {what}"
-    if not best:
-        return f"of {len(printed)} coefficients none differs clearly from no difference at all"
-    parts = [f"rise with {up}" if up else "", f"fall with {down}" if down else ""]
-    more = len(clear) - len(best)
-    also = f" ({more} more {'coefficient differs' if more == 1 else 'coefficients differ'} clearly)" if more else ""
-    return f"{subject} {' and '.join(filter(None, parts))}{also}"
+def _between(line: dict[str, Any]) -> str:
+    """What is compared with what."""
+    if line["level"] is None:
+        return f"{line['name']}, {compared(line)}"
+    against = f" against {line['reference']}" if line["reference"] is not None else ""
+    return f"{line['name']} {line['level']}{against}"
+
+
+def _size(one: tuple[float, float, float, dict[str, Any]], odds: bool) -> str:
+    """How much higher or lower, with the interval."""
+    low, mid, high, _ = one
+    if not odds:
+        near, far = sorted((abs(low), abs(high)))
+        return f"{abs(mid):.3g} {'higher' if mid > 0 else 'lower'} on average ({near:.3g} to {far:.3g})"
+    value, rest = interval(low, mid, high, odds).replace("&gt;", ">").replace("&lt;", "<").split(" ", 1)
+    return f"{value} times as high {rest}"
+
+
+def _good(found: dict[str, Any], what: str) -> list[str]:
+    """How good the model is on held-out rows."""
+    if "classes" in found:
+        value, low, high = (percent(finite(found["accuracy"][name]), 0) for name in ("value", "low", "high"))
+        return [f"Of rows that it was not trained on, {value} are answered rightly ({low} to {high})."]
+    area = found["auc"] if "auc" in found else found["mean_absolute_error"]
+    if area["value"] is None:
+        return ["Held-out rows are too few for this noise to tell how good the model is."]
+    if "auc" not in found:
+        value, low, high = (f"{finite(area[name]):.3g}" for name in ("value", "low", "high"))
+        unit = f" {found['unit']}" if found.get("unit") else ""
+        return [
+            f"On rows that it was not trained on, predictions of {what} are off by {value}{unit} on average "
+            f"({low} to {high})."
+        ]
+
+    def share(plain: dict[str, Any], of: str = "") -> str:
+        value, low, high = (percent(finite(plain[name]), 0) for name in ("value", "low", "high"))
+        return f"{value}{of} ({low} to {high})"
+
+    said = [
+        f"On rows that it was not trained on, the model gives one with {what} a higher probability than one without in "
+        f"{share(area, ' of pairs')}; 50% is guessing."
+    ]
+    hit, right = found["rates"]["sensitivity"], found["rates"]["precision"]
+    if hit["value"] is not None:
+        cut = f"{100.0 * finite(found['threshold']):g}%"
+        rest = f"; {share(right, ' of calls')} are right" if right["value"] is not None else ""
+        said.append(f"Calls from {cut} on find {share(hit)} of those with {what}{rest}.")
+    return said
 
 
 def sections(plain: dict[str, Any], *, holder: bool = False) -> list[str]:
@@ -215,7 +242,10 @@ def page(plain: dict[str, Any], *, title: str | None = None, holder: bool = Fals
         )
         sizes = [finite(x) for x in plain["n_train"]]
         where = f"{sum(sizes):,.0f} rows at {len(sizes)} sites" if len(sizes) > 1 else f"{sum(sizes):,.0f} rows"
-        body = [f"<h1>{escape(named)}</h1>", f'<p class="lead">{escape(answer(plain))}</p>']
+        lead, points = answer(plain)
+        body = [f"<h1>{escape(named)}</h1>", f'<p class="lead">{escape(lead)}</p>']
+        if points:
+            body.append("<ul>" + "".join(f"<li>{escape(point)}</li>" for point in points) + "</ul>")
         body.append(f'<p class="soft">Trained on {where} of {escape(_last(plain.get("data")))}.</p>')
         held = plain.get("evaluation")
         body += _warnings([privacy, *([Statement.from_dict(held["privacy"])] if held else [])], holder)

@@ -147,6 +147,28 @@ def _errors(found: dict[str, Any], holder: bool) -> str:
     return table(_heads(exact), rows)
 
 
+def _classes(found: dict[str, Any], holder: bool) -> Iterator[str]:
+    """Of several classes."""
+    exact, rows = found.get("exact") or {} if holder else {}, []
+    for one in found["classes"]:
+        name = str(one["name"])
+        cells = [_estimate(one[key], percent) for key in ("share", "recall", "precision")]
+        cells += [f"{finite(exact[f'recall on {name}']):.4f}"] if exact else []
+        rows.append(f"<tr><td>{escape(name)}</td>" + "".join(f'<td class="n">{x}</td>' for x in cells) + "</tr>")
+    yield f"<p>Accuracy {_estimate(found['accuracy'], percent)}: rows that are answered rightly.</p>"
+    heads = ["share of rows", "found (recall)", "answers that are right (precision)"]
+    heads += ["recall, without noise: for the holder only"] if exact else []
+    yield table([("class", ""), *((head, "n") for head in heads)], rows)
+    names = [escape(str(one["name"])) for one in found["classes"]]
+    lines = [
+        f"<tr><td>{name}</td>" + "".join(f'<td class="n">{finite(x):,.0f}</td>' for x in line) + "</tr>"
+        for name, line in zip(names, found["confusion"], strict=True)
+    ]
+    answers = [(f"answered {name}", "n") for name in names]
+    note = "Counts carry noise: they do not add up to the number of rows."
+    yield f'<h3>Rows, right and wrong</h3>{table([("class in fact", ""), *answers], lines)}<p class="small">{note}</p>'
+
+
 def _heads(exact: dict[str, Any]) -> list[tuple[str, str]]:
     return [("", ""), ("with 95% interval", "n"), *([("without noise: for the holder only", "n")] if exact else [])]
 
@@ -160,6 +182,9 @@ def quality(plain: dict[str, Any], holder: bool) -> Iterator[str]:
         f"<p>Asked of {finite(found['rows']):,.0f} rows that the model was not trained on, with epsilon "
         f"{ceil_text(privacy.epsilon)} of their own.</p>"
     )
+    if "classes" in found:
+        yield from _classes(found, holder)
+        return
     if "auc" not in found:
         yield _errors(found, holder)
         return

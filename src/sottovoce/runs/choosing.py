@@ -23,6 +23,7 @@ from ..losses import make_loss
 from ..schedules import Schedule
 from ..typing import Any, Array
 from .config import RunConfig
+from .defaults import of_numbers
 from .prepare import Prepared, build, certified, check_size, default_penalty, prepare
 from .rehearsal import Ground
 
@@ -146,6 +147,8 @@ def _choose(
     config: RunConfig, n: tuple[int, ...], d: int, heterogeneity: str, free: tuple[str, ...], expected: Expected | None
 ) -> Choice:
     if why := _beyond(config, n, d):
+        if make_loss(config.loss).offset_bound:
+            config = of_numbers(config, free)
         return Choice(config, says=f"{_named(config)}: the first guess, since {why}.")
     outputs = make_loss(config.loss).outputs
     pooled = config.trust != "nobody"  # a sum over sites is one over all rows

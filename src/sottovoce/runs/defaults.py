@@ -7,6 +7,7 @@ digests that leave a field out mean them.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import replace
 
 from ..algorithms import REGISTRY
@@ -49,6 +50,31 @@ def for_task(config: RunConfig, task: Task) -> RunConfig:
         return config
     loss = f"softmax:{task.outputs}" if isinstance(task, ManyClasses) else HuberResidual().spec
     return replace(config, method=METHOD if config.auto else config.method, auto=False, loss=loss)
+
+
+ROUNDS_OF_NUMBERS = 100
+"""Of gradients with momentum, for losses of residuals."""
+_OF_NUMBERS = {"nobody": "momentum", "sum": "sum_momentum", "curator": "central_momentum"}
+
+
+def method_of_numbers(trust: str, delta: float | None) -> str:
+    """What "auto" is for a loss of residuals: gradients with momentum under this trust, or "auto" without a delta."""
+    return METHOD if delta is None else _OF_NUMBERS[trust]
+
+
+def of_numbers(config: RunConfig, free: Collection[str]) -> RunConfig:
+    """The configuration for a loss of residuals if "auto" was asked: nothing is tried out for numbers.
+
+    Parameters
+    ----------
+    config : RunConfig
+    free : collection of str
+        Knobs that were left open; rounds among them become `ROUNDS_OF_NUMBERS`.
+    """
+    if config.delta is None or config.noise is not None:
+        return config
+    rounds = ROUNDS_OF_NUMBERS if "rounds" in free else config.rounds
+    return replace(config, method=method_of_numbers(config.trust, config.delta), rounds=rounds)
 
 
 def pure_total(accountant: str | Ledger | DurableLedger | None) -> bool:

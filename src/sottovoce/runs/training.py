@@ -6,7 +6,7 @@ So scores are only for whoever holds all data in one place, as in a simulation; 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -176,6 +176,7 @@ def train(
     ledger: DurableLedger | None = None,
     run_name: str | None = None,
     free: Sequence[str] | None = None,
+    check: Callable[[data.Dataset, RunConfig], object] | None = None,
 ) -> Report:
     """Load, deal, train and score.
 
@@ -191,6 +192,8 @@ def train(
         See :func:`sottovoce.runs.simulate.simulate`.
     free : sequence of str, optional
         Knobs that "auto" may set; None for those that have their default values.
+    check : callable ``(dataset, config)``, optional
+        Called before anything is chosen or spent; it may refuse the run.
 
     Returns
     -------
@@ -208,6 +211,8 @@ def train(
         make_graph(config.run.graph, config.nodes, config.run.seed or 0)
     dataset = data.load(config.data, schema=config.schema, test_share=config.test_share)
     config = replace(config, run=for_task(config.run, dataset.task))
+    if check is not None:
+        check(dataset, config.run)
     known = None
     if config.public_share is not None:
         known, dataset = set_aside(dataset, config.public_share, config.run.seed or 0)

@@ -1,0 +1,140 @@
+"""Least squares with intervals: one exact step from a released point, and a covariance with all of the noise in it.
+
+The plan (docs/privacy/answers.md, "Least squares with intervals"): second moments S and products c of rows and targets
+give a point w, shrunken and so near; a histogram of residuals tells at which h a residual may be clipped; there the
+residuals' second moments J and a gradient g of least squares give
+
+    estimate = w - S^-1 g,    d = estimate - w,
+    covariance = S^-1 [J / n + s_g^2 I + (s_S^2 / 2)(|d|^2 I + d d')] S^-1.
+
+The step is exact, as the loss is quadratic, so the shrinkage of w leaves no bias.  J is charged for: it holds whatever
+spread residuals have, where sigma^2 S^-1 assumes that all have the same.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from ..queries import HuberGradient, ResidualMoments, Residuals, SecondMoments
+from ..queries.moments import square
+from ..task import BoundedNumber
+from ..typing import Array, BoolArray
+from .asking import Desk, Item
+from .inference import RAREST, UNSURE, Coefficient, Coefficients, Estimates, table
+from .naming import CONSTANT, Naming
+from .regression import mean_given, shrunk
+
+EDGES = 2.0 ** np.arange(-2.0, 1.5, 0.5)
+"""Public cells of residuals, in half widths of the target's bounds; beyond the last one no residual is kept."""
+_SEEN = 2.0  # noise deviations by which residuals beyond an edge are taken to be there
+_MARGIN = math.sqrt(2.0)  # residuals are kept up to so many times the edge beyond which none are seen
+_MERGED = 3.0  # noise deviations of a second moment, below which a rare level is merged with its reference
+_FLOOR = 0.05  # of the noise's norm: a matrix with an eigenvalue below it is refused
+
+
+def recipe(constant: Array) -> tuple[Item, ...]:
+    """What is asked, with shares of the budget; `constant` marks the columns that hold constants."""
+    return (
+        Item("second moments", SecondMoments, 0.28),
+        Item("first gradient", HuberGradient, 0.10),
+        Item("residuals", lambda at: Residuals(at, constant, EDGES), 0.07),
+        Item("moments of residuals", ResidualMoments, 0.07),
+        Item("last gradient", HuberGradient, 0.48),
+    )
+
+
+def estimate(desk: Desk, naming: Naming) -> Estimates:
+    """Ask for all of :func:`recipe`; estimates for targets in [-1, 1], and their covariance.
+
+    Replicates share what follows from a histogram or from rare levels: which columns are kept, and h.
+    """
+    R, d, constant = desk.replicates, naming.d, naming.constant > 0
+    zero, eye = np.zeros((R, d)), np.eye(d)
+    S = square(desk.ask("second moments", zero), d)
+    s_S = desk.spread("second moments")
+    kept = _kept(S.mean(axis=0), naming, s_S)
+    w = _near(-desk.ask("first gradient", zero), desk.spread("first gradient"), S, s_S, kept, constant)
+    h = width(desk.ask("residuals", w).mean(axis=0), desk.spread("residuals"))
+    J = h**2 * square(desk.ask("moments of residuals", w, ResidualMoments(w, h)), d)
+    g = h * desk.ask("last gradient", w, HuberGradient(w, h))
+    s_g, scale = h * desk.spread("last gradient"), math.inf if desk.scale is None else desk.scale
+    inverse = np.stack([_inverse(one, kept, _FLOOR * s_S * math.sqrt(2.0 * d)) for one in S])
+    shift = -np.einsum("rij,rj->ri", inverse, g)
+    length = np.sum(shift**2, axis=1)[:, None, None]
+    added = s_g**2 * eye + s_S**2 / 2.0 * (length * eye + shift[:, :, None] * shift[:, None, :])
+    noise = inverse @ added @ inverse
+    values, vectors = np.linalg.eigh(J)
+    J = (vectors * np.maximum(values, 0.0)[:, None, :]) @ vectors.transpose(0, 2, 1)
+    strain = np.where(inverse.any(axis=(1, 2)), 0.0, 2.0 * UNSURE)  # no step is too long for a quadratic
+    return Estimates(
+        w + shift, w, inverse @ (J / desk.rows) @ inverse + noise, noise, inverse, strain, np.full(R, s_S),
+        np.zeros(R), np.tile(kept, (R, 1)), desk.rows, scale,
+    )  # fmt: skip
+
+
+def width(cells: Array, noise: float) -> float:
+    """Up to which size residuals are kept: above the least edge beyond which a noisy histogram shows none."""
+    for k, edge in enumerate(EDGES):
+        beyond = cells[k + 1 :]
+        if float(beyond.sum()) <= _SEEN * noise * math.sqrt(len(beyond)):
+            return min(float(edge) * _MARGIN, float(EDGES[-1]))
+    return float(EDGES[-1])
+
+
+def _near(c: Array, noise: float, S: Array, s_S: float, kept: BoolArray, constant: BoolArray) -> Array:
+    """The shrunken coefficients of :mod:`sottovoce.answers.regression`, (1, d), from products c alone."""
+    columns, w = kept & ~constant, np.zeros_like(c)
+    drawn = shrunk(S, kept, columns, s_S)
+    for _ in range(2):
+        w, _ = mean_given(drawn, c * kept, noise**2 + s_S**2 / 2.0 * np.sum(w**2, axis=1), columns, kept & constant)
+    return w
+
+
+def _kept(S: Array, naming: Naming, noise: float) -> BoolArray:
+    """Columns but for those of rare levels that noise hides: they count as the reference."""
+    moments = np.diag(S)
+    levels = np.array([term.reference is not None for term in naming.terms[: naming.d]])
+    rare = levels & (moments < RAREST * np.diag(naming.into_units) ** 2)
+    return ~(rare & (moments < _MERGED * noise))
+
+
+def _inverse(S: Array, kept: BoolArray, least: float) -> Array:
+    """Of what is kept, with zeros elsewhere; zeros if noise alone may have made an eigenvalue."""
+    own, inverse = np.ix_(kept, kept), np.zeros_like(S)
+    values, vectors = np.linalg.eigh(S[own])
+    if values[0] > max(least, 1e-12):
+        inverse[own] = (vectors / values) @ vectors.T
+    return inverse
+
+
+@dataclass(frozen=True)
+class Slopes(Coefficients):
+    """Coefficients of a number, in its unit: no odds."""
+
+    odds: bool = False
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """Plain data."""
+        return [{k: v for k, v in line.items() if not k.startswith("odds_ratio")} for line in super().to_dict()]
+
+
+def table_of(found: Estimates, naming: Naming, task: BoundedNumber, delta: float | None = None) -> Slopes:
+    """The table of :func:`sottovoce.answers.inference.table`, in the units of the columns and of the target."""
+    encoded = table(found, naming, delta=delta)
+    half = 0.5 * (task.high - task.low)
+
+    def scaled(line: Coefficient) -> Coefficient:
+        if line.estimate is None or line.low is None or line.high is None or line.standard_error is None:
+            return line
+        start = task.low + half if line.term.name == CONSTANT else 0.0
+        mid, error = start + half * line.estimate, half * line.standard_error
+        p = float(2.0 * stats.norm.sf(abs(mid) / error)) if error > 0 else 0.0
+        low, high = start + half * line.low, start + half * line.high
+        return replace(line, estimate=mid, standard_error=error, p=p, low=low, high=high)
+
+    return Slopes(tuple(map(scaled, encoded.lines)), encoded.strain, encoded.needs)

@@ -1,0 +1,148 @@
+"""A table against a schema, before any budget is spent: what training would refuse, and what does not fit.
+
+Counts are exact and no epsilon covers them: they are for the holder of the rows, who alone can run this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..errors import InvalidInput
+from .blocks import Block, Category, Vector
+from .schema import BEYOND, HEAVY, LABEL, ROW, Schema
+from .table import MISSING, Column, Table, as_table, distinct
+
+CAVEAT = "Exact counts, without noise, which no epsilon covers: for the holder of the rows only."
+_SPECIAL = {
+    LABEL: "another label than the declared, or none: rows of zeros",
+    BEYOND: "labels beyond their bounds: clipped",
+    HEAVY: "weights beyond their cap: they count as much as the cap",
+    ROW: "longer than the scale: shortened; with --inference and least squares they count for less",
+}
+
+
+@dataclass(frozen=True)
+class Count:
+    """How many rows of a column something happens to.
+
+    Attributes
+    ----------
+    column : str
+        Of the schema; ``"(label)"``, ``"(row)"`` and so on as in :class:`sottovoce.data.Encoded`.
+    rows : int
+    what : str
+    fits : bool
+        Whether the schema foresees it: a missing value with something that stands for it, and a row beyond the scale.
+    """
+
+    column: str
+    rows: int
+    what: str
+    fits: bool = False
+
+
+@dataclass(frozen=True)
+class Review:
+    """What a schema makes of a table; see :func:`review`.
+
+    Attributes
+    ----------
+    table, schema : str
+        Their names.
+    rows : int
+    refused : tuple of str
+        All for which training would refuse the table, one line each; they show no value.
+    counts : tuple of Count
+        Exact, for the holder only; of the columns that can be read.
+    """
+
+    table: str
+    schema: str
+    rows: int
+    refused: tuple[str, ...]
+    counts: tuple[Count, ...] = field(default_factory=tuple)
+
+    @property
+    def fine(self) -> bool:
+        """Whether every value fits."""
+        return not self.refused and all(count.fits for count in self.counts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """One JSON object."""
+        counts = [
+            {"column": one.column, "rows": one.rows, "share": one.rows / self.rows, "what": one.what, "fits": one.fits}
+            for one in self.counts
+        ]
+        return {
+            "table": self.table, "schema": self.schema, "rows": self.rows, "refused": list(self.refused),
+            "counts": counts, "fine": self.fine, "caveat": CAVEAT,
+        }  # fmt: skip
+
+
+def review(schema: Schema, table: Table | Mapping[str, Any]) -> Review:
+    """Compare a table with a schema; nothing is released, charged or written.
+
+    Parameters
+    ----------
+    schema : Schema
+    table : Table or mapping of str to array
+
+    Returns
+    -------
+    Review
+        With counts of exactly what :meth:`Schema.encode` does to the rows.
+    """
+    table = as_table(table)
+    refused = [str(error) for error in schema.column_errors(table.columns)]
+    na, clipped, absent = frozenset(schema.na), dict[str, int](), dict[str, Count]()
+    for block in schema.blocks:
+        if not set(block.sources(table.columns)) <= set(table.columns):
+            continue
+        try:
+            clipped[block.name] = int(block.encode(table.columns, na)[1].sum())
+        except InvalidInput as error:
+            refused.append(str(error))
+        else:
+            absent |= _absent(block, table.columns, na)
+    if not refused:
+        try:
+            clipped = schema.encode(table).clipped
+        except InvalidInput as error:  # of the label or of weights
+            refused.append(str(error))
+    blocks = {block.name: block for block in schema.blocks}
+    found = [
+        Count(name, n, _SPECIAL.get(name) or _outside(blocks[name]), fits=name == ROW)
+        for name, n in clipped.items()
+        if n
+    ]
+    return Review(table.name, schema.name, table.n_rows, tuple(refused), (*found, *absent.values()))
+
+
+def _outside(block: Block) -> str:
+    if isinstance(block, Category):
+        return "none of the declared values: no level at all"
+    return "beyond the bounds: clipped" if not isinstance(block, Vector) else "entries beyond the bounds: clipped"
+
+
+def _absent(block: Block, columns: Mapping[str, Column], na: frozenset[str]) -> dict[str, Count]:
+    """Rows in which a value is missing for which the block has one."""
+    if isinstance(block, Category) and block.other and block.missing is None:
+        stands = "other"
+    else:
+        value = getattr(block, "missing", None)
+        if value is None:
+            return {}
+        stands = value if isinstance(value, str) else f"{value:g}"
+    lost: Any = False
+    for source in block.sources(columns):
+        values = columns[source]
+        if values.dtype.kind not in "biuf":  # numbers have no missing ones
+            levels, which = distinct(values.ravel())
+            gone = np.isin(levels, sorted(na | MISSING))[which].reshape(values.shape)
+            lost = lost | (gone.any(axis=1) if gone.ndim > 1 else gone)
+    rows = int(np.sum(lost))
+    return {block.name: Count(block.name, rows, f"missing: counts as {stands}", fits=True)} if rows else {}

@@ -1,0 +1,99 @@
+"""Held-out rows of several classes: counts by class and answer, their sensitivity, and intervals that cover."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sottovoce.answers.classes import evaluate_classes
+from sottovoce.answers.evaluation import Held
+from sottovoce.errors import InvalidInput
+from sottovoce.reports import sections
+from sottovoce.runs.config import RunConfig
+from sottovoce.task import ManyClasses
+
+TASK = ManyClasses(("a", "b", "c"))
+RUN = RunConfig(method="auto", epsilon=1.0, delta=1e-5, trust="sum")
+TRUTH = np.array([[0.45, 0.1, 0.05], [0.05, 0.15, 0.05], [0.02, 0.03, 0.1]])
+
+
+def drawn(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    cell = np.random.default_rng(seed).choice(9, p=TRUTH.ravel(), size=n)
+    return np.eye(3)[:, cell % 3], cell // 3
+
+
+def asked(n: int, seed: int, epsilon: float = 1.0) -> Any:
+    margins, y = drawn(n, seed)
+    run = RunConfig(method="auto", epsilon=1.0, delta=1e-5, trust="sum", seed=seed)
+    return evaluate_classes(TASK, margins, y, Held(epsilon), run, 4)
+
+
+def test_without_noise_they_are_the_counts() -> None:
+    margins, y = drawn(900, 0)
+    y[:9] = -1
+    found = evaluate_classes(TASK, margins, y, Held(math.inf), RUN, 4)
+    want = np.zeros((3, 3))
+    for answer, label in zip(margins.argmax(axis=0)[9:], y[9:], strict=True):
+        want[label, answer] += 1
+    np.testing.assert_allclose(found.counts, want, atol=1e-9)
+    assert found.exact["rows"] == 891 and found.rows == 900
+    assert found.accuracy.value == pytest.approx(np.trace(want) / 900)  # a row without a label counts as wrong
+    assert found.found["b"].value == pytest.approx(want[1, 1] / want[1].sum())
+    assert found.right["b"].value == pytest.approx(want[1, 1] / want[:, 1].sum())
+    assert found.share["b"].value == pytest.approx(want[1].sum() / 900)
+
+
+def test_it_costs_what_it_says_and_noise_has_the_scale_of_two_cells() -> None:
+    """A chi-squared test at one in 10^4, which two thirds and three halves of the scale fail."""
+    deviations, noise = [], 0.0
+    for seed in range(60):
+        margins, y = drawn(4000, seed)
+        counts = np.bincount(y * 3 + margins.argmax(axis=0), minlength=9).reshape(3, 3)
+        found = asked(4000, seed)
+        noise = found.noise
+        deviations.append(((found.counts - counts) / noise).ravel())
+        assert found.statement.epsilon <= 1.0
+    ratio = float(np.mean(np.square(deviations)))
+    assert 0.7 < ratio < 1.35
+    assert noise > math.sqrt(2.0)
+
+
+def test_intervals_cover_and_fail_without_the_noise() -> None:
+    """Of 120 tables of 1,500 rows."""
+    recall, precision = np.diag(TRUTH) / TRUTH.sum(axis=1), np.diag(TRUTH) / TRUTH.sum(axis=0)
+    inside, width = [], []
+    for seed in range(120):
+        found = asked(1500, seed, 0.5)
+        pairs = [(found.accuracy, np.trace(TRUTH))]
+        for k, name in enumerate(TASK.names):
+            pairs += [(found.found[name], recall[k]), (found.right[name], precision[k])]
+            pairs += [(found.share[name], TRUTH[k].sum())]
+        inside += [one.low <= truth <= one.high for one, truth in pairs if one.value is not None]
+        width += [abs(one.value - truth) / (one.high - one.value) for one, truth in pairs if one.value is not None]
+    assert len(inside) > 1000 and 0.92 < np.mean(inside) < 0.98
+    assert np.mean(np.array(width) < 2 / 3) < 0.9
+
+
+def test_few_rows_of_a_class_are_refused() -> None:
+    found = asked(200, 0, 0.3)
+    assert found.found["c"].value is None and "too few rows" in str(found.found["c"].refused)
+
+
+@pytest.mark.parametrize("more", [{"by": "ward"}, {"threshold": 0.3}])
+def test_what_two_classes_have_alone_is_refused(more: dict[str, Any]) -> None:
+    margins, y = drawn(50, 0)
+    with pytest.raises(InvalidInput, match="two classes"):
+        evaluate_classes(TASK, margins, y, Held(1.0, **more), RUN)
+
+
+def test_a_page_escapes_the_names_of_classes() -> None:
+    evil = "<script>alert(1)</script>"
+    task = ManyClasses((evil, "b", "c"))
+    margins, y = drawn(2000, 0)
+    plain = evaluate_classes(task, margins, y, Held(2.0), RUN, 4).to_dict()
+    for holder in (False, True):
+        text = "".join(sections({"evaluation": plain}, holder=holder))
+        assert evil not in text and "&lt;script&gt;" in text and ("for the holder only" in text) is holder

@@ -1,0 +1,177 @@
+"""Least squares with intervals: the step is exact, the covariance holds all noise, and intervals cover."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sottovoce import ConsensusRegressor
+from sottovoce.answers import slopes
+from sottovoce.answers.asking import Desk
+from sottovoce.answers.inference import Estimates
+from sottovoce.answers.naming import Naming, of_columns, of_schema
+from sottovoce.data.schema import Schema
+from sottovoce.errors import InvalidInput
+from sottovoce.losses import HuberResidual
+from sottovoce.queries.moments import square
+from sottovoce.runs.config import RunConfig
+from sottovoce.task import BoundedNumber
+from sottovoce.weighted import Weighted
+
+DAYS = BoundedNumber(0.0, 60.0, "days")
+BETA = np.array([3.0, -2.0, 0.0, 25.0])
+
+
+def drawn(n: int, seed: int, *, spread: float = 0.6, norm: float = 2.4) -> tuple[Naming, np.ndarray, np.ndarray]:
+    """Columns, and targets whose spread depends on the first column."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    e = 3.0 * np.exp(spread * X[:, 0] - spread**2) * rng.normal(size=n)
+    return of_columns(["age", "dose", "none"], norm), X, np.clip(X @ BETA[:3] + BETA[3] + e, 0.0, 60.0)
+
+
+def opened(naming: Naming, X: Any, y: np.ndarray, epsilon: float = 1.0, seed: int = 0) -> Desk:
+    parts = np.array_split(np.arange(len(y)), 4)
+    tables = [({k: v[p] for k, v in X.items()} if isinstance(X, dict) else X[p], np.ones(len(p))) for p in parts]
+    rows = naming.rows(tables).with_offset([DAYS.encode(y[p]) for p in parts])
+    config = RunConfig(method="auto", trust="sum", epsilon=epsilon, delta=1e-5, seed=seed)
+    loss = Weighted(HuberResidual(1.0)) if naming.long else HuberResidual(1.0)
+    return Desk.open(config, rows, loss, slopes.recipe(naming.constant))
+
+
+def least_squares(naming: Naming, X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of encoded rows with their weights, exactly: moments and coefficients."""
+    A, t = naming.encoded(X), DAYS.encode(y)
+    weight = 1.0 / np.maximum(1.0, np.linalg.norm(A, axis=1) * (1.0 + 1e-9)) ** 2
+    S = (A.T * weight) @ A / len(A)
+    return S, np.linalg.solve(S, (A.T * weight) @ t / len(A))
+
+
+def test_the_step_is_exact() -> None:
+    """``estimate - OLS = S^-1 (E (w - OLS) - e)`` for the noise E in S and e in g, long rows and all."""
+    naming, X, y = drawn(5000, 0, spread=0.2, norm=1.6)
+    desk, answers = opened(naming, X, y), {}
+    ask = desk.ask
+
+    def listening(name: str, at: np.ndarray, what: Any = None) -> np.ndarray:
+        answers[name] = (ask(name, at, what), at, what)
+        return answers[name][0]
+
+    desk.ask = listening  # type: ignore[method-assign]
+    found = slopes.estimate(desk, naming)
+    exact, best = least_squares(naming, X, y)
+    S = square(answers["second moments"][0], naming.d)[0]
+    g, at, what = answers["last gradient"]
+    w, noise = at[0], what.h * g[0] - exact @ (at[0] - best)
+    wanted = np.linalg.solve(S, (S - exact) @ (w - best) - noise)
+    np.testing.assert_allclose(found.estimate[0] - best, wanted, atol=1e-12)
+    assert np.linalg.norm(wanted) > 1e-4
+    assert np.linalg.norm(noise) / what.h == pytest.approx(desk.spread("last gradient") * 2.0, rel=0.7)
+
+
+def test_without_noise_it_is_white_s_covariance() -> None:
+    naming, X, y = drawn(3000, 1)
+    found = slopes.table_of(slopes.estimate(opened(naming, X, y, math.inf), naming), naming, DAYS)
+    A = np.column_stack([X, np.ones(len(X))])
+    weight = 1.0 / np.maximum(1.0, np.linalg.norm(naming.encoded(X), axis=1)) ** 2
+    H = np.linalg.inv((A.T * weight) @ A)
+    b = H @ (A.T * weight) @ y
+    errors = np.sqrt(np.diag(H @ (A.T * (weight * (y - A @ b)) ** 2) @ A @ H))
+    for line, mid, error in zip(found.lines, b, errors, strict=True):
+        assert line.estimate == pytest.approx(mid, abs=1e-6) and line.noise_share == 0.0
+        assert line.standard_error == pytest.approx(error, rel=1e-6)
+        assert line.low == pytest.approx(mid - 1.959964 * error, rel=1e-5)
+
+
+def coverage(sets: int, change: Any = lambda found: found, **how: float) -> float:
+    """Of all intervals of tables whose spread depends on a column."""
+    inside = []
+    for seed in range(sets):
+        naming, X, y = drawn(2000, seed, **how)
+        found = change(slopes.estimate(opened(naming, X, y, 1.0, seed), naming))
+        lines = slopes.table_of(found, naming, DAYS).lines
+        inside += [line.low <= b <= line.high for line, b in zip(lines, BETA, strict=True)]
+    return float(np.mean(inside))
+
+
+def test_intervals_cover_where_the_spread_depends_on_a_column() -> None:
+    """640 intervals: 95% within 4 standard errors of a share, two thirds and three halves of a width without."""
+    assert 0.915 < coverage(160) < 0.985
+    assert coverage(60, lambda found: dataclasses.replace(found, covariance=found.covariance * 4 / 9)) < 0.9
+    assert coverage(60, lambda found: dataclasses.replace(found, covariance=found.covariance * 9 / 4)) > 0.985
+
+
+def test_intervals_without_the_noise_do_not_cover() -> None:
+    """The planted fault: a covariance of sampling alone."""
+
+    def blind(found: Estimates) -> Estimates:
+        return dataclasses.replace(found, covariance=found.covariance - found.noise)
+
+    assert coverage(40, blind) < 0.8
+
+
+def test_residuals_are_kept_to_where_none_are_seen() -> None:
+    cells = np.array([0.9, 0.08, 0.02, 0.0, 0.0, 0.0, 0.0, 0.0])
+    assert slopes.width(cells, 0.001) == pytest.approx(0.5 * math.sqrt(2.0))
+    assert slopes.width(cells, 0.02) == pytest.approx(slopes.EDGES[0] * math.sqrt(2.0))
+    assert slopes.width(np.full(8, 0.125), 0.001) == slopes.EDGES[-1]
+
+
+def test_the_tail_of_a_skewed_target_is_not_clipped() -> None:
+    """Stays with a long tail: the constant is that of least squares, which residuals clipped early would miss."""
+    rng, n = np.random.default_rng(3), 20_000
+    X = rng.normal(size=(n, 3))
+    y = np.clip(8.0 + X @ BETA[:3] / 3 + 2.5 * (rng.lognormal(0.0, 0.8, n) - math.exp(0.32)), 0.0, 60.0)
+    naming = of_columns(["age", "dose", "none"], 2.4)
+    found = slopes.estimate(opened(naming, X, y, 3.0), naming)
+    _, best = least_squares(naming, X, y)
+    errors = np.sqrt(np.diagonal(found.covariance[0]))
+    assert np.all(abs(found.estimate[0] - best) < 4 * errors)
+
+
+def test_a_rare_level_counts_as_the_reference() -> None:
+    schema = Schema.from_dict(
+        {"name": "wards", "columns": {"ward": {"kind": "category", "values": ["a", "b", "rare"]}}}
+    )
+    rng, n = np.random.default_rng(0), 4000
+    ward = rng.choice(np.array(["a", "b", "rare"], dtype=object), p=[0.6, 0.399, 0.001], size=n)
+    y = np.clip(20.0 + 6.0 * (ward == "b") + 3.0 * rng.normal(size=n), 0.0, 60.0)
+    naming = of_schema(schema)
+    lines = slopes.table_of(slopes.estimate(opened(naming, {"ward": ward}, y, 3.0), naming), naming, DAYS, 1e-5).lines
+    assert lines[0].low < 6.0 < lines[0].high and "merged" in str(lines[1].refused) and lines[2].refused is None
+
+
+class TestRegressor:
+    def test_coefficients_have_intervals_in_the_targets_unit(self) -> None:
+        _, X, y = drawn(8000, 5)
+        model = ConsensusRegressor((0, 60), data_norm=2.4, trust="sum", random_state=0, inference=True).fit(X, y)
+        lines = model.coefficients_.to_dict()
+        for line, truth in zip(lines, BETA, strict=True):
+            assert abs(line["estimate"] - truth) < 4 * line["standard_error"] and 0.1 < line["noise_share"] < 1.0
+            assert "odds_ratio" not in line
+        assert model.coef_[0] == lines[0]["estimate"] and model.intercept_ == lines[3]["estimate"]
+        assert model.privacy_spent_["epsilon"] <= 1.0 and "95% interval" in str(model) and "odds" not in str(model)
+        assert "95% interval" in model.page()
+        again = model.set_params(inference=False).fit(X, y)
+        assert not hasattr(again, "coefficients_")
+
+    def test_too_much_noise_is_refused_with_what_would_do(self) -> None:
+        _, X, y = drawn(2000, 5)
+        model = ConsensusRegressor((0, 60), data_norm=2.4, epsilon=0.05, random_state=0, inference=True).fit(X, y)
+        assert all(line.refused for line in model.coefficients_.lines)
+        assert model.coefficients_.needs["epsilon"] > 0.05 and "would do, about" in str(model.coefficients_)
+        assert "odds" not in str(model.coefficients_) and np.all(np.isfinite(model.predict(X)))
+
+    @pytest.mark.parametrize("knobs", [{"loss": "log-cosh:0.25"}, {"fit_intercept": False}])
+    def test_what_has_no_intervals_is_refused(self, knobs: dict[str, Any]) -> None:
+        _, X, y = drawn(50, 5)
+        model = ConsensusRegressor((0, 60), random_state=0, inference=True, **knobs)
+        with pytest.raises(InvalidInput, match="squared loss with an intercept"):
+            model.fit(X, y)
+        weighed = ConsensusRegressor((0, 60), random_state=0, inference=True, max_weight=1.0)
+        with pytest.raises(InvalidInput, match="count alike"):
+            weighed.fit(X, y, sample_weight=np.ones(50))
