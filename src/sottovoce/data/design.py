@@ -158,7 +158,7 @@ class Columns(Design):
     def of(cls, rows: Array) -> Columns:
         """From rows (M, n, d), some at a time: a copy in one go would miss the cache at every number."""
         nodes, n, d = rows.shape
-        out = np.empty((nodes, d, n), dtype=np.float32)
+        out: Any = np.empty((nodes, d, n), dtype=np.float32)
         for k in range(0, n, _TURNED):
             out[:, :, k : k + _TURNED] = rows[:, k : k + _TURNED].astype(np.float32).transpose(0, 2, 1)
         return cls(out)
