@@ -60,7 +60,7 @@ LAYERS = (
         (
             *("privacy.bounds", "privacy.exact", "privacy.spherical", "privacy.gaussian", "privacy.pld"),
             *("privacy.prices", "privacy.accountants", "privacy.noise", "privacy.statement"),
-            *("ledger", "quasinewton", "solvers", "papers", "reports"),
+            *("ledger", "quasinewton", "newton", "solvers", "papers", "reports"),
         ),
     ),
     Layer("one file for each kind of release", ("queries",)),

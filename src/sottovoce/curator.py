@@ -106,7 +106,7 @@ class Curator:
         self._releases += 1
         released = self.ledger.once(event, draw)
         if released != own:  # stored before, or by another process that was first to answer this event
-            query.replay(self._vault, self.facts)
+            query.replay(self._vault, self.facts, self._releases)
         return np.frombuffer(released, dtype="<f8").reshape(query.blank(self.facts).shape).astype(float)
 
     def ask_sum(self, query: Sum, net: Net) -> Array:
@@ -142,7 +142,7 @@ class Curator:
         self._releases += 1
         sealed = self.ledger.once(event, draw)
         if sealed != own:
-            query.replay(self._vault, self.facts)
+            query.replay(self._vault, self.facts, self._releases)
         total = net.total(np.frombuffer(sealed, dtype="<i8").reshape(query.blank(self.facts).shape).astype(np.int64))
         if not query.within(total, self.facts, among):
             raise Refused("sum: is larger than rows and noise can make it: a site sent something else; end the run")
@@ -151,12 +151,14 @@ class Curator:
     def state(self) -> dict[str, Array]:
         """What a checkpoint needs beside the ledger: counters and public reference points, no rows.
 
-        In a simulation the state includes the secrets that queries keep.  At a site these are not stored and are lost
-        when the process ends.
+        In a simulation the state includes the secrets that queries and the solver keep.  At a site these are not
+        stored and are lost when the process ends.
         """
-        secrets = self._vault.state() if self.noise.simulated else {}
-        kept = {f"memory.{name}": value for name, value in secrets.items()}
-        return {"releases": np.array(self._releases)} | self._vault.solver.state() | kept
+        state = {"releases": np.array(self._releases)} | self._vault.solver.state()
+        if self.noise.simulated:
+            state |= {f"memory.{name}": value for name, value in self._vault.state().items()}
+            state |= self._vault.solver.secrets()
+        return state
 
     def restore(self, state: dict[str, Array]) -> None:
         """Go on from :meth:`state`."""

@@ -18,6 +18,10 @@ nearly every step has length one.  An iteration is one sweep over the rows (:mod
 that repeat may be merged (:mod:`sottovoce.data.merged`).  Sweeps run in single precision until rounding prevents
 further progress, then in double.  The certificate is always computed in double, from a new sweep at the answer.
 
+Two gradients cost nothing.  At the last solve's answer the data term's gradient is known, so a solve starts there
+and not at its public start, unless that is far nearer to the new minimiser.  And the last step in single precision is
+not evaluated there: the first sweep in double precision is at its end.
+
 Nodes are solved one after the other, each while its rows are in cache, and small nodes some at a time.  The nodes and
 groups of replicates are shared out to our threads.  What is solved together does not depend on the number of threads,
 nor do results.
@@ -37,18 +41,16 @@ from .data.sweep import CHUNK as BLOCK
 from .data.sweep import INLINE, Sweep, cores, one_thread_a_product, shared, spans
 from .errors import SolverError
 from .losses import Loss
+from .newton import MOST as NEWTON
+from .newton import newton
 from .quasinewton import Memory, Problem, dots, gathered
 from .typing import Any, Array, ArrayLike, IntArray
 
 MAX_ITERATIONS = 500
-NEWTON = 1000
-"""Largest number of Newton steps for a solve that has not converged after `MAX_ITERATIONS`."""
-STAGE = 50
-"""Largest number of Newton steps for each softened loss, whose minimiser is only the start for the next."""
-CONJUGATE = 1000
-"""Largest number of products with the Hessian in one Newton step."""
-SINGLE = 3e-8
-"""Smallest gradient norm, over C, that is asked for in single precision."""
+SINGLE = 6e-8
+"""Smallest gradient norm, over C, that is asked for in single precision; one step more is taken from there."""
+NEARER = 6.0
+"""A sweep brings a solve about so many times nearer to its minimiser."""
 LESS = 0.8
 """Share of a certificate that is asked for in single precision, so that rounding does not spoil it."""
 NEAR = 1e-5
@@ -162,6 +164,17 @@ class Solution:
 
 
 @dataclass(frozen=True)
+class Phase:
+    """Where iterations of some solves ended: points and gradients (M, R, d), norms (M, R), and what was learnt."""
+
+    w: Array
+    g: Array
+    norm: Array
+    iterations: int
+    memory: Memory
+
+
+@dataclass(frozen=True)
 class Part:
     """Nodes that are solved together, with their rows, and with their rows in single precision if there are such."""
 
@@ -183,12 +196,14 @@ class Solver:
     Notes
     -----
     The preconditioner is rebuilt at the solves number 1, 2, 4, 8, ... from the starting points of the first replicates,
-    which are public.  :meth:`state` returns them and :meth:`restore` takes them, so that a resumed run repeats every
-    bit.
+    which are public.  The last answer, where the next solve starts, is secret.  A certificate holds from any start, so
+    no guarantee depends on it.  :meth:`state` and :meth:`secrets` return what :meth:`restore` takes, so that a resumed
+    simulation repeats every bit.
     """
 
     _parts: tuple[tuple[int, bool], list[Part]] | None = None
     _inverse: tuple[Array, Array] | None = None
+    _last: tuple[Array, Array] | None = None  # the last solve's answers (N, R, d), and the data term's gradients there
 
     def __init__(self, rows: Rows, loss: Loss, C: float) -> None:
         rows.check(loss)
@@ -205,17 +220,24 @@ class Solver:
         self._spectrum: Array | None = None
 
     def state(self) -> dict[str, Array]:
-        """What :meth:`restore` needs so that later solves repeat every bit."""
+        """Public: what :meth:`restore` needs."""
         return {"solves": np.array(self._solves), "reference": self._reference}
 
+    def secrets(self) -> dict[str, Array]:
+        """Secret: what :meth:`restore` needs besides, so that later solves repeat every bit."""
+        return {} if self._last is None else dict(zip(("answer", "gradient"), self._last, strict=True))
+
     def restore(self, state: dict[str, Array]) -> None:
-        """Go on from a :meth:`state`."""
+        """Go on from a :meth:`state`, and from :meth:`secrets` if the same dictionary holds them."""
         self._solves = int(state["solves"])
         self._factorise(np.asarray(state["reference"], dtype=float))
+        known = [np.asarray(state[name], dtype=float) for name in ("answer", "gradient") if name in state]
+        self._last = (known[0], known[1]) if len(known) == 2 and known[0].shape == known[1].shape else None
 
     def skip(self, start: Array) -> None:
-        """Count a solve whose answer is known already, so that later solves repeat every bit."""
+        """Count a solve whose answer is known already but for the noise on it; the next one starts from its start."""
         self._count(self._stack(start, start.shape[:-1]))
+        self._last = None
 
     def _stack(self, x: Array, lead: tuple[int, ...]) -> Array:
         """(..., width) -> (N, R, width)."""
@@ -292,11 +314,15 @@ class Solver:
         goal = self._stack(np.broadcast_to(np.asarray(tol, dtype=float) * self._C, (*lead, 1)), lead)
         self._must_show(w0, c, curvature, goal)
         step = max(1, CHUNK // (w0.shape[0] * w0.shape[2]))
+        if self._last is not None and self._last[0].shape != w0.shape:
+            self._last = None
+        whole = w0, c, curvature, goal, *(self._last or ())
         parts = [slice(r, r + step) for r in range(0, w0.shape[1], step)]
-        found = [self._solve(w0[:, r], c[:, r], curvature[:, r], goal[:, r, 0]) for r in parts]
-        w, norms = (np.concatenate([one[k] for one in found], axis=1) for k in (0, 1))
-        iterations = max(one[2] for one in found)
+        found = [self._solve(*(x[:, r] for x in whole)) for r in parts]
+        w, g, norms = (np.concatenate([one[k] for one in found], axis=1) for k in (0, 1, 2))
+        iterations = max(one[3] for one in found)
         self._must_show(w, c, curvature, goal)
+        self._last = w, g - c - curvature * w
 
         def unstack(x: Array) -> Array:
             return x.transpose(1, 0, 2).reshape(*lead, x.shape[-1])
@@ -362,22 +388,35 @@ class Solver:
         out = self._weight[:, :, None] * values
         return np.asarray(out.transpose(1, 0, 2).reshape(*lead, 1))
 
-    def _solve(self, w: Array, c: Array, q: Array, goal: Array) -> tuple[Array, Array, int]:
-        """Minimisers, their gradient norms (M, R, 1) in double precision, and the iterations of the slowest solve."""
+    def _solve(
+        self, w: Array, c: Array, q: Array, goal: Array, answer: Array | None = None, slope: Array | None = None
+    ) -> tuple[Array, Array, Array, int]:
+        """Minimisers, gradients and their norms (M, R, 1) in double precision, and the iterations of the slowest.
+
+        `answer` is the last solve's, where the data term has the gradient `slope`.
+        """
         single = w.size * float(np.max(self._n)) >= SINGLE_WORTH
         assert self._spectrum is not None
         spectrum = self._spectrum[:, None, :]
         whole = Problem(c, q, self._weight[:, :, None], self._basis, spectrum, self._inverted(q))
 
-        def one(task: tuple[Part, IntArray]) -> tuple[Array, Array, int]:
+        def one(task: tuple[Part, IntArray]) -> Phase:
             part, reps = task
             cut = np.ix_(part.nodes, reps)
-            x, ends, problem, memory, done = w[cut], goal[cut], whole.keep(part.nodes, reps), Memory(w[cut].shape), 0
+            x, g, ends, problem = w[cut], None, goal[cut][:, :, 0], whole.keep(part.nodes, reps)
+            if answer is not None and slope is not None:
+                x, g = _nearer(problem, x, answer[cut], slope[cut])
+            memory, done = Memory(x.shape), 0
             if single and part.short is not None:
                 loose = np.maximum(LESS * ends, SINGLE * self._C)
-                x, _, done, memory = self._lbfgs(part.short, problem, x, loose, memory, exact=False)
-            x, norm, more, _ = self._lbfgs(part.sweep, problem, x, ends, memory, exact=True)
-            return x, norm, done + more
+                first = self._lbfgs(part.short, problem, x, g, loose, memory, exact=False)
+                memory, done = first.memory, first.iterations
+                last = memory.direction(first.g, problem.eased(first.g))
+                x, g = first.w + last * (first.norm <= NEAR * self._C)[:, :, None], None
+            if g is not None and np.any(np.sqrt(dots(g, g)) <= ends):  # a certificate takes a sweep of its own
+                g = None
+            found = self._lbfgs(part.sweep, problem, x, g, ends, memory, exact=True)
+            return replace(found, iterations=done + found.iterations)
 
         tasks = [
             (part, reps) for part in self._apart(w.shape[1], single) for reps in self._replicates(part, w.shape[1])
@@ -386,12 +425,13 @@ class Solver:
         tasks = [tasks[k] for k in np.argsort(-np.array(work), kind="stable")]  # the longest first
         outer = self._sweep.here and sum(work) >= WORTH and (len(tasks) >= cores() or max(work) < INLINE)
         even = len(tasks) - len(tasks) % cores() if outer and len(tasks) >= cores() else len(tasks) * outer
-        out, norms, slowest = np.empty_like(w), np.empty(w.shape[:2]), 0
+        out, gradients, norms, slowest = np.empty_like(w), np.empty_like(w), np.empty(w.shape[:2]), 0
         found = chain(shared(one, tasks[:even]), map(one, tasks[even:]))  # threads share each of the last few
-        for (part, reps), (x, norm, steps) in zip(tasks, found, strict=True):
+        for (part, reps), end in zip(tasks, found, strict=True):
             cut = np.ix_(part.nodes, reps)
-            out[cut], norms[cut], slowest = x, norm, max(slowest, steps)
-        return out, norms[:, :, None], slowest
+            out[cut], gradients[cut], norms[cut] = end.w, end.g, end.norm
+            slowest = max(slowest, end.iterations)
+        return out, gradients, norms[:, :, None], slowest
 
     def _apart(self, replicates: int, single: bool) -> list[Part]:
         """Nodes that are solved together, with views of their rows."""
@@ -419,61 +459,63 @@ class Solver:
         return np.array_split(np.arange(replicates), several)
 
     def _lbfgs(
-        self, sweep: Sweep, problem: Problem, w: Array, goals: Array, memory: Memory, *, exact: bool
-    ) -> tuple[Array, Array, int, Memory]:
+        self, sweep: Sweep, problem: Problem, w: Array, g: Array | None, goals: Array, memory: Memory, *, exact: bool
+    ) -> Phase:
         """Iterate until every gradient norm is at most its goal, (M, R); unless `exact`, or until norms stop falling.
 
-        `memory` holds the steps of an earlier phase of the same solves; that of this phase is returned.
+        `g` is the gradient at `w`, if it is known.  `memory` holds the steps of an earlier phase of the same solves;
+        that of this phase is returned.
         """
-        out_w, out_norm, first = w.copy(), np.full(w.shape[:2], np.inf), problem
+        out_w, out_g, out_norm, first = np.empty_like(w), np.empty_like(w), np.full(w.shape[:2], np.inf), problem
         # The working set is a rectangle nodes x replicates that shrinks as solves finish.
-        node, rep, goal = np.arange(w.shape[0]), np.arange(w.shape[1]), goals
-        at = np.ix_(node, rep)
+        node, rep, goal, loss, C = np.arange(w.shape[0]), np.arange(w.shape[1]), goals, self._loss, self._C
+        at: Any = np.s_[:, :]
         learnt = list[tuple[Any, Memory]]()
 
         def gradient(x: Array) -> Array:
-            g = sweep.gradient(self._loss, x)
+            g = sweep.gradient(loss, x)
             g *= problem.weight
             g += problem.c
             g += problem.q * x
             return g
 
-        g = gradient(w)
+        g = gradient(w) if g is None else g
         h = problem.eased(g)
-        p, descent, t = np.zeros_like(g), np.zeros(g.shape[:2]), np.ones(g.shape[:2])
-        fresh, every = (
-            np.ones(g.shape[:2], dtype=bool),
-            True,
-        )  # which solves are at a new point and need a new direction
+        p, descent, t = g, np.zeros(g.shape[:2]), np.ones(g.shape[:2])
+        fresh, every = None, True  # which solves are at a new point and need a new direction
         best, patience = np.inf, 2
         for iteration in range(MAX_ITERATIONS):
             norm = np.sqrt(dots(g, g))
-            out_w[at], out_norm[at] = w, norm
             open_ = ~(norm <= goal)
             worst = float(norm.max())
             patience = 2 if worst <= 0.5 * best else patience - 1
             best = min(best, worst)
-            if not open_.any() or (not exact and patience <= 0 and worst <= NEAR * self._C):
+            left = int(np.count_nonzero(open_))
+            if not left or (not exact and patience <= 0 and worst <= NEAR * C):
+                out_w[at], out_g[at], out_norm[at] = w, g, norm
                 if not exact and (
-                    learnt or problem is not first or np.any(memory.size[:, :, : memory.count] < TOLD * self._C)
+                    learnt or problem is not first or np.any(memory.size[:, :, : memory.count] < TOLD * C)
                 ):
-                    memory = gathered(first, [*learnt, (at, memory)], out_w.shape, TOLD * self._C)
-                return out_w, out_norm, iteration, memory
-            keep_node, keep_rep = (np.asarray(open_.any(axis=k)) for k in (1, 0))
-            if keep_node.sum() * keep_rep.sum() <= 0.75 * open_.size:
-                if not exact:
-                    learnt.append((at, memory))
-                cut = np.ix_(keep_node, keep_rep)
-                node, rep = node[keep_node], rep[keep_rep]
-                at = np.ix_(node, rep)
-                w, g, h, p, descent, t, fresh, goal = (x[cut] for x in (w, g, h, p, descent, t, fresh, goal))
-                memory, problem = memory.keep(cut), problem.keep(keep_node, keep_rep)
-                if not keep_node.all():
-                    sweep = sweep.keep(keep_node)
+                    memory = gathered(first, [*learnt, (at, memory)], out_w.shape, TOLD * C)
+                return Phase(out_w, out_g, out_norm, iteration, memory)
+            if left <= 0.75 * open_.size:
+                keep_node, keep_rep = (np.asarray(open_.any(axis=k)) for k in (1, 0))
+                if keep_node.sum() * keep_rep.sum() <= 0.75 * open_.size:
+                    out_w[at], out_g[at], out_norm[at] = w, g, norm
+                    if not exact:
+                        learnt.append((at, memory))
+                    cut = np.ix_(keep_node, keep_rep)
+                    node, rep = node[keep_node], rep[keep_rep]
+                    at = np.ix_(node, rep)
+                    w, g, h, p, descent, t, goal = (x[cut] for x in (w, g, h, p, descent, t, goal))
+                    fresh = None if fresh is None else fresh[cut]
+                    memory, problem = memory.keep(cut), problem.keep(keep_node, keep_rep)
+                    if not keep_node.all():
+                        sweep = sweep.keep(keep_node)
             if iteration % REFRESH == REFRESH - 1:  # the reference point is too far; the new one is for this solve only
-                problem = self._renewed(self._loss, sweep, problem, w[:, :SAMPLE])
+                problem = self._renewed(loss, sweep, problem, w[:, :SAMPLE])
                 memory, h = Memory(w.shape), problem.eased(g)
-            if every:
+            if every or fresh is None:
                 p = memory.direction(g, h)
                 descent, t = dots(g, p), np.ones(g.shape[:2])
             elif fresh.any():
@@ -486,92 +528,46 @@ class Solver:
             slope = dots(g_new, p)
             # F is convex along p, so its slope grows with t.  A step is too long if the slope at its end is too steep;
             # no step counts as too short.
-            fresh = (slope <= -FLAT * descent) | (t < 1e-9)
+            fresh = slope <= -FLAT * descent
             every = bool(fresh.all())
+            if not every:
+                fresh |= t < 1e-9
+                every = bool(fresh.all())
             if not every:
                 secant = np.divide(descent, descent - slope, out=np.ones_like(t), where=~fresh)
                 t = t * np.clip(secant, 0.1, np.where(fresh, 1.0, 0.9))
                 took = fresh[:, :, None]
                 x, s, g_new = np.where(took, x, w), np.where(took, s, 0.0), np.where(took, g_new, g)
             y, h_new = g_new - g, problem.eased(g_new)
-            sy = dots(s, y)
             # F is q-strongly convex, so <s, y> >= q |s|^2 > 0 unless the step is lost in rounding.
-            memory.add(s, y, h_new - h, sy, sy > 0)
+            memory.add(s, y, h_new - h, dots(s, y))
             w, g, h = x, g_new, h_new
+        out_w[at], out_g[at], out_norm[at] = w, g, np.sqrt(dots(g, g))
         if not exact:
-            return out_w, out_norm, MAX_ITERATIONS, Memory(out_w.shape)
+            return Phase(out_w, out_g, out_norm, MAX_ITERATIONS, Memory(out_w.shape))
         for i, r in np.argwhere(~(out_norm <= goals)):
             one = problem.keep(np.flatnonzero(node == i), np.flatnonzero(rep == r))
-            out_w[i, r], out_norm[i, r] = self._newton(sweep.keep(node == i), one, out_w[i, r], float(goals[i, r]))
-        return out_w, out_norm, MAX_ITERATIONS + NEWTON, memory
+            goal_r = float(goals[i, r])
+            out_w[i, r], out_g[i, r] = newton(
+                loss, sweep.keep(node == i), one, out_w[i, r], goal_r, C=C, renewed=self._renewed
+            )
+            out_norm[i, r] = np.linalg.norm(out_g[i, r])
+        return Phase(out_w, out_g, out_norm, MAX_ITERATIONS + NEWTON, memory)
 
     def _renewed(self, loss: Loss, sweep: Sweep, problem: Problem, at: Array) -> Problem:
         """The problem with a preconditioner from the curvature at these points."""
         basis, spectrum = self._eigen(loss, sweep, problem.weight[:, :, 0], at, typical=False)
         return replace(problem, basis=basis, spectrum=spectrum[:, None, :], inverse=None)
 
-    def _newton(self, sweep: Sweep, problem: Problem, w: Array, goal: float) -> tuple[Array, float]:
-        """Newton's method for one node and replicate, for a solve that L-BFGS does not finish.
 
-        A loss whose bend jumps is softened first, in ever smaller widths, because each minimiser is near the next one.
-        Newton steps on the loss itself might pass through its pieces one by one.
-        """
-        w, width = np.where(np.isfinite(w), w, 0.0), 1.0
-        while self._loss.softened(width) is not self._loss and width * self._C * self._loss.bend_bound > 0.25 * goal:
-            w, _ = self._descend(self._loss.softened(width), sweep, problem, w, 0.5 * goal, STAGE)
-            width *= 0.1
-        w, norm = self._descend(self._loss, sweep, problem, w, goal, NEWTON)
-        if not norm <= goal:  # the norm depends on the rows, so the message must not show it
-            rule = "a local solve stopped short of its certificate; use a larger rho or tol"
-            raise SolverError(f"tol={goal / self._C:g}: {rule}")
-        return w, norm
+def _nearer(problem: Problem, start: Array, answer: Array, slope: Array) -> tuple[Array, Array | None]:
+    """Where to start: at the last answer, with the gradient there, or at `start`, whose gradient takes a sweep.
 
-    def _descend(
-        self, loss: Loss, sweep: Sweep, problem: Problem, w: Array, goal: float, most: int
-    ) -> tuple[Array, float]:
-        """At most `most` Newton steps with exact line searches.
-
-        F is convex along a line, so its slope has one zero there, and bisection finds it for every curvature.
-        """
-
-        def gradient(x: Array) -> Array:
-            whole = problem.weight * sweep.gradient(loss, x[None, None]) + problem.c + problem.q * x
-            return np.asarray(whole[0, 0])
-
-        g = gradient(w)
-        for _ in range(most):
-            if np.linalg.norm(g) <= goal:
-                break
-            p = self._step(loss, sweep, problem, w, g)
-            near, far = 0.0, 1.0
-            ahead = gradient(w + p)
-            while ahead @ p < 0.0 and far < 2.0**60:
-                near, far = far, 2.0 * far
-                ahead = gradient(w + far * p)
-            t = far
-            while abs(ahead @ p) > 0.1 * abs(g @ p) and far - near > 2.0**-50 * far:
-                t = 0.5 * (near + far)
-                ahead = gradient(w + t * p)
-                near, far = (t, far) if ahead @ p < 0.0 else (near, t)
-            w, g = w + t * p, ahead
-        return w, float(np.linalg.norm(g))
-
-    def _step(self, loss: Loss, sweep: Sweep, problem: Problem, w: Array, g: Array) -> Array:
-        """The Newton step, by conjugate gradients with the true Hessian; the preconditioner may be its diagonal."""
-        at = self._renewed(loss, sweep, problem, w[None, None])
-        p, left = np.zeros_like(g), -g
-        eased = at.eased(left[None, None])[0, 0]
-        along, worth = eased, float(left @ eased)
-        for _ in range(CONJUGATE):
-            turned = problem.weight * sweep.turn(loss, w[None, None], along[None, None]) + problem.q * along
-            bent = float(along @ turned[0, 0])
-            if not bent > 0.0:  # lost in rounding
-                break
-            p = p + worth / bent * along
-            left = left - worth / bent * turned[0, 0]
-            if np.linalg.norm(left) <= 0.01 * np.linalg.norm(g):
-                break
-            eased = at.eased(left[None, None])[0, 0]
-            worth, before = float(left @ eased), worth
-            along = eased + worth / before * along
-        return p
+    The preconditioner guesses the minimiser from the known gradient.  `start` wins if it is nearer to that guess by
+    more than what a sweep gains.
+    """
+    g = slope + problem.c + problem.q * answer
+    step = problem.eased(g)
+    ahead = answer - step - start
+    known = bool(np.vdot(step, step) <= NEARER**2 * np.vdot(ahead, ahead))  # not where anything is infinite
+    return (answer, g) if known else (start, None)

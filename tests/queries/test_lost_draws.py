@@ -109,7 +109,7 @@ def test_a_printed_gate_refuses_penalties_under_which_later_releases_cost_more(r
 
 def test_a_failed_solve_does_not_say_how_far_it_came(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sottovoce.solvers.MAX_ITERATIONS", 2)
-    monkeypatch.setattr("sottovoce.solvers.NEWTON", 0)
+    monkeypatch.setattr("sottovoce.newton.MOST", 0)
     zero = np.zeros((len(rows.n), rows.d))
     with pytest.raises(SolverError) as failed:
         Solver(rows, Logistic(), 1.0).minimise(zero, np.full((len(rows.n), 1), 0.01), zero, 1e-10)

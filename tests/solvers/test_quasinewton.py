@@ -48,7 +48,7 @@ def two_loops(g: np.ndarray, steps: list[tuple[np.ndarray, np.ndarray]], one: Pr
 def remember(memory: Memory, steps: list[tuple[np.ndarray, np.ndarray]], one: Problem) -> None:
     for s, y in steps:
         sy = np.sum(s * y, axis=-1)
-        memory.add(s, y, one.eased(y), sy, sy > 0)
+        memory.add(s, y, one.eased(y), sy)
 
 
 @pytest.mark.parametrize("how", ["inverse", "spectrum", "diagonal"])

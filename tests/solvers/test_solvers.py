@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from problems import make_rows
 from scipy.optimize import minimize
 
+from sottovoce.data.design import Columns, Dense
 from sottovoce.data.rows import Rows
-from sottovoce.data.sweep import group_sizes
+from sottovoce.data.sweep import Sweep, group_sizes
 from sottovoce.errors import SolverError
 from sottovoce.losses import HuberSVM, Logistic, Loss
 from sottovoce.solvers import Solver, certified_error, gradient_rounding
@@ -81,16 +82,86 @@ def test_restored_solver_repeats_every_bit() -> None:
     whole, w, answers = Solver(rows, Logistic(), 1.0), np.zeros((2, 3, 5)), []
     states = []
     for linear in problems:
-        w = whole.minimise(linear, q, w, 1e-8).w
+        w = 0.5 * whole.minimise(linear, q, w, 1e-8).w  # a public start that is not the last answer
         answers.append(w)
-        states.append(whole.state())
+        states.append((whole.state(), whole.secrets()))
     for cut in (1, 3, 4):
-        again = Solver(rows, Logistic(), 1.0)
-        again.restore(states[cut - 1])
+        again, forgetful = Solver(rows, Logistic(), 1.0), Solver(rows, Logistic(), 1.0)
+        again.restore(states[cut - 1][0] | states[cut - 1][1])
+        forgetful.restore(states[cut - 1][0])
         w = answers[cut - 1]
+        other = 0.5 * forgetful.minimise(problems[cut], q, w, 1e-8).w
+        assert not np.array_equal(other, answers[cut])
+        np.testing.assert_allclose(other, answers[cut], atol=1e-6)
         for linear, expected in zip(problems[cut:], answers[cut:], strict=True):
-            w = again.minimise(linear, q, w, 1e-8).w
+            w = 0.5 * again.minimise(linear, q, w, 1e-8).w
             assert np.array_equal(w, expected)
+
+
+def count_sweeps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A list that grows by one with every sweep."""
+    seen: list[int] = []
+    sweep = Sweep.gradient
+
+    def counted(self: Sweep, loss: Loss, w: np.ndarray) -> np.ndarray:
+        seen.append(w.shape[1])
+        return sweep(self, loss, w)
+
+    monkeypatch.setattr(Sweep, "gradient", counted)
+    return seen
+
+
+def test_a_solve_starts_at_the_last_answer_unless_its_own_start_is_far_nearer(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, rng, zero = make_rows([60], 5), np.random.default_rng(12), np.zeros((3, 1, 5))
+    first, second = 0.2 * rng.standard_normal((2, 3, 1, 5))
+    q = np.full((1, 1), 0.5)
+    exact = Solver(rows, Logistic(), 1.0).minimise(second, q, zero, 1e-12).w
+    seen, taken = count_sweeps(monkeypatch), {}
+    for name, known, start in (("fresh", False, zero), ("last", True, zero), ("told", True, exact)):
+        solver = Solver(rows, Logistic(), 1.0)
+        before = solver.minimise(first, q, zero, 1e-10).w
+        if not known:
+            solver.restore(solver.state())
+        seen.clear()
+        solution = solver.minimise(second, q, start if name == "told" else before, 1e-10)
+        taken[name] = len(seen)
+        np.testing.assert_allclose(solution.w, exact, atol=1e-9)
+    assert taken["last"] == taken["fresh"] - 1 and taken["told"] <= 2
+
+
+def test_no_certificate_rests_on_a_remembered_gradient() -> None:
+    """Here it is wrong, and says that the last answer is the minimiser."""
+    rows, q, zero = make_rows(SIZES, 5), np.full((3, 1), 0.1), np.zeros((3, 5))
+    linear = np.random.default_rng(13).standard_normal((3, 5))
+    exact = Solver(rows, Logistic(), 1.0).minimise(linear, q, zero, 1e-12)
+    solver = Solver(rows, Logistic(), 1.0)
+    wrong = solver._stack(np.ones((3, 5)), (3,))
+    solver.restore(solver.state() | {"answer": wrong, "gradient": -solver._stack(linear + q * 1.0, (3,))})
+    solution = solver.minimise(linear, q, zero, 1e-9)
+    np.testing.assert_allclose(solution.w, exact.w, atol=1e-7)
+    assert np.all(solution.gradient_norm <= 1e-9)
+
+
+def test_single_precision_by_column_multiplies_like_rows() -> None:
+    rng = np.random.default_rng(14)
+    a, w, kept = rng.standard_normal((3, 300, 7)), rng.standard_normal((3, 6, 7)), np.array([True, False, True])
+    rows, columns = Dense(a), Dense(a).single()
+    assert isinstance(columns, Columns) and columns.n == rows.n == 300 and columns.single() is columns
+    changes = (
+        lambda x: x, lambda x: x.between(20, 80), lambda x: x.every(1, 3), lambda x: x.keep(kept),
+        lambda x: x.keep(~kept).between(0, 9),
+    )  # fmt: skip
+    for change in changes:
+        one, other = change(rows), change(columns)
+        for many in (1, 6):
+            v = w[: len(one.a), :many]
+            z = one.margins(v)
+            np.testing.assert_allclose(other.margins(v), z, atol=1e-5)
+            np.testing.assert_allclose(other.combine(z), one.combine(z), rtol=1e-4, atol=1e-3)
+        weights = np.abs(one.margins(w[: len(one.a)])[:, 0])
+        np.testing.assert_allclose(other.gram(weights), one.gram(weights), rtol=1e-4, atol=1e-3)
+        np.testing.assert_allclose(other.diagonal(weights), one.diagonal(weights), rtol=1e-4, atol=1e-3)
+        np.testing.assert_allclose(other.norms(), one.norms(), rtol=1e-5)
 
 
 def test_an_impossible_certificate_raises_without_a_data_value() -> None:

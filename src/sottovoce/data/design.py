@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 compat = Later("array_api_compat")
 _LOOKED = 2**16  # rows whose norms are computed at a time
 _BLOCK = 2**19  # bytes of a block's margins: with their rows they stay in a core's own cache
+_TURNED = 256  # rows that are turned at a time
 _TALL = 4  # vectors from which single precision multiplies faster with rows first: by a third and more
 
 
@@ -126,9 +127,7 @@ class Dense(Design):
         return rounded_up(np.einsum("mnd,mnd->mn", self.a, self.a), self.a.shape[2])
 
     def keep(self, nodes: Any) -> Dense:
-        where = np.flatnonzero(nodes)
-        first, last = where[0], where[-1] + 1
-        return Dense(self.a[first:last] if last - first == len(where) else self.a[where])  # no copy of neighbours
+        return Dense(_kept(self.a, nodes))
 
     def every(self, part: int, parts: int) -> Dense:
         return Dense(self.a[:, part::parts])
@@ -140,8 +139,72 @@ class Dense(Design):
     def between(self, first: int, last: int) -> Dense:
         return Dense(self.a[:, first:last])
 
-    def single(self) -> Dense:
-        return Dense(self.a.astype(np.float32))
+    def single(self) -> Design:
+        return self if self.a.dtype == np.float32 else Columns.of(self.a)
+
+
+@dataclass(frozen=True)
+class Columns(Design):
+    """The same in single precision, column after column: products with few vectors are a quarter faster.
+
+    Attributes
+    ----------
+    a : array (M, d, n)
+    """
+
+    a: Array
+
+    @classmethod
+    def of(cls, rows: Array) -> Columns:
+        """From rows (M, n, d), some at a time: a copy in one go would miss the cache at every number."""
+        nodes, n, d = rows.shape
+        out: Any = np.empty((nodes, d, n), dtype=np.float32)
+        for k in range(0, n, _TURNED):
+            out[:, :, k : k + _TURNED] = rows[:, k : k + _TURNED].astype(np.float32).transpose(0, 2, 1)
+        return cls(out)
+
+    def margins(self, w: Array) -> Array:
+        w = w.astype(np.float32, copy=False)
+        if w.shape[1] < _TALL:
+            return np.matmul(w, self.a)
+        return np.matmul(self.a.transpose(0, 2, 1), w.transpose(0, 2, 1)).transpose(0, 2, 1)
+
+    def combine(self, slopes: Array) -> Array:
+        return np.matmul(self.a, slopes.astype(np.float32, copy=False).transpose(0, 2, 1)).transpose(0, 2, 1)
+
+    @property
+    def cache(self) -> int:
+        return _BLOCK // self.a.itemsize
+
+    def gram(self, weights: Array) -> Array:
+        scaled = self.a * np.sqrt(weights).astype(np.float32, copy=False)[:, None, :]
+        return np.matmul(scaled, scaled.transpose(0, 2, 1))
+
+    def diagonal(self, weights: Array) -> Array:
+        return np.einsum("mn,mdn->md", weights, self.a**2)
+
+    def norms(self) -> Array:
+        return rounded_up(np.einsum("mdn,mdn->mn", self.a, self.a), self.a.shape[1])
+
+    def keep(self, nodes: Any) -> Columns:
+        return Columns(_kept(self.a, nodes))
+
+    def every(self, part: int, parts: int) -> Columns:
+        return Columns(self.a[:, :, part::parts])
+
+    @property
+    def n(self) -> int:
+        return int(self.a.shape[2])
+
+    def between(self, first: int, last: int) -> Columns:
+        return Columns(self.a[:, :, first:last])
+
+
+def _kept(a: Array, nodes: Any) -> Array:
+    """Those nodes of an array, without a copy of neighbours."""
+    where = np.flatnonzero(nodes)
+    first, last = where[0], where[-1] + 1
+    return a[first:last] if last - first == len(where) else a[where]
 
 
 @dataclass(frozen=True)

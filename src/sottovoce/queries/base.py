@@ -44,8 +44,12 @@ class Query(ABC):
             Running number of the release, which keys the noise.
         """
 
-    def replay(self, vault: Vault, facts: Facts) -> None:  # noqa: B027 - most queries leave nothing behind
-        """Called when the answer is taken from the ledger: secrets of any other draw must not be used after it."""
+    def replay(self, vault: Vault, facts: Facts, release: int) -> None:  # noqa: B027 - most leave nothing behind
+        """Called when the answer is taken from the ledger: secrets of any other draw must not be used after it.
+
+        In a simulation a query that solves does so again, so that the next solve starts where that of a run without
+        interruption does.
+        """
 
     @abstractmethod
     def blank(self, facts: Facts) -> Array:

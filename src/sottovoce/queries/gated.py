@@ -124,8 +124,8 @@ class GatedMinimiser(NoisyMinimiser):
         vault.keep(Gate(gate.bar, gate.left - passed))
         return np.asarray(passed)
 
-    def replay(self, vault: Vault, facts: Facts) -> None:
-        super().replay(vault, facts)
+    def replay(self, vault: Vault, facts: Facts, release: int) -> None:
+        super().replay(vault, facts, release)
         vault.forget(Gate)
 
     def beside(self, answer: Array, origin: Array) -> Array:
@@ -197,8 +197,7 @@ class RedrawnGate(PerturbedObjective):
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
         law = self.noise
         assert isinstance(law, GaussianLaw) and law.release is not None
-        linear = self.linear + facts.C / facts.n * (vault.noise.gaussian(facts.d, release) * law.sigma)
-        w = self._solve(vault, facts, linear)
+        w = self._minimiser(vault, facts, release)
 
         def f(x: Array) -> Array:
             return vault.solver.objective(x, self.clip) + 0.5 * facts.mu * np.sum(x * x, axis=-1, keepdims=True)
@@ -217,8 +216,8 @@ class RedrawnGate(PerturbedObjective):
         sent = vault.noise.add_gaussian(w, np.broadcast_to(law.release, quality.shape), coarsest, release)
         return np.concatenate([np.where(passed, sent, 0.0), passed.astype(float)], axis=-1)
 
-    def replay(self, vault: Vault, facts: Facts) -> None:
-        super().replay(vault, facts)
+    def replay(self, vault: Vault, facts: Facts, release: int) -> None:
+        super().replay(vault, facts, release)
         vault.keep(Allowance(np.zeros((*self.start.shape[:-1], 1))))  # the number of releases so far is no longer known
 
     def blank(self, facts: Facts) -> Array:

@@ -199,8 +199,13 @@ class PerturbedObjective(Query):
             return self._per_node((np.sqrt(d) + np.sqrt(2.0 * _FAR)) * law.sigma, facts)
         return np.zeros(facts.n.shape)
 
-    def _solve(self, vault: Vault, facts: Facts, linear: Array) -> Array:
-        """The minimiser with this linear term, noise included, from :attr:`start` or the nearest point in reach."""
+    def _minimiser(self, vault: Vault, facts: Facts, release: int) -> Array:
+        """The minimiser with the release's noise in its linear term, from :attr:`start` or the nearest in reach."""
+        law, linear = self.noise, self.linear
+        if isinstance(law, SphericalLaw):
+            linear = linear + facts.C / facts.n * (vault.noise.spherical(facts.d, release) / law.rate)
+        elif law is not None:
+            linear = linear + facts.C / facts.n * (vault.noise.gaussian(facts.d, release) * law.sigma)
         tol, q = self._tol(facts), facts.mu + np.asarray(self.curvature, dtype=float)
         pull = np.linalg.norm(linear, axis=-1, keepdims=True)
         w = vault.solver.minimise(linear, q, self._nearest_start(facts), tol).w
@@ -288,12 +293,7 @@ class PerturbedObjective(Query):
         )  # fmt: skip
 
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
-        law, linear, d = self.noise, self.linear, facts.d
-        if isinstance(law, SphericalLaw):
-            linear = linear + facts.C / facts.n * (vault.noise.spherical(d, release) / law.rate)
-        elif law is not None:
-            linear = linear + facts.C / facts.n * (vault.noise.gaussian(d, release) * law.sigma)
-        w = self._solve(vault, facts, linear)
+        law, d, w = self.noise, facts.d, self._minimiser(vault, facts, release)
         if law is None or not law.polish:
             return w
         rate, sigma = self._release(facts, law)
@@ -310,8 +310,11 @@ class PerturbedObjective(Query):
         q = facts.mu + np.asarray(self.curvature, dtype=float)
         check_solve(facts, self._tol(facts), self.linear, self.start, q, self._noise(facts))
 
-    def replay(self, vault: Vault, facts: Facts) -> None:
-        vault.solver.skip(self._nearest_start(facts))
+    def replay(self, vault: Vault, facts: Facts, release: int) -> None:
+        if vault.noise.simulated:
+            self._minimiser(vault, facts, release)
+        else:
+            vault.solver.skip(self._nearest_start(facts))
 
     def blank(self, facts: Facts) -> Array:
         return np.zeros_like(self.start)
@@ -387,6 +390,9 @@ class SecretStartObjective(PerturbedObjective):
 
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
         return PerturbedObjective.answer(self._told(vault), vault, facts, release)
+
+    def replay(self, vault: Vault, facts: Facts, release: int) -> None:
+        PerturbedObjective.replay(self._told(vault), vault, facts, release)
 
     def _told(self, vault: Vault) -> SecretStartObjective:
         """The same query with the secret part added to its linear term."""

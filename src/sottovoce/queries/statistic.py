@@ -183,8 +183,11 @@ class NoisyMinimiser(NoisyValue):
         start, tol = self._nearest(self.start, facts), self._tol(facts)
         return self._nearest(vault.solver.minimise(self._linear(), self._q(facts), start, tol).w, facts)
 
-    def replay(self, vault: Vault, facts: Facts) -> None:
-        vault.solver.skip(self._nearest(self.start, facts))
+    def replay(self, vault: Vault, facts: Facts, release: int) -> None:
+        if vault.noise.simulated:
+            self.value(vault, facts)
+        else:
+            vault.solver.skip(self._nearest(self.start, facts))
 
     def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
         linear, q = np.broadcast_to(vector(self.linear), answer.shape), float(np.max(self._q(canaries.facts)))

@@ -1,0 +1,103 @@
+"""Newton's method for one node and one replicate: for a solve that the quasi-Newton iteration does not finish.
+
+Steps come from conjugate gradients with the true Hessian, line searches are exact, and a loss whose curvature jumps is
+softened first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from .data.sweep import Sweep
+from .errors import SolverError
+from .losses import Loss
+from .quasinewton import Problem
+from .typing import Array
+
+MOST = 1000
+"""Largest number of Newton steps."""
+STAGE = 50
+"""Largest number of Newton steps for each softened loss, whose minimiser is only the start for the next."""
+CONJUGATE = 1000
+"""Largest number of products with the Hessian in one Newton step."""
+
+Renewed = Callable[[Loss, Sweep, Problem, Array], Problem]
+"""Makes the problem with a preconditioner from the curvature at a point."""
+
+
+def newton(
+    loss: Loss, sweep: Sweep, problem: Problem, w: Array, goal: float, *, C: float, renewed: Renewed
+) -> tuple[Array, Array]:
+    """The minimiser and the gradient there, of norm at most `goal`, from any start `w` of shape (d,).
+
+    A loss whose bend jumps is softened first, in ever smaller widths, because each minimiser is near the next one.
+    Newton steps on the loss itself might pass through its pieces one by one.
+
+    Raises
+    ------
+    SolverError
+        If `goal` is not reached.
+    """
+    w, width = np.where(np.isfinite(w), w, 0.0), 1.0
+    while loss.softened(width) is not loss and width * C * loss.bend_bound > 0.25 * goal:
+        w, _ = _descend(loss.softened(width), sweep, problem, w, 0.5 * goal, STAGE, renewed)
+        width *= 0.1
+    w, g = _descend(loss, sweep, problem, w, goal, MOST, renewed)
+    if not np.linalg.norm(g) <= goal:  # the norm depends on the rows, so the message must not show it
+        rule = "a local solve stopped short of its certificate; use a larger rho or tol"
+        raise SolverError(f"tol={goal / C:g}: {rule}")
+    return w, g
+
+
+def _descend(
+    loss: Loss, sweep: Sweep, problem: Problem, w: Array, goal: float, most: int, renewed: Renewed
+) -> tuple[Array, Array]:
+    """At most `most` Newton steps with exact line searches.
+
+    F is convex along a line, so its slope has one zero there, and bisection finds it for every curvature.
+    """
+
+    def gradient(x: Array) -> Array:
+        whole = problem.weight * sweep.gradient(loss, x[None, None]) + problem.c + problem.q * x
+        return np.asarray(whole[0, 0])
+
+    g = gradient(w)
+    for _ in range(most):
+        if np.linalg.norm(g) <= goal:
+            break
+        p = _step(loss, sweep, problem, w, g, renewed)
+        near, far = 0.0, 1.0
+        ahead = gradient(w + p)
+        while ahead @ p < 0.0 and far < 2.0**60:
+            near, far = far, 2.0 * far
+            ahead = gradient(w + far * p)
+        t = far
+        while abs(ahead @ p) > 0.1 * abs(g @ p) and far - near > 2.0**-50 * far:
+            t = 0.5 * (near + far)
+            ahead = gradient(w + t * p)
+            near, far = (t, far) if ahead @ p < 0.0 else (near, t)
+        w, g = w + t * p, ahead
+    return w, g
+
+
+def _step(loss: Loss, sweep: Sweep, problem: Problem, w: Array, g: Array, renewed: Renewed) -> Array:
+    """The Newton step, by conjugate gradients with the true Hessian; the preconditioner may be its diagonal."""
+    at = renewed(loss, sweep, problem, w[None, None])
+    p, left = np.zeros_like(g), -g
+    eased = at.eased(left[None, None])[0, 0]
+    along, worth = eased, float(left @ eased)
+    for _ in range(CONJUGATE):
+        turned = problem.weight * sweep.turn(loss, w[None, None], along[None, None]) + problem.q * along
+        bent = float(along @ turned[0, 0])
+        if not bent > 0.0:  # lost in rounding
+            break
+        p = p + worth / bent * along
+        left = left - worth / bent * turned[0, 0]
+        if np.linalg.norm(left) <= 0.01 * np.linalg.norm(g):
+            break
+        eased = at.eased(left[None, None])[0, 0]
+        worth, before = float(left @ eased), worth
+        along = eased + worth / before * along
+    return p
