@@ -158,9 +158,9 @@ def verdicts(found: dict[str, Any]) -> list[str]:
     for name, noise in (("peers", ""), ("fresh peers", ", with fresh noise")):
         if p := found.get(name):
             lines.append(
-                f"auto at one site is at least as good as the best peer{noise} on {100 * p['at least as good on']:.0f}% "
-                f"of {p['settings']} settings (at least {100 * HALF:.0f}%), and {p['behind']:.2f} points behind on "
-                f"average (at most {BEHIND}); {_listed(p['by epsilon'])}: {_yes(p)}"
+                f"auto at one site is at least as good as the best peer{noise} on "
+                f"{100 * p['at least as good on']:.0f}% of {p['settings']} settings (at least {100 * HALF:.0f}%), and "
+                f"{p['behind']:.2f} points behind on average (at most {BEHIND}); {_listed(p['by epsilon'])}: {_yes(p)}"
             )
     for name, where in (("fall", "5 sites"), ("fall at one site", "1 site")):
         if f := found.get(name):
