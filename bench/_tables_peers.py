@@ -27,7 +27,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from _tables_data import DEALS, HERE, environment, load
-from _tables_house import DELTA, REPLICATES, SCREENED, SCREENING_SEED
+from _tables_house import DELTA, FRESH, FRESH_SEED, REPLICATES, SCREENED, SCREENING_SEED
 from _tables_search import Found, Grid, Setting, search
 from scipy.special import expit
 
@@ -216,3 +216,10 @@ def best_peer(name: str, folder: Path, table: str, epsilon: float) -> Found:
         return np.array(errors)
 
     return search([grid], score)
+
+
+def fresh(name: str, folder: Path, table: str, setting: Setting, epsilon: float) -> float:
+    """The mean error of a peer's setting with noise that no choice saw, and that differs between deals."""
+    seeds = [list(range(FRESH_SEED + k * FRESH, FRESH_SEED + (k + 1) * FRESH)) for k in range(DEALS)]
+    errors = [PEERS[name][0](folder, table, k, setting, epsilon, seeds[k]) for k in range(DEALS)]
+    return float(np.mean([found for found in errors if found is not None]))

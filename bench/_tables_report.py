@@ -45,12 +45,16 @@ def summary(cells: Cells, before: Cells, numeric: set[str]) -> dict[str, Any]:
             }  # fmt: skip
     theirs = {name: keyed(cells, name) for name in PEERS}
     if one := sorted(set.intersection(*(set(t) for t in theirs.values()), set(keyed(cells, "auto", 1)))):
-        behind = [auto[key]["error"] - min(t[key]["error"] for t in theirs.values()) for key in one]
-        ahead = float(np.mean([gap <= 0 for gap in behind]))
-        found["peers"] = {
-            "at least as good on": ahead, "behind": float(np.mean(behind)), "settings": len(one),
-            "by epsilon": _by_epsilon(one, behind), "yes": bool(ahead >= HALF and np.mean(behind) <= BEHIND),
-        }  # fmt: skip
+        best = {key: min((t[key] for t in theirs.values()), key=lambda cell: cell["error"]) for key in one}
+        for name, column in (("peers", "error"), ("fresh peers", "fresh")):
+            if not all(column in auto[key] and column in best[key] for key in one):
+                continue
+            behind = [auto[key][column] - best[key][column] for key in one]
+            ahead = float(np.mean([gap <= 0 for gap in behind]))
+            found[name] = {
+                "at least as good on": ahead, "behind": float(np.mean(behind)), "settings": len(one),
+                "by epsilon": _by_epsilon(one, behind), "yes": bool(ahead >= HALF and np.mean(behind) <= BEHIND),
+            }  # fmt: skip
     old = keyed(before, "auto")
     shared = [key for key in sorted(auto.keys() & old.keys()) if key[0] in numeric]
     for sites, name in ((5, "fall"), (1, "fall at one site")):
@@ -151,12 +155,13 @@ def verdicts(found: dict[str, Any]) -> list[str]:
                 f"{name.capitalize()} of auto over {r['settings']} settings: {r['mean']:.2f} points on average (at "
                 f"most {REGRET}), {r['worst']:.2f} at worst (at most {WORST:g}); {_listed(r['by epsilon'])}: {_yes(r)}"
             )
-    if p := found.get("peers"):
-        lines.append(
-            f"auto at one site is at least as good as the best peer on {100 * p['at least as good on']:.0f}% of "
-            f"{p['settings']} settings (at least {100 * HALF:.0f}%), and {p['behind']:.2f} points behind on average "
-            f"(at most {BEHIND}); {_listed(p['by epsilon'])}: {_yes(p)}"
-        )
+    for name, noise in (("peers", ""), ("fresh peers", ", with fresh noise")):
+        if p := found.get(name):
+            lines.append(
+                f"auto at one site is at least as good as the best peer{noise} on "
+                f"{100 * p['at least as good on']:.0f}% of {p['settings']} settings (at least {100 * HALF:.0f}%), and "
+                f"{p['behind']:.2f} points behind on average (at most {BEHIND}); {_listed(p['by epsilon'])}: {_yes(p)}"
+            )
     for name, where in (("fall", "5 sites"), ("fall at one site", "1 site")):
         if f := found.get(name):
             each = "; ".join(

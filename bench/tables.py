@@ -21,7 +21,7 @@ first runs showed that most of the other tables are too small for epsilon 0.1 at
   noise, 50 replicates in each deal: the 20 replicates of the scores have the same noise in all three deals, and where
   errors spread by 15 points their mean is uncertain by three.
 - `dp-gd`, `amp`, `diffprivlib`: peers at one site, see bench/_tables_peers.py; each with the setting that is best on
-  the test rows, found by the same search.
+  the test rows, found by the same search.  *Fresh* distances compare `auto` and the best peer with other noise too.
 
 Packages that are missing are installed into environments under ``--env``.  Cells are kept in the output file: an
 interrupted run goes on where it was.  A cell is measured again if the source that made it changed (ours for `auto` and
@@ -107,7 +107,9 @@ def measure(folder: Path, job: Job) -> dict[str, Any]:
         more = {"crossed": round(100 * best.crossed, 3), "tried": best.tried}
         if job.who == "fixed":
             again = house.fresh(folder, job.table, job.nodes, job.partition, best.setting, job.epsilon)
-            more["fresh"] = round(100 * again, 3)
+        else:
+            again = peers.fresh(job.who, folder, job.table, best.setting, job.epsilon)
+        more["fresh"] = round(100 * again, 3)
     mean, sd = 100 * float(errors.mean()), 100 * float(errors.std(ddof=1))
     return {
         "table": job.table, "nodes": job.nodes, "partition": job.partition, "epsilon": job.epsilon, "who": job.who,

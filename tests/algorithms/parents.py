@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -44,9 +45,9 @@ class Problem:
         return w
 
 
-def tail(path: list[Array]) -> Array:
-    """The mean of iterates w_1 .. w_K with weights k (k + 1) (k + 2)."""
-    weights = [k * (k + 1) * (k + 2) for k in range(1, len(path) + 1)]
+def tail(path: list[Array], power: int = 3) -> Array:
+    """The mean of iterates w_1 .. w_K with weights k (k + 1) ... (k + power - 1)."""
+    weights = [math.prod(range(k, k + power)) for k in range(1, len(path) + 1)]
     return np.asarray(np.tensordot(np.array(weights) / sum(weights), np.array(path), axes=1))
 
 
@@ -112,7 +113,7 @@ def momentum(p: Problem) -> Array:
         adapted = w - velocity / p.eta
         w, old = mixed @ (adapted + w - old), adapted
         path.append(w)
-    return tail(path)
+    return tail(path, 8)
 
 
 def pooled_descent(p: Problem) -> Array:
@@ -124,7 +125,7 @@ def pooled_descent(p: Problem) -> Array:
         velocity = p.config.momentum * velocity + (weight * gradient(p.rows, p.C, everywhere)).sum(axis=0) + p.mu * w
         w = w - velocity / p.eta
         path.append(w)
-    return np.tile(tail(path), (len(p.V), 1))
+    return np.tile(tail(path, 8), (len(p.V), 1))
 
 
 def pooled_prox(p: Problem) -> Array:

@@ -25,6 +25,7 @@ class TestSumMomentum(AlgorithmContract):
     releases_in_ten = 10
     delta = 1e-5
     kind = "sum"
+    quiet = 4e-4  # the late rounds, of which the average has most, have noise of their own
 
     @pytest.mark.parametrize("cap", [math.inf, 0.5])
     def test_sites_that_differ_and_have_different_sizes_reach_the_pooled_minimiser(self, cap: float) -> None:
@@ -74,10 +75,10 @@ def test_the_default_penalty_is_momentum_s_with_the_noise_of_a_sum() -> None:
         return default_penalty(config, prepare(config, n, 6).facts, make_graph("complete", len(n)))
 
     least = 0.25 + 0.001 / 4
-    assert penalty(math.inf) == pytest.approx(least / 1.9)
+    assert penalty(math.inf) == pytest.approx(least / 1.8)
     sigma = 2 / 1000 * math.sqrt(20) / gaussian_mu(0.01, 1e-5) * math.sqrt(4 / 3)
-    assert penalty(0.01) == pytest.approx(sigma * carried(20, 0.9) / DRIFT)
-    assert penalty(0.01, n=1e6 * n) == pytest.approx(least / 1.9)
+    assert penalty(0.01) == pytest.approx(sigma * carried(20, 0.8) / DRIFT)
+    assert penalty(0.01, n=1e6 * n) == pytest.approx(least / 1.8)
     assert penalty(0.01, max_grad_norm=0.1) == pytest.approx(penalty(0.01) / 10)
 
 

@@ -238,3 +238,11 @@ def test_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     assert said["peers"]["yes"] and said["peers"]["at least as good on"] == 1.0
     assert not said["fall"]["yes"] and said["fall at one site"]["yes"]
     assert len(_tables_report.verdicts(said)) == 5
+    # With fresh noise the best peer is the one chosen before, even if another has less there.
+    for number, one in enumerate(cells[2:]):
+        one["fresh"] = 13.0 - number
+    cells[-1]["error"] = 11.0
+    cells[-2]["fresh"] = 1.0
+    said = _tables_report.summary({str(k): c for k, c in enumerate(cells)}, {}, {"t"})
+    assert said["peers"]["behind"] == 1.0 and said["fresh peers"]["behind"] == 3.0
+    assert len(_tables_report.verdicts(said)) == 4

@@ -469,14 +469,15 @@ def test_a_start_is_a_shift_of_variables(method: str) -> None:
     weight = rows.n / rows.n.sum()
     for _ in range(3):
         if method == "sum_momentum":
-            velocity = 0.9 * velocity + (weight * vault.solver.gradient(np.tile(w, (5, 1)))).sum(axis=0) + mu * (w - s)
+            velocity = 0.8 * velocity + (weight * vault.solver.gradient(np.tile(w, (5, 1)))).sum(axis=0) + mu * (w - s)
             w = w - velocity / eta
         else:
             linear = np.tile(-eta * w - mu * s, (5, 1))
             q = np.full((5, 1), mu + eta)
             w = (weight * vault.solver.minimise(linear, q, np.zeros((5, 4)), 1e-12).w).sum(axis=0)
         path.append(w)
-    weights = np.array([k * (k + 1) * (k + 2) for k in (1, 2, 3)])
+    power = 8 if method == "sum_momentum" else 3
+    weights = np.array([math.prod(range(k, k + power)) for k in (1, 2, 3)])
     np.testing.assert_allclose(found, np.tensordot(weights / weights.sum(), np.array(path), axes=1), atol=1e-9)
 
 

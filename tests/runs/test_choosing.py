@@ -236,6 +236,13 @@ def test_a_knob_that_helps_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (found.config.method, getattr(found.config, knob)) == ("prox_average", wanted)
 
 
+def test_gradient_steps_have_a_light_regulariser_unless_it_is_set() -> None:
+    for free, least in ((None, 0.001 * choosing.LIGHT), (("rounds", "eta", "max_grad_norm"), 0.001)):
+        table = fresh(replace(AUTO, rho=0.001), free=free).table
+        assert {row["rho"] for row in table if row["method"] == "momentum"} == {float(f"{least:.4g}")}
+        assert 0.001 in {row["rho"] for row in table if row["method"] != "momentum"}
+
+
 def test_a_gain_that_other_worlds_do_not_show_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     def error(config: RunConfig, where: Rehearsal) -> float:
         if where.seed == rehearsal._SEED:  # the search's

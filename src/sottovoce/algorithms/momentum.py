@@ -16,8 +16,10 @@ from .base import Algorithm, Node
 from .knobs import gradient_cap, knob
 from .prox import tail
 
-DRIFT = 3.0
+DRIFT = 4.0
 """Under the default penalty, the standard deviation of a coordinate of the network's average model is at most this."""
+LATE = 8.0
+"""Iterates count for the average like this power of their round, so half of it is the last 8 per cent of the rounds."""
 
 
 class State(NamedTuple):
@@ -32,7 +34,7 @@ class State(NamedTuple):
 def momentum_knob() -> Any:
     """The knob of methods whose steps carry on."""
     return knob(
-        0.9, "Share of a step that the next one keeps, momentum.", "must be at least 0 and below 1",
+        0.8, "Share of a step that the next one keeps, momentum.", "must be at least 0 and below 1",
         lambda v: 0 <= v < 1,
     )  # fmt: skip
 
@@ -89,7 +91,7 @@ class Momentum(Algorithm[State]):
         step = f - v / self.penalty(k)
         sent = step + f - before
         f = sent + node.facts.mixing / 2 * (node.net.neighbour_sum(sent) - node.net.degree * sent)
-        return State(f, v, step, tail(mean, f, k))
+        return State(f, v, step, tail(mean, f, k, LATE))
 
     def model(self, state: State) -> Array:
         return state.mean
@@ -123,9 +125,11 @@ def carried(rounds: int, momentum: float) -> float:
     """How far noise of standard deviation 1 on every gradient moves the tail average, per unit of step length.
 
     It is the norm of the effects of the rounds' gradients on the average: the k-th moves iterate j >= k by
-    ``sum_{i <= j - k} momentum^i``, and the average weighs iterate j by ``j (j + 1) (j + 2)``.
+    ``sum_{i <= j - k} momentum^i``, and the average weighs iterate j by ``j (j + 1) ... (j + LATE - 1)``.
     """
-    weights = [j * (j + 1.0) * (j + 2.0) for j in range(1, rounds + 1)]
+    weights = [1.0]
+    for j in range(1, rounds):
+        weights.append(weights[-1] * (j + LATE) / j)
     later = faded = squares = 0.0
     for weight in reversed(weights):
         later, faded = later + weight, weight + momentum * faded

@@ -12,9 +12,9 @@ from .base import Algorithm, Node, augment, dual
 from .knobs import gradient_cap
 
 
-def tail(average: Array, w: Array, k: int | Array) -> Array:
-    """The mean of iterates 1..k with weights that grow like k^3, so the last third counts most; costs no privacy."""
-    return average + (4.0 / (k + 3.0)) * (w - average)
+def tail(average: Array, w: Array, k: int | Array, power: float = 3.0) -> Array:
+    """The mean of iterates 1..k with weights that grow like ``k^power``, 3 for the last third; costs no privacy."""
+    return average + ((power + 1.0) / (k + power)) * (w - average)
 
 
 class DualState(NamedTuple):

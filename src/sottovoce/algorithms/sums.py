@@ -12,7 +12,7 @@ from ..trust import Trust
 from ..typing import Any, Array
 from .base import Algorithm, Node
 from .knobs import gradient_cap
-from .momentum import momentum_knob, steady
+from .momentum import LATE, momentum_knob, steady
 from .prox import tail
 
 SUM = Trust.in_sum(honest=2, colluding=1)
@@ -70,7 +70,7 @@ class SumMomentum(Algorithm[StepState]):
         g = node.ask_sum(SummedGradient(f, alpha, "sum of gradients"))
         v = self.momentum * v + g + node.facts.mu * f
         f = f - v / self.penalty(k)
-        return StepState(f, v, tail(mean, f, opened + 1.0), opened + 1.0)
+        return StepState(f, v, tail(mean, f, opened + 1.0, LATE), opened + 1.0)
 
     def model(self, state: StepState) -> Array:
         return state.mean

@@ -43,6 +43,10 @@ REGULARISERS = (0.1,)
 """Multiples of the regulariser.  Less is tried only with many rows a weight, as made-up rows stand for all and do not
 overfit; more was tried and chosen too often (the penalty does the same and follows the noise)."""
 MANY_ROWS = 300
+LIGHT = 0.01
+"""The regulariser of methods that take gradient steps, as a multiple of the one given.  Their penalty follows the
+noise, and few rounds do not overfit; the default weighs as much as gradients under a small cap, and holds back what
+many rows can tell."""
 PROXIMAL = ("prox_admm", "prox_average")
 """Methods so alike that only one of them is looked into: the first where sites differ, else the second."""
 AHEAD = 1.1
@@ -301,7 +305,8 @@ class _Search:
         some = [self.config]
         for method in self.methods():
             first, factors = self._rounds(method)[0], WIDER if REGISTRY[method].gradient_steps else FACTORS
-            starts = [{"method": method, "rounds": first, "max_grad_norm": c} for c in self._caps(method, CAPS)]
+            usual = {"method": method, "rounds": first, "rho": self._regulariser(method)}
+            starts = [usual | {"max_grad_norm": c} for c in self._caps(method, CAPS)]
             for at in _valid(self.config, starts):
                 some.append(at)
                 if "eta" in self.free and not REGISTRY[method].single:
@@ -339,7 +344,7 @@ class _Search:
             changes: list[dict[str, Any]] = [{"max_grad_norm": float(f"{c:.3g}")} for c in caps]
             if "eta" in self.free:
                 changes += self.penalties(at, factors)
-            many = sum(self.ground.n) >= MANY_ROWS * self.ground.weights
+            many = sum(self.ground.n) >= MANY_ROWS * self.ground.weights and not REGISTRY[method].gradient_steps
             if "rho" in self.free and factors is FINER[0] and many:
                 changes += [{"rho": float(f"{self.config.rho * f:.4g}")} for f in REGULARISERS]
             self.walk(method, changes, "finer")
@@ -355,6 +360,10 @@ class _Search:
         if "rounds" not in self.free:
             return (self.config.rounds,)
         return ROUNDS["steps" if REGISTRY[method].gradient_steps else "solves"]
+
+    def _regulariser(self, method: str) -> float:
+        light = "rho" in self.free and REGISTRY[method].gradient_steps
+        return float(f"{self.config.rho * (LIGHT if light else 1.0):.4g}")
 
     def walk(self, method: str, changes: Sequence[dict[str, Any]], stage: str) -> None:
         """Try these changes of the method's best; a penalty that is not among them stays as large in its own unit."""
