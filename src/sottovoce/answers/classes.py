@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger
 from ..privacy.statement import Statement
 from ..queries import Scores
@@ -78,18 +77,6 @@ def recipe(K: int) -> tuple[Item, ...]:
     return (Item("answers by class", lambda at: Scores(at, _CONSTANT, edges), 1.0),)
 
 
-def check_classes(held: Held) -> None:
-    """Refuse what an evaluation of several classes does not have: subgroups and thresholds.
-
-    Raises
-    ------
-    InvalidInput
-    """
-    for name, value, default in (("by", held.by, Held.by), ("threshold", held.threshold, Held.threshold)):
-        if value != default:
-            raise InvalidInput(name, value, "is for labels of two classes", "leave it out")
-
-
 def evaluate_classes(
     task: ManyClasses, margins: Array, y: Array, held: Held, run: RunConfig, sites: int = 1, *,
     ledger: DurableLedger | None = None, run_name: str | None = None, digest: bytes | None = None, name: str = "",
@@ -108,7 +95,7 @@ def evaluate_classes(
     ------
     InvalidInput
     """
-    check_classes(held)
+    held.check_whole()
     K, config = len(task.names), held.config(run)
     known, answers = task.known(y), task.decode(margins)
     cell = np.where(known, task.number(np.maximum(y, 0)) * K + answers, 0)

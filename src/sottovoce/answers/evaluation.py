@@ -220,6 +220,17 @@ class Held:
             raise InvalidInput("evaluation", self.epsilon, "must be an epsilon above 0", "use 0.5")
         check_threshold(self.threshold)
 
+    def check_whole(self) -> None:
+        """Refuse what only an evaluation of two classes has: subgroups and thresholds.
+
+        Raises
+        ------
+        InvalidInput
+        """
+        for name, value, default in (("by", self.by, Held.by), ("threshold", self.threshold, Held.threshold)):
+            if value != default:
+                raise InvalidInput(name, value, "is for labels of two classes", "leave it out")
+
     def config(self, run: RunConfig) -> RunConfig:
         """Of the releases, from that of the training: a budget of their own, and noise keyed apart."""
         seed = run.seed

@@ -155,7 +155,7 @@ def estimate(desk: Desk, naming: Naming) -> Estimates:
     H, J = _within(H, kept), _within(J, kept)
     s_H, s_g = cap * desk.spread("last Hessian"), desk.spread("last gradient")
     scale = math.inf if desk.scale is None else desk.scale
-    center, marks = S @ (mask / naming.value), np.where(_levels(naming), np.diag(naming.into_units), 0.0)
+    center, marks = S @ (mask / naming.value), np.where(marked(naming), np.diag(naming.into_units), 0.0)
     return _one_step(w, H, J, g, S, s_H, s_g, share, kept, n, scale, center, marks)
 
 
@@ -172,7 +172,7 @@ def _within(H: Array, kept: BoolArray) -> Array:
     )
 
 
-def _levels(naming: Naming) -> BoolArray:
+def marked(naming: Naming) -> BoolArray:
     """Columns that mark a level of something."""
     return np.array([term.reference is not None for term in naming.terms])
 
@@ -185,7 +185,7 @@ def _kept(S: Array, bend: Array, naming: Naming, noise: float) -> BoolArray:
     """
     d = S.shape[-1]
     kept = np.ones((len(S), d), dtype=bool)
-    levels = _levels(naming)
+    levels = marked(naming)
     if noise == 0.0 or not levels.any():
         return kept
     entries = np.diag(naming.into_units)
@@ -217,11 +217,8 @@ def _one_step(
     inverse = np.where(fine[:, None, None], (vectors / safe[:, None, :]) @ vectors.transpose(0, 2, 1), 0.0)
     inverse = inverse * kept[:, :, None] * kept[:, None, :]
     shift = -np.einsum("rij,rj->ri", inverse, g)
-    eye = np.eye(d)
-    length = np.sum(shift**2, axis=1)[:, None, None]
-    added = s_g**2 * eye + s_H**2 / 2.0 * (length * eye + shift[:, :, None] * shift[:, None, :])
-    noise = inverse @ added @ inverse
-    covariance = inverse @ (_positive(J) / n) @ inverse + noise
+    noise = noise_of(inverse, shift, s_g, s_H)
+    covariance = inverse @ (positive(J) / n) @ inverse + noise
     with np.errstate(divide="ignore", invalid="ignore"):
         traces = np.einsum("rii,ri->r", H, kept) / np.maximum(np.einsum("rii,ri->r", S, kept), 1e-300)
         spread = np.sqrt(np.trace(H @ covariance, axis1=1, axis2=2) / kept.sum(axis=1))
@@ -229,13 +226,20 @@ def _one_step(
         strain = 0.35 * moved / np.sqrt(np.maximum(traces, 0.0)) / spread
     strain = np.where(fine & np.isfinite(strain), strain, np.inf)
     moved = np.maximum(moved - s_g**2 * np.trace(inverse, axis1=1, axis2=2), 0.0)  # without what noise in g adds
-    second = missed(w, shift, _positive(S), center, moved, marks)
+    second = missed(w, shift, positive(S), center, moved, marks)
     bias = 0.5 * np.einsum("rij,rj->ri", inverse, second)
     covariance = covariance + bias[:, :, None] * bias[:, None, :]
     return Estimates(w + shift - bias, w, covariance, noise, inverse, strain, np.full(R, s_H), share, kept, n, scale)
 
 
-def _positive(S: Array) -> Array:
+def noise_of(inverse: Array, shift: Array, s_g: float, s_H: float) -> Array:
+    """Covariance (R, d, d) of what the noise in gradient and Hessian adds to a step `shift`."""
+    eye, length = np.eye(shift.shape[1]), np.sum(shift**2, axis=1)[:, None, None]
+    added = s_g**2 * eye + s_H**2 / 2.0 * (length * eye + shift[:, :, None] * shift[:, None, :])
+    return np.asarray(inverse @ added @ inverse)
+
+
+def positive(S: Array) -> Array:
     """The nearest matrices without negative eigenvalues."""
     values, vectors = np.linalg.eigh(S)
     return np.asarray((vectors * np.maximum(values, 0.0)[:, None, :]) @ vectors.transpose(0, 2, 1))
@@ -247,7 +251,7 @@ def _step(H: Array, noise: Array, g: Array, S: Array, most: float) -> Array:
     floor = np.maximum(_FLOOR * noise * math.sqrt(2.0 * H.shape[-1]), 1e-12)[:, None]
     along = np.einsum("rji,rj->ri", vectors, g) / np.maximum(values, floor)
     step = np.einsum("rij,rj->ri", vectors, along)
-    moved = np.sqrt(np.maximum(np.einsum("ri,rij,rj->r", step, _positive(S), step), 1e-300))
+    moved = np.sqrt(np.maximum(np.einsum("ri,rij,rj->r", step, positive(S), step), 1e-300))
     return np.asarray(step * np.minimum(1.0, most / moved)[:, None])
 
 
@@ -327,7 +331,7 @@ def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | N
     total = np.einsum("ij,jk,ik->i", M, found.covariance[replicate], M)
     noise = np.einsum("ij,jk,ik->i", M, found.noise[replicate], M)
     merged = np.append(~found.kept[replicate], np.zeros(len(M) - naming.d, dtype=bool))
-    merged &= np.array([term.reference is not None for term in naming.terms])
+    merged &= marked(naming)
     tau = np.array([0.0 if out else found.fragility(row)[replicate] for row, out in zip(M, merged, strict=True)])
     needs = _needs(found, tau, q, delta)
     lines = []

@@ -165,19 +165,6 @@ def exact(task: BoundedNumber, margins: Array, y: Array) -> dict[str, float]:
     return found
 
 
-def check_numbers(held: Held) -> None:
-    """Refuse what an evaluation of numbers does not have: subgroups and thresholds.
-
-    Raises
-    ------
-    InvalidInput
-    """
-    if held.by is not None:
-        raise InvalidInput("by", held.by, "is for labels of two classes", "leave it out")
-    if held.threshold != Held.threshold:
-        raise InvalidInput("threshold", held.threshold, "is for labels of two classes", "leave it out")
-
-
 def evaluate_numbers(
     task: BoundedNumber, margins: Array, y: Array, held: Held, run: RunConfig, sites: int = 1, *,
     ledger: DurableLedger | None = None, run_name: str | None = None, digest: bytes | None = None, name: str = "",
@@ -196,7 +183,7 @@ def evaluate_numbers(
     ------
     InvalidInput
     """
-    check_numbers(held)
+    held.check_whole()
     config = held.config(run)
     rows = rows_of([(margins[part], y[part]) for part in np.array_split(np.arange(len(y)), sites)])
     label = f"evaluation {name}"

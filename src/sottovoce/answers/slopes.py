@@ -25,7 +25,7 @@ from ..queries.moments import square
 from ..task import BoundedNumber
 from ..typing import Array, BoolArray
 from .asking import Desk, Item
-from .inference import RAREST, UNSURE, Coefficient, Coefficients, Estimates, table
+from .inference import RAREST, UNSURE, Coefficient, Coefficients, Estimates, marked, noise_of, positive, table
 from .naming import CONSTANT, Naming
 from .regression import mean_given, shrunk
 
@@ -54,7 +54,7 @@ def estimate(desk: Desk, naming: Naming) -> Estimates:
     Replicates share what follows from a histogram or from rare levels: which columns are kept, and h.
     """
     R, d, constant = desk.replicates, naming.d, naming.constant > 0
-    zero, eye = np.zeros((R, d)), np.eye(d)
+    zero = np.zeros((R, d))
     S = square(desk.ask("second moments", zero), d)
     s_S = desk.spread("second moments")
     kept = _kept(S.mean(axis=0), naming, s_S)
@@ -65,14 +65,10 @@ def estimate(desk: Desk, naming: Naming) -> Estimates:
     s_g, scale = h * desk.spread("last gradient"), math.inf if desk.scale is None else desk.scale
     inverse = np.stack([_inverse(one, kept, _FLOOR * s_S * math.sqrt(2.0 * d)) for one in S])
     shift = -np.einsum("rij,rj->ri", inverse, g)
-    length = np.sum(shift**2, axis=1)[:, None, None]
-    added = s_g**2 * eye + s_S**2 / 2.0 * (length * eye + shift[:, :, None] * shift[:, None, :])
-    noise = inverse @ added @ inverse
-    values, vectors = np.linalg.eigh(J)
-    J = (vectors * np.maximum(values, 0.0)[:, None, :]) @ vectors.transpose(0, 2, 1)
+    noise = noise_of(inverse, shift, s_g, s_S)
     strain = np.where(inverse.any(axis=(1, 2)), 0.0, 2.0 * UNSURE)  # no step is too long for a quadratic
     return Estimates(
-        w + shift, w, inverse @ (J / desk.rows) @ inverse + noise, noise, inverse, strain, np.full(R, s_S),
+        w + shift, w, inverse @ (positive(J) / desk.rows) @ inverse + noise, noise, inverse, strain, np.full(R, s_S),
         np.zeros(R), np.tile(kept, (R, 1)), desk.rows, scale,
     )  # fmt: skip
 
@@ -98,8 +94,7 @@ def _near(c: Array, noise: float, S: Array, s_S: float, kept: BoolArray, constan
 def _kept(S: Array, naming: Naming, noise: float) -> BoolArray:
     """Columns but for those of rare levels that noise hides: they count as the reference."""
     moments = np.diag(S)
-    levels = np.array([term.reference is not None for term in naming.terms[: naming.d]])
-    rare = levels & (moments < RAREST * np.diag(naming.into_units) ** 2)
+    rare = marked(naming) & (moments < RAREST * np.diag(naming.into_units) ** 2)
     return ~(rare & (moments < _MERGED * noise))
 
 

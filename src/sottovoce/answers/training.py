@@ -19,15 +19,13 @@ from ..plain import jsonable
 from ..privacy.statement import Statement
 from ..runs.config import RunConfig
 from ..runs.training import Report, TrainConfig, deal
-from ..task import BoundedNumber, ManyClasses, TwoClasses
+from ..task import TwoClasses
 from ..typing import Any, Array, IntArray
 from ..weighted import Weighted
 from .asking import Desk, check_terms, shares_of
-from .classes import check_classes
 from .evaluation import LOSS, Evaluation, Held, Level, evaluate, exact, groups_of, levels_of, rows_of
 from .evaluation import recipe as histograms
 from .inference import Coefficients, Estimates, check_run, estimate, forecast, model_of, recipe, table
-from .misses import check_numbers
 from .naming import Naming, columns_of, naming_of, outcome
 from .saved import Answered, to_keep
 
@@ -236,12 +234,10 @@ def check_held(held: Held | None, dataset: data.Dataset, run: RunConfig, ledger:
     if not len(dataset.y_test):
         raise InvalidInput("evaluation", held.epsilon, "there are no test rows", "give a test_share")
     check_terms(held.config(run))
-    if isinstance(dataset.task, BoundedNumber):
-        check_numbers(held)
-    elif isinstance(dataset.task, ManyClasses):
-        check_classes(held)
-    else:
+    if isinstance(dataset.task, TwoClasses):
         levels_of(dataset.schema, held.by)
+    else:
+        held.check_whole()
 
 
 def check(run: RunConfig, config: TrainConfig | None = None) -> None:
