@@ -99,6 +99,13 @@ class Schedule:
         )
 
     @property
+    def steady(self) -> bool:
+        """Whether every node has one value in all rounds."""
+        if self.table is not None:
+            return all(row == self.table[0] for row in self.table)
+        return bool(np.all(np.asarray(self.growth) == 1.0))
+
+    @property
     def non_decreasing(self) -> bool:
         """Whether no node's value ever falls."""
         if self.table is None:

@@ -23,6 +23,7 @@ from sottovoce.losses import make_loss
 from sottovoce.net import DenseNet, Net
 from sottovoce.privacy.accountants import PureAccountant
 from sottovoce.privacy.events import (
+    CarriedGaussianMechanism,
     ExactSphericalMechanism,
     GatedRelease,
     GaussianMechanism,
@@ -112,6 +113,7 @@ def accepts(noise: Array, law: str) -> bool:
 class AlgorithmContract:
     """Subclasses set ``method`` and what is particular to it."""
 
+    pulled: Array  # gradients of the rounds so far, where a release depends on them
     method: str
     releases_in_ten: int  # charged releases of a site in ten rounds
     delta: float | None = None  # for methods whose noise has no pure price
@@ -374,7 +376,7 @@ class AlgorithmContract:
                 if len(recorders) == 1:
                     event = prepared.ledger.rows[0]
             difference = (recorders[0].asked[0][1] - recorders[1].asked[0][1])[..., :d]
-            if isinstance(event, GaussianMechanism | GatedRelease):
+            if isinstance(event, GaussianMechanism | GatedRelease | CarriedGaussianMechanism):
                 found = np.sqrt((difference**2).mean(axis=-1)) / event.sigma
                 scale, spread = np.sqrt((found**2).mean()), 1 / math.sqrt(2 * R * self.nodes * d)
             else:
@@ -391,7 +393,12 @@ class AlgorithmContract:
             linear = np.broadcast_to(np.asarray(query.linear, dtype=float), answer.shape)
             q = facts.mu + np.asarray(query.curvature, dtype=float)
             return Solver(seen, facts.loss, facts.C).minimise(linear, q, answer, 1e-12).w
-        return parents.gradient(seen, facts.C, query.start)
+        gradient = parents.gradient(seen, facts.C, query.start)
+        if not hasattr(query, "share"):
+            return gradient
+        before = self.pulled if query.index > 1 else np.zeros_like(gradient)
+        self.pulled = before + gradient
+        return np.asarray(gradient - before / (query.rounds + query.index - 1))
 
     def test_noise_on_every_statistic_has_the_law_of_the_event(self, rows: Rows) -> None:
         """Every release of three rounds less its exact statistic, with noise at 1, 2/3 and 3/2 of its scale."""
@@ -402,7 +409,8 @@ class AlgorithmContract:
             recorder, _, ledger = self.rescaled(self.make(rounds=3, replicates=200, delta=delta), rows, factor, [1])
             facts, found = recorder.facts, []
             for (query, answer), event in zip(recorder.asked, ledger.rows, strict=True):
-                assert isinstance(event, ExactSphericalMechanism if delta is None else GaussianMechanism)
+                gaussian = GaussianMechanism | CarriedGaussianMechanism
+                assert isinstance(event, ExactSphericalMechanism if delta is None else gaussian)
                 exact = self.exact(query, seen, facts, answer)
                 scale = 1 / event.beta if isinstance(event, ExactSphericalMechanism) else event.sigma
                 found.append((answer - exact) / scale[:, None])

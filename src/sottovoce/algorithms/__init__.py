@@ -2,13 +2,13 @@
 
 from .admm import ADMM
 from .base import Algorithm, Node
-from .central import Central
+from .central import Central, CentralMomentum
 from .dvp import DVP
 from .gradient import DGD, CentralGD, CentralSGD
 from .ipp_admm import IPPADMM
 from .knobs import Knob, gather, knobs_of
 from .m_admm import MADMM
-from .momentum import CentralMomentum, Momentum
+from .momentum import Momentum
 from .mr_admm import MRADMM
 from .one_shot import Generalised, Objective, Output
 from .pp_admm import PPADMM

@@ -70,15 +70,15 @@ class Algorithm(ABC, Generic[StateT]):
     curvature: ClassVar[str] = "edge"
     """What a penalty eta adds to the objective's curvature: ``2 eta`` per "edge", or ``eta`` per "node"."""
     least_penalty: ClassVar[float] = 0.001
-    """The smallest default penalty, in units of C; noise may ask for a larger one.  See docs/methods."""
+    """The smallest default penalty, in units of C; noise may ask for a larger one."""
     noise_weight: ClassVar[float] = 0.0
     """Ratio of the default curvature to the noise's standard deviation, in sum scale; 0 if the default is fixed."""
     gradient_steps: ClassVar[bool] = False
     """Whether it takes gradient steps, with one over the penalty as step size."""
-    single: ClassVar[bool] = False
-    """Whether only the first round releases."""
-    needs_delta: ClassVar[bool] = False
-    """Whether its noise has no price in pure epsilon."""
+    single: ClassVar[bool] = False  # only the first round releases
+    needs_delta: ClassVar[bool] = False  # its noise has no price in pure epsilon
+    recalls: ClassVar[bool] = False
+    """Whether releases depend on statistics of earlier rounds, which a resumed run has to compute again."""
     objective_noise: ClassVar[bool] = False
     """Whether noise is inside the objective, so that the price includes a determinant that curvature makes small."""
 

@@ -1,4 +1,4 @@
-"""Objective perturbation by a trusted curator, who holds all rows as one site: a reference for networks."""
+"""A trusted curator, who holds all rows as one site: references for networks."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..trust import CURATOR, Trust
+from .momentum import Momentum
 from .one_shot import Objective
 
 
@@ -28,3 +29,21 @@ class Central(Objective):
     least_penalty: ClassVar[float] = 0.00002
     noise_weight: ClassVar[float] = 0.1
     forms: ClassVar[tuple[str, ...]] = ("corrected",)
+
+
+@dataclass(frozen=True)
+class CentralMomentum(Momentum):
+    """Private gradient descent with momentum of a trusted curator, who holds all rows as one site.
+
+    Guarantee
+    ---------
+    That of :class:`Momentum`, against whoever sees the iterates; the curator sees the rows.
+    """
+
+    name: ClassVar[str] = "central_momentum"
+    paper: ClassVar[str] = "baseline"
+    summary: ClassVar[str] = "gradient descent with momentum and noisy gradients at a trusted curator"
+    releases: ClassVar[str] = "every round"
+    noise_law: ClassVar[str] = "Gaussian (pure: spherical), on gradients"
+    good_for: ClassVar[str] = "what trust in one party would buy, by gradients with momentum"
+    trust: ClassVar[Trust] = CURATOR

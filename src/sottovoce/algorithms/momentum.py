@@ -1,4 +1,4 @@
-"""Private gradient descent with momentum, over the graph and at a trusted curator."""
+"""Private gradient descent with momentum, over the graph."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from ..facts import Facts
-from ..queries import NoisyGradient
-from ..trust import CURATOR, Trust
+from ..queries import CarriedGradient, NoisyGradient, carries
 from ..typing import Any, Array
 from .base import Algorithm, Node
 from .knobs import gradient_cap, knob
 from .prox import tail
 
-DRIFT = 4.0
+DRIFT = 5.0
 """Under the default penalty, the standard deviation of a coordinate of the network's average model is at most this."""
 LATE = 8.0
 """Iterates count for the average like this power of their round, so half of it is the last 8 per cent of the rounds."""
@@ -29,6 +28,7 @@ class State(NamedTuple):
     velocity: Array  # sum of past gradients, fading   (..., d)
     step: Array  # where the node's own step led    (..., d)
     mean: Array  # tail average of f                (..., d)
+    heard: Array  # sum of the noisy gradients so far   (..., d)
 
 
 def momentum_knob() -> Any:
@@ -36,6 +36,14 @@ def momentum_knob() -> Any:
     return knob(
         0.8, "Share of a step that the next one keeps, momentum.", "must be at least 0 and below 1",
         lambda v: 0 <= v < 1,
+    )  # fmt: skip
+
+
+def correlation_knob() -> Any:
+    """The knob of methods whose noise on gradients may be carried from round to round."""
+    return knob(
+        "half", "Share of the noise on gradients that all rounds have in common: half or none, momentum.",
+        "must be 'half' or 'none'", lambda v: v in ("half", "none"),
     )  # fmt: skip
 
 
@@ -48,16 +56,22 @@ class Momentum(Algorithm[State]):
 
     Guarantee
     ---------
-    Each round releases a noisy gradient at a public point, of sensitivity ``Delta C / n``.
+    Each round releases a noisy gradient at a public point, of sensitivity ``Delta C / n``.  With a delta and a loss
+    whose slope has one sign, it is the gradient less a share of the earlier ones, which are added again: at the same
+    price in all, half of the noise is that of all rounds together (docs/privacy/correlated_noise.md).
 
     Parameters
     ----------
     momentum : float
         Share of the velocity that is kept from round to round.
+    rounds : int
+        Planned rounds, on which carried noise depends; 0 for independent noise.
     """
 
     momentum: float = momentum_knob()
     max_grad_norm: float = gradient_cap()
+    correlation: str = correlation_knob()
+    rounds: int = 0
 
     name: ClassVar[str] = "momentum"
     paper: ClassVar[str] = "ours, after exact diffusion"
@@ -67,6 +81,7 @@ class Momentum(Algorithm[State]):
     good_for: ClassVar[str] = "much noise and many rounds; sites that differ; no local solves"
     curvature: ClassVar[str] = "node"
     gradient_steps: ClassVar[bool] = True
+    recalls: ClassVar[bool] = True
 
     @classmethod
     def own_penalty(cls, facts: Facts, rounds: int, spread: float, **knobs: Any) -> float:
@@ -81,38 +96,24 @@ class Momentum(Algorithm[State]):
 
     def init(self, node: Node) -> State:
         zero = node.zeros()
-        return State(zero, zero, zero, zero)
+        return State(zero, zero, zero, zero, zero)
 
     def round(self, k: int, state: State, node: Node) -> State:
-        f, v, before, mean = state
+        f, v, before, mean, heard = state
         alpha = None if self.noise is None else self.noise(k)
-        g = node.ask(NoisyGradient(f, alpha, "noisy gradient"))
+        if self.correlation == "half" and carries(node.facts, self.noise, self.rounds):
+            query = CarriedGradient(f, alpha, "noisy gradient, carried", index=k, rounds=self.rounds)
+            g = node.ask(query) + query.share * heard
+        else:
+            g = node.ask(NoisyGradient(f, alpha, "noisy gradient"))
         v = self.momentum * v + g + node.facts.mu * f
         step = f - v / self.penalty(k)
         sent = step + f - before
         f = sent + node.facts.mixing / 2 * (node.net.neighbour_sum(sent) - node.net.degree * sent)
-        return State(f, v, step, tail(mean, f, k, LATE))
+        return State(f, v, step, tail(mean, f, k, LATE), heard + g)
 
     def model(self, state: State) -> Array:
         return state.mean
-
-
-@dataclass(frozen=True)
-class CentralMomentum(Momentum):
-    """Private gradient descent with momentum of a trusted curator, who holds all rows as one site.
-
-    Guarantee
-    ---------
-    That of :class:`Momentum`, against whoever sees the iterates; the curator sees the rows.
-    """
-
-    name: ClassVar[str] = "central_momentum"
-    paper: ClassVar[str] = "baseline"
-    summary: ClassVar[str] = "gradient descent with momentum and noisy gradients at a trusted curator"
-    releases: ClassVar[str] = "every round"
-    noise_law: ClassVar[str] = "Gaussian (pure: spherical), on gradients"
-    good_for: ClassVar[str] = "what trust in one party would buy, by gradients with momentum"
-    trust: ClassVar[Trust] = CURATOR
 
 
 def steady(facts: Facts, rounds: int, noise: float, momentum: float) -> float:

@@ -234,6 +234,7 @@ class _Reader:
     facts: Facts
     sums: float = field(init=False)
     count: int = field(init=False)
+    kept: dict[str, Array] = field(init=False, default_factory=dict)
     _t: Array = field(init=False)
     _M: Array = field(init=False)
 

@@ -260,6 +260,42 @@ class GaussianMechanism(Event):
 
 
 @dataclass(frozen=True, eq=False)
+class CarriedGaussianMechanism(Event):
+    """Round `index` of `rounds` noisy gradients of one sign, each less a share of the gradients before it.
+
+    ``g_t - (g_1 + ... + g_{t-1}) / (rounds + t - 1)`` plus ``N(0, sigma^2 I)``, where a row's gradient points one way
+    in all rounds.  The releases up to round t together reveal no more than Gaussian mechanisms of the shifts
+    :meth:`shift` do, whatever else is released between them; one alone might reveal more than its own.  So the price
+    is right in a ledger that has the rounds before it too, as every run's has (docs/privacy/correlated_noise.md).
+
+    Attributes
+    ----------
+    relation : {"replace-one", "zero-out"}
+    sigma : array (N,)
+        Standard deviation of this release's own noise.
+    sensitivity : array (N,)
+        Bound on the change of a gradient between neighbours; rounding is included so that it covers all rounds.
+    dimension : int
+    index, rounds : int
+        The round, from 1, and how many are planned.
+    """
+
+    relation: str
+    sigma: Array
+    sensitivity: Array
+    dimension: int
+    index: int
+    rounds: int
+
+    def shift(self) -> Array:
+        """Shift over sigma that the round is charged: that of a row whose gradient changes by the whole every time."""
+        return np.asarray(self.sensitivity / self.sigma * (self.rounds / (self.rounds + self.index - 1.0)))
+
+    def spread(self) -> Array:
+        return self.sigma
+
+
+@dataclass(frozen=True, eq=False)
 class SummedGaussianMechanism(Event):
     """One attempt to open a sum over sites, to which every site adds a share of the noise.
 

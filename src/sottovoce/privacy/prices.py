@@ -58,6 +58,14 @@ def _summed(event: events.SummedGaussianMechanism) -> Array:
     return event.shift() if event.bits >= COARSEST else np.full(event.alpha.shape, np.inf)
 
 
+def _carried(event: events.CarriedGaussianMechanism) -> Array:
+    """Shift over sigma of a round, if it is one that has a proof (docs/privacy/correlated_noise.md)."""
+    _positive(event, "sigma", "sensitivity", "dimension")
+    if not 1 <= event.index <= event.rounds:
+        raise UnknownEvent("index: not of a round with a proof; nothing was drawn")
+    return event.shift()
+
+
 # --- pure ------------------------------------------------------------------------------------------------------------
 
 
@@ -113,6 +121,8 @@ def zcdp(event: Event) -> Array:
             return gaussian.gaussian_zcdp(event.sensitivity / event.sigma)
         case events.SummedGaussianMechanism():
             return gaussian.gaussian_zcdp(_summed(event))
+        case events.CarriedGaussianMechanism():
+            return gaussian.gaussian_zcdp(_carried(event))
         case events.ExactSphericalMechanism() | events.SphericalMechanism():
             # Of the first, U2.  Of Laplace noise of scale sqrt(d) / beta in each coordinate, too: coordinate j is
             # s_j-DP, hence s_j^2 / 2-zCDP, with s_j = beta |shift_j| / sqrt(d), and the s_j^2 sum to s^2 / d.
@@ -212,7 +222,7 @@ def renyi(event: Event, orders: Orders) -> Array:
         case events.GatedRelease():
             shift, tests = zcdp(event) - 0.5 * event.tests() ** 2, event.tests()
             return np.array(_each(event, lambda i, _: a * shift[i] + pure_curve(float(tests[i]))))
-        case events.GaussianMechanism() | events.SummedGaussianMechanism():
+        case events.GaussianMechanism() | events.SummedGaussianMechanism() | events.CarriedGaussianMechanism():
             rho = zcdp(event)
             return np.array(_each(event, lambda i, _: a * rho[i]))
         case _:
@@ -280,6 +290,9 @@ def dominating(event: Event) -> tuple[tuple[Bill, ...], ...]:
             _positive(event, "sigma")
             mus = event.sensitivity / event.sigma
             return _each(event, lambda i, _: Bill(mu=float(mus[i]), lattice=event.dimension))
+        case events.CarriedGaussianMechanism():
+            shifts = _carried(event)
+            return _each(event, lambda i, _: Bill(mu=float(shifts[i]), lattice=event.dimension))
         case events.SummedGaussianMechanism():
             shift = _summed(event)
             if not np.all(np.isfinite(shift)):
@@ -296,8 +309,8 @@ def dominating(event: Event) -> tuple[tuple[Bill, ...], ...]:
             )
         case events.GatedRelease():
             _positive(event, "sigma")
-            shifts, tests, m = event.shift(), event.tests(), event.dimension if event.index <= event.positives else 0
-            return _each(event, lambda i, _: Bill(mu=float(shifts[i]), epsilon=float(tests[i]), lattice=m))
+            moved, tests, m = event.shift(), event.tests(), event.dimension if event.index <= event.positives else 0
+            return _each(event, lambda i, _: Bill(mu=float(moved[i]), epsilon=float(tests[i]), lattice=m))
         case events.ExactSphericalMechanism():
             s = event.beta * event.sensitivity
             return _each(event, lambda i, _: Bill(ball=(event.dimension, float(s[i]))))

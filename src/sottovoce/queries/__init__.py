@@ -15,6 +15,7 @@ from .bounded import (
     SlopeMoments,
     SummedBounded,
 )
+from .carried import CarriedGradient, carries
 from .gated import GatedMinimiser, RedrawnGate
 from .misses import Misses
 from .objective import (
@@ -34,6 +35,7 @@ from .vault import Secret, Vault
 __all__ = [
     "Among",
     "Bounded",
+    "CarriedGradient",
     "Curvature",
     "GatedMinimiser",
     "GaussianLaw",
@@ -65,6 +67,7 @@ __all__ = [
     "SummedGradient",
     "SummedMinimiser",
     "Vault",
+    "carries",
     "check_law",
     "law_of",
     "rate_for_epsilon",

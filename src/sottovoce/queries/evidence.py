@@ -50,6 +50,8 @@ class Canaries(Protocol):
     """``n / C``, the factor that brings a mean gradient to sum scale."""
     count: int
     """How many canaries there are."""
+    kept: dict[str, Array]
+    """What queries remember of earlier releases, by name."""
 
     def gradients(self, w: Array, part: int = 0, parts: int = 1) -> tuple[Array, Array]:
         """At w (d,), in sum scale: the gradient (d,), with the mean over each canary's two values, and (d, m) half the

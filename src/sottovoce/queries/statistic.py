@@ -93,12 +93,16 @@ class NoisyStatistic(Query):
             self.source, facts.relation, sensitivity / self.alpha, sensitivity, self.entries(facts), claimed
         )  # fmt: skip
 
+    def _coarsest(self, sensitivity: Array, facts: Facts) -> Array:
+        """The largest step of the release's grid."""
+        return np.asarray(_FINE / 2.0 * sensitivity / np.sqrt(self.entries(facts)))
+
     def noisy(self, exact: Array, vault: Vault, facts: Facts, release: int, use: int = 1) -> Array:
         """`exact` plus the noise of this release; `use` numbers the draws if a release has several."""
         if self.alpha is None:
             return exact
         sensitivity = self.sensitivity(facts)
-        coarsest = _FINE / 2.0 * sensitivity / np.sqrt(self.entries(facts))
+        coarsest = self._coarsest(sensitivity, facts)
         if facts.pure:
             return vault.noise.add_pure(exact, self.alpha / sensitivity, coarsest, release, use)
         return vault.noise.add_gaussian(exact, sensitivity / self.alpha, coarsest, release, use)

@@ -225,6 +225,10 @@ class _Stacked(Schedule):
     def __call__(self, k: int) -> Array:
         return self.stacked([part(k) for part in self.parts])
 
+    @property
+    def steady(self) -> bool:
+        return all(part.steady for part in self.parts)
+
 
 @dataclass(frozen=True)
 class _Several(Facts):

@@ -231,7 +231,8 @@ def simulate(
                 rule = "a checkpoint alone cannot repeat this noise"
                 raise InvalidInput("seed", None, rule, "give a seed or a ledger")
             path = Path(checkpoint)
-            if path.exists():
+            again = prepared.algorithm.recalls and not noise.simulated  # the ledger has what was said in all rounds
+            if path.exists() and not again:
                 done, state = engine.load_checkpoint(path, key, prepared.algorithm.init(place), curator)
             watchers.append(lambda k, s: engine.save_checkpoint(path, key, k, s, curator))
         outcome: Outcome = engine.run(

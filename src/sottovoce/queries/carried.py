@@ -1,0 +1,148 @@
+"""Noisy gradients of one sign, each less a share of those before it: noise that is correlated over rounds, at no cost.
+
+The gradient of a row of a margin loss is ``-s a`` with the row's own direction a, and s is never negative.  So a row
+that pulls in all rounds pulls one way.  Of noise that is alike in all rounds, half of the variance may then be drawn
+once for the whole run: what rounds say together costs the same, and they differ by half as much noise.  The query does
+this without a secret draw: it releases a gradient less a share of the earlier ones, with fresh noise.
+
+Guarantee
+---------
+The releases of the rounds 1 .. t are post-processing of Gaussian mechanisms of the shifts that their events state
+(:class:`sottovoce.privacy.events.CarriedGaussianMechanism`), whatever else is released between them, for a loss whose
+slope is never positive.  ``docs/privacy/correlated_noise.md`` has the proof.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..errors import InvalidInput, LedgerError
+from ..facts import Facts
+from ..privacy.events import CarriedGaussianMechanism, Event
+from ..schedules import Schedule
+from ..typing import Array
+from .evidence import Canaries, Leaning, gaussian
+from .reach import length
+from .statistic import NoisyGradient, gradient_sensitivity
+from .vault import Secret, Vault
+
+_U = 2.0**-53
+_AGAIN = 2.0**-20  # of a gradient's bound: how far slopes may differ that another process computes at the same point
+
+
+@dataclass(frozen=True)
+class Pulls(Secret):
+    """The gradients of earlier rounds, which were never sent alone: the sum before the last one, the last, its round.
+
+    It is a function of rows and public points, so a resumed run computes it again.
+    """
+
+    before: Array
+    last: Array
+    round: Array
+
+
+def carries(facts: Facts, noise: Schedule | None, rounds: int) -> bool:
+    """Whether a run of so many rounds may carry its noise: one sign, one direction a row, and even Gaussian noise."""
+    one_sign = facts.loss.monotone and facts.loss.outputs == 1 and not facts.loss.offset_bound
+    return one_sign and not facts.pure and noise is not None and noise.steady and rounds > 1
+
+
+@dataclass(frozen=True)
+class CarriedGradient(NoisyGradient):
+    """``g_t - (g_1 + ... + g_{t-1}) / (T + t - 1)`` at public points; g_t is :class:`NoisyGradient`'s at ``start``.
+
+    ``alpha`` is the shift over sigma that a round of independent noise of the same total would have.
+
+    Parameters
+    ----------
+    index, rounds : int
+        The round t, from 1, and T, how many are planned.
+    """
+
+    index: int = 1
+    rounds: int = 1
+
+    @property
+    def share(self) -> float:
+        """Of the sum of the gradients before it: what a release leaves out, and whoever hears all adds again."""
+        return 1.0 / (self.rounds + self.index - 1.0)
+
+    def _sigma(self, facts: Facts) -> Array:
+        assert self.alpha is not None
+        T, t = float(self.rounds), float(self.index)
+        return np.asarray(self.sensitivity(facts) / self.alpha * math.sqrt((T + t) / (2.0 * (T + t - 1.0))))
+
+    def exact_sensitivity(self, facts: Facts) -> Array:
+        """Of one gradient, and ``sqrt 2`` times what computation adds to the change of any round's release.
+
+        The earlier gradients count by at most one half in all, so their rounding by half as much as this one's.  Their
+        sum is of T vectors no longer than a gradient.  A resumed run computes them again: a changed row's slopes then
+        differ by a share ``2^-20`` at most, which :meth:`check` sees to.
+        """
+        whole = facts.gradients_changed * facts.C / facts.n
+        rounding = gradient_sensitivity(facts, facts.n) - whole
+        sums = 2.0 * (self.rounds + 4.0) * _U * facts.C * facts.loss.slope_bound
+        return np.asarray(whole + math.sqrt(2.0) * (1.5 * rounding + sums + _AGAIN * whole))
+
+    def event(self, facts: Facts) -> Event:
+        assert self.alpha is not None
+        if not carries(facts, Schedule(), self.rounds):
+            raise InvalidInput("correlation", "half", "is proved for losses of one sign and Gaussian noise", "use none")
+        shape = facts.n.shape
+        return CarriedGaussianMechanism(
+            self.source, facts.relation, np.broadcast_to(self._sigma(facts), shape), self.sensitivity(facts), facts.d,
+            self.index, self.rounds,
+        )  # fmt: skip
+
+    def check(self, facts: Facts) -> None:
+        """Refuse a round that was not planned, and points so far out that slopes could not be computed twice alike.
+
+        A margin errs by at most ``(d + 8) u ||w|| ||a||``, so a row's gradient by ``hessian_bound`` times as much.
+        """
+        if not 1 <= self.index <= self.rounds:
+            raise InvalidInput("rounds", self.index, f"the run was planned for {self.rounds}", "plan for as many")
+        far = float(np.max(length(self.start, "start"), initial=0.0))
+        twice = 2.0 * (facts.d + 8.0) * _U * far * facts.loss.hessian_bound
+        if not twice <= _AGAIN * facts.loss.slope_bound:
+            rule = "the model is too long for gradients to be computed twice alike"
+            raise InvalidInput("eta", None, rule, "use a larger eta, or correlation='none'")
+
+    def value(self, vault: Vault, facts: Facts) -> Array:
+        pulls = self._pulls(vault)
+        return np.asarray(pulls.last - self.share * pulls.before)
+
+    def _pulls(self, vault: Vault) -> Pulls:
+        """This round's gradient and the sum of those before it, which the vault keeps for the next round."""
+        last, known = vault.solver.gradient(self.start), vault.recall(Pulls)
+        if self.index == 1:
+            before = np.zeros_like(last)
+        elif known is None or int(known.round) not in (self.index - 1, self.index):
+            raise LedgerError("resume: the gradients of earlier rounds were not computed again; start the run from 1")
+        else:
+            before = known.before + known.last if int(known.round) == self.index - 1 else known.before
+        kept = Pulls(before, last, np.array(self.index))
+        vault.keep(kept)
+        return kept
+
+    def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
+        exact, sensitivity = self.value(vault, facts), self.sensitivity(facts)
+        return vault.noise.add_gaussian(exact, self._sigma(facts), self._coarsest(sensitivity, facts), release)
+
+    def replay(self, vault: Vault, facts: Facts, release: int) -> None:
+        self._pulls(vault)
+
+    def _noise_density(self, noise: Array, facts: Facts) -> Array:
+        return gaussian(noise, self._sigma(facts))
+
+    def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
+        middle, lean = canaries.gradients(self.start.reshape(-1))
+        now = np.column_stack([middle, lean])
+        before = canaries.kept.get("pulls", np.zeros_like(now))
+        canaries.kept["pulls"] = before + now
+        said = now - self.share * before
+        spread = canaries.sums * float(np.max(self._sigma(canaries.facts)))
+        return Leaning(canaries.sums * answer - said[:, 0], said[:, 1:], spread**2)
