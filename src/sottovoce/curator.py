@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from .data.rows import Rows
-from .errors import Refused
+from .errors import LedgerMismatch, Refused
 from .facts import Facts
 from .net import Net
 from .privacy.events import Event
@@ -89,6 +89,10 @@ class Curator:
             If the ledger refuses the event; no noise has been drawn then.
         InvalidInput
             If public vectors are so long that the answer might fail; nothing has been charged then.
+        LedgerError
+            If the query needs what earlier rounds left, and they were not gone through; nothing has been charged then.
+        LedgerMismatch
+            If the stored answer was made at another public point, and later answers depend on it.
         """
         own: bytes | None = None
 
@@ -96,18 +100,23 @@ class Curator:
             nonlocal own
             with np.errstate(all="ignore"):  # overflow depends on rows, so it must cause no error or warning
                 answer = query.answer(self._vault, self.facts, self._releases)
-            own = np.ascontiguousarray(answer, dtype="<f8").tobytes()
+            own = np.ascontiguousarray(answer, dtype="<f8").tobytes() + stamp
             return own
 
         if isinstance(query, Sum):  # its share would leave unmasked, with too little noise
             raise TypeError(f"{type(query).__name__}: a sum is asked for with ask_sum")
         query.check(self.facts)
-        event = query.event(self.facts)
+        query.ready(self._vault)
+        event, stamp = query.event(self.facts), query.stamp()
         self._releases += 1
         released = self.ledger.once(event, draw)
+        if not released.endswith(stamp):
+            rule = "was made at another public point: a neighbour or the hub sent something else than before"
+            raise LedgerMismatch(f"resume: release {self._releases} of this run {rule}; end the run")
         if released != own:  # stored before, or by another process that was first to answer this event
             query.replay(self._vault, self.facts, self._releases)
-        return np.frombuffer(released, dtype="<f8").reshape(query.blank(self.facts).shape).astype(float)
+        answer = np.frombuffer(released[: len(released) - len(stamp)], dtype="<f8")
+        return answer.reshape(query.blank(self.facts).shape).astype(float)
 
     def ask_sum(self, query: Sum, net: Net) -> Array:
         """Write an attempt into the ledger, draw this site's share, and return the sum over all sites.

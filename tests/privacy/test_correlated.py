@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import special
 from scipy.optimize import minimize
 
 
@@ -76,3 +77,93 @@ def test_a_search_over_all_correlations_ends_at_the_theorem():
         for start in np.random.default_rng(2).normal(size=(6, 3))
     )
     assert np.exp(best) == pytest.approx(16.0, rel=1e-6)
+
+
+# --- Gradients of one sign -------------------------------------------------------------------------------------------
+
+
+def left_out(T: int, rounds: int | None = None) -> np.ndarray:
+    """The matrix that takes gradients to what is released: a gradient less a share of the earlier ones."""
+    tau = T if rounds is None else rounds
+    t = np.arange(1, tau + 1)
+    return np.eye(tau) - np.tril(np.ones((tau, tau)), -1) / (T + t - 1.0)[:, None]
+
+
+def variances(T: int, rounds: int | None = None) -> np.ndarray:
+    """Of the releases' own noise, in units of that of a round of independent noise."""
+    t = np.arange(1.0, (T if rounds is None else rounds) + 1.0)
+    return (T + t) / (2.0 * (T + t - 1.0))
+
+
+def precision(T: int, rounds: int) -> np.ndarray:
+    """``M``: squared shift over sigma of gradients x, along one direction, is ``x M x``."""
+    R = left_out(T, rounds)
+    return R.T @ np.diag(1.0 / variances(T, rounds)) @ R
+
+
+def charged(T: int, tau: int) -> float:
+    """The squared shifts of the rounds 1 .. tau together."""
+    return 2.0 * T * tau / (T + tau)
+
+
+@pytest.mark.parametrize("T", [1, 2, 7, 40])
+def test_half_of_the_noise_is_drawn_once_for_all_rounds(T: int) -> None:
+    """The covariance of the noise in the gradients that are put together again, and its inverse for every prefix."""
+    R = np.linalg.inv(left_out(T))
+    covariance = R @ np.diag(variances(T)) @ R.T
+    np.testing.assert_allclose(covariance, 0.5 * np.eye(T) + 0.5 / T, atol=1e-12)
+    for tau in range(1, T + 1):
+        np.testing.assert_allclose(precision(T, tau), 2.0 * np.eye(tau) - 2.0 / (T + tau), atol=1e-10)
+        assert np.ones(tau) @ precision(T, tau) @ np.ones(tau) == pytest.approx(charged(T, tau))
+    assert charged(T, T) == T  # as much as independent noise
+
+
+@pytest.mark.parametrize("T", [1, 2, 5, 9])
+def test_no_row_that_pulls_one_way_moves_more_than_is_charged_at_any_stop(T: int) -> None:
+    """All corners of the cube, as the form is convex; and random pairs of rows in several directions."""
+    rng = np.random.default_rng(T)
+    for tau in range(1, T + 1):
+        M, most = precision(T, tau), charged(T, tau)
+        corners = (np.arange(2**tau)[:, None] >> np.arange(tau)) & 1
+        assert np.max(np.einsum("ks,st,kt->k", corners, M, corners)) <= most * (1 + 1e-12)
+        for _ in range(300):
+            d = int(rng.integers(1, 4))
+            u, v = (x / np.linalg.norm(x) for x in rng.normal(size=(2, d)))
+            s, r = rng.uniform(size=(2, tau)) ** rng.choice([0.05, 1.0])
+            D = np.outer(s, u) - np.outer(r, v)
+            assert np.sum(D * (M @ D)) <= 4.0 * most * (1 + 1e-12)
+
+
+def test_rows_whose_gradients_change_sign_move_more() -> None:
+    """So the condition is needed: signs that alternate cost up to twice as much."""
+    T = 10
+    signs = (-1.0) ** np.arange(T)
+    assert signs @ precision(T, T) @ signs == pytest.approx(2.0 * T)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.0, 2.0])
+def test_an_adversary_who_adapts_gets_the_price_and_not_more(epsilon: float) -> None:
+    """Two rounds, one dimension, T = 2, total mu = 1: whether the row pulls in round 2 depends on the first answer.
+
+    The exact delta of such a threshold rule, by quadrature over the first answer: at most that of the Gaussian
+    mechanism of the whole charge, which the rule of always pulling attains.
+    """
+    first, second = (1.0 / v for v in variances(2))
+    rest = 1.0 - left_out(2)[1, 0] * -1.0  # what is left of a pull that goes on: 1 - 1 / (T + 1)
+    scale = 1.0 / charged(2, 2)  # so that the whole squared shift is 1
+    x, w = np.polynomial.hermite_e.hermegauss(201)
+    w = w / w.sum()
+
+    def profile(e: np.ndarray, mu: float) -> np.ndarray:
+        if mu == 0.0:
+            return np.maximum(0.0, 1.0 - np.exp(e))
+        return np.asarray(special.ndtr(mu / 2 - e / mu) - np.exp(e) * special.ndtr(-mu / 2 - e / mu))
+
+    mu1, always, stopped = np.sqrt(scale * first), np.sqrt(scale * second) * rest, np.sqrt(scale * second) * (1 - rest)
+    loss = mu1 * x + mu1**2 / 2  # of the first answer
+    found = []
+    for threshold in (-np.inf, -1.0, 0.0, 1.0, np.inf):
+        each = np.where(x > threshold, profile(epsilon - loss, float(always)), profile(epsilon - loss, float(stopped)))
+        found.append(float(w @ each))
+    most = float(profile(np.array(epsilon), 1.0))
+    assert max(found) <= most + 1e-6 and found[0] == pytest.approx(most, abs=1e-6)

@@ -15,7 +15,7 @@ from .base import Algorithm, Node
 from .knobs import gradient_cap, knob
 from .prox import tail
 
-DRIFT = 5.0
+DRIFT = 4.0
 """Under the default penalty, the standard deviation of a coordinate of the network's average model is at most this."""
 LATE = 8.0
 """Iterates count for the average like this power of their round, so half of it is the last 8 per cent of the rounds."""

@@ -57,6 +57,10 @@ class Event(ABC):
         """Upper bound, per node, on the noise's standard deviation in a coordinate of the release; 0 without noise."""
         return np.zeros(1)
 
+    def alone(self) -> Event:
+        """What prices this release by itself; another event where the price presumes other releases of its run."""
+        return self
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON, with the class name under ``event``."""
         plain: dict[str, Any] = {"event": type(self).__name__}
@@ -290,6 +294,10 @@ class CarriedGaussianMechanism(Event):
     def shift(self) -> Array:
         """Shift over sigma that the round is charged: that of a row whose gradient changes by the whole every time."""
         return np.asarray(self.sensitivity / self.sigma * (self.rounds / (self.rounds + self.index - 1.0)))
+
+    def alone(self) -> Event:
+        """The Gaussian mechanism: a row that did not pull before moves this release by the whole."""
+        return GaussianMechanism(self.source, self.relation, self.sigma, self.sensitivity, self.dimension)
 
     def spread(self) -> Array:
         return self.sigma

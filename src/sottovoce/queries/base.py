@@ -30,6 +30,22 @@ class Query(ABC):
         InvalidInput
         """
 
+    def ready(self, vault: Vault) -> None:  # noqa: B027 - most depend on nothing that came before
+        """Refuse, before the charge, if what earlier rounds should have left in the vault is missing.
+
+        Raises
+        ------
+        LedgerError
+        """
+
+    def stamp(self) -> bytes:
+        """What a stored answer is kept with, and compared with when it is read again: by default nothing.
+
+        A query whose later answers depend on this one's public vectors stamps them, so that a resumed run cannot be
+        led to other ones.
+        """
+        return b""
+
     @abstractmethod
     def event(self, facts: Facts) -> Event:
         """The parameters that price this release, from public facts alone."""

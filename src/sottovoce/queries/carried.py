@@ -14,6 +14,7 @@ slope is never positive.  ``docs/privacy/correlated_noise.md`` has the proof.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import dataclass
 
@@ -35,14 +36,16 @@ _AGAIN = 2.0**-20  # of a gradient's bound: how far slopes may differ that anoth
 
 @dataclass(frozen=True)
 class Pulls(Secret):
-    """The gradients of earlier rounds, which were never sent alone: the sum before the last one, the last, its round.
+    """The gradients of earlier rounds, which were never sent alone: the sum before the last one, and the last.
 
-    It is a function of rows and public points, so a resumed run computes it again.
+    They are functions of rows and public points, so a resumed run computes them again.  `round` is that of the last,
+    and `release` the running number of its release: no other release may be made of it.
     """
 
     before: Array
     last: Array
     round: Array
+    release: Array
 
 
 def carries(facts: Facts, noise: Schedule | None, rounds: int) -> bool:
@@ -111,29 +114,45 @@ class CarriedGradient(NoisyGradient):
             rule = "the model is too long for gradients to be computed twice alike"
             raise InvalidInput("eta", None, rule, "use a larger eta, or correlation='none'")
 
+    def ready(self, vault: Vault) -> None:
+        known = vault.recall(Pulls)
+        if self.index > 1 and (known is None or int(known.round) != self.index - 1):
+            raise LedgerError("resume: gradients of earlier rounds were not computed again; start the run from round 1")
+
+    def stamp(self) -> bytes:
+        """Of the point: at another one the gradient of a resumed run would be another."""
+        return hashlib.blake2b(np.ascontiguousarray(self.start, dtype="<f8").tobytes(), digest_size=16).digest()
+
     def value(self, vault: Vault, facts: Facts) -> Array:
-        pulls = self._pulls(vault)
+        return self._less(self._pulls(vault, self.index))
+
+    def _less(self, pulls: Pulls) -> Array:
         return np.asarray(pulls.last - self.share * pulls.before)
 
-    def _pulls(self, vault: Vault) -> Pulls:
-        """This round's gradient and the sum of those before it, which the vault keeps for the next round."""
+    def _pulls(self, vault: Vault, release: int) -> Pulls:
+        """This round's gradient and the sum of those before it, which the vault keeps for the next round.
+
+        Where one release is gone through twice, its own gradient is not among those before it.
+        """
         last, known = vault.solver.gradient(self.start), vault.recall(Pulls)
         if self.index == 1:
             before = np.zeros_like(last)
-        elif known is None or int(known.round) not in (self.index - 1, self.index):
-            raise LedgerError("resume: the gradients of earlier rounds were not computed again; start the run from 1")
+        elif known is not None and int(known.round) == self.index - 1:
+            before = known.before + known.last
+        elif known is not None and (int(known.round), int(known.release)) == (self.index, release):
+            before = known.before
         else:
-            before = known.before + known.last if int(known.round) == self.index - 1 else known.before
-        kept = Pulls(before, last, np.array(self.index))
+            raise LedgerError("resume: gradients of earlier rounds were not computed again; start the run from round 1")
+        kept = Pulls(before, last, np.array(self.index), np.array(release))
         vault.keep(kept)
         return kept
 
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
-        exact, sensitivity = self.value(vault, facts), self.sensitivity(facts)
+        exact, sensitivity = self._less(self._pulls(vault, release)), self.sensitivity(facts)
         return vault.noise.add_gaussian(exact, self._sigma(facts), self._coarsest(sensitivity, facts), release)
 
     def replay(self, vault: Vault, facts: Facts, release: int) -> None:
-        self._pulls(vault)
+        self._pulls(vault, release)
 
     def _noise_density(self, noise: Array, facts: Facts) -> Array:
         return gaussian(noise, self._sigma(facts))
