@@ -54,9 +54,10 @@ AHEAD = 1.1
 that there may be, so what a solve makes of few rows looks too good, as seen on tables of others."""
 SURE = 1.0
 """A second method is looked into further if its least error is below this many times the first's."""
-NEARLY = 1.025
-"""Of methods and knobs whose last score is at most this many times the least, the one with the smallest cap is taken:
-it leans least on rows that are unlike those made up."""
+USUAL = {"penalty": (0.7, 0.01), "cap": (0.08, 0.005)}
+"""Gradient steps that err about as much on made-up rows are many, and which of them comes out is chance.  So errors count
+for a little more the further a penalty (in multiples of the default) and a cap are from what errs least on average over
+tables of others: by this share, times the square of the number of doublings between them."""
 FINALISTS = 6
 
 
@@ -191,6 +192,7 @@ class _Trial:
 
     config: RunConfig
     errors: Array
+    penalty: float = 1.0  # in multiples of the default
 
     @property
     def mean(self) -> float:
@@ -199,8 +201,10 @@ class _Trial:
     @property
     def score(self) -> float:
         """What is compared."""
-        steps = REGISTRY[self.config.method].gradient_steps and self.config.rounds > 1
-        return self.mean * (1.0 if steps else AHEAD)
+        if not (REGISTRY[self.config.method].gradient_steps and self.config.rounds > 1):
+            return self.mean * AHEAD
+        far = {"penalty": self.penalty, "cap": min(1.0, self.config.max_grad_norm)}
+        return self.mean * (1.0 + sum(share * math.log2(far[name] / at) ** 2 for name, (at, share) in USUAL.items()))
 
     def sure(self, other: _Trial) -> float:
         """The standard error of the difference to another: over worlds, or over noise if that is larger."""
@@ -261,7 +265,7 @@ class _Search:
                 continue
             seconds = (time.perf_counter() - started) / len(batch)
             for (config, prepared), found in zip(batch, errors, strict=True):
-                done.append(_Trial(config, found))
+                done.append(_Trial(config, found, self._multiple(config)))
                 self.table.append(
                     {"stage": stage} | _plain(config) | {
                         "noise": float(np.max(prepared.plan(1).rows[0].spread())), "error": done[-1].mean,
@@ -395,6 +399,11 @@ class _Search:
             return []
         return [{"eta": float(f"{usual * factor:.4g}")} for factor in factors]
 
+    def _multiple(self, config: RunConfig) -> float:
+        """The penalty of a method of gradient steps, in multiples of the default."""
+        steps = REGISTRY[config.method].gradient_steps and isinstance(config.eta, float)
+        return config.eta / self._usual(replace(config, eta=None)) if steps else 1.0  # type: ignore[operator]
+
     def _usual(self, config: RunConfig) -> float:
         """The default penalty."""
         prepared = self._prepared(config)
@@ -406,7 +415,7 @@ class _Search:
         if check.errors is before:  # nothing was compared again
             return check
         few = min(before.shape[1], check.errors.shape[1])
-        return _Trial(check.config, np.vstack([before[:, :few], check.errors[:, :few]]))
+        return replace(check, errors=np.vstack([before[:, :few], check.errors[:, :few]]))
 
     def verdict(self) -> Choice:
         """Try the best few again on new made-up rows; the least mean error wins."""
@@ -417,11 +426,7 @@ class _Search:
             ranked.append(first)
         checked = self.run([one.config for one in ranked], "check", check=True) if len(ranked) > 1 else ranked
         checked = [self._joined(one) for one in checked or ranked]
-        least_score = min(one.score for one in checked)
-        best = min(
-            (one for one in checked if one.score <= NEARLY * least_score),
-            key=lambda one: (one.config.max_grad_norm, one.score),
-        )
+        best = min(checked, key=lambda one: one.score)
         says = f"{_named(best.config)}: {self.ground.says} it misclassifies {100 * best.mean:.1f}%"
         others = [one for one in checked if one is not best]
         if first is None:
