@@ -2,10 +2,10 @@
 
     python bench/momentum.py [--tables a,b] [--replicates 20] [--jobs 2] [--json FILE]
 
-Every variant differs from the default in one thing: cap 0.06, 100 rounds, a regulariser of 1e-5, the default step, carried
-noise.  Five sites on a ring and one site, rows dealt at random, three deals, delta 1e-5, replace-one; all variants have
-the same draws of noise.  It prints the mean error over tables, and the mean difference from the default with its
-standard error over tables (a table counts once).  Nothing is chosen.  About ten minutes on 2 cores.
+Every variant differs from the default in one thing.  The default: cap 0.06, 100 rounds, a regulariser of 1e-5, carried
+noise, the default step.  Five sites on a ring and one site, rows dealt at random, three deals, delta 1e-5, replace-one;
+all variants have the same draws.  It prints mean errors over tables, and the mean difference from the default with its
+standard error over tables (a table counts once).  Nothing is chosen.  About twenty minutes on 2 cores.
 
 The average's power is a constant of the method; it is changed here in the process that measures it.
 """

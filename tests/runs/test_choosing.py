@@ -213,16 +213,28 @@ def test_methods_of_local_solves_must_be_clearly_ahead(monkeypatch: pytest.Monke
         assert fresh(free=()).config.method == wanted
 
 
-def test_of_nearly_equal_candidates_the_smallest_cap_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At 0.12 the error is a little larger than at 0.2, and the finer caps of the search are one step apart."""
-    for slack, wanted in ((choosing.NEARLY - 0.005, 0.12), (choosing.NEARLY + 0.005, 0.2)):
+def test_of_equal_gradient_steps_the_usual_ones_are_taken_and_others_if_they_err_less(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A tenth of the error outweighs the pull.  The caps that are tried are 0.2, and 0.12 and 0.3 beside it."""
+    for gain, wanted in ((0.0, 0.12), (0.02, 0.3)):
 
-        def error(config: RunConfig, _: Rehearsal, slack: float = slack) -> float:
-            best = 0.1 * (slack if config.max_grad_norm == 0.12 else 1.0)
-            return best + 0.1 * (config.max_grad_norm not in (0.12, 0.2)) + 0.1 * (config.method != "momentum")
+        def error(config: RunConfig, _: Rehearsal, gain: float = gain) -> float:
+            return 0.2 - gain * (config.max_grad_norm == 0.3) + 0.1 * (config.method != "momentum")
 
         rehearse(monkeypatch, error)
         assert fresh(free=("max_grad_norm",)).config.max_grad_norm == wanted
+
+
+def test_the_pull_grows_with_the_square_of_the_doublings() -> None:
+    at, share = choosing.USUAL["penalty"]
+    cap = choosing.USUAL["cap"][0]
+    config = replace(AUTO, method="momentum", rounds=4, max_grad_norm=cap)
+    for doublings in (-2, 0, 1, 3):
+        trial = choosing._Trial(config, np.full((1, 1), 0.2), at * 2.0**doublings)
+        assert trial.score == pytest.approx(0.2 * (1 + share * doublings**2))
+    solve = choosing._Trial(replace(config, method="prox_average"), np.full((1, 1), 0.2), 9.0)
+    assert solve.score == pytest.approx(0.2 * choosing.AHEAD)
 
 
 def test_a_knob_that_helps_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
