@@ -75,12 +75,15 @@ def ready(config: RunConfig, outputs: int = 1) -> Prepared:
 def candidates(method: str) -> list[RunConfig]:
     """As different as those of one batch may be."""
     config = replace(BASE, method=method)
-    other = replace(config, max_grad_norm=0.1, rho=0.03, eta=3.0 if method == "momentum" else 0.02, noise_growth=1.2)
+    other = replace(config, max_grad_norm=0.1, rho=0.03, eta=3.0 if method == "momentum" else 0.02)
+    if method != "momentum":  # whose noise is carried if it does not grow
+        other = replace(other, noise_growth=1.2)
     return [config, replace(config, max_grad_norm=0.3), other]
 
 
 BATCHES = [candidates(method) for method in ("prox_admm", "prox_average", "momentum", "output")]
 BATCHES += [[replace(one, delta=None, accountant=None) for one in batch] for batch in BATCHES[::2]]
+BATCHES += [[replace(one, noise_growth=1.2) for one in candidates("momentum")]]
 ALONE = [RunConfig(method, 1.0, rounds=4) for method in ("mr_admm", "objective")]
 
 
@@ -132,6 +135,9 @@ def test_a_candidate_does_as_well_alone(method: str, monkeypatch: pytest.MonkeyP
     together = models(tried, prepared, monkeypatch)
     alone = [models(tried, [one], monkeypatch) for one in prepared]
     assert np.allclose(together, np.concatenate(alone, axis=1), atol=2e-5)
+    if method == "momentum":
+        with pytest.raises(ValueError, match="all grow or none"):
+            tried.errors([prepared[0], ready(replace(prepared[0].config, noise_growth=1.2))])
     errors = tried.errors(prepared)
     assert [one.shape for one in errors] == [(2, R)] * 3
     assert np.allclose(errors[1], tried.errors(prepared[1:2])[0], atol=1e-5)

@@ -154,7 +154,15 @@ class Rehearsal:
         """Expected misclassified shares of the average classifier, (worlds, replicates) for every candidate.
 
         Candidates must have the same method, rounds and graph; caps, penalties, regularisers and noise may differ.
+
+        Raises
+        ------
+        ValueError
+            If a method that carries noise has candidates whose noise grows and others whose does not.
         """
+        grows = {one.algorithm.noise is not None and not one.algorithm.noise.steady for one in candidates}
+        if candidates[0].algorithm.recalls and len(grows) > 1:
+            raise ValueError("candidates: their noise must all grow or none")
         alone = [_as_one(one, self.alike) for one in candidates]
         if self.alike:
             candidates = alone
