@@ -54,7 +54,7 @@ AHEAD = 1.1
 that there may be, so what a solve makes of few rows looks too good, as seen on tables of others."""
 SURE = 1.0
 """A second method is looked into further if its least error is below this many times the first's."""
-USUAL = {"penalty": (0.7, 0.01), "cap": (0.08, 0.005)}
+USUAL = {"penalty": (0.7, 0.01), "cap": (0.08, 0.01)}
 """Many gradient steps err about as much on made-up rows, and which of them comes out is chance.  So errors count for a
 little more the further a penalty (in multiples of the default) and a cap are from what errs least on average over
 tables of others: by this share, times the square of the number of doublings between them."""
