@@ -226,15 +226,23 @@ def test_of_equal_gradient_steps_the_usual_ones_are_taken_and_others_if_they_err
         assert fresh(free=("max_grad_norm",)).config.max_grad_norm == wanted
 
 
-def test_the_pull_grows_with_the_square_of_the_doublings() -> None:
-    at, share = choosing.USUAL["penalty"]
-    cap = choosing.USUAL["cap"][0]
-    config = replace(AUTO, method="momentum", rounds=4, max_grad_norm=cap)
-    for doublings in (-2, 0, 1, 3):
-        trial = choosing._Trial(config, np.full((1, 1), 0.2), at * 2.0**doublings)
-        assert trial.score == pytest.approx(0.2 * (1 + share * doublings**2))
-    solve = choosing._Trial(replace(config, method="prox_average"), np.full((1, 1), 0.2), 9.0)
-    assert solve.score == pytest.approx(0.2 * choosing.AHEAD)
+def test_the_pull_grows_with_the_square_of_the_doublings_and_spares_what_was_set() -> None:
+    (at, share), (cap, other) = choosing.USUAL["penalty"], choosing.USUAL["cap"]
+    config = replace(AUTO, method="momentum", rounds=4, auto=False)
+    ground = rehearsal.Ground(SMALL, 4, 1, 0.0)
+    for free in ((), ("eta",), ("max_grad_norm",), ("eta", "max_grad_norm")):
+        search = choosing._Search(config, ground, free)
+        for doublings in (-2, 0, 1, 3):
+            usual = search._usual(replace(config, max_grad_norm=cap * 2.0))
+            one = replace(config, eta=at * usual * 2.0**doublings, max_grad_norm=cap * 2.0)
+            wanted = share * doublings**2 * ("eta" in free) + other * ("max_grad_norm" in free)
+            assert search._pull(one) == pytest.approx(wanted)
+            assert choosing._Trial(one, np.full((1, 1), 0.2), search._pull(one)).score == pytest.approx(
+                0.2 * (1.0 + wanted)
+            )
+    solve = replace(config, method="prox_average")
+    assert search._pull(solve) == 0.0
+    assert choosing._Trial(solve, np.full((1, 1), 0.2)).score == pytest.approx(0.2 * choosing.AHEAD)
 
 
 def test_a_knob_that_helps_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

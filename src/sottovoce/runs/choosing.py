@@ -192,7 +192,8 @@ class _Trial:
 
     config: RunConfig
     errors: Array
-    penalty: float = 1.0  # in multiples of the default
+    pull: float = 0.0
+    """Share by which the error counts for more, see `USUAL`."""
 
     @property
     def mean(self) -> float:
@@ -201,10 +202,8 @@ class _Trial:
     @property
     def score(self) -> float:
         """What is compared."""
-        if not (REGISTRY[self.config.method].gradient_steps and self.config.rounds > 1):
-            return self.mean * AHEAD
-        far = {"penalty": self.penalty, "cap": min(1.0, self.config.max_grad_norm)}
-        return self.mean * (1.0 + sum(share * math.log2(far[name] / at) ** 2 for name, (at, share) in USUAL.items()))
+        steps = REGISTRY[self.config.method].gradient_steps and self.config.rounds > 1
+        return self.mean * ((1.0 + self.pull) if steps else AHEAD)
 
     def sure(self, other: _Trial) -> float:
         """The standard error of the difference to another: over worlds, or over noise if that is larger."""
@@ -265,7 +264,7 @@ class _Search:
                 continue
             seconds = (time.perf_counter() - started) / len(batch)
             for (config, prepared), found in zip(batch, errors, strict=True):
-                done.append(_Trial(config, found, self._multiple(config)))
+                done.append(_Trial(config, found, self._pull(config)))
                 self.table.append(
                     {"stage": stage} | _plain(config) | {
                         "noise": float(np.max(prepared.plan(1).rows[0].spread())), "error": done[-1].mean,
@@ -399,10 +398,17 @@ class _Search:
             return []
         return [{"eta": float(f"{usual * factor:.4g}")} for factor in factors]
 
-    def _multiple(self, config: RunConfig) -> float:
-        """The penalty of a method of gradient steps, in multiples of the default."""
-        steps = REGISTRY[config.method].gradient_steps and isinstance(config.eta, float)
-        return config.eta / self._usual(replace(config, eta=None)) if steps else 1.0  # type: ignore[operator]
+    def _pull(self, config: RunConfig) -> float:
+        """Of the knobs that are open, for methods of gradient steps."""
+        if not REGISTRY[config.method].gradient_steps:
+            return 0.0
+        far = {}
+        if "eta" in self.free:
+            own = config.eta if isinstance(config.eta, float) else None
+            far["penalty"] = 1.0 if own is None else own / self._usual(replace(config, eta=None))
+        if "max_grad_norm" in self.free:
+            far["cap"] = min(1.0, config.max_grad_norm)
+        return sum(USUAL[name][1] * math.log2(value / USUAL[name][0]) ** 2 for name, value in far.items())
 
     def _usual(self, config: RunConfig) -> float:
         """The default penalty."""
