@@ -254,12 +254,12 @@ FAULTS = {
     "nothing is left out": {"pulls.last - self.share * pulls.before": "pulls.last"},
     "too much is left out": {"pulls.last - self.share * pulls.before": "pulls.last - 6 * self.share * pulls.before"},
     "less noise is drawn": {
-        "return vault.noise.add_gaussian(exact, self._sigma(facts),":
-            "return vault.noise.add_gaussian(exact, 0.8 * self._sigma(facts),"
+        "return vault.noise.add_gaussian(exact, self._sigma(sensitivity),":
+            "return vault.noise.add_gaussian(exact, 0.8 * self._sigma(sensitivity),"
     },
     "a later round is charged": {
-        "shape), self.sensitivity(facts), facts.d,\n            self.index,":
-            "shape), self.sensitivity(facts), facts.d,\n            self.rounds,"
+        "n.shape), sensitivity, facts.d,\n            self.index,":
+            "n.shape), sensitivity, facts.d,\n            self.rounds,"
     },
 }  # fmt: skip
 

@@ -74,10 +74,11 @@ class CarriedGradient(NoisyGradient):
         """Of the sum of the gradients before it: what a release leaves out, and whoever hears all adds again."""
         return 1.0 / (self.rounds + self.index - 1.0)
 
-    def _sigma(self, facts: Facts) -> Array:
+    def _sigma(self, sensitivity: Array) -> Array:
+        """Standard deviation of this release's own noise; `sensitivity` is :meth:`sensitivity`."""
         assert self.alpha is not None
         T, t = float(self.rounds), float(self.index)
-        return np.asarray(self.sensitivity(facts) / self.alpha * math.sqrt((T + t) / (2.0 * (T + t - 1.0))))
+        return np.asarray(sensitivity / self.alpha * math.sqrt((T + t) / (2.0 * (T + t - 1.0))))
 
     def exact_sensitivity(self, facts: Facts) -> Array:
         """Of one gradient, and ``sqrt 2`` times what computation adds to the change of any round's release.
@@ -95,9 +96,9 @@ class CarriedGradient(NoisyGradient):
         assert self.alpha is not None
         if not carries(facts, Schedule(), self.rounds):
             raise InvalidInput("correlation", "half", "is proved for losses of one sign and Gaussian noise", "use none")
-        shape = facts.n.shape
+        sensitivity = self.sensitivity(facts)
         return CarriedGaussianMechanism(
-            self.source, facts.relation, np.broadcast_to(self._sigma(facts), shape), self.sensitivity(facts), facts.d,
+            self.source, facts.relation, np.broadcast_to(self._sigma(sensitivity), facts.n.shape), sensitivity, facts.d,
             self.index, self.rounds,
         )  # fmt: skip
 
@@ -149,13 +150,13 @@ class CarriedGradient(NoisyGradient):
 
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
         exact, sensitivity = self._less(self._pulls(vault, release)), self.sensitivity(facts)
-        return vault.noise.add_gaussian(exact, self._sigma(facts), self._coarsest(sensitivity, facts), release)
+        return vault.noise.add_gaussian(exact, self._sigma(sensitivity), self._coarsest(sensitivity, facts), release)
 
     def replay(self, vault: Vault, facts: Facts, release: int) -> None:
         self._pulls(vault, release)
 
     def _noise_density(self, noise: Array, facts: Facts) -> Array:
-        return gaussian(noise, self._sigma(facts))
+        return gaussian(noise, self._sigma(self.sensitivity(facts)))
 
     def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
         middle, lean = canaries.gradients(self.start.reshape(-1))
@@ -163,5 +164,5 @@ class CarriedGradient(NoisyGradient):
         before = canaries.kept.get("pulls", np.zeros_like(now))
         canaries.kept["pulls"] = before + now
         said = now - self.share * before
-        spread = canaries.sums * float(np.max(self._sigma(canaries.facts)))
+        spread = canaries.sums * float(np.max(self._sigma(self.sensitivity(canaries.facts))))
         return Leaning(canaries.sums * answer - said[:, 0], said[:, 1:], spread**2)
