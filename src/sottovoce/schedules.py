@@ -92,17 +92,13 @@ class Schedule:
         rows = [np.asarray(r, dtype=float) for r in self.table or (self.start,)]
         flat = np.concatenate([np.atleast_1d(r) for r in rows])
         factor = np.atleast_1d(np.asarray(self.factor, dtype=float))
-        return bool(
-            np.all(flat == flat[0])
-            and np.all(factor == factor[0])
-            and (self.table is not None or np.all(np.asarray(self.growth) == 1.0))
-        )
+        return bool(np.all(flat == flat[0]) and np.all(factor == factor[0]) and self.steady)
 
     @property
     def steady(self) -> bool:
         """Whether every node has one value in all rounds."""
         if self.table is not None:
-            return all(row == self.table[0] for row in self.table)
+            return all(bool(np.all(np.asarray(row) == np.asarray(self.table[0]))) for row in self.table)
         return bool(np.all(np.asarray(self.growth) == 1.0))
 
     @property

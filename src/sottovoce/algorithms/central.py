@@ -43,7 +43,5 @@ class CentralMomentum(Momentum):
     name: ClassVar[str] = "central_momentum"
     paper: ClassVar[str] = "baseline"
     summary: ClassVar[str] = "gradient descent with momentum and noisy gradients at a trusted curator"
-    releases: ClassVar[str] = "every round"
-    noise_law: ClassVar[str] = "Gaussian (pure: spherical), on gradients"
     good_for: ClassVar[str] = "what trust in one party would buy, by gradients with momentum"
     trust: ClassVar[Trust] = CURATOR

@@ -68,8 +68,6 @@ class CentralGD(DGD):
 
     name: ClassVar[str] = "central_gd"
     summary: ClassVar[str] = "gradient descent with noisy gradients at a trusted curator"
-    releases: ClassVar[str] = "every round"
-    noise_law: ClassVar[str] = "Gaussian (pure: spherical), on gradients"
     good_for: ClassVar[str] = "what trust in one party would buy, by gradients"
     trust: ClassVar[Trust] = CURATOR
 

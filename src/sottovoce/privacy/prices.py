@@ -58,9 +58,12 @@ def _summed(event: events.SummedGaussianMechanism) -> Array:
     return event.shift() if event.bits >= COARSEST else np.full(event.alpha.shape, np.inf)
 
 
-def _carried(event: events.CarriedGaussianMechanism) -> Array:
-    """Shift over sigma of a round, if it is one that has a proof (docs/privacy/correlated_noise.md)."""
-    _positive(event, "sigma", "sensitivity", "dimension")
+def _shift(event: events.GaussianMechanism | events.CarriedGaussianMechanism) -> Array:
+    """Shift over sigma of Gaussian noise on a statistic, or of a carried round (docs/privacy/correlated_noise.md)."""
+    _positive(event, "sigma")
+    if isinstance(event, events.GaussianMechanism):
+        return event.sensitivity / event.sigma
+    _positive(event, "sensitivity", "dimension")
     if not 1 <= event.index <= event.rounds:
         raise UnknownEvent("index: not of a round with a proof; nothing was drawn")
     return event.shift()
@@ -116,13 +119,10 @@ def pure(event: Event) -> Array:
 def zcdp(event: Event) -> Array:
     """``rho``, per node, with ``D_alpha <= rho alpha`` at every order and in every direction."""
     match event:
-        case events.GaussianMechanism():
-            _positive(event, "sigma")
-            return gaussian.gaussian_zcdp(event.sensitivity / event.sigma)
+        case events.GaussianMechanism() | events.CarriedGaussianMechanism():
+            return gaussian.gaussian_zcdp(_shift(event))
         case events.SummedGaussianMechanism():
             return gaussian.gaussian_zcdp(_summed(event))
-        case events.CarriedGaussianMechanism():
-            return gaussian.gaussian_zcdp(_carried(event))
         case events.ExactSphericalMechanism() | events.SphericalMechanism():
             # Of the first, U2.  Of Laplace noise of scale sqrt(d) / beta in each coordinate, too: coordinate j is
             # s_j-DP, hence s_j^2 / 2-zCDP, with s_j = beta |shift_j| / sqrt(d), and the s_j^2 sum to s^2 / d.
@@ -286,13 +286,9 @@ def dominating(event: Event) -> tuple[tuple[Bill, ...], ...]:
         case events.SphericalObjectivePerturbation() | events.GaussianObjectivePerturbation():
             _positive(event, "K", "beta" if isinstance(event, events.SphericalObjectivePerturbation) else "sigma")
             return _each(event, objective)
-        case events.GaussianMechanism():
-            _positive(event, "sigma")
-            mus = event.sensitivity / event.sigma
+        case events.GaussianMechanism() | events.CarriedGaussianMechanism():
+            mus = _shift(event)
             return _each(event, lambda i, _: Bill(mu=float(mus[i]), lattice=event.dimension))
-        case events.CarriedGaussianMechanism():
-            shifts = _carried(event)
-            return _each(event, lambda i, _: Bill(mu=float(shifts[i]), lattice=event.dimension))
         case events.SummedGaussianMechanism():
             shift = _summed(event)
             if not np.all(np.isfinite(shift)):
@@ -309,8 +305,8 @@ def dominating(event: Event) -> tuple[tuple[Bill, ...], ...]:
             )
         case events.GatedRelease():
             _positive(event, "sigma")
-            moved, tests, m = event.shift(), event.tests(), event.dimension if event.index <= event.positives else 0
-            return _each(event, lambda i, _: Bill(mu=float(moved[i]), epsilon=float(tests[i]), lattice=m))
+            shifts, tests, m = event.shift(), event.tests(), event.dimension if event.index <= event.positives else 0
+            return _each(event, lambda i, _: Bill(mu=float(shifts[i]), epsilon=float(tests[i]), lattice=m))
         case events.ExactSphericalMechanism():
             s = event.beta * event.sensitivity
             return _each(event, lambda i, _: Bill(ball=(event.dimension, float(s[i]))))

@@ -32,6 +32,7 @@ from .vault import Secret, Vault
 
 _U = 2.0**-53
 _AGAIN = 2.0**-20  # of a gradient's bound: how far slopes may differ that another process computes at the same point
+_MISSED = "resume: gradients of earlier rounds were not computed again; start the run from round 1"
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ class CarriedGradient(NoisyGradient):
     def ready(self, vault: Vault) -> None:
         known = vault.recall(Pulls)
         if self.index > 1 and (known is None or int(known.round) != self.index - 1):
-            raise LedgerError("resume: gradients of earlier rounds were not computed again; start the run from round 1")
+            raise LedgerError(_MISSED)
 
     def stamp(self) -> bytes:
         """Of the point: at another one the gradient of a resumed run would be another."""
@@ -143,7 +144,7 @@ class CarriedGradient(NoisyGradient):
         elif known is not None and (int(known.round), int(known.release)) == (self.index, release):
             before = known.before
         else:
-            raise LedgerError("resume: gradients of earlier rounds were not computed again; start the run from round 1")
+            raise LedgerError(_MISSED)
         kept = Pulls(before, last, np.array(self.index), np.array(release))
         vault.keep(kept)
         return kept
