@@ -22,9 +22,10 @@ from ..deploy.relay import RelayTransport, target
 from ..deploy.report import asked_text, sums_text
 from ..deploy.requests import sizes
 from ..deploy.session import Finished, check_end
-from ..deploy.settings import SiteSettings, load_rows, write_settings
+from ..deploy.settings import SiteSettings, check_no_other, load_rows, write_settings
 from ..errors import EXIT_CODES, InvalidInput
 from ..ledger.durable import DurableLedger, rows_digest
+from ..ledger.life import example
 from ..plain import jsonable
 from ..privacy.statement import Statement, ceil_text
 from .files import check_folder
@@ -74,6 +75,8 @@ def init(
     """Make a site's FOLDER: keys, the ledger, site.toml.
 
     It says what to give to the hub's operator.  The data are read, to tie the ledger to them, and nothing is sent.
+    Refused if there is a ledger of these rows already: in the folder of the data, in the one that FOLDER is made in, or
+    in a folder inside one of these.
     """
     need_cryptography()
     check_name("name", name)
@@ -84,6 +87,8 @@ def init(
     rows = load_rows(data, Schema.from_toml(schema))
     kind = accountant or ("pure" if delta is None else "rdp")
     fingerprint = rows_digest(*rows.arrays())
+    for why in check_no_other(data, folder, fingerprint):
+        click.echo(f"note: whether this is a ledger of the same rows is not known: {why}", err=True)
     public = {"name": name, "rows": int(rows.n[0, 0])}
     with together(folder) as made:
         book = folder / f"{name}.ledger"
@@ -107,6 +112,8 @@ def init(
         f"2. put {name}.crt, ca.crt and plan.json here when they come, and go on with `site check`\n"
         "3. this is the one ledger of these rows: never make a second one, and never restore it from a backup"
     )
+    if (share := example(kind, epsilon, delta or 0.0)) is not None:
+        click.echo(f"4. {share}")
 
 
 @site.command()

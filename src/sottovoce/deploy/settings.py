@@ -36,7 +36,7 @@ from ..data.loaders import load
 from ..data.mapped import map_rows
 from ..data.rows import Rows
 from ..data.schema import Schema
-from ..errors import InvalidInput
+from ..errors import InvalidInput, SottovoceError
 from ..ledger.durable import DurableLedger
 from ..privacy.noise import KeyedNoise, Noise
 from ..runs.engine import BUDGET, FINISHED, Observer
@@ -91,6 +91,32 @@ def write_settings(folder: Path, name: str, hub: str, data: Path, schema: Path |
     path = folder / "site.toml"
     write_new(path, _FILE.format(**shown, schema="" if schema is None else f"schema = {json.dumps(str(schema))}\n"))
     return path
+
+
+def check_no_other(data: Path, folder: Path, fingerprint: bytes) -> list[str]:
+    """Refuse to make a ledger in `folder` if there is one of the same rows.
+
+    Looked at is every file ``*.ledger`` in the folder of the data, in the one above `folder`, and in each folder inside
+    these.  Returns why some could not be compared.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    places = dict.fromkeys((data.resolve().parent, folder.resolve().parent))
+    near = (path for place in places for how in ("*.ledger", "*/*.ledger") for path in sorted(place.glob(how)))
+    unknown: list[str] = []
+    for path in dict.fromkeys(near):
+        try:
+            there = DurableLedger.holds(path, fingerprint)
+        except SottovoceError as error:
+            unknown.append(str(error))
+            continue
+        if there:
+            rule = f"has a ledger already, {path}: a second one would be a second budget, which nobody adds up"
+            remedy = "take part with that one: put the plan into its folder"
+            raise InvalidInput("data", data, rule, remedy)
+    return unknown
 
 
 def load_rows(file: Path, schema: Schema | None) -> Rows:
