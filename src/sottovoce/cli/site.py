@@ -201,8 +201,12 @@ def _text(epsilon: float | str) -> str:
 
 @site.command()
 @click.argument("settings", type=_FILE)
-@takes([as_json("Print a JSON object a round, and one at the end.")])
-def run(settings: Path, as_json: bool) -> None:
+@takes([
+    say("--times", "Also tell how long the run took, which depends on the rows: for their holder alone, and no log.",
+        is_flag=True),
+    as_json("Print a JSON object a round, and one at the end."),
+])  # fmt: skip
+def run(settings: Path, times: bool, as_json: bool) -> None:
     """Take part in a run until it ends.
 
     After a crash, or a stop, the same command goes on; nothing is drawn or charged twice.
@@ -219,6 +223,8 @@ def run(settings: Path, as_json: bool) -> None:
         done = {"site": found.name, "run": found.agreed.run} | answers | ended.to_dict() | ended.times
     elif not as_json:
         click.echo(f"{found.name}: run {done['run']} was over before; nothing is sent", err=True)
+    if not times:
+        done = {key: value for key, value in done.items() if key not in ("seconds", "waited")}
     kept = "json" if found.agreed.infers else "npz"
     done |= {"report": str(found.file("html")), "model": str(found.file(kept))}
     if as_json:
