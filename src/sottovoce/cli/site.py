@@ -35,6 +35,9 @@ from .screen import Console, escape
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
+_NEW_KEYS = say(
+    "--new-keys", "Known sites may have new signing keys, which they told you themselves.", is_flag=True
+)  # fmt: skip
 
 
 @click.group(epilog=EXIT_CODES)
@@ -138,14 +141,16 @@ def renew(settings: Path) -> None:
 
 @site.command()
 @click.argument("settings", type=_FILE)
-@takes([as_json()])
-def check(settings: Path, as_json: bool) -> None:
+@takes([_NEW_KEYS, as_json()])
+def check(settings: Path, new_keys: bool, as_json: bool) -> None:
     """Validate everything that SETTINGS names; send nothing.
 
-    Data, plan, ledger, keys and certificates are read and compared; it says what the run will take of the budget.
+    Data, plan, ledger, keys and certificates are read and compared, with each other and with what is left of earlier
+    runs; it says what the run will take of the budget, and by which line of SETTINGS this site agrees to the plan.
     """
     found = SiteSettings.read(settings)
     with DurableLedger.open(found.ledger) as ledger:
+        remembered = found.check_records(ledger, new_keys=new_keys)
         session = found.session(ledger)
         session.check()
         plan, shown = session.plan, ledger.show()
@@ -163,10 +168,12 @@ def check(settings: Path, as_json: bool) -> None:
         "authority": authority, "known": known, "takes": takes_now,
         "privacy": plan.statement.to_dict(), "participants": plan.facts.participants,
         "colluders": plan.facts.colluders, "sent": 0,
-        "message_bytes": sizes(plan)[0], "inbox_bytes": sizes(plan)[1],
+        "message_bytes": sizes(plan)[0], "inbox_bytes": sizes(plan)[1], "agreed": found.digest == plan.digest,
+        "new_sites": remembered.new(plan, found.name),
     }  # fmt: skip
     if as_json:
         click.echo(json.dumps(jsonable(report), allow_nan=False))
+        found.check_agreed()
         return
     console = Console()
     console.print(
@@ -192,6 +199,12 @@ def check(settings: Path, as_json: bool) -> None:
     console.print("compare with the other sites and the hub:", highlight=False)
     console.print(f"plan {plan.digest}", soft_wrap=True, highlight=False)
     console.print(f"authority {authority}", soft_wrap=True, highlight=False)
+    if report["new_sites"]:
+        console.print(f"not in any run of this site before: {escape(', '.join(report['new_sites']))}", highlight=False)
+    found.check_agreed()
+    if not report["agreed"]:
+        console.print(rf"once all have the same plan, write above \[data] in {escape(settings.name)}:")
+        console.print(escape(found.agreement), soft_wrap=True, highlight=False)
     console.print(f"certificate until {report['certificate_ends']}; everything fits; nothing was sent", highlight=False)
 
 
@@ -202,23 +215,24 @@ def _text(epsilon: float | str) -> str:
 @site.command()
 @click.argument("settings", type=_FILE)
 @takes([
+    _NEW_KEYS,
     say("--times", "Also tell how long the run took, which depends on the rows: for their holder alone, and no log.",
         is_flag=True),
     as_json("Print a JSON object a round, and one at the end."),
 ])  # fmt: skip
-def run(settings: Path, times: bool, as_json: bool) -> None:
+def run(settings: Path, new_keys: bool, times: bool, as_json: bool) -> None:
     """Take part in a run until it ends.
 
     After a crash, or a stop, the same command goes on; nothing is drawn or charged twice.
 
     With --json: one JSON object a round on standard output, with what is spent of the rows' lifetime budget, and one
-    at the end.
+    at the end, with the ledger's head.
     """
     found = SiteSettings.read(settings)
     found.check_connection()
     done = found.results()
     if done is None:
-        ended = _take_part(found, as_json)
+        ended = _take_part(found, as_json, new_keys)
         answers = {} if ended.found is None else document(found.agreed, ended.found)
         done = {"site": found.name, "run": found.agreed.run} | answers | ended.to_dict() | ended.times
     elif not as_json:
@@ -253,7 +267,7 @@ def _show(done: dict[str, Any]) -> None:
     shown.print(f"report {done['report']}; classifier {done['model']}", soft_wrap=True, highlight=False)
 
 
-def _take_part(found: SiteSettings, as_json: bool) -> Finished:
+def _take_part(found: SiteSettings, as_json: bool, new_keys: bool) -> Finished:
     plan, console = found.agreed, Console(stderr=True)
 
     def tell(line: str) -> None:
@@ -279,7 +293,8 @@ def _take_part(found: SiteSettings, as_json: bool) -> Finished:
                 progress.update(task, completed=k, description=text)
 
         try:
-            return found.take_part(transport, watch if as_json or progress is not None else None)
+            watched = watch if as_json or progress is not None else None
+            return found.take_part(transport, watched, new_keys=new_keys)
         except KeyboardInterrupt:
             tell("stopped; the same command goes on")
             raise
