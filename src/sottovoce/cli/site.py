@@ -90,8 +90,7 @@ def init(
     rows = load_rows(data, Schema.from_toml(schema))
     kind = accountant or ("pure" if delta is None else "rdp")
     fingerprint = rows_digest(*rows.arrays())
-    for why in check_no_other(data, folder, fingerprint):
-        click.echo(f"note: whether this is a ledger of the same rows is not known: {why}", err=True)
+    unknown = check_no_other(data, folder, fingerprint)
     public = {"name": name, "rows": int(rows.n[0, 0])}
     with together(folder) as made:
         book = folder / f"{name}.ledger"
@@ -117,6 +116,8 @@ def init(
     )
     if (share := example(kind, epsilon, delta or 0.0)) is not None:
         click.echo(f"4. {share}")
+    for why in unknown:
+        click.echo(f"note: whether this is a ledger of the same rows is not known: {why}", err=True)
 
 
 @site.command()

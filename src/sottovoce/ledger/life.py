@@ -83,8 +83,9 @@ class Share:
             If such a ledger cannot price the run.
         """
         order = for_life(self._accountant, np.array([budget]), self._delta)
-        once = self._total(order, 1)
-        return Taken(float(np.max(once)), float(np.max(self._total(order, 2) - once)))
+        once, twice = self._total(order, 1), self._total(order, 2)
+        finite = bool(np.all(np.isfinite(twice)))
+        return Taken(float(np.max(once)), float(np.max(twice - once)) if finite else np.inf)
 
     def least(self) -> float | None:
         """The lifetime budget of a ledger that this run alone uses up, which is the least that it takes of any.
