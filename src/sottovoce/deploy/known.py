@@ -1,7 +1,7 @@
 """What a site knows of its earlier runs: the other sites' signing keys, and how far its ledger had come.
 
 The results of every run lie beside the site's settings, with the ledger's head at their end.  ``NAME.known`` holds that
-head too, and the keys of the other sites of the last run that went through.  Against these records a ledger is seen to
+head too, and the key of every other site of a run that went through.  Against these records a ledger is seen to
 be an older copy, and a plan to have another key under a known name, without asking anybody.
 """
 

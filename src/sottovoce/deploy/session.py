@@ -182,7 +182,7 @@ class Finished:
         Of the data set's lifetime budget, in all.
     seconds, waited : float
         Time of the rounds, and the part of it spent on messages.  It depends on the rows and no ledger counts it: it is
-        for the site's own console, and written to a file only in a demonstration.
+        for ``site run --times``, and written to a file only in a demonstration.
     by : str, optional
         The neighbour that ended the run early, if one did.
     lost : dict
