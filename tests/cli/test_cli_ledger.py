@@ -33,6 +33,8 @@ def test_from_init_to_verify(ok: Call) -> None:
 def test_refusals(ok: Call, run: Call, refused: Callable[..., str]) -> None:
     assert "absent.ledger" in refused("ledger", "show", "absent.ledger")
     assert "epsilon" in refused("ledger", "init", "y.ledger", "--epsilon", "0")
+    made = ok("ledger", "init", "z.ledger", "--epsilon", "20,3", "--delta", "1e-5", "--nodes", "2").out
+    assert "a run of epsilon 1 takes 1.565 of a lifetime budget of 3 if it is the first" in made
     ok("ledger", "init", "x.ledger", "--epsilon", "1", "--nodes", "5")
     over = run("train", *SMALL, "--ledger", "x.ledger", "--system-noise", "--epsilon", "1.5", "--json")
     assert (over.code, over.out) == (2, "")

@@ -80,3 +80,16 @@ def test_claims(ok: Call) -> None:
 def test_answers_that_cannot_be_asked_are_refused_in_one_line(run: Call, options: tuple[str, ...], why: str) -> None:
     ran = run("plan", *options)
     assert ran.code == 2 and why in ran.err and len(ran.err.strip().splitlines()) == 1
+
+
+def test_a_plan_says_what_it_takes_of_a_lifetime_budget(ok: Call, refused: Callable[..., str]) -> None:
+    asked = ("plan", "--method", "prox_admm", "--epsilon", 1, "--rounds", 30)
+    told = " ".join(ok(*asked, "--life", 3).out.split())
+    assert "of one of 3 it takes 1.565 as the first run and 0.274 as a later one, 6 times in all" in told
+    assert "a ledger with a lifetime budget of 1.093 can pay for this run, and is used up by it" in told
+    assert "cannot pay for it" in " ".join(ok(*asked, "--life", 0.5).out.split())
+    assert "see --life" in " ".join(ok(*asked).out.split())
+    assert ok(*asked, "--life", 20, "--json").json["life"]["first"] == pytest.approx(6.9153, abs=1e-4)
+    assert "see --life" not in ok("plan", "--method", "dvp", "--epsilon", 1, "--pure").out  # every ledger takes 1
+    assert ok("plan", "--method", "dgd", "--epsilon", "inf", "--json").json["life"] is None
+    assert "life=0.0: must be above 0" in refused(*asked, "--life", 0)

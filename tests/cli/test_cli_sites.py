@@ -82,7 +82,7 @@ def agreed(run: Call, tmp_path: Path) -> int:
             "site", "init", name, "--name", name, "--hub", f"127.0.0.1:{port}", "--data", f"{name}.csv",
             "--schema", "schema.toml", "--epsilon", "6", "--delta", "1e-5",
         )  # fmt: skip
-        assert made.code == 0 and "never restore" in made.out
+        assert made.code == 0 and "never restore" in made.out and "a run of epsilon 1 takes" in made.out
         assert run("hub", "admit", "hub", f"{name}/{name}.csr").code == 0
         for file, place in ((f"{name}.crt", name), ("ca.crt", name)):
             (tmp_path / place / file).write_bytes((tmp_path / "hub" / file).read_bytes())
@@ -113,6 +113,7 @@ def test_sites_run_a_plan_as_processes(run: Call, agreed: int, tmp_path: Path) -
         spending = [line["spent"] for line in ends[name]]
         assert spending[0] > 0.0 and sorted(set(spending[:-1])) == spending[:-1] and spending[-1] == spending[-2]
         last = ends[name][-1]
+        assert not {"seconds", "waited"} & last.keys()
         assert last["privacy"]["epsilon"] <= 2.0 and last["privacy"]["release"]
         assert 0.0 < last["spent"] < last["budget"] == 6.0
         page = (tmp_path / name / f"{name}.html").read_text()
@@ -150,6 +151,10 @@ def test_separate_processes_find_answers_though_one_is_killed(run: Call, agreed:
     assert wrote.code == 0 and "270 of 903 rows are held out" in wrote.out and "are printed from about" in wrote.out
     for place in ("hub", *NAMES):
         (tmp_path / place / "plan.json").write_bytes((tmp_path / "asks.json").read_bytes())
+    assert run("site", "check", "north/site.toml").code == 2  # no site has agreed to a plan of sums yet
+    for name in NAMES:
+        path = tmp_path / name / "site.toml"
+        path.write_text(f'agreed = "{Plan.read("asks.json").digest}"\n{path.read_text()}')
     checked = " ".join(run("site", "check", "north/site.toml").out.split())
     assert "coefficients with intervals, an evaluation on 270 held-out rows" in checked
     assert "90 rows are held out by their positions" in checked
@@ -260,7 +265,8 @@ def test_a_second_run_keeps_the_results_of_the_first(run: Call, agreed: int, tmp
 
 
 def test_keys_are_read_out_and_compared(run: Call, agreed: int, tmp_path: Path) -> None:
-    made = run("site", "init", "west", "--name", "west", "--hub", "h:1", "--data", "east.csv", "--schema",
+    table(tmp_path / "west.csv", 300, 9)
+    made = run("site", "init", "west", "--name", "west", "--hub", "h:1", "--data", "west.csv", "--schema",
                "schema.toml", "--epsilon", "1")  # fmt: skip
     key = made.out.splitlines()[2].strip()
     assert len(key.split()) == 8 and key == fingerprint((tmp_path / "west" / "west.csr").read_bytes())

@@ -181,6 +181,7 @@ def test_the_site_check_says_the_adversary_and_what_is_left(sites: Consortium, t
 
     home = settle(sites, tmp_path / "north")
     certify(home, ("north",))
+    (home / "site.toml").write_text(f'agreed = "{sites.plan.digest}"\n' + (home / "site.toml").read_text())
     shown = CliRunner().invoke(cli, ["site", "check", str(home / "site.toml")], catch_exceptions=False).output
     text = " ".join(shown.replace("│", " ").split())
     assert "sums over at least 4 of 5 sites, 1 of which may collude" in text

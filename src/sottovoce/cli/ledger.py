@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 
 import click
+import numpy as np
 from rich.table import Table
 
 from .. import files
 from ..ledger.durable import DurableLedger
+from ..ledger.life import example
 from ..privacy.statement import ceil_text
 from .files import check_folder
 from .options import NUMBER
@@ -43,6 +45,8 @@ def init(
     kind = accountant or ("pure" if delta is None else "rdp")
     DurableLedger.create(file, epsilon=epsilon, delta=delta or 0.0, accountant=kind, n_nodes=nodes).close()
     click.echo(f"made {file}; keep it where the rows are, and never restore it from a backup")
+    if (share := example(kind, float(np.min(epsilon)), delta or 0.0)) is not None:
+        click.echo(share)
 
 
 @ledger.command()

@@ -43,6 +43,7 @@ _OPTIONS = [
     say("--partition", "How the sites will differ, for --method auto: iid, or as for train.", default="iid"),
     *method_options(),
     *knob_options(),
+    say("--life", "Lifetime budget of a site's ledger: also say what the run takes of it.", type=float),
     say("--write", "Write the plan that separate sites agree on to this file.", type=_FILE),
     say("--run", "Name of the run in that plan, new to every site's ledger.", name="run_name"),
     say(
@@ -72,7 +73,7 @@ def plan(
     sizes: float | tuple[float, ...], nodes: int, features: int, partition: str, as_json: bool, write: Path | None,
     run_name: str | None, sites: tuple[Path, ...], schema: Path | None, norm_cap: float | None, start: Path | None,
     public: Path | None, inference: bool, site_constants: bool, evaluation: float | None, holdout: float, cut: float,
-    by: str | None, **knobs: Any,
+    by: str | None, life: float | None, **knobs: Any,
 ) -> None:  # fmt: skip
     """Price a run from sizes alone: a budget gives the noise, --noise gives the price.  No data are read.
 
@@ -89,6 +90,8 @@ def plan(
     asks = asked(inference, site_constants, evaluation, holdout, cut, by)
     if asks is not None and write is None:
         raise InvalidInput("asks", None, "answers are asked in the sites' plan", "add --write, or leave them out")
+    if life is not None and not 0.0 < life < np.inf:
+        raise InvalidInput("life", life, "must be above 0 and finite", "give the epsilon of `site init`")
     members, seed = _members(sites, write), RunConfig().seed
     encoding = None if schema is None else Schema.from_toml(schema)
     if write is not None:
@@ -128,14 +131,14 @@ def plan(
         check_public(str(run_name), config, members, features)
         begin = _start(start, public, config, encoding, len(members))
         caveats += [] if begin is None else [begin.caveat]
-    outlined = {} if inference else outline(config, n[:, None], features, caveat=caveats)
+    outlined = {} if inference else outline(config, n[:, None], features, caveat=caveats, life=life)
     if write is not None:
         assert encoding is not None and run_name is not None
         agreed = Plan.make(
             run_name, config, members, features, schema=encoding.to_dict(), norm_cap=norm_cap, start=begin, asks=asks
         )
         agreed.write(write)
-        outlined |= ahead(agreed, outlined.get("releases", []))
+        outlined |= ahead(agreed, outlined.get("releases", []), life)
         outlined |= {"plan": str(write), "digest": agreed.digest, "sites": list(agreed.names)}
     if choice is not None:
         outlined["choice"] = choice.to_dict()
@@ -173,6 +176,21 @@ def _members(files: tuple[Path, ...], write: Path | None) -> tuple[Member, ...]:
     return tuple(map(Member.read, files))
 
 
+def _lifelong(said: dict[str, Any]) -> str:
+    """What the run takes of a ledger's lifetime budget."""
+    told = f"a ledger with a lifetime budget of {ceil_text(said['least'])} can pay for this run, and is used up by it"
+    if "budget" in said and said["runs"]:
+        told += (
+            f"; of one of {said['budget']:g} it takes {ceil_text(said['first'])} as the first run and "
+            f"{ceil_text(said['later'])} as a later one, {said['runs']} times in all"
+        )
+    elif "budget" in said:
+        told += f"; one of {said['budget']:g} cannot pay for it"
+    elif said["accountant"] != "pure":
+        told += "; of a larger one its first run takes more, its later ones less: see --life"
+    return told
+
+
 def _render(outlined: dict[str, Any], console: Console) -> None:
     sizes, releases, privacy = outlined["n"], outlined["releases"], outlined["privacy"]
     size = f"{min(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,} to {max(sizes):,}"
@@ -197,6 +215,8 @@ def _render(outlined: dict[str, Any], console: Console) -> None:
     if len(sizes) > _SHOWN:
         table.add_row("…", f"and {len(sizes) - _SHOWN} more", "", "", "", "")
     console.print(table)
+    if outlined["life"] is not None:
+        console.print(_lifelong(outlined["life"]), highlight=False)
     schedule = outlined["algorithm"].get("noise")
     if schedule is not None:
         factor = schedule["factor"]

@@ -22,9 +22,10 @@ from ..deploy.relay import RelayTransport, target
 from ..deploy.report import asked_text, sums_text
 from ..deploy.requests import sizes
 from ..deploy.session import Finished, check_end
-from ..deploy.settings import SiteSettings, load_rows, write_settings
+from ..deploy.settings import SiteSettings, check_no_other, load_rows, write_settings
 from ..errors import EXIT_CODES, InvalidInput
 from ..ledger.durable import DurableLedger, rows_digest
+from ..ledger.life import example
 from ..plain import jsonable
 from ..privacy.statement import Statement, ceil_text
 from .files import check_folder
@@ -34,6 +35,9 @@ from .screen import Console, escape
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
+_NEW_KEYS = say(
+    "--new-keys", "Known sites may have new signing keys, which they told you themselves.", is_flag=True
+)  # fmt: skip
 
 
 @click.group(epilog=EXIT_CODES)
@@ -74,6 +78,8 @@ def init(
     """Make a site's FOLDER: keys, the ledger, site.toml.
 
     It says what to give to the hub's operator.  The data are read, to tie the ledger to them, and nothing is sent.
+    Refused if there is a ledger of these rows already: in the folder of the data, in the one that FOLDER is made in, or
+    in a folder inside one of these.
     """
     need_cryptography()
     check_name("name", name)
@@ -84,6 +90,7 @@ def init(
     rows = load_rows(data, Schema.from_toml(schema))
     kind = accountant or ("pure" if delta is None else "rdp")
     fingerprint = rows_digest(*rows.arrays())
+    unknown = check_no_other(data, folder, fingerprint)
     public = {"name": name, "rows": int(rows.n[0, 0])}
     with together(folder) as made:
         book = folder / f"{name}.ledger"
@@ -107,6 +114,10 @@ def init(
         f"2. put {name}.crt, ca.crt and plan.json here when they come, and go on with `site check`\n"
         "3. this is the one ledger of these rows: never make a second one, and never restore it from a backup"
     )
+    if (share := example(kind, epsilon, delta or 0.0)) is not None:
+        click.echo(f"4. {share}")
+    for why in unknown:
+        click.echo(f"note: whether this is a ledger of the same rows is not known: {why}", err=True)
 
 
 @site.command()
@@ -131,14 +142,16 @@ def renew(settings: Path) -> None:
 
 @site.command()
 @click.argument("settings", type=_FILE)
-@takes([as_json()])
-def check(settings: Path, as_json: bool) -> None:
+@takes([_NEW_KEYS, as_json()])
+def check(settings: Path, new_keys: bool, as_json: bool) -> None:
     """Validate everything that SETTINGS names; send nothing.
 
-    Data, plan, ledger, keys and certificates are read and compared; it says what the run will take of the budget.
+    Data, plan, ledger, keys and certificates are read and compared, with each other and with what is left of earlier
+    runs; it says what the run will take of the budget, and by which line of SETTINGS this site agrees to the plan.
     """
     found = SiteSettings.read(settings)
     with DurableLedger.open(found.ledger) as ledger:
+        remembered = found.check_records(ledger, new_keys=new_keys)
         session = found.session(ledger)
         session.check()
         plan, shown = session.plan, ledger.show()
@@ -156,10 +169,12 @@ def check(settings: Path, as_json: bool) -> None:
         "authority": authority, "known": known, "takes": takes_now,
         "privacy": plan.statement.to_dict(), "participants": plan.facts.participants,
         "colluders": plan.facts.colluders, "sent": 0,
-        "message_bytes": sizes(plan)[0], "inbox_bytes": sizes(plan)[1],
+        "message_bytes": sizes(plan)[0], "inbox_bytes": sizes(plan)[1], "agreed": found.digest == plan.digest,
+        "new_sites": remembered.new(plan, found.name),
     }  # fmt: skip
     if as_json:
         click.echo(json.dumps(jsonable(report), allow_nan=False))
+        found.check_agreed()
         return
     console = Console()
     console.print(
@@ -185,6 +200,12 @@ def check(settings: Path, as_json: bool) -> None:
     console.print("compare with the other sites and the hub:", highlight=False)
     console.print(f"plan {plan.digest}", soft_wrap=True, highlight=False)
     console.print(f"authority {authority}", soft_wrap=True, highlight=False)
+    if report["new_sites"]:
+        console.print(f"not in any run of this site before: {escape(', '.join(report['new_sites']))}", highlight=False)
+    found.check_agreed()
+    if not report["agreed"]:
+        console.print(rf"once all have the same plan, write above \[data] in {escape(settings.name)}:")
+        console.print(escape(found.agreement), soft_wrap=True, highlight=False)
     console.print(f"certificate until {report['certificate_ends']}; everything fits; nothing was sent", highlight=False)
 
 
@@ -194,24 +215,31 @@ def _text(epsilon: float | str) -> str:
 
 @site.command()
 @click.argument("settings", type=_FILE)
-@takes([as_json("Print a JSON object a round, and one at the end.")])
-def run(settings: Path, as_json: bool) -> None:
+@takes([
+    _NEW_KEYS,
+    say("--times", "Also tell how long the run took, which depends on the rows: for their holder alone, and no log.",
+        is_flag=True),
+    as_json("Print a JSON object a round, and one at the end."),
+])  # fmt: skip
+def run(settings: Path, new_keys: bool, times: bool, as_json: bool) -> None:
     """Take part in a run until it ends.
 
     After a crash, or a stop, the same command goes on; nothing is drawn or charged twice.
 
     With --json: one JSON object a round on standard output, with what is spent of the rows' lifetime budget, and one
-    at the end.
+    at the end, with the ledger's head.
     """
     found = SiteSettings.read(settings)
     found.check_connection()
     done = found.results()
     if done is None:
-        ended = _take_part(found, as_json)
+        ended = _take_part(found, as_json, new_keys)
         answers = {} if ended.found is None else document(found.agreed, ended.found)
         done = {"site": found.name, "run": found.agreed.run} | answers | ended.to_dict() | ended.times
     elif not as_json:
         click.echo(f"{found.name}: run {done['run']} was over before; nothing is sent", err=True)
+    if not times:
+        done = {key: value for key, value in done.items() if key not in ("seconds", "waited")}
     kept = "json" if found.agreed.infers else "npz"
     done |= {"report": str(found.file("html")), "model": str(found.file(kept))}
     if as_json:
@@ -240,7 +268,7 @@ def _show(done: dict[str, Any]) -> None:
     shown.print(f"report {done['report']}; classifier {done['model']}", soft_wrap=True, highlight=False)
 
 
-def _take_part(found: SiteSettings, as_json: bool) -> Finished:
+def _take_part(found: SiteSettings, as_json: bool, new_keys: bool) -> Finished:
     plan, console = found.agreed, Console(stderr=True)
 
     def tell(line: str) -> None:
@@ -266,7 +294,8 @@ def _take_part(found: SiteSettings, as_json: bool) -> Finished:
                 progress.update(task, completed=k, description=text)
 
         try:
-            return found.take_part(transport, watch if as_json or progress is not None else None)
+            watched = watch if as_json or progress is not None else None
+            return found.take_part(transport, watched, new_keys=new_keys)
         except KeyboardInterrupt:
             tell("stopped; the same command goes on")
             raise

@@ -15,6 +15,7 @@ import numpy as np
 from ..curator import Book, Curator
 from ..data.rows import Rows
 from ..facts import Facts
+from ..ledger.life import share_of_life
 from ..ledger.memory import Ledger
 from ..net import Net
 from ..privacy.noise import KeyedNoise, Noise
@@ -234,7 +235,7 @@ def at_hub(plan: Plan, net: ReadNet) -> Desks:
     return Desks(plan, net, lambda facts, _: Reader(facts), 0, Ledger(), plan.demonstration)
 
 
-def ahead(plan: Plan, releases: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def ahead(plan: Plan, releases: Sequence[dict[str, Any]], life: float | None = None) -> dict[str, Any]:
     """What a plan with answers will cost, under the keys of :func:`sottovoce.runs.prepare.outline`.
 
     Parameters
@@ -243,6 +244,8 @@ def ahead(plan: Plan, releases: Sequence[dict[str, Any]]) -> dict[str, Any]:
         One that asks for nothing gives nothing.
     releases : sequence of dict
         Of the training.
+    life : float, optional
+        Lifetime budget of a ledger.
     """
     asks, nodes = plan.asks, len(plan.sites)
     if asks is None:
@@ -258,6 +261,7 @@ def ahead(plan: Plan, releases: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "rounds": plan.attempts, "n": [site.rows for site in plan.sites], "features": plan.last_width,
         "privacy": plan.statement.to_dict(), "releases": more, "config": plan.config.to_dict(), "asks": asks.to_dict(),
         "held": [asks.held(site.rows) for site in plan.sites], "parts": [said.to_dict() for said in plan.statements],
+        "life": share_of_life(plan.planned(), plan.config.delta, life),
     }  # fmt: skip
     return plain | ({"algorithm": {}, "forecast": _forecast(plan)} if plan.infers else {})
 

@@ -159,10 +159,12 @@ def build(
     authority.serve(hub, ["127.0.0.1"])
     members = []
     for i, name in enumerate(names):
-        members.append(_site(folder / name, name, dataset, parts[i], rows.node(i), config, authority, hub, stage_port))
+        members.append(_site(folder / name, name, dataset, parts[i], rows.node(i), config, authority, hub))
     plan = Plan.make("demonstration", config, members, rows.d, schema=dataset.schema.to_dict(), asks=asks)
-    for place in (hub, *(folder / name for name in names)):
-        plan.write(place / "plan.json")
+    plan.write(hub / "plan.json")
+    for name in names:
+        plan.write(folder / name / "plan.json")
+        write_settings(folder / name, name, f"127.0.0.1:{stage_port}", Path("rows.csv"), agreed=plan.digest)
     tables = [
         table_of(dataset.schema, dataset.X_train[p], dataset.y_train[p], columns_of(dataset.train_columns, p))
         for p in parts
@@ -172,7 +174,7 @@ def build(
 
 def _site(
     folder: Path, name: str, dataset: Dataset, part: IntArray, rows: Rows, config: RunConfig,
-    authority: certificates.Authority, hub: Path, port: int,
+    authority: certificates.Authority, hub: Path,
 ) -> Member:  # fmt: skip
     folder.mkdir()
     columns = {column: values[part] for column, values in dataset.train_columns.items()}
@@ -190,7 +192,6 @@ def _site(
     write_new(folder / "ca.crt", (hub / "ca.crt").read_bytes())
     key = SigningKey.make()
     key.write(folder / f"{name}.signing")
-    write_settings(folder, name, f"127.0.0.1:{port}", Path("rows.csv"))
     return Member(name, int(rows.n[0, 0]), key.public)
 
 

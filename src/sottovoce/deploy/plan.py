@@ -442,8 +442,8 @@ class Plan:
             return tuple(other for other in self.names if other != name)
         return tuple(self.names[j] for j in self.graph.neighbours(self.index(name)))
 
-    def planned(self, node: int) -> tuple[Event, ...]:
-        """The events of all that is planned, in order, whatever the budget."""
+    def planned(self, node: int | None = None) -> tuple[Event, ...]:
+        """The events of all that is planned, in order, whatever the budget; of all sites without a node."""
         training = () if self.infers else self.prepared.plan(node=node).rows
         return sum((terms.events(node) for terms in self.asked), training)
 

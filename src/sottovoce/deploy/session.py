@@ -182,13 +182,15 @@ class Finished:
         Of the data set's lifetime budget, in all.
     seconds, waited : float
         Time of the rounds, and the part of it spent on messages.  It depends on the rows and no ledger counts it: it is
-        for the site's own console, and written to a file only in a demonstration.
+        for ``site run --times``, and written to a file only in a demonstration.
     by : str, optional
         The neighbour that ended the run early, if one did.
     lost : dict
         In a run of sums: sites without which it went on, and why.
     found : Found, optional
         Coefficients and quality, if the plan asks for them.
+    head : str
+        Of the ledger, at the end.
     """
 
     model: Array
@@ -201,6 +203,7 @@ class Finished:
     by: str | None = None
     lost: dict[str, str] = field(default_factory=dict)
     found: Found | None = None
+    head: str = ""
 
     @property
     def privacy(self) -> dict[str, Any]:
@@ -216,7 +219,7 @@ class Finished:
         """Plain data, but for the model and the times."""
         return {
             "rounds": self.outcome.rounds, "stopped": self.outcome.stopped, "privacy": self.privacy,
-            "spent": self.spent, "budget": self.budget, "by": self.by,
+            "spent": self.spent, "budget": self.budget, "by": self.by, "head": self.head,
         } | ({"lost": self.lost} if self.lost else {})  # fmt: skip
 
 
@@ -364,7 +367,7 @@ class SiteSession:
         by = net.closed_by if outcome.stopped == NEIGHBOUR else None
         return Finished(
             model, outcome, statement, self.ledger.total(), float(self.ledger.epsilon[0]), seconds, net.waited, by,
-            net.lost, found,
+            net.lost, found, self.ledger.head(),
         )  # fmt: skip
 
     def _take_part(

@@ -6,6 +6,7 @@
     hub = "hub.example.org:8443"
     plan = "plan.json"
     ledger = "north.ledger"
+    agreed = "5b0c..."           # the plan's digest, compared with the other sites; plans of sums need it
 
     [data]
     file = "rows.csv"            # .csv, .parquet, or a folder made by write_rows
@@ -36,7 +37,7 @@ from ..data.loaders import load
 from ..data.mapped import map_rows
 from ..data.rows import Rows
 from ..data.schema import Schema
-from ..errors import InvalidInput
+from ..errors import InvalidInput, SottovoceError
 from ..ledger.durable import DurableLedger
 from ..privacy.noise import KeyedNoise, Noise
 from ..runs.engine import BUDGET, FINISHED, Observer
@@ -46,6 +47,7 @@ from .answering import document
 from .asks import SiteTable, table_of
 from .files import KEY, write_new
 from .keys import SigningKey
+from .known import ENDING, Known, check_ledger
 from .names import check_name
 from .plan import Plan
 from .relay import Credentials, target
@@ -55,13 +57,16 @@ from .transport import Transport
 
 Watch = Callable[[int, float, float], None]
 """Called after a round with its number, and with what is spent of the rows' lifetime budget, and that budget."""
-_TOP = {"name": str, "hub": str, "plan": str, "ledger": str, "patience": int | float, "data": dict, "keys": dict}
+_TOP = {
+    "name": str, "hub": str, "plan": str, "ledger": str, "agreed": str, "patience": int | float, "data": dict,
+    "keys": dict,
+}  # fmt: skip
 _DATA = {"file": str, "schema": str}
 _KEYS = {"authority": str, "certificate": str, "key": str, "signing": str}
 PATIENCE = 600.0
 _MOST_PATIENCE = 10**8
 _LONGEST = 4096
-_OPTIONAL = {"hub", "patience", "schema", "keys.authority", "keys.certificate", "keys.key"}
+_OPTIONAL = {"hub", "agreed", "patience", "schema", "keys.authority", "keys.certificate", "keys.key"}
 
 
 _FILE = """\
@@ -69,7 +74,7 @@ name = {name}
 hub = {hub}
 plan = "plan.json"
 ledger = {ledger}
-
+{agreed}
 [data]
 file = {data}
 {schema}
@@ -81,7 +86,9 @@ signing = {signing}
 """
 
 
-def write_settings(folder: Path, name: str, hub: str, data: Path, schema: Path | None = None) -> Path:
+def write_settings(
+    folder: Path, name: str, hub: str, data: Path, schema: Path | None = None, agreed: str | None = None
+) -> Path:
     """Write a site's ``site.toml``."""
     values = {
         "name": name, "hub": hub, "ledger": f"{name}.ledger", "data": str(data),
@@ -89,8 +96,36 @@ def write_settings(folder: Path, name: str, hub: str, data: Path, schema: Path |
     }  # fmt: skip
     shown = {key: json.dumps(value) for key, value in values.items()}
     path = folder / "site.toml"
-    write_new(path, _FILE.format(**shown, schema="" if schema is None else f"schema = {json.dumps(str(schema))}\n"))
+    optional = {"schema": None if schema is None else str(schema), "agreed": agreed}
+    lines = {key: "" if value is None else f"{key} = {json.dumps(value)}\n" for key, value in optional.items()}
+    write_new(path, _FILE.format(**shown, **lines))
     return path
+
+
+def check_no_other(data: Path, folder: Path, fingerprint: bytes) -> list[str]:
+    """Refuse to make a ledger in `folder` if there is one of the same rows.
+
+    Looked at is every file ``*.ledger`` in the folder of the data, in the one above `folder`, and in each folder inside
+    these.  Returns why some could not be compared.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    places = dict.fromkeys((data.resolve().parent, folder.resolve().parent))
+    near = (path for place in places for how in ("*.ledger", "*/*.ledger") for path in sorted(place.glob(how)))
+    unknown: list[str] = []
+    for path in dict.fromkeys(near):
+        try:
+            there = DurableLedger.holds(path, fingerprint)
+        except SottovoceError as error:
+            unknown.append(str(error))
+            continue
+        if there:
+            rule = f"has a ledger already, {path}: a second one would be a second budget, which nobody adds up"
+            remedy = "take part with that one: put the plan into its folder"
+            raise InvalidInput("data", data, rule, remedy)
+    return unknown
 
 
 def load_rows(file: Path, schema: Schema | None) -> Rows:
@@ -137,6 +172,8 @@ class SiteSettings:
     schema : path, optional
     patience : float
         Seconds without an answer after which the hub counts as unreachable.
+    digest : str, optional
+        Of the plan that this site has agreed to.
     """
 
     folder: Path
@@ -149,6 +186,7 @@ class SiteSettings:
     credentials: Credentials
     schema: Path | None = None
     patience: float = PATIENCE
+    digest: str | None = None
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
@@ -187,7 +225,7 @@ class SiteSettings:
             at(keys["signing"]), Credentials(
                 at(keys.get("authority", "ca.crt")), at(keys.get("certificate", f"{name}.crt")),
                 at(keys.get("key", f"{name}.key")),
-            ), None if schema is None else at(schema), float(patience),
+            ), None if schema is None else at(schema), float(patience), given.get("agreed"),
         )  # fmt: skip
 
     def check_connection(self) -> None:
@@ -220,6 +258,46 @@ class SiteSettings:
                 raise InvalidInput("schema", str(self.schema), rule, "use the plan's, or agree on another plan")
         return plan
 
+    def check_agreed(self) -> None:
+        """Refuse a plan other than the one that this site has agreed to; a plan of sums needs such an agreement.
+
+        Raises
+        ------
+        InvalidInput
+        """
+        digest = self.agreed.digest
+        if self.digest == digest or (self.digest is None and not self.agreed.summed):
+            return
+        rule = f"is not the digest of {self.plan.name}"
+        if self.digest is None:
+            rule = "is missing, and masks hide a share only among the sites whose keys are in the plan"
+        remedy = f"compare the digest with the other sites by telephone; if all have the same write {self.agreement}"
+        raise InvalidInput("agreed", self.digest, rule, f"{remedy} above [data] in site.toml")
+
+    @property
+    def agreement(self) -> str:
+        """The line of the file by which a site agrees to the plan."""
+        return f"agreed = {json.dumps(self.agreed.digest)}"
+
+    def check_records(self, ledger: DurableLedger, *, new_keys: bool = False) -> Known:
+        """Refuse a ledger that is older than what is left of earlier runs, and a plan with other keys of known sites.
+
+        Parameters
+        ----------
+        ledger : DurableLedger
+        new_keys : bool
+            Whether other sites may have new keys.  A run that this ledger has begun goes on without being asked again.
+
+        Raises
+        ------
+        InvalidInput, LedgerCorrupt
+        """
+        check_ledger(ledger, self.folder / self.name)
+        known = Known.read(self.file(ENDING))
+        if not new_keys and self.agreed.run not in ledger.runs:
+            known.check(self.agreed, self.name)
+        return known
+
     def session(self, ledger: DurableLedger, observers: Sequence[Observer] = ()) -> SiteSession:
         """The session of this site for its plan.
 
@@ -235,17 +313,20 @@ class SiteSettings:
         signing = SigningKey.read(self.signing)
         return SiteSession(plan, self.name, rows, ledger, signing, noise, observers, table)
 
-    def take_part(self, transport: Transport, watch: Watch | None = None) -> Finished:
+    def take_part(self, transport: Transport, watch: Watch | None = None, *, new_keys: bool = False) -> Finished:
         """Run the plan to its end over `transport`, and write the results beside the settings.
 
         Only one process at a time may do this: it must hold :attr:`lock`.
 
         ``NAME.html`` is the report, ``NAME.npz`` the classifier for ``sottovoce predict``, ``NAME.json`` the rest, with
         the coefficients of an inference, which has no other file for ``sottovoce predict``;
-        results of another run are renamed with that run's name, ``NAME.RUN.html``.
+        results of another run are renamed with that run's name, ``NAME.RUN.html``.  ``NAME.known`` has what the next
+        run is compared with; `new_keys` accepts other keys of sites that are known.
         """
         other_run(self.folder / self.name, self.agreed)
         with DurableLedger.open(self.ledger) as ledger:
+            known = self.check_records(ledger, new_keys=new_keys)
+            self.check_agreed()
             session = self.session(ledger, () if watch is None else (_observer(watch, ledger),))
             ended = session.run(transport)
         plan, stem = session.plan, self.folder / self.name
@@ -255,6 +336,8 @@ class SiteSettings:
         if not plan.infers:
             result(plan, ended.model[None], ended.statement, ended.outcome.stopped).save(self.file("npz"))
         named = {"run": plan.run, "plan": plan.digest, "site": self.name, "demonstration": plan.demonstration}
+        complete = ended.outcome.stopped in (FINISHED, BUDGET)
+        known.after(plan, self.name, ended.head, complete).write(self.file(ENDING))
         write_summary(stem, named | answers | ended.to_dict() | (ended.times if plan.demonstration else {}))
         return ended
 

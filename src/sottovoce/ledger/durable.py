@@ -175,6 +175,19 @@ class DurableLedger(OnDisk):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @staticmethod
+    def holds(path: str | Path, digest: bytes) -> bool:
+        """Whether the file is a ledger of the rows with this digest; it is only read.  One of a demonstration is none.
+
+        Raises
+        ------
+        LedgerError
+            If it cannot be told.
+        """
+        found = ChainFile.glance(path, History)
+        tag, state = keyed_hash(digest, key=found.secret).hex(), found.state
+        return state.tag is not None and hmac.compare_digest(tag, state.tag) and not state.demonstration
+
     def bind(self, digest: bytes) -> None:
         """Tie the ledger to the rows with this digest (:func:`rows_digest`), or check that it is tied to them.
 

@@ -136,6 +136,28 @@ class ChainFile(Chain[F]):
                 raise _unwritten(file, error) from None
             raise
 
+    @staticmethod
+    def glance(path: str | Path, blank: Callable[[bytes], F]) -> Chain[F]:
+        """The log as the file alone says, without a lock or any change.
+
+        Raises
+        ------
+        LedgerError
+            If it is no log, is damaged, or is being written.
+        """
+        name = f"ledger={str(path)!r}"
+        if not Path(path).is_file():
+            raise LedgerError(f"{name}: no such file; give the path of one")
+        try:
+            with closing(_connect(Path(path), 0.0, _ALONE)) as db:
+                alone = Chain(db, name, blank)
+                with alone.translated():
+                    alone.identify()
+                    alone.sync()
+                return alone
+        except (OSError, sqlite3.Error) as error:
+            raise LedgerError(f"{name}: cannot be read: {error}; correct that, and try again") from None
+
     def close(self) -> None:
         """Close the file."""
         if os.getpid() == self._pid:  # a forked copy of the connection belongs to the parent

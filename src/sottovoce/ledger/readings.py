@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..errors import InvalidInput, LedgerCorrupt
 from ..plain import jsonable
 from ..privacy.accountants import Accountant
 from ..privacy.events import Event
@@ -108,6 +109,14 @@ class OnDisk(Readings):
         """Count and hash of the last record, ``"12:9f..."``.  Noted elsewhere, it detects an older copy."""
         with self._file.transaction("DEFERRED"):
             return self._file.head()
+
+    def goes_through(self, head: str) -> bool:
+        """Whether the log contains a head that :meth:`head` told earlier."""
+        try:
+            self._file.expect(head)
+        except (InvalidInput, LedgerCorrupt):
+            return False
+        return True
 
     def verify(self, expected_head: str | None = None) -> str:
         """Verify the whole file from its first record, payloads included; returns its head.

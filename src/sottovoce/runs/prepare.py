@@ -15,6 +15,7 @@ from ..data.table import fits
 from ..errors import InvalidInput
 from ..facts import Facts
 from ..graphs import MOST_NODES, Graph, make_graph
+from ..ledger.life import share_of_life
 from ..ledger.memory import Ledger
 from ..losses import Loss, make_loss
 from ..privacy import accountants
@@ -291,7 +292,7 @@ def against_all(ledger: Ledger, nodes: int) -> float:
     return alone.total()
 
 
-def outline(config: RunConfig, n: Array, d: int, *, caveat: Caveat = None) -> dict[str, Any]:
+def outline(config: RunConfig, n: Array, d: int, *, caveat: Caveat = None, life: float | None = None) -> dict[str, Any]:
     """What a run will cost and how much noise that means, computed without data; returned as plain data.
 
     Parameters
@@ -300,11 +301,14 @@ def outline(config: RunConfig, n: Array, d: int, *, caveat: Caveat = None) -> di
         As for :func:`prepare`.
     caveat : str, or iterable of str or None, optional
         As for :func:`privacy_statement`.
+    life : float, optional
+        Lifetime budget of a ledger.
 
     Returns
     -------
     dict
-        ``privacy`` is the statement of the whole run, and ``algorithm`` the method with its calibrated noise.
+        ``life`` says what the run takes of a ledger's lifetime budget.  ``privacy`` is the statement of the whole run,
+        and ``algorithm`` the method with its calibrated noise.
         ``releases`` has one entry per release with values per node: epsilon of that release alone, and an upper bound
         on the noise's standard deviation in each coordinate of what is released.
     """
@@ -329,4 +333,5 @@ def outline(config: RunConfig, n: Array, d: int, *, caveat: Caveat = None) -> di
         "features": d,
         "privacy": privacy_statement(prepared, rows, simulated=simulated, caveat=caveat).to_dict(),
         "algorithm": prepared.algorithm.to_dict(), "releases": releases, "config": config.to_dict(),
+        "life": share_of_life(rows, config.delta, life),
     }  # fmt: skip

@@ -32,6 +32,11 @@ def secret_of(ledger: Path, run: str) -> Path:
     return ledger.with_name(f"{ledger.stem}.{run}.masks")
 
 
+def run_of(ledger: Path, secret: Path) -> str:
+    """The run of a file that :func:`secret_of` named."""
+    return secret.name.removeprefix(f"{ledger.stem}.").removesuffix(".masks")
+
+
 class SumNet(Net):
     """The network of a site in a run of sums.
 

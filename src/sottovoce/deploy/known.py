@@ -1,0 +1,144 @@
+"""What a site knows of its earlier runs: the other sites' signing keys, and how far its ledger had come.
+
+The results of every run lie beside the site's settings, with the ledger's head at their end.  ``NAME.known`` holds that
+head too, and the key of every other site of a run that went through.  Against these records a ledger is seen to
+be an older copy, and a plan to have another key under a known name, without asking anybody.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from glob import escape
+from pathlib import Path
+from typing import Self
+
+from .. import files
+from ..errors import InvalidInput, LedgerCorrupt, SottovoceError
+from ..ledger.durable import DurableLedger
+from ..typing import Any
+from .names import check_name, check_run
+from .plan import LARGEST, Plan
+from .strict import parse
+from .sums.net import run_of
+
+_LARGEST = 2**20
+ENDING = "known"
+
+
+@dataclass(frozen=True)
+class Known:
+    """The content of ``NAME.known``.
+
+    Parameters
+    ----------
+    run, head : str, optional
+        The last run, and the ledger's head at its end; None before the first.
+    keys : dict
+        Public signing keys of other sites by name.
+    """
+
+    run: str | None = None
+    head: str | None = None
+    keys: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read what :meth:`write` wrote; nothing is known if there is no such file.
+
+        Raises
+        ------
+        InvalidInput
+        """
+        if not path.exists():
+            return cls()
+        data = files.read("known", path, _LARGEST)
+        try:
+            found = cls(**parse(data, _LARGEST))
+            check_run("run", found.run)
+            for name, key in found.keys.items():
+                check_name("name", name)
+                if not isinstance(key, str):
+                    raise TypeError
+            if not isinstance(found.head, str):
+                raise TypeError
+        except (SottovoceError, ValueError, TypeError, AttributeError):
+            rule, remedy = "is not what `site run` writes", "get it back as it was after the last run"
+            raise InvalidInput("known", path, rule, remedy) from None
+        return found
+
+    def write(self, path: Path) -> None:
+        """Write the file, whole or not at all."""
+        files.write("known", path, json.dumps(vars(self), indent=1) + "\n")
+
+    def after(self, plan: Plan, name: str, head: str, complete: bool) -> Self:
+        """What is known after a run; keys change only if it went through."""
+        others = {site.name: site.key for site in plan.sites if site.name != name}
+        return type(self)(plan.run, head, dict(sorted((self.keys | (others if complete else {})).items())))
+
+    def new(self, plan: Plan, name: str) -> list[str]:
+        """Other sites of a plan that are not known by name; none before the first run."""
+        return [site for site in plan.names if self.keys and site != name and site not in self.keys]
+
+    def check(self, plan: Plan, name: str) -> None:
+        """Refuse a plan that has another signing key for a known site.
+
+        Raises
+        ------
+        InvalidInput
+        """
+        changed = [s.name for s in plan.sites if s.name != name and self.keys.get(s.name, s.key) != s.key]
+        if changed:
+            who = ", ".join(changed)
+            rule = f"the plan has another signing key of {who} than the runs before"
+            remedy = f"ask {who} by telephone whether it made a new key; only if so give --new-keys"
+            raise InvalidInput("keys", None, rule, remedy)
+
+
+def check_ledger(ledger: DurableLedger, stem: Path) -> None:
+    """Refuse a ledger that lacks a run, or records, of which something at hand is left.
+
+    Parameters
+    ----------
+    ledger : DurableLedger
+    stem : path
+        Of the site's results, without an ending.
+
+    Raises
+    ------
+    LedgerCorrupt
+    """
+    runs = set(ledger.runs)
+    for path, run, head in _records(ledger, stem):
+        missing = f"lacks the run {run!r}" if run not in runs else None
+        if missing is None and head is not None and not ledger.goes_through(head):
+            missing = f"does not hold what it held after the run {run!r}"
+        if missing:
+            raise LedgerCorrupt(
+                f"ledger={ledger.path.name!r}: {missing}, of which {path.name!r} is at hand: it is an older copy or "
+                "another ledger; nothing was sent or drawn; put the newest one back, or if that is lost count its "
+                "budget as spent"
+            )
+
+
+def _records(ledger: DurableLedger, stem: Path) -> Iterator[tuple[Path, str, str | None]]:
+    """What is left of runs: a file, the run's name and the ledger's head at its end, if the file holds it."""
+    path = stem.with_name(f"{stem.name}.{ENDING}")
+    known = Known.read(path)
+    if known.run is not None:
+        yield path, known.run, known.head
+    for path in (stem.with_name(f"{stem.name}.json"), *sorted(stem.parent.glob(f"{escape(stem.name)}.*.json"))):
+        found = _result(path)
+        if found.get("site") == stem.name and isinstance(found.get("run"), str):
+            yield path, found["run"], str(found["head"]) if "head" in found else None
+    for path in sorted(ledger.path.parent.glob(f"{escape(ledger.path.stem)}.*.masks")):
+        yield path, run_of(ledger.path, path), None
+
+
+def _result(path: Path) -> dict[str, Any]:
+    """A result as plain data; nothing if the file is none."""
+    try:
+        return dict(parse(files.read("results", path, LARGEST), LARGEST))
+    except (SottovoceError, ValueError, TypeError):
+        return {}
