@@ -24,6 +24,7 @@ import numpy as np
 from ..errors import InvalidInput, UnknownEvent
 from ..typing import Any, Array, BoolArray
 from . import pld, prices
+from .conditions import all_priced
 from .events import Event
 from .gaussian import gaussian_epsilon
 from .prices import Bill, Orders
@@ -95,9 +96,9 @@ class Accountant(ABC, Generic[Spent]):
         return {self.name: self.network(spent, delta, sites_per_row)}
 
     def total(self, events: Iterable[Event], delta: float = 0.0) -> Array:
-        """Epsilon per node of a whole run."""
+        """Epsilon per node of a whole run, or of a single release; :meth:`add` asks nothing of what came before."""
         spent = self.nothing()
-        for event in events:
+        for event in all_priced(events):
             spent = self.add(spent, event)
         return self.epsilon(spent, delta)
 
