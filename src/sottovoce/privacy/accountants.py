@@ -95,12 +95,16 @@ class Accountant(ABC, Generic[Spent]):
         """The network's epsilon by each notion in use; infinite where a notion proves nothing."""
         return {self.name: self.network(spent, delta, sites_per_row)}
 
-    def total(self, events: Iterable[Event], delta: float = 0.0) -> Array:
-        """Epsilon per node of a whole run, or of a single release; :meth:`add` asks nothing of what came before."""
+    def spent(self, events: Iterable[Event]) -> Spent:
+        """What a whole run spends, or a single release: :meth:`add` does not ask what came before."""
         spent = self.nothing()
         for event in all_priced(events):
             spent = self.add(spent, event)
-        return self.epsilon(spent, delta)
+        return spent
+
+    def total(self, events: Iterable[Event], delta: float = 0.0) -> Array:
+        """Epsilon per node of :meth:`spent`."""
+        return self.epsilon(self.spent(events), delta)
 
 
 def _orders(name: str, order: float | None) -> Orders:

@@ -32,6 +32,7 @@ NEEDS = {
 """What a price presumes besides the event's own parameters, by the word that :attr:`Event.needs` has for it."""
 
 _KINDS: dict[str, type[Event]] = {}
+_LARGEST = 1e150
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,8 +129,24 @@ def from_dict(plain: dict[str, Any]) -> Event:
     return found
 
 
+def check_size(event: Event) -> None:
+    """Refuse noise and answers of a size that doubles lose; called before a charge, as no draw may fail after it.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    for field in fields(event):
+        value = getattr(event, field.name)
+        if isinstance(value, np.ndarray) and not field.name.startswith("claimed"):
+            strange = value[(value > 0) & np.isfinite(value) & ((value < 1.0 / _LARGEST) | (value > _LARGEST))]
+            if strange.size:
+                rule = f"an event's parameters are 0, or of a size from {1.0 / _LARGEST:g} to {_LARGEST:g}"
+                raise InvalidInput(field.name, float(strange[0]), rule, "change the noise, C, rho or eta")
+
+
 def _array(values: list[Any]) -> Array:
-    if not all(type(value) in (int, float) and not 1e150 < abs(value) < np.inf for value in values):
+    if not all(type(value) in (int, float) and not _LARGEST < abs(value) < np.inf for value in values):
         raise TypeError("no numbers that an event can have: products of two must not overflow")
     return np.array(values, dtype=float)
 
