@@ -21,8 +21,8 @@ _LAST_BITS = 1.0 + 2.0**-48
 class Conditions:
     """What prices the events of one run, or all that were charged outside of runs, one after another.
 
-    Rounds of several sequences may alternate.  Sequences on equal terms need not be told apart: that a round has one
-    before it for itself is a matter of numbers.
+    Rounds of several sequences may alternate, each on terms that it keeps.  A sequence is known by its terms: on equal
+    terms rounds cost the same, so that each has one before it for itself is a matter of numbers.
 
     Parameters
     ----------
@@ -81,26 +81,20 @@ def _follows(event: Event, before: Event) -> bool:
             T, t = float(event.rounds), float(event.index)
             falls = np.sqrt((T + t) * max(T + t - 2.0, 0.0)) / (T + t - 1.0)
             same = _alike(event, before, "rounds", "dimension", "sensitivity") and event.index <= event.rounds
-            return same and _no_more(event.sigma, falls * before.sigma) and _no_more(falls * before.sigma, event.sigma)
-        case GatedRelease(), GatedRelease():  # those that were charged pay for later ones, so none may be dearer
+            return same and _about(event.sigma, falls * before.sigma)
+        case GatedRelease(), GatedRelease():  # rounds that cost a release pay for later ones, so all cost the same
             same = _alike(event, before, "positives", "dimension", "epsilon_threshold", "epsilon_queries")
-            return same and _no_more(event.sensitivity / event.sigma, before.sensitivity / before.sigma)
+            return same and _about(event.sensitivity / event.sigma, before.sensitivity / before.sigma)
         case RedrawnGateRelease(), RedrawnGateRelease():
-            return _alike(event, before, "positives", "dimension") and _no_more(_dear(event), _dear(before))
+            same = _alike(event, before, "positives", "dimension", "bend_bound", "error")
+            return same and _alike(event, before, "sigma", "K", "sigma_release")
         case _:
             return False
-
-
-def _dear(event: RedrawnGateRelease) -> Array:
-    """What the price of its release grows with; the solver's error counts where noise is on the answer."""
-    sigma, K, error, shown = np.broadcast_arrays(event.sigma, event.K, event.error, event.sigma_release)
-    answer = np.where(shown > 0, [error / shown, 1.0 / (K * shown)], 0.0)
-    return np.concatenate([answer, [1.0 / sigma, event.bend_bound / K]])
 
 
 def _alike(one: Event, other: Event, *names: str) -> bool:
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("source", "relation", *names))
 
 
-def _no_more(one: Array, other: Array) -> bool:
-    return one.shape == other.shape and bool(np.all(one <= other * _LAST_BITS))
+def _about(one: Array, other: Array) -> bool:
+    return one.shape == other.shape and bool(np.all((one <= other * _LAST_BITS) & (other <= one * _LAST_BITS)))

@@ -26,7 +26,7 @@ RELATIONS = {"replace-one": 2.0, "zero-out": 1.0}
 
 NEEDS = {
     "nothing": "its price adds up with those of whatever else is released from the same rows",
-    "rounds": "the rounds before it of the same run, each once and on terms that it follows; else it is priced alone",
+    "rounds": "the rounds before it of the same run, each once and on equal terms; else it is priced alone",
     "people": "as many sites a person as the ledger counts; else it is priced for as many",
 }
 """What a price presumes besides the event's own parameters, by the word that :attr:`Event.needs` has for it."""
