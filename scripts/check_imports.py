@@ -59,7 +59,7 @@ LAYERS = (
         "solvers with certified error; what the papers' theorems say; reports from plain data",
         (
             *("privacy.bounds", "privacy.exact", "privacy.spherical", "privacy.gaussian", "privacy.pld"),
-            *("privacy.prices", "privacy.accountants", "privacy.noise", "privacy.statement"),
+            *("privacy.conditions", "privacy.prices", "privacy.accountants", "privacy.noise", "privacy.statement"),
             *("ledger", "quasinewton", "newton", "solvers", "papers", "reports"),
         ),
     ),

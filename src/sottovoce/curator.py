@@ -12,7 +12,7 @@ from .data.rows import Rows
 from .errors import LedgerMismatch, Refused
 from .facts import Facts
 from .net import Net
-from .privacy.events import Event
+from .privacy.events import Event, check_size
 from .privacy.noise import Noise
 from .queries import Query, Sum, Vault
 from .solvers import Solver
@@ -108,6 +108,7 @@ class Curator:
         query.check(self.facts)
         query.ready(self._vault)
         event, stamp = query.event(self.facts), query.stamp()
+        check_size(event)
         self._releases += 1
         released = self.ledger.once(event, draw)
         answer = np.frombuffer(self._words(query, released, stamp), dtype="<f8")
@@ -147,6 +148,7 @@ class Curator:
         query.check(self.facts)
         event, stamp, among = query.event(self.facts), query.stamp(), net.among(self.facts)
         among.check(self.facts)
+        check_size(event)
         self._releases += 1
         stored = self.ledger.once(event, draw)
         sealed = np.frombuffer(self._words(query, stored, stamp), dtype="<i8").reshape(query.blank(self.facts).shape)

@@ -102,7 +102,7 @@ class LedgerContract(ABC):
 
     def test_unpriceable_events_are_refused(self, make: Callable[..., AnyLedger]) -> None:
         class Novel(Event):
-            pass
+            needs = "nothing"
 
         ledger = make()
         with pytest.raises(UnknownEvent, match="Novel"):

@@ -42,7 +42,7 @@ def test_events_survive_json_and_are_frozen() -> None:
 def test_unknown_events_are_refused_by_name() -> None:
     @dataclass(frozen=True, eq=False)
     class Novel(Event):
-        pass
+        needs = "nothing"
 
     with pytest.raises(UnknownEvent, match="Novel"):
         PureAccountant().price(Novel(source="test"))

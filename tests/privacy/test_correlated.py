@@ -5,6 +5,8 @@ import pytest
 from scipy import special
 from scipy.optimize import minimize
 
+from sottovoce.survival import expand, person_weight
+
 
 def norms(A: np.ndarray) -> np.ndarray:
     return np.linalg.norm(A.reshape(len(A), -1), axis=1)
@@ -139,6 +141,63 @@ def test_rows_whose_gradients_change_sign_move_more() -> None:
     T = 10
     signs = (-1.0) ** np.arange(T)
     assert signs @ precision(T, T) @ signs == pytest.approx(2.0 * T)
+
+
+def test_a_difference_of_two_rows_may_alternate_and_is_charged_for_both() -> None:
+    """Rows alike in all but when they pull: one gradient changes by at most 1, half of what Delta counts.
+
+    Charged for that 1, the run would cost more than it says, by a factor of two; Delta, by the triangle inequality,
+    holds, and a row and its opposite attain it.  The same numbers are those of one person with two opposite rows of
+    weight 1, whose logistic gradient never has a norm above 1: that bound alone does not make a unit one row.
+    """
+    T, M = 10, precision(10, 10)
+    first, second = np.arange(T) % 2.0, 1.0 - np.arange(T) % 2.0
+    difference = first - second
+    assert np.max(np.abs(difference)) == 1.0 and difference @ M @ difference == pytest.approx(2.0 * charged(T, T))
+    assert difference @ M @ difference <= 4.0 * charged(T, T)
+    opposite = np.ones(T) - (-np.ones(T))
+    assert opposite @ M @ opposite == pytest.approx(4.0 * charged(T, T))
+
+
+def test_the_logistic_loss_comes_near_the_bound_and_does_not_reach_it() -> None:
+    """Opposite rows have slopes that add up to 1; two rows at angles of pi/2 + a to the model both pull nearly wholly.
+
+    The share of the squared bound by the model's length; with gradients capped at 1/2 opposite rows attain it.
+    """
+    z = np.linspace(-30.0, 30.0, 1001)
+    np.testing.assert_allclose(special.expit(-z) + special.expit(z), 1.0)
+    a = np.linspace(0.0, np.pi / 2, 100_001)
+    shares = [float(np.max((special.expit(R * np.sin(a)) * np.cos(a)) ** 2)) for R in (1.0, 10.0, 60.0, 1e3, 1e5)]
+    np.testing.assert_allclose(shares[:3], [0.302, 0.829, 0.985], atol=1e-3)
+    assert np.all(np.diff(shares) > 0.0) and 0.9999 < shares[-1] < 1.0
+    capped = np.minimum(special.expit(np.zeros(2)), 0.5)
+    assert capped.sum() == 2 * 0.5
+
+
+@pytest.mark.parametrize("T", [1, 2, 5, 9])
+def test_slopes_of_both_signs_cost_the_length_of_their_interval(T: int) -> None:
+    for tau in range(1, T + 1):
+        M, most = precision(T, tau), charged(T, tau)
+        corners = (np.arange(2**tau)[:, None] >> np.arange(tau)) & 1
+        for p in (0.0, 0.1, 0.3, 0.5, 0.9):
+            x = corners - p  # an interval of length 1 around zero
+            assert np.max(np.einsum("ks,st,kt->k", x, M, x)) <= most * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(("m", "T"), [(1, 6), (2, 6), (3, 4), (4, 3)])
+def test_a_persons_rows_of_survival_move_no_more_than_one_row(m: int, T: int) -> None:
+    """All corners of all rows' slopes in all rounds, for every end that a person can come to."""
+    largest = 0.0
+    for last, event in [(last, event) for last in range(m) for event in (False, True)]:
+        for size in (1.0, 0.6):
+            a, y = expand(np.array([[size]]), np.array([last]), np.array([event]), m)
+            rows = person_weight(m) * y[:, None] * a
+            for tau in range(1, T + 1):
+                corners = ((np.arange(2 ** (tau * m))[:, None] >> np.arange(tau * m)) & 1).reshape(-1, tau, m)
+                G = corners @ rows
+                found = np.einsum("ksd,st,ktd->k", G, precision(T, tau), G).max() / charged(T, tau)
+                largest = max(largest, float(found))
+    assert 0.999 < largest <= 1.0
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.0, 2.0])

@@ -152,3 +152,16 @@ def test_noise_that_is_wide_for_its_grid_never_leaves_an_answer_bare(finer: int)
     drawn = np.concatenate([SystemNoise().add_gaussian(np.full(n, 0.3), sigma, step, 0) for _ in range(3)]) / 1e6
     assert len(np.unique(np.abs(drawn))) == drawn.size
     assert stats.kstest(drawn, stats.norm.cdf).pvalue > 1e-9
+
+
+@pytest.mark.parametrize("most", [2.0**-40, np.nextafter(2.0**-40, 0.0), np.nextafter(2.0**-40, 1.0), 3e-200, 0.7, 1e9])
+def test_the_grids_step_is_the_largest_power_of_two_that_is_allowed(most: float) -> None:
+    """The logarithm of a number just below a power of two rounds up to that power."""
+    found: list[float] = []
+
+    def draw(d: int, scale: float, step: float) -> list[int]:
+        found.append(step)
+        return [0] * d
+
+    SystemNoise._on_grid(np.zeros((1, 2)), np.array([[most]]), np.ones((1, 1)), draw)
+    assert found[0] <= most < 2.0 * found[0] and np.frexp(found[0])[0] == 0.5

@@ -257,10 +257,7 @@ FAULTS = {
         "return vault.noise.add_gaussian(exact, self._sigma(sensitivity),":
             "return vault.noise.add_gaussian(exact, 0.8 * self._sigma(sensitivity),"
     },
-    "a later round is charged": {
-        "n.shape), sensitivity, facts.d,\n            self.index,":
-            "n.shape), sensitivity, facts.d,\n            self.rounds,"
-    },
+    "a smaller change is charged": {"n.shape), sensitivity, facts.d,": "n.shape), 0.7 * sensitivity, facts.d,"},
 }  # fmt: skip
 
 
@@ -268,6 +265,13 @@ FAULTS = {
 def test_a_fault_in_what_is_carried_is_refuted_by_the_audit(fault: str, tmp_path: Path) -> None:
     claimed, bound = planted(tmp_path, "queries/carried.py", FAULTS[fault], GAME)
     assert bound > claimed
+
+
+def test_a_later_round_in_the_event_is_priced_as_a_round_alone_so_the_audit_refutes_nothing(tmp_path: Path) -> None:
+    """The ledger's own check: what the event says of its round does not lower the price."""
+    later = "n.shape), sensitivity, facts.d,\n            self."
+    claimed, bound = planted(tmp_path, "queries/carried.py", {f"{later}index,": f"{later}rounds,"}, GAME)
+    assert bound <= claimed
 
 
 def test_without_a_fault_the_audit_refutes_nothing(tmp_path: Path) -> None:

@@ -101,12 +101,6 @@ def test_a_printed_gate_sends_no_more_after_a_crash_than_was_charged(rows: Rows,
     assert sent.sum() > 0
 
 
-def test_a_printed_gate_refuses_penalties_under_which_later_releases_cost_more(rows: Rows) -> None:
-    config = RunConfig(method="ipp_admm", form="printed", noise=0.5, epsilon=math.inf, delta=1e-5, eta_growth=0.9)
-    with pytest.raises(InvalidInput, match="must not decrease: a printed release is charged"):
-        simulate(config, rows)
-
-
 def test_a_failed_solve_does_not_say_how_far_it_came(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sottovoce.solvers.MAX_ITERATIONS", 2)
     monkeypatch.setattr("sottovoce.newton.MOST", 0)

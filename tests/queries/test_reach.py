@@ -238,3 +238,15 @@ def test_floating_point_traps_do_not_tell_neighbours_apart() -> None:
         curator = Curator(Rows.build([(X, np.ones(N))]), some, KeyedNoise(0, [0], [0], lead=()), book)
         with np.errstate(all="raise"):
             assert np.all(np.isfinite(curator.ask(NoisyGradient(start, np.array([0.5]), "test"))))
+
+
+@pytest.mark.parametrize(("pure", "strange"), [(False, 1e200), (False, 1e305), (False, 1e-160), (True, 1e200)])
+def test_noise_of_a_size_that_doubles_lose_is_refused_before_the_charge(pure: bool, strange: float) -> None:
+    """An answer over the grid's step passed 1e308, and the draw of a release that was charged failed."""
+    book = Ledger(PureAccountant() if pure else BestAccountant(), math.inf, 0.0 if pure else 1e-5)
+    curator = Curator(neighbours()[0], facts(pure=pure), SystemNoise(), book)
+    with pytest.raises(InvalidInput, match=r"^(sigma|beta)=.*of a size from 1e-150 to 1e\+150; change the noise"):
+        curator.ask(NoisyGradient(np.zeros(D), np.array([strange]), "test"))
+    assert not book.rows
+    for least in (1e100, 1e-100):
+        assert np.all(np.isfinite(curator.ask(NoisyGradient(np.zeros(D), np.array([least]), "test"))))

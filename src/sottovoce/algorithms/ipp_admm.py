@@ -7,7 +7,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..errors import InvalidInput
 from ..queries import GatedMinimiser, Query, RedrawnGate
 from ..typing import Array
 from .admm import State
@@ -59,12 +58,6 @@ class IPPADMM(PPADMM):
     least_penalty: ClassVar[float] = 0.0005
     objective_noise: ClassVar[bool] = False
     listed_share: ClassVar[float] = 1.0  # line 6 has epsilon_i1, where line 6 of Algorithm 1 has epsilon_i3
-
-    def check(self, node: Node) -> None:
-        super().check(node)
-        if self.form == "printed" and not self.penalty.non_decreasing:
-            rule = "must not decrease: a printed release is charged with the first rounds, which have to be the dearest"
-            raise InvalidInput("eta", self.penalty.words, rule, "use a growth >= 1, or the corrected form")
 
     def round(self, k: int, state: State, node: Node) -> State:
         f, S, lam = state

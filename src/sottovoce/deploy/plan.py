@@ -466,11 +466,8 @@ class Plan:
         accountant, delta = prepared.ledger.accountant, prepared.ledger.delta
         budget = np.broadcast_to(prepared.ledger.epsilon, (len(self.sites),))[i]
         everything = prepared.plan(node=i).rows
-        spent = accountant.nothing()
-        for event in everything:
-            spent = accountant.add(spent, event)
         # Totals only grow: if the whole run fits, so does each part, and one look is cheaper than one a release.
-        fits = np.all(accountant.within(spent, delta, budget))
+        fits = np.all(accountant.within(accountant.spent(everything), delta, budget))
         return everything if fits else prepared.plan(node=i, budget=float(budget)).rows
 
     def to_dict(self) -> dict[str, Any]:

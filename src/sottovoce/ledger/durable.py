@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import hmac
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -37,6 +37,7 @@ from ..errors import BudgetExceeded, InvalidInput, LedgerCorrupt, LedgerError, L
 from ..plain import canonical, jsonable, keyed_hash
 from ..privacy import accountants
 from ..privacy.accountants import Accountant
+from ..privacy.conditions import all_priced
 from ..privacy.events import Event, same_relation
 from ..typing import Any, Array, ArrayLike
 from .file import ChainFile
@@ -221,6 +222,8 @@ class DurableLedger(OnDisk):
     def charge(self, event: Event) -> None:
         """Record a release outside any run, durably, or refuse it.  Such a row can have no payload.
 
+        One out of the conditions of its proof, such as a round without those before it, is charged what it costs then.
+
         Raises
         ------
         BudgetExceeded
@@ -229,7 +232,7 @@ class DurableLedger(OnDisk):
             If the accountant cannot price it.
         """
         with self._file.transaction():
-            self._afford([event], f"release {len(self._file.state.rows) + 1}", "drawn")
+            self._afford([self._file.state.next(event)], f"release {len(self._file.state.rows) + 1}", "drawn")
             self._file.append({"kind": "charge", "run": None, "release": None, "event": event.to_dict()})
 
     def reserve(self, run: str, plan: str, events: Sequence[Event]) -> Run:
@@ -242,7 +245,7 @@ class DurableLedger(OnDisk):
         plan : str
             Digest of everything that the run depends on.
         events : sequence of Event
-            All that it will charge, in order.
+            All that it will charge, in order.  What prices them is decided here, among these alone.
 
         Raises
         ------
@@ -257,7 +260,7 @@ class DurableLedger(OnDisk):
         with self._file.transaction():
             known = self._file.state.runs.get(run)
             if known is None:
-                self._afford(events, f"run {run!r} of {len(events)} releases", "reserved")
+                self._afford(all_priced(events), f"run {run!r} of {len(events)} releases", "reserved")
                 self._file.append({"kind": "reserve", "run": run, "plan": plan, "events": plain, "at": _now()})
             elif not known.open:
                 rule = f"is closed; choose a new name, such as {self._free(run)!r}, or replay it with resume"
@@ -270,7 +273,7 @@ class DurableLedger(OnDisk):
     def afford(self, events: Sequence[Event]) -> Array:
         """What these events would add to every node's total, (N,); refused as by :meth:`reserve`.  Nothing changes."""
         with self._file.transaction("DEFERRED"):
-            return self._afford(events, f"a run of {len(events)} releases", "reserved")
+            return self._afford(all_priced(events), f"a run of {len(events)} releases", "reserved")
 
     def resume(self, run: str, plan: str, *before: str) -> Run:
         """Go through a run again from its first row: rows are replayed, never charged twice; a closed run is only
@@ -424,7 +427,8 @@ class DurableLedger(OnDisk):
         if self._file.state.tag is not None and not self._shown:
             raise LedgerMismatch(f"{self._file.name}: is bound to rows that were not shown; open with fingerprint=...")
 
-    def _afford(self, events: Sequence[Event], what: str, undone: str) -> Array:
+    def _afford(self, events: Iterable[Event], what: str, undone: str) -> Array:
+        """What these add to the totals, each as what prices it."""
         self._spendable()
         state = self._file.state
         relation, known, texts = state.relation, dict[str, Event](), Counter[str]()

@@ -13,6 +13,7 @@ import numpy as np
 from ..plain import canonical, keyed_hash
 from ..privacy import accountants
 from ..privacy.accountants import Accountant
+from ..privacy.conditions import Conditions, all_priced
 from ..privacy.events import Event, from_dict, same_relation
 from ..typing import Any, Array
 
@@ -94,6 +95,7 @@ class RunHistory:
     plan: str
     planned: list[Event]
     texts: list[str]
+    priced: list[str]  # texts of what prices them: see sottovoce.privacy.conditions
     since: str
     charged: int = 0
     stored: dict[int, tuple[int, str]] = field(default_factory=dict)  # release -> (record, digest of the payload)
@@ -144,6 +146,7 @@ class History:
         self.relation: str | None = None
         self.runs: dict[str, RunHistory] = {}
         self._events: dict[str, Event] = {}
+        self._alone = Conditions()  # of what was charged outside runs
         self._tally = Tally(self.accountant)
 
     def apply(self, number: int, record: dict[str, Any]) -> None:
@@ -162,7 +165,8 @@ class History:
             case "reserve" if number > 1 and record["run"] not in self.runs:
                 texts = [canonical(plain) for plain in record["events"]]
                 events = [self._event(text, plain) for text, plain in zip(texts, record["events"], strict=True)]
-                self.runs[record["run"]] = RunHistory(record["plan"], events, texts, record["at"])
+                priced = [self._priced(*each) for each in zip(texts, events, all_priced(events), strict=True)]
+                self.runs[record["run"]] = RunHistory(record["plan"], events, texts, priced, record["at"])
             case "charge" if number > 1:
                 self._charge(record)
             case "store" if self._drawable(record):
@@ -188,6 +192,13 @@ class History:
             self._events[text] = event
         return self._events[text]
 
+    def _priced(self, text: str, event: Event, priced: Event) -> str:
+        """The text of what prices an event of this text, which is mostly itself."""
+        if priced is not event:
+            text = canonical(plain := priced.to_dict())
+            self._event(text, plain)
+        return text
+
     def _charge(self, record: dict[str, Any]) -> None:
         text = canonical(record["event"])
         if record["run"] is not None:
@@ -198,8 +209,12 @@ class History:
             run.charged += 1
             if not record["kept"]:
                 run.loose.add(run.charged)
-        self.rows.append(self._event(text, record["event"]))
-        self._tally.add(text)
+        event = self._event(text, record["event"])
+        self.rows.append(event)
+        if record["run"] is None:
+            self._tally.add(self._priced(text, event, self._alone.add(event)))
+        else:
+            self._tally.add(run.priced[run.charged - 1])
 
     def _drawable(self, record: dict[str, Any]) -> bool:
         run, release = self.runs[record["run"]], record["release"]
@@ -223,7 +238,7 @@ class History:
 
     def held(self) -> Counter[str]:
         """Texts of reserved events of open runs that have no row."""
-        return Counter(text for run in self.runs.values() if run.open for text in run.texts[run.charged :])
+        return Counter(text for run in self.runs.values() if run.open for text in run.priced[run.charged :])
 
     def cautions(self) -> list[str]:
         """Caveats that a statement of these events' prices must include."""
@@ -233,6 +248,10 @@ class History:
         """Epsilon per node of all rows and of `more` events, counted by text; `events` has those not in the log."""
         return self._tally.epsilon(self.delta, ChainMap(events or {}, self._events), Counter(more or {}))
 
+    def next(self, event: Event) -> Event:
+        """What prices an event that is charged now, outside runs."""
+        return self._alone.priced(event)
+
     def alone(self, text: str, event: Event) -> Array:
-        """Epsilon per node of one event of this text."""
+        """Epsilon per node of one event of this text, which prices itself."""
         return self._tally.alone(text, event, self.delta)

@@ -9,13 +9,14 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import NoReturn, Self
+from typing import NamedTuple, NoReturn, Self
 
 import numpy as np
 
 from ..errors import BudgetExceeded, InvalidInput, LedgerError, LedgerMismatch
 from ..privacy import events as _events
 from ..privacy.accountants import Accountant, at_one_order, for_life
+from ..privacy.conditions import Conditions
 from ..privacy.events import Event, same_relation
 from ..typing import Any, Array, ArrayLike
 
@@ -45,6 +46,13 @@ _STAYS = (
     "ledger: one in memory stays in its process, where charges from elsewhere would be lost; nothing was drawn; use "
     "n_jobs=1, threads (joblib's 'threading') or a DurableLedger"
 )
+
+
+class _Row(NamedTuple):
+    event: Event
+    deal: bytes | None
+    priced: Event
+    """What prices the event where it stands: see :mod:`sottovoce.privacy.conditions`."""
 
 
 class Ledger:
@@ -86,7 +94,8 @@ class Ledger:
         self.accountant: Accountant[Any] = accountant
         self.epsilon, self.delta, self.sites_per_row = epsilon, delta, int(sites_per_row)
         self._lock, self._pid = threading.RLock(), os.getpid()
-        self._rows: list[tuple[Event, bytes | None]] = []  # with their deals
+        self._rows: list[_Row] = []
+        self._conditions: dict[bytes | None, Conditions] = {}  # by deal, of what was charged outside a Joint
         self._spent: dict[bytes | None, Any] = {}  # by deal
         self._sizes: dict[bytes | None, int] = {}  # nodes
         self._held: list[Joint] = []
@@ -109,10 +118,12 @@ class Ledger:
     @property
     def rows(self) -> tuple[Event, ...]:
         """All events so far, in the order of their charges."""
-        return tuple(event for event, _ in self._rows)
+        return tuple(row.event for row in self._rows)
 
     def charge(self, event: Event, *, deal: bytes | None = None) -> None:
         """Record `event`, or refuse it.
+
+        One out of the conditions of its proof, such as a round without those before it, is charged what it costs then.
 
         Parameters
         ----------
@@ -130,7 +141,7 @@ class Ledger:
             If it is under another relation than the events before it, or prices another number of nodes.
         """
         with self._lock:
-            self._write(event, deal, self._afford([event], deal))
+            self._take(event, deal, *self._next(event, deal))
 
     def settle(self) -> None:
         """Compute epsilon at one fixed order from now on, if the accountant keeps sums: later runs will be chosen.
@@ -141,8 +152,8 @@ class Ledger:
             chosen = at_one_order(self.accountant, np.asarray(self.epsilon, dtype=float), self.delta)
             if chosen is not self.accountant:
                 again: dict[bytes | None, Any] = {}
-                for event, deal in self._rows:
-                    again[deal] = chosen.add(again[deal] if deal in again else chosen.nothing(), event)
+                for _, deal, priced in self._rows:
+                    again[deal] = chosen.add(again[deal] if deal in again else chosen.nothing(), priced)
                 self.accountant, self._spent = chosen, again  # an interrupt before this line changes nothing
 
     def trial(self) -> Ledger:
@@ -151,6 +162,7 @@ class Ledger:
             twin = Ledger(self.accountant, self.epsilon, self.delta, self.sites_per_row)
             twin._rows, twin._held = list(self._rows), list(self._held)
             twin._spent, twin._sizes, twin._relation = dict(self._spent), dict(self._sizes), self._relation
+            twin._conditions = {deal: conditions.copy() for deal, conditions in self._conditions.items()}
             twin._trial = True
             return twin
 
@@ -225,7 +237,8 @@ class Ledger:
         with self._lock:
             for row in rows:
                 event = _events.from_dict(row)
-                self._write(event, None, self._plus(None, [event]))
+                priced = self._conditions_of(None).priced(event)
+                self._take(event, None, priced, self._plus(None, [priced]))
 
     def _take_releases(self) -> None:
         if self._trial:
@@ -236,13 +249,16 @@ class Ledger:
     def _seen_by(self, sites: int) -> dict[bytes | None, Any]:
         """What is spent, by deal, against that many sites together."""
         sums = _events.SummedGaussianMechanism
-        if not any(isinstance(event, sums) and event.colluders < sites for event, _ in self._rows):
+        if not any(isinstance(row.event, sums) and row.event.colluders < sites for row in self._rows):
             return self._spent
         again: dict[bytes | None, Any] = {}
-        for event, deal in self._rows:
+        for _, deal, priced in self._rows:
             known = again[deal] if deal in again else self.accountant.nothing()
-            again[deal] = self.accountant.add(known, event.against(sites) if isinstance(event, sums) else event)
+            again[deal] = self.accountant.add(known, priced.against(sites) if isinstance(priced, sums) else priced)
         return again
+
+    def _conditions_of(self, deal: bytes | None) -> Conditions:
+        return self._conditions.setdefault(deal, Conditions(self.sites_per_row))
 
     def _plus(self, deal: bytes | None, events: Iterable[Event]) -> Any:
         """What is spent under a deal, these events included."""
@@ -251,11 +267,20 @@ class Ledger:
             spent = self.accountant.add(spent, event)
         return spent
 
-    def _write(self, event: Event, deal: bytes | None, spent: Any) -> None:
+    def _next(self, event: Event, deal: bytes | None) -> tuple[Event, Any]:
+        """What prices an event, and what is spent under a deal with it; refused as by :meth:`charge`."""
+        priced = self._conditions_of(deal).priced(event)
+        return priced, self._afford([priced], deal)
+
+    def _take(self, event: Event, deal: bytes | None, priced: Event, spent: Any) -> None:
+        self._conditions_of(deal).add(event)
+        self._write(event, deal, priced, spent)
+
+    def _write(self, event: Event, deal: bytes | None, priced: Event, spent: Any) -> None:
         self._relation = same_relation(self._relation, event)
         self._sizes[deal] = max(self._sizes.get(deal, 1), _nodes(event))
         self._spent[deal] = spent
-        self._rows.append((event, deal))
+        self._rows.append(_Row(event, deal, priced))
 
     def _merged(self, spent: dict[bytes | None, Any]) -> tuple[Any, int]:
         """One book of all deals, and how many of its nodes hold a row: see the class."""
@@ -288,9 +313,9 @@ class Ledger:
         own = self._plus(deal, events)
         after = self._spent | {deal: own}
         for held in self._held:
-            for event in held.left:
+            for _, priced in held.left:
                 known = after[held.deal] if held.deal in after else self.accountant.nothing()
-                after[held.deal] = self.accountant.add(known, event)
+                after[held.deal] = self.accountant.add(known, priced)
         book, m = self._merged(after)
         least, several = float(np.min(budgets)), len(after) > 1
         limits = np.array(least) if several else budgets
@@ -362,10 +387,12 @@ class Joint:
     """
 
     def __init__(self, own: Ledger, shared: Ledger, events: Sequence[Event], deal: bytes | None = None) -> None:
-        self.own, self.shared, self.deal, self.left = own, shared, deal, deque(events)
+        conditions = Conditions(shared.sites_per_row)  # its own: other runs take turns with it
+        self.own, self.shared, self.deal = own, shared, deal
+        self.left = deque((event, conditions.add(event)) for event in events)
         shared._take_releases()
         with shared._lock:
-            shared._afford(events, deal)
+            shared._afford([priced for _, priced in self.left], deal)
             shared._held.append(self)
 
     def __enter__(self) -> Self:
@@ -390,12 +417,13 @@ class Joint:
             If it is not the next event that was planned.
         """
         with self.shared._lock:
-            own = self.own._afford([event], None)
-            if not self.left or event.to_dict() != self.left[0].to_dict():
+            own = self.own._next(event, None)
+            if not self.left or event.to_dict() != self.left[0][0].to_dict():
                 raise LedgerMismatch("ledger: the release is not the next one planned; nothing was drawn")
-            self.shared._write(event, self.deal, self.shared._plus(self.deal, [event]))
+            priced = self.left[0][1]
+            self.shared._write(event, self.deal, priced, self.shared._plus(self.deal, [priced]))
             self.left.popleft()
-            self.own._write(event, None, own)
+            self.own._take(event, None, *own)
 
     def once(self, event: Event, draw: Callable[[], bytes]) -> bytes:
         """Charge, and only then draw."""

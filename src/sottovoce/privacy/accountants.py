@@ -24,6 +24,7 @@ import numpy as np
 from ..errors import InvalidInput, UnknownEvent
 from ..typing import Any, Array, BoolArray
 from . import pld, prices
+from .conditions import all_priced
 from .events import Event
 from .gaussian import gaussian_epsilon
 from .prices import Bill, Orders
@@ -94,12 +95,16 @@ class Accountant(ABC, Generic[Spent]):
         """The network's epsilon by each notion in use; infinite where a notion proves nothing."""
         return {self.name: self.network(spent, delta, sites_per_row)}
 
-    def total(self, events: Iterable[Event], delta: float = 0.0) -> Array:
-        """Epsilon per node of a whole run."""
+    def spent(self, events: Iterable[Event]) -> Spent:
+        """What a whole run spends, or a single release: :meth:`add` does not ask what came before."""
         spent = self.nothing()
-        for event in events:
+        for event in all_priced(events):
             spent = self.add(spent, event)
-        return self.epsilon(spent, delta)
+        return spent
+
+    def total(self, events: Iterable[Event], delta: float = 0.0) -> Array:
+        """Epsilon per node of :meth:`spent`."""
+        return self.epsilon(self.spent(events), delta)
 
 
 def _orders(name: str, order: float | None) -> Orders:

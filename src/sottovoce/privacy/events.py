@@ -2,7 +2,8 @@
 
 An event holds, for every node it concerns, the parameters that are necessary and sufficient to price one release.
 Arrays are flat, with one entry per node (a real site has one).  Published events never change their meaning: a new
-mechanism is a new class.  ``source`` says where the mechanism and its proof are.
+mechanism is a new class.  ``source`` says where the mechanism and its proof are, and ``needs`` what the proof presumes
+of other events and of the ledger (:mod:`sottovoce.privacy.conditions`).
 
 ``relation`` says which two data sets are neighbours: "replace-one" (one row of one site has other values) or
 "zero-out" (one row becomes a row that adds nothing; equivalent to adding or removing it, as row counts are public).
@@ -23,7 +24,15 @@ from ..typing import Any, Array
 RELATIONS = {"replace-one": 2.0, "zero-out": 1.0}
 """Neighbouring relation -> how many gradients of one row change (their norms add up to the sensitivity)."""
 
+NEEDS = {
+    "nothing": "its price adds up with those of whatever else is released from the same rows",
+    "rounds": "the rounds before it of the same run, each once and on equal terms; else it is priced alone",
+    "people": "as many sites a person as the ledger counts; else it is priced for as many",
+}
+"""What a price presumes besides the event's own parameters, by the word that :attr:`Event.needs` has for it."""
+
 _KINDS: dict[str, type[Event]] = {}
+_LARGEST = 1e150
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,10 +42,15 @@ class Event(ABC):
     source: str
     """Paper number and place, or the bound's name in :mod:`sottovoce.privacy.bounds`."""
 
+    needs: ClassVar[str]
+    """A key of :data:`NEEDS`; every class says its own."""
+
     caution: ClassVar[str] = ""
     """What a reader of a ledger with such events must know about their price; empty for most."""
 
     def __init_subclass__(cls) -> None:
+        if vars(cls).get("needs") not in NEEDS:
+            raise TypeError(f"{cls.__name__}: needs must say what its price presumes, one of {sorted(NEEDS)}")
         _KINDS[cls.__name__] = cls
 
     def __post_init__(self) -> None:
@@ -59,6 +73,10 @@ class Event(ABC):
 
     def alone(self) -> Event:
         """What prices this release by itself; another event where the price presumes other releases of its run."""
+        return self
+
+    def of_people(self, sites_per_row: int) -> Event:
+        """What prices it where a person may have rows at that many sites."""
         return self
 
     def to_dict(self) -> dict[str, Any]:
@@ -111,8 +129,24 @@ def from_dict(plain: dict[str, Any]) -> Event:
     return found
 
 
+def check_size(event: Event) -> None:
+    """Refuse noise and answers of a size that doubles lose; called before a charge, as no draw may fail after it.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    for field in fields(event):
+        value = getattr(event, field.name)
+        if isinstance(value, np.ndarray) and not field.name.startswith("claimed"):
+            strange = value[(value > 0) & np.isfinite(value) & ((value < 1.0 / _LARGEST) | (value > _LARGEST))]
+            if strange.size:
+                rule = f"an event's parameters are 0, or of a size from {1.0 / _LARGEST:g} to {_LARGEST:g}"
+                raise InvalidInput(field.name, float(strange[0]), rule, "change the noise, C, rho or eta")
+
+
 def _array(values: list[Any]) -> Array:
-    if not all(type(value) in (int, float) and not 1e150 < abs(value) < np.inf for value in values):
+    if not all(type(value) in (int, float) and not _LARGEST < abs(value) < np.inf for value in values):
         raise TypeError("no numbers that an event can have: products of two must not overflow")
     return np.array(values, dtype=float)
 
@@ -134,6 +168,7 @@ class Unprotected(Event):
     ``claimed`` is what a paper claims for it all the same, in pure epsilon.
     """
 
+    needs: ClassVar[str] = "nothing"
     rows: Array
     claimed: Array | None = None
 
@@ -169,6 +204,7 @@ class SphericalObjectivePerturbation(Event):
         What the paper claims for this release, in pure epsilon.
     """
 
+    needs: ClassVar[str] = "nothing"
     relation: str
     beta: Array
     K: Array
@@ -197,6 +233,7 @@ class SecretStartPerturbation(Event):
         Largest change of that linear term between neighbouring data sets, given all that was released, in sum scale.
     """
 
+    needs: ClassVar[str] = "nothing"
     relation: str
     beta: Array
     K: Array
@@ -225,6 +262,7 @@ class GaussianObjectivePerturbation(Event):
         The paper's claim, in pure epsilon or in zCDP.
     """
 
+    needs: ClassVar[str] = "nothing"
     relation: str
     sigma: Array
     K: Array
@@ -253,6 +291,7 @@ class GaussianMechanism(Event):
     claimed : array (N,), optional
     """
 
+    needs: ClassVar[str] = "nothing"
     relation: str
     sigma: Array
     sensitivity: Array
@@ -269,8 +308,8 @@ class CarriedGaussianMechanism(Event):
 
     ``g_t - (g_1 + ... + g_{t-1}) / (rounds + t - 1)`` plus ``N(0, sigma^2 I)``, where a row's gradient points one way
     in all rounds.  The releases up to round t together reveal no more than Gaussian mechanisms of the shifts
-    :meth:`shift` do, whatever else is released between them; one alone might reveal more than its own.  So the price
-    is right in a ledger that has the rounds before it too, as every run's has (docs/privacy/correlated_noise.md).
+    :meth:`shift` do, whatever else is released between them; one alone might reveal more than its own
+    (docs/privacy/correlated_noise.md).
 
     Attributes
     ----------
@@ -284,6 +323,7 @@ class CarriedGaussianMechanism(Event):
         The round, from 1, and how many are planned.
     """
 
+    needs: ClassVar[str] = "rounds"
     relation: str
     sigma: Array
     sensitivity: Array
@@ -297,6 +337,8 @@ class CarriedGaussianMechanism(Event):
 
     def alone(self) -> Event:
         """The Gaussian mechanism: a row that did not pull before moves this release by the whole."""
+        if not 1 <= self.index <= self.rounds:  # of no round that there is: refused
+            return self
         return GaussianMechanism(self.source, self.relation, self.sigma, self.sensitivity, self.dimension)
 
     def spread(self) -> Array:
@@ -327,6 +369,7 @@ class SummedGaussianMechanism(Event):
         The grid's step is at most ``2^-bits`` of the standard deviation of a share.
     """
 
+    needs: ClassVar[str] = "people"
     caution: ClassVar[str] = (
         "sums over sites are priced against whoever sees all messages and all that as many of their sites know as "
         "their plans allow; against more of them together they cost more"
@@ -344,6 +387,10 @@ class SummedGaussianMechanism(Event):
     def shift(self) -> Array:
         """Shift over sigma that a node is charged."""
         return np.asarray(self.alpha * np.sqrt(float(self.sites_per_row)))
+
+    def of_people(self, sites_per_row: int) -> Event:
+        """The same for people with rows at that many sites, if it was priced for fewer."""
+        return replace(self, sites_per_row=sites_per_row) if 0 < self.sites_per_row < sites_per_row else self
 
     def against(self, colluders: int) -> SummedGaussianMechanism:
         """The same attempt against that many colluding sites.
@@ -374,6 +421,7 @@ class ExactSphericalMechanism(Event):
     the rounding of the statistic to that grid.
     """
 
+    needs: ClassVar[str] = "nothing"
     relation: str
     beta: Array
     sensitivity: Array
@@ -393,6 +441,7 @@ class SphericalMechanism(Event):
     event is priced at the worse of both.  It is no longer written (:class:`ExactSphericalMechanism` replaces it).
     """
 
+    needs: ClassVar[str] = "nothing"
     caution: ClassVar[str] = (
         "rows that 0.1 wrote for pure noise on answers are priced at the worse of the two laws that it drew"
     )
@@ -410,6 +459,7 @@ class SphericalMechanism(Event):
 class LaplaceMechanism(Event):
     """A statistic plus independent Laplace noise of `scale`; `sensitivity` is in the 1-norm."""
 
+    needs: ClassVar[str] = "nothing"
     relation: str
     scale: Array
     sensitivity: Array
@@ -432,6 +482,7 @@ class SparseVector(Event):
     positives : int
     """
 
+    needs: ClassVar[str] = "nothing"
     relation: str
     epsilon_threshold: Array
     epsilon_queries: Array
@@ -457,6 +508,7 @@ class GatedRelease(Event):
     positives, index : int
     """
 
+    needs: ClassVar[str] = "rounds"
     relation: str
     sigma: Array
     sensitivity: Array
@@ -473,6 +525,10 @@ class GatedRelease(Event):
     def tests(self) -> Array:
         """Pure epsilon of the tests that this round charges, per node."""
         return (self.epsilon_threshold + self.epsilon_queries) * (1.0 if self.index == 1 else 0.0)
+
+    def alone(self) -> Event:
+        """The first round of a gate: all tests and a release."""
+        return replace(self, index=1)
 
     def spread(self) -> Array:
         return self.sigma
@@ -493,6 +549,7 @@ class RedrawnGateRelease(Event):
     claimed_rho : array (N,), optional
     """
 
+    needs: ClassVar[str] = "rounds"
     relation: str
     sigma: Array
     K: Array
@@ -513,6 +570,10 @@ class RedrawnGateRelease(Event):
             self.source, self.relation, self.sigma, self.K, self.bend_bound, self.dimension, self.error,
             self.sigma_release,
         )  # fmt: skip
+
+    def alone(self) -> Event:
+        """The first round of a gate: a test and a release."""
+        return replace(self, index=1)
 
     def spread(self) -> Array:
         return np.asarray(np.hypot(self.sigma / self.K, self.sigma_release))

@@ -24,6 +24,11 @@ _EXACT = {"opendp.prelude": "opendp", "flint": "python-flint"}
 _WIDEST = 2.0**56  # 64 bits end 128 standard deviations out, where nothing is drawn but for e^-8000
 
 
+def power(x: Array, more: int = 0) -> Array:
+    """The largest power of two up to `x`, times ``2^more``, exactly: a logarithm rounds, and differs by machine."""
+    return np.asarray(np.ldexp(1.0, np.frexp(x)[1] - 1 + more))
+
+
 class Noise(ABC):
     """A source of noise vectors of shape ``(*lead, d)``.
 
@@ -205,7 +210,7 @@ class SystemNoise(Noise):
     def _on_grid(w: Array, coarsest: Array, scale: Array, draw: Callable[[int, float, float], list[int]]) -> Array:
         """`w` rounded to its grid, plus noise on that grid, in whole numbers of any size, so that none can overflow."""
         out = np.empty_like(w)
-        steps = 2.0 ** np.floor(np.log2(np.broadcast_to(coarsest, (*w.shape[:-1], 1))))
+        steps = power(np.broadcast_to(coarsest, (*w.shape[:-1], 1)))
         scales = np.broadcast_to(scale, steps.shape)
         for at in np.ndindex(w.shape[:-1]):
             step = float(steps[at][0])

@@ -9,7 +9,8 @@ Guarantee
 ---------
 The releases of the rounds 1 .. t are post-processing of Gaussian mechanisms of the shifts that their events state
 (:class:`sottovoce.privacy.events.CarriedGaussianMechanism`), whatever else is released between them, for a loss whose
-slope is never positive.  ``docs/privacy/correlated_noise.md`` has the proof.
+slope is never positive.  ``docs/privacy/correlated_noise.md`` has the proof.  A round without those before it is priced
+as a release by itself (:mod:`sottovoce.privacy.conditions`).
 """
 
 from __future__ import annotations
@@ -50,7 +51,10 @@ class Pulls(Secret):
 
 
 def carries(facts: Facts, noise: Schedule | None, rounds: int) -> bool:
-    """Whether a run of so many rounds may carry its noise: one sign, one direction a row, and even Gaussian noise."""
+    """Whether a run of so many rounds may carry its noise: one sign, one direction a row, and even Gaussian noise.
+
+    For a unit of one row, or of a person's rows of survival, which are proved apart (docs/privacy/correlated_noise.md).
+    """
     one_sign = facts.loss.monotone and facts.loss.outputs == 1 and not facts.loss.offset_bound
     return one_sign and not facts.pure and noise is not None and noise.steady and rounds > 1
 

@@ -23,6 +23,7 @@ import numpy as np
 from ..errors import InvalidInput, Refused
 from ..facts import Facts
 from ..privacy.events import Event, SummedGaussianMechanism, Unprotected
+from ..privacy.noise import power
 from ..privacy.prices import COARSEST, FINEST
 from ..solvers import certified_error
 from ..typing import Array, ArrayLike, IntArray
@@ -254,16 +255,11 @@ class Sum(ABC):
         """
         moved = self._moved(facts, among)
         if self.alpha is None:
-            return Grid(_power(self.reach(facts), -50), np.zeros_like(moved))
+            return Grid(power(self.reach(facts), -50), np.zeros_like(moved))
         honest, d = self._honest(facts, among), self.entries(facts)
-        step = _power(moved / (self.alpha * math.sqrt(honest)), -self._bits(facts))
+        step = power(moved / (self.alpha * math.sqrt(honest)), -self._bits(facts))
         steps = moved / step + math.sqrt(d)  # both data sets' sums are rounded, by at most half a step each
         return Grid(step, np.sqrt(steps**2 / honest + d * honest / 4.0) * _SLACK / self.alpha)
-
-
-def _power(x: Array, more: int) -> Array:
-    """The largest power of two up to `x`, times ``2^more``, exactly: a logarithm may differ between machines."""
-    return np.asarray(np.ldexp(1.0, np.frexp(x)[1] - 1 + more))
 
 
 @dataclass(frozen=True)

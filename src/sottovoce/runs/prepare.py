@@ -319,7 +319,7 @@ def outline(config: RunConfig, n: Array, d: int, *, caveat: Caveat = None, life:
     nodes = prepared.facts.n_nodes
 
     def one(event: Event) -> dict[str, Any]:
-        alone = np.broadcast_to(book.accountant.total([event.alone()], book.delta), (nodes,))
+        alone = np.broadcast_to(book.accountant.total([event], book.delta), (nodes,))
         return {"epsilon": alone.tolist(), "spread": np.broadcast_to(event.spread(), (nodes,)).tolist()}
 
     known: dict[str, dict[str, Any]] = {}

@@ -1,0 +1,100 @@
+"""Whether an event meets the conditions of its proof, and what prices it if it does not: the type checker of ledgers.
+
+An event class says what its price presumes (:data:`sottovoce.privacy.events.NEEDS`).  Ledgers, in memory and on disk,
+and totals of accountants ask here what prices an event, at its charge and at a reservation; nobody else decides it.
+So an event out of its conditions is not an error: it is written down as it is, and costs what it is then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from ..typing import Array
+from .events import CarriedGaussianMechanism, Event, GatedRelease, RedrawnGateRelease
+
+_LAST_BITS = 1.0 + 2.0**-48
+"""Terms that are computed anew in every round may differ in their last bits, as prices do."""
+
+
+class Conditions:
+    """What prices the events of one run, or all that were charged outside of runs, one after another.
+
+    Rounds of several sequences may alternate, each on terms that it keeps.  A sequence is known by its terms: on equal
+    terms rounds cost the same, so that each has one before it for itself is a matter of numbers.
+
+    Parameters
+    ----------
+    sites_per_row : int
+        At how many sites a person may have a row.
+    """
+
+    def __init__(self, sites_per_row: int = 1) -> None:
+        self._sites_per_row = sites_per_row
+        self._last: dict[tuple[type[Event], int], list[Event]] = {}  # rounds that none followed yet, by their index
+
+    def priced(self, event: Event) -> Event:
+        """What prices `event` if it is charged now; itself where its conditions are met."""
+        if event.needs == "people":
+            return event.of_people(self._sites_per_row)
+        return event if event.needs == "nothing" or _index(event) == 1 or self._before(event) else event.alone()
+
+    def add(self, event: Event) -> Event:
+        """The same, and `event` is charged now."""
+        priced = self.priced(event)
+        if event.needs == "rounds" and priced is event:
+            if found := self._before(event):
+                rounds, at = found
+                del rounds[at]
+            self._last.setdefault((type(event), _index(event)), []).append(event)
+        return priced
+
+    def copy(self) -> Conditions:
+        """The same, apart from this one."""
+        twin = Conditions(self._sites_per_row)
+        twin._last = {key: list(rounds) for key, rounds in self._last.items()}
+        return twin
+
+    def _before(self, event: Event) -> tuple[list[Event], int] | None:
+        """The round that `event` follows, as its place in a list; the latest first, which is mostly the one."""
+        rounds = self._last.get((type(event), _index(event) - 1), [])
+        at = next((i for i in reversed(range(len(rounds))) if _follows(event, rounds[i])), None)
+        return None if at is None else (rounds, at)
+
+
+def all_priced(events: Iterable[Event]) -> Iterable[Event]:
+    """What prices these events of one run, in order."""
+    return map(Conditions().add, events)
+
+
+def _index(event: Event) -> int:
+    index: int = getattr(event, "index")  # noqa: B009 - every class that needs rounds has one
+    return index
+
+
+@np.errstate(all="ignore")  # a file may hold events of no noise, whose price says that nothing is proved
+def _follows(event: Event, before: Event) -> bool:
+    """Whether the terms of `before`, the round before it, are those with which the price of `event` is proved."""
+    match event, before:
+        case CarriedGaussianMechanism(), CarriedGaussianMechanism():  # of one run: sigma falls as the theorem has it
+            T, t = float(event.rounds), float(event.index)
+            falls = np.sqrt((T + t) * max(T + t - 2.0, 0.0)) / (T + t - 1.0)
+            same = _alike(event, before, "rounds", "dimension", "sensitivity") and event.index <= event.rounds
+            return same and _about(event.sigma, falls * before.sigma)
+        case GatedRelease(), GatedRelease():  # rounds that cost a release pay for later ones, so all cost the same
+            same = _alike(event, before, "positives", "dimension", "epsilon_threshold", "epsilon_queries")
+            return same and _about(event.sensitivity / event.sigma, before.sensitivity / before.sigma)
+        case RedrawnGateRelease(), RedrawnGateRelease():
+            same = _alike(event, before, "positives", "dimension", "bend_bound", "error")
+            return same and _alike(event, before, "sigma", "K", "sigma_release")
+        case _:
+            return False
+
+
+def _alike(one: Event, other: Event, *names: str) -> bool:
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("source", "relation", *names))
+
+
+def _about(one: Array, other: Array) -> bool:
+    return one.shape == other.shape and bool(np.all((one <= other * _LAST_BITS) & (other <= one * _LAST_BITS)))
