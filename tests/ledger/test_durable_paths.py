@@ -253,7 +253,7 @@ def test_whatever_instant_a_process_dies_at_what_it_said_is_there(path: Path, tm
         while not said.exists() or not said.stat().st_size:
             time.sleep(0.01)
         pictures: list[tuple[Path, int]] = []
-        hot: list[bytes] = []
+        hot: dict[bytes, bytes] = {}  # by the random number that a journal's header has: one a transaction
         for number in range(2000):
             time.sleep(rng.uniform(0.0, 2e-3))
             process.send_signal(signal.SIGSTOP)
@@ -263,7 +263,8 @@ def test_whatever_instant_a_process_dies_at_what_it_said_is_there(path: Path, tm
             process.send_signal(signal.SIGCONT)
             if beside(shown) == ["-journal"]:
                 side = Path(f"{shown}-journal").read_bytes()
-                hot += [side] * any(side[8:12])  # it says how many pages it holds: they may be written over now
+                if any(side[8:12]):  # it says how many pages it holds: they may be written over now
+                    hot[side[12:16]] = side
             elif number > 20:
                 shutil.rmtree(shown.parent)
                 continue
@@ -279,7 +280,7 @@ def test_whatever_instant_a_process_dies_at_what_it_said_is_there(path: Path, tm
         assert beside(shown) == []
     assert len(hot) == 6
     noticed = 0
-    for side in hot:
+    for side in hot.values():
         Path(f"{path}-journal").write_bytes(side)
         try:
             again(path).close()
