@@ -409,17 +409,18 @@ def test_a_hub_that_stays_broken_is_not_reached(
         raise KeyError("north")
 
     monkeypatch.setattr(Hub, "highest", broken)
-    with transport(sites, folder, hub[0], "north", 0.3) as north:
-        with pytest.raises(Unreachable, match=r"no answer for 0\.3 s: the hub cannot work; its operator sees why"):
-            north.highest(sites.plan.digest)
+    said = r"no answer for 0\.3 s: the hub cannot work; its operator sees why"
+    with transport(sites, folder, hub[0], "north", 0.3) as north, pytest.raises(Unreachable, match=said):
+        north.highest(sites.plan.digest)
 
 
 @pytest.mark.parametrize(
     ("method", "asked"),
     [
         ("highest", {}), ("highest", {"plan": 7}), ("highest", {"run": None}), ("exchange", {"round": "1"}),
-        ("exchange", {"round": True, "message": ""}), ("exchange", {"round": 1}), ("inquire", {"question": "", "enough": 1.0}),
-        ("exchange", {"round": 1, "message": "\u00fc"}), ("answer", {"asker": []}), ("leave", {}),
+        ("exchange", {"round": True, "message": ""}), ("exchange", {"round": 1}),
+        ("exchange", {"round": 1, "message": "\u00fc"}), ("inquire", {"question": "", "enough": 1.0}),
+        ("answer", {"asker": []}), ("leave", {}),
     ],
 )  # fmt: skip
 def test_what_is_no_request_is_the_sites_fault(
