@@ -325,6 +325,7 @@ def test_a_start_erases_keys_of_runs_that_cannot_go_on(sites: Consortium, settin
     assert checked.code == 0, checked.err
     assert json.loads(checked.out)["erased"] == ["left", "over"]
     assert "north: erased the key of run over, which is closed in the ledger" in checked.err
+    assert "north: run open is open in the ledger: its key stays; if it will not go on, `sottovoce" in checked.err
     assert disk.left() == ["north.left.other.masks", "north.open.masks", "south.trial.masks"]
     assert json.loads(Ran("site", "check", settings, "--json").out)["erased"] == []
 
@@ -425,6 +426,12 @@ def test_a_hub_that_ends_by_itself_waits_no_longer_than_it_is_told(
     said, code = once(sites, tmp_path, 0.3, lambda *_: None)
     assert code == 0 and said[-1] == {"untold": ["north"], "seconds": 0.0}
     assert disk.left() == ["north.trial.masks"]  # until `site end`, or the hub is started again and the site asks
+
+
+@pytest.mark.parametrize("seconds", ["-1", "inf", "nan"])
+def test_a_hub_lingers_for_a_number_of_seconds(sites: Consortium, seconds: str) -> None:
+    ran = Ran("hub", "run", str(sites.folder), "--linger", seconds)
+    assert ran.code == 2 and f"linger={float(seconds)!r}: must be 0 or above, in seconds" in ran.err
 
 
 def test_a_site_says_that_its_key_stays(sites: Consortium, settings: str, disk: Disk) -> None:
