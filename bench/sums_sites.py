@@ -3,10 +3,10 @@
 ``python bench/sums_sites.py [--kills 200] [--sites 5] [--rounds 40] [--patience 30] [--seed 0] [--json]``
 
 As ``bench/sites.py``: hub and sites are processes of their own over the relay, started again when they were killed.  In
-every second run one site is not.  After every run: each site's journal and the hub's log agree byte for byte; no
-message was ever seen with two values, so no sum is opened twice; what was spent is exactly what was planned, row for
-row, lost attempts included; no key is left; every model is, bit by bit, that of the same run in one process with the
-same site lost at the same attempt.
+every second run one site is not: ``sottovoce site end`` ends its part.  After every run: each site's journal and the
+hub's log agree byte for byte; no message was ever seen with two values, so no sum is opened twice; what was spent is
+exactly what was planned, row for row, lost attempts included; no key is left at any site, under no name; every model
+is, bit by bit, that of the same run in one process with the same site lost at the same attempt.
 
 ``--kills 0`` measures one undisturbed run: seconds a round, with 5 sites or with 100.
 """
@@ -97,6 +97,8 @@ def check(stage: Stage, lost: set[str]) -> dict[str, int]:
         posted = [held[k, name] for k in range(len(sent)) if (k, name) in held]
         if sent[: len(posted)] != posted or len(sent) > len(posted) + (name in gone):
             raise SystemExit(f"{name}: journal and hub hold different bytes")
+        if any(".masks" in path.name for path in (stage.folder / name).iterdir()):
+            raise SystemExit(f"{name}: its key is still there")
         planned = [event.to_dict() for event in plan.events(name)]
         if rows != planned[: len(rows)] or not np.isclose(total, price, rtol=1e-12, atol=0.0):
             raise SystemExit(f"{name}: spent something else than what was planned")
@@ -104,14 +106,20 @@ def check(stage: Stage, lost: set[str]) -> dict[str, int]:
             continue
         if len(rows) != len(planned):
             raise SystemExit(f"{name}: charged {len(rows)} attempts of {len(planned)}")
-        if list((stage.folder / name).glob("*.masks")):
-            raise SystemExit(f"{name}: its key is still there")
         model = Result.load(stage.folder / name / f"{name}.npz").models[0, 0]
         twin = plan.prepared.algorithm.at(i).model(made[i][0].state)
         if not np.array_equal(model, twin) or not np.array_equal(model, models[0]):
             raise SystemExit(f"{name}: its model differs from the twin's by {np.max(np.abs(model - twin)):g}")
     opened = sum(one.opened for one in attempts)
     return {"messages": len(held), "opened": opened, "lost_attempts": len(attempts) - opened, "gone": len(gone)}
+
+
+def end(stage: Stage, lost: set[str]) -> None:
+    """What the people of a site do that will not come back."""
+    for name in lost:
+        errors = stage.folder / name / "errors"
+        if demonstration.start("site", "end", str(stage.settings(name)), errors=errors).wait():
+            raise SystemExit(f"{name}: its part was not ended: {errors.read_text()}")
 
 
 def one_run(
@@ -204,6 +212,7 @@ def main() -> None:
             stage = demonstration.build(place, config_of(arguments, number), arguments.sites, str(rows), SCHEMA)
             left = arguments.kills - report["kills"]
             killed, lost = one_run(stage, left, rng, arguments.patience, number % 2 == 1)
+            end(stage, lost)
             for word, count in check(stage, lost).items():
                 report[word] += count
             report["kills"] += sum(killed.values())

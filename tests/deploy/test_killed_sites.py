@@ -24,6 +24,14 @@ def test_killed_processes_leave_no_trace() -> None:
     assert report["difference"] == 0.0 and report["messages"] == report["runs"] * 3 * 10
 
 
+def test_restarts_amid_questions_go_on() -> None:
+    command = [sys.executable, str(BENCH.with_name("restarts.py")), "--restarts", "10", "--rounds", "3", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["restarts"] == 10 and report["with_the_dead_process_still_asking"] >= 3 and report["exit_3"] == 0
+
+
 def test_killed_processes_of_a_run_of_sums_leave_no_trace() -> None:
     """Two runs: in the second a site is lost for good."""
     bench = BENCH.with_name("sums_sites.py")

@@ -258,6 +258,29 @@ def test_highest_never_falls() -> None:
             transport.highest("another")
 
 
+def test_an_error_of_the_hubs_own_is_written_down_as_that(
+    sites: Consortium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The supervisor repeats the last words of a job: they name no site for what the hub could not do."""
+    pytest.importorskip("nvflare")
+    from nvflare.apis.signal import Signal
+
+    from sottovoce.deploy.nvflare.controller import SiteController
+
+    def broken(self: Talk) -> list[Any]:
+        raise KeyError("north")
+
+    sites.plan.write(tmp_path / words.PLAN_FILE)
+    (tmp_path / words.LAST_FAILURE).write_text("site 'north' stopped")  # of an earlier job
+    monkeypatch.setattr(Talk, "open", broken)
+    controller = SiteController()
+    controller._folder = tmp_path
+    with pytest.raises(KeyError):
+        controller.control_flow(Signal(), None)
+    said = (tmp_path / words.LAST_FAILURE).read_text()
+    assert said == "the hub failed: KeyError; the server's log says why\n"
+
+
 def test_a_job_holds_no_code_and_no_plan(sites: Consortium, tmp_path: Path) -> None:
     job = write_job(tmp_path / "job", sites.plan)
     files = {file.relative_to(job).as_posix() for file in job.rglob("*") if file.is_file()}

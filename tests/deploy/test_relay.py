@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -250,16 +251,19 @@ def test_sites_wait_for_a_hub_that_comes_back(sites: Consortium, folder: Path) -
 
 def test_sites_wait_for_a_hub_whose_disk_is_full(sites: Consortium, folder: Path) -> None:
     told: list[tuple[str, str]] = []
+    refused: list[tuple[str, str]] = []
     full = threading.Event()
 
-    def refused(site: str, why: str) -> None:
+    def failed(site: str, why: str) -> None:
         told.append((site, why))
         full.set()
 
     with HubLog(folder / "hub.log") as log, ThreadPoolExecutor(3) as pool:
         pages = log._db.execute("PRAGMA page_count").fetchone()[0]
         log._db.execute(f"PRAGMA max_page_count = {pages}")
-        server, port = serve(Hub(sites.plan, log), credentials(folder, "hub"), "127.0.0.1:0", refused)
+        server, port = serve(
+            Hub(sites.plan, log), credentials(folder, "hub"), "127.0.0.1:0", lambda *said: refused.append(said), failed
+        )
         doors = {name: transport(sites, folder, f"127.0.0.1:{port}", name) for name in NAMES}
         jobs = [pool.submit(sites.run_site, name, doors[name]) for name in NAMES]
         assert full.wait(30.0)
@@ -267,6 +271,7 @@ def test_sites_wait_for_a_hub_whose_disk_is_full(sites: Consortium, folder: Path
         assert [job.result().outcome.rounds for job in jobs] == [4, 4, 4]
         server.stop(0.2).wait()
     (said,) = {why for _, why in told}
+    assert not refused  # it is no fault of theirs
     assert "hub.log': cannot be written: no space, or the disk fails; the sites wait" in said
 
 
@@ -367,3 +372,59 @@ def test_an_authority_signs_names_only(folder: Path, tmp_path: Path) -> None:
         certificates.request(tmp_path, "no/name")
     with pytest.raises(InvalidInput, match="holds no authority"):
         certificates.Authority.read(tmp_path)
+
+
+def test_an_error_of_the_hubs_own_is_no_fault_of_a_site(
+    sites: Consortium, folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of whatever class: the site is told that the hub cannot work, asks again, and goes on when the hub can."""
+    errors = [KeyError("north"), ValueError("x"), TypeError("x"), RuntimeError("x"), AssertionError()]
+    refused, failed, left = list[tuple[str, str]](), list[tuple[str, str]](), list(errors)
+    exchange = Hub.exchange
+
+    def broken(self: Hub, site: str, *rest: Any) -> Any:
+        if site == "north" and left:
+            raise left.pop()
+        return exchange(self, site, *rest)
+
+    monkeypatch.setattr(Hub, "exchange", broken)
+    with HubLog(folder / "hub.log") as log, ThreadPoolExecutor(3) as pool:
+        server, port = serve(
+            Hub(sites.plan, log), credentials(folder, "hub"), "127.0.0.1:0", lambda *said: refused.append(said),
+            lambda *said: failed.append(said),
+        )  # fmt: skip
+        doors = {name: transport(sites, folder, f"127.0.0.1:{port}", name) for name in NAMES}
+        jobs = [pool.submit(sites.run_site, name, doors[name]) for name in NAMES]
+        assert [job.result().outcome.rounds for job in jobs] == [4, 4, 4]
+        server.stop(0.2).wait()
+    assert refused == [] and {site for site, _ in failed} == {"north"}
+    assert [why.partition(":")[0] for _, why in failed] == [type(error).__name__ for error in reversed(errors)]
+    assert len(caplog.records) == len(errors) and all(record.exc_info for record in caplog.records)
+
+
+def test_a_hub_that_stays_broken_is_not_reached(
+    sites: Consortium, folder: Path, hub: tuple[str, HubLog], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("north")
+
+    monkeypatch.setattr(Hub, "highest", broken)
+    said = r"no answer for 0\.3 s: the hub cannot work; its operator sees why"
+    with transport(sites, folder, hub[0], "north", 0.3) as north, pytest.raises(Unreachable, match=said):
+        north.highest(sites.plan.digest)
+
+
+@pytest.mark.parametrize(
+    ("method", "asked"),
+    [
+        ("highest", {}), ("highest", {"plan": 7}), ("highest", {"run": None}), ("exchange", {"round": "1"}),
+        ("exchange", {"round": True, "message": ""}), ("exchange", {"round": 1}),
+        ("exchange", {"round": 1, "message": "\u00fc"}), ("inquire", {"question": "", "enough": 1.0}),
+        ("answer", {"asker": []}), ("leave", {}),
+    ],
+)  # fmt: skip
+def test_what_is_no_request_is_the_sites_fault(
+    sites: Consortium, folder: Path, hub: tuple[str, HubLog], method: str, asked: dict[str, Any]
+) -> None:
+    with transport(sites, folder, hub[0], "north") as north, pytest.raises(Refused, match="request: is none of this"):
+        north.ask(method, {"run": "trial"} | asked)

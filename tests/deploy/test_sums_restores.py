@@ -13,8 +13,7 @@ from sites_in_tests import Consortium, Stop
 from sums_in_tests import NAMES, Background, Lost, hub_of, summed, twin
 
 from sottovoce.deploy.hub import Hub, LocalTransport
-from sottovoce.deploy.sums.masks import RunKey
-from sottovoce.deploy.sums.net import secret_of
+from sottovoce.deploy.sums.masks import RunKey, secret_of
 from sottovoce.deploy.sums.said import Answer, read_question
 from sottovoce.errors import LedgerCorrupt, LedgerMismatch, Refused, SottovoceError, TransportClosed
 from sottovoce.ledger.file import ChainFile

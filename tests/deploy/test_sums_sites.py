@@ -18,8 +18,8 @@ from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.report import site_page, write_hub
 from sottovoce.deploy.session import Finished
 from sottovoce.deploy.sums.course import LATE, LEFT, TWICE
-from sottovoce.deploy.sums.masks import RunKey
-from sottovoce.deploy.sums.net import SumNet, secret_of
+from sottovoce.deploy.sums.masks import RunKey, secret_of
+from sottovoce.deploy.sums.net import SumNet
 from sottovoce.deploy.sums.said import Share, read, say
 from sottovoce.errors import EndedEarly, LedgerCorrupt, LedgerError, Refused, TransportClosed
 from sottovoce.ledger.journal import Journal

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -166,6 +167,36 @@ def test_a_site_is_asked_once_while_it_waits(sites: Consortium, tmp_path: Path) 
         stranger = {words.STATE: words.WAITING, words.QUESTION: b"?", words.ENOUGH: 1}
         ((name, refused),) = talk.hear("south", stranger)
         assert name == "south" and "is no message of this schema" in refused[words.REFUSED]
+
+
+def test_a_question_of_a_dead_process_takes_nothing_from_the_next(sites: Consortium, tmp_path: Path) -> None:
+    """North was killed while it waited for answers, and asks again: only its new question is answered, and heard."""
+    plan, keys = sites.plan, sites.keys
+    with HubLog(tmp_path / "hub.log") as log, ThreadPoolExecutor(3) as pool:
+        hub = Hub(plan, log)
+        old, new = (Question("north", 3, digit * 32) for digit in "01")
+        asking = lambda question: pool.submit(hub.inquire, "north", question.seal(plan, keys["north"]), 3, 30.0)  # noqa: E731
+
+        def wait(question: Question) -> None:
+            while hub.asked("east").get("north") != question.seal(plan, keys["north"]):
+                time.sleep(0.005)
+
+        dead = asking(old)
+        wait(old)
+        hub.answer("east", "north", Answer("east", 3, old.nonce, "north", 2).seal(plan, keys["east"]))
+        alive = asking(new)
+        wait(new)
+        assert dead.result() is None
+        again = asking(new)  # a connection broke, and the same process asks once more
+        for site in ("east", "south", "west"):
+            for question in (old, new):  # what answers the old one is dropped
+                hub.answer(site, "north", Answer(site, 3, question.nonce, "north", 2).seal(plan, keys[site]))
+        for found in (alive.result(), again.result(), asking(new).result()):
+            assert found == {
+                site: Answer(site, 3, new.nonce, "north", 2).seal(plan, keys[site])
+                for site in ("east", "south", "west")
+            }
+        assert hub.asked("centre") == {}
 
 
 def test_questions_are_of_runs_of_sums_only(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import math
 import signal
 import threading
+import time
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,8 @@ from .screen import Console, escape
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 _EVERY = 0.2
+LINGER = 300.0
+"""Seconds that `hub run --once` waits for sites without which the run went on."""
 
 
 @click.group(epilog=EXIT_CODES)
@@ -111,20 +114,25 @@ def admit(folder: Path, requests: tuple[Path, ...], renew: bool) -> None:
     say("--once", "End when every site has left the run.", is_flag=True),
     say("--patience", "Seconds that a sum waits for the last site after the first.", type=float, default=PATIENCE),
     say("--greeting", "The same for the greeting of a run of sums.  [default: until all sites are there]", type=float),
+    say("--linger", "With --once: seconds more for sites without which a run of sums went on, to be told.", type=float,
+        default=LINGER),
     as_json("Print a JSON object at the start, for every refusal, and when every site has left."),
 ])  # fmt: skip
 def run(
-    folder: Path, listen: str, once: bool, patience: float, greeting: float | None, as_json: bool
+    folder: Path, listen: str, once: bool, patience: float, greeting: float | None, linger: float, as_json: bool
 ) -> None:  # fmt: skip
     """Serve the plan.json of FOLDER until stopped.
 
     After a crash, the same command goes on.  When the last model of every site is there, hub.html, hub.npz and hub.json
-    are written to FOLDER; the hub goes on answering until Ctrl-C, or SIGTERM, unless --once is given.
+    are written to FOLDER; the hub goes on answering until Ctrl-C, or SIGTERM, unless --once is given.  A site
+    without which a run of sums went on erases its key of the run when it is told so; --once gives it some time to ask.
     """
     plan = Plan.read(folder / "plan.json")
     for field, seconds in (("patience", patience), ("greeting", greeting)):
         if seconds is not None and not 0.0 < seconds < math.inf:
             raise InvalidInput(field, seconds, "must be above 0, in seconds", f"use --{field} {PATIENCE:g}")
+    if not 0.0 <= linger < math.inf:
+        raise InvalidInput("linger", linger, "must be 0 or above, in seconds", f"use --linger {LINGER:g}")
     credentials = Credentials(*(folder / f for f in ("ca.crt", "hub.crt", "hub.key")))
     certificates.check("hub", *credentials.read())
     other_run(folder / "hub", plan)
@@ -141,10 +149,13 @@ def run(
     def refused(site: str, why: str) -> None:
         tell(f"{site}: refused: {why}", site=site, refused=why)
 
+    def failed(site: str, why: str) -> None:
+        tell(f"{site}: not answered, by no fault of its own: {why}", site=site, failed=why)
+
     with only_one(folder / "hub.lock"), HubLog(folder / "hub.log") as log:
         carried, written = Hub(plan, log, patience, math.inf if greeting is None else greeting), False
         carried.check()
-        server, port = serve(carried, credentials, listen, refused)
+        server, port = serve(carried, credentials, listen, refused, failed)
         tell(f"run {plan.run}: listening on port {port}; Ctrl-C ends it\nplan {plan.digest}",
              run=plan.run, plan=plan.digest, port=port)  # fmt: skip
         live: Any = nullcontext()
@@ -153,6 +164,7 @@ def run(
                 get_renderable=lambda: _table(carried.sites(), plan.attempts), console=console,
                 refresh_per_second=2,
             )  # fmt: skip
+        until: float | None = None
         with live:
             while not stop.wait(_EVERY):
                 if not written and carried.over:
@@ -164,7 +176,17 @@ def run(
 
                         render_record((finished(folder / "hub", plan) or {})["record"], console)
                 if once and written:
-                    break
+                    waits = ", ".join(carried.untold)
+                    if not waits:
+                        break
+                    if until is None:
+                        until = time.monotonic() + linger
+                        tell(f"waits {linger:g} s for {waits}, to be told that the run went on without; Ctrl-C ends it",
+                             untold=carried.untold, seconds=linger)  # fmt: skip
+                    if time.monotonic() >= until:
+                        tell(f"never told: {waits}; the key of this run stays there until `site end`, or until the "
+                             "site asks this hub again", untold=carried.untold, seconds=0.0)  # fmt: skip
+                        break
         if stop.is_set() and not written and not as_json:
             tell("stopped; the same command goes on")
         try:

@@ -106,7 +106,14 @@ def export(file: Path, out: Path) -> None:
 @click.argument("file", type=_FILE)
 @click.argument("run")
 def close(file: Path, run: str) -> None:
-    """Give up the open RUN of FILE: its releases stay spent, what has no row goes back to the budget."""
+    """Give up the open RUN of FILE: its releases stay spent, what has no row goes back to the budget.
+
+    Keys of runs of sums that cannot go on are erased, this run's first.
+    """
+    from ..deploy.sums.masks import erase_old, give_up  # loads all that a site needs
+
     with DurableLedger.open(file) as book:
-        book.close_run(run, reclaim=True)
-    click.echo(f"closed {run}; its name is taken")
+        erased = give_up(book, run)[1]
+        click.echo(f"closed {run}; its name is taken" + ("; its key is erased" if erased else ""))
+        for other, state in erase_old(book).items():
+            click.echo(f"erased the key of run {other}, which is {state} in the ledger")

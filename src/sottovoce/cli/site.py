@@ -23,7 +23,8 @@ from ..deploy.report import asked_text, sums_text
 from ..deploy.requests import sizes
 from ..deploy.session import Finished, check_end
 from ..deploy.settings import SiteSettings, check_no_other, load_rows, write_settings
-from ..errors import EXIT_CODES, InvalidInput
+from ..deploy.sums.masks import give_up, keys_beside
+from ..errors import EXIT_CODES, InvalidInput, LedgerError, SottovoceError
 from ..ledger.durable import DurableLedger, rows_digest
 from ..ledger.life import example
 from ..plain import jsonable
@@ -49,6 +50,7 @@ def site() -> None:
           --data rows.csv --schema s.toml --epsilon 3 --delta 1e-5
       sottovoce site check here/site.toml     validate everything, send nothing
       sottovoce site run here/site.toml       take part until the run ends
+      sottovoce site end here/site.toml       give up this site's part in the run
       sottovoce site renew here/site.toml     before the certificate ends
     """
 
@@ -150,6 +152,7 @@ def check(settings: Path, new_keys: bool, as_json: bool) -> None:
     runs; it says what the run will take of the budget, and by which line of SETTINGS this site agrees to the plan.
     """
     found = SiteSettings.read(settings)
+    erased = _erase_old_keys(found)
     with DurableLedger.open(found.ledger) as ledger:
         remembered = found.check_records(ledger, new_keys=new_keys)
         session = found.session(ledger)
@@ -170,7 +173,7 @@ def check(settings: Path, new_keys: bool, as_json: bool) -> None:
         "privacy": plan.statement.to_dict(), "participants": plan.facts.participants,
         "colluders": plan.facts.colluders, "sent": 0,
         "message_bytes": sizes(plan)[0], "inbox_bytes": sizes(plan)[1], "agreed": found.digest == plan.digest,
-        "new_sites": remembered.new(plan, found.name),
+        "new_sites": remembered.new(plan, found.name), "erased": sorted(erased),
     }  # fmt: skip
     if as_json:
         click.echo(json.dumps(jsonable(report), allow_nan=False))
@@ -230,6 +233,7 @@ def run(settings: Path, new_keys: bool, times: bool, as_json: bool) -> None:
     at the end, with the ledger's head.
     """
     found = SiteSettings.read(settings)
+    _erase_old_keys(found)
     found.check_connection()
     done = found.results()
     if done is None:
@@ -247,6 +251,55 @@ def run(settings: Path, new_keys: bool, times: bool, as_json: bool) -> None:
     else:
         _show(done)
     check_end(found.name, str(done["run"]), str(done["stopped"]), done.get("by"))
+
+
+def _erase_old_keys(found: SiteSettings) -> dict[str, str]:
+    erased = found.erase_old_keys()
+    for run, state in erased.items():
+        click.echo(f"{found.name}: erased the key of run {run}, which is {state} in the ledger", err=True)
+    for run in sorted(keys_beside(found.ledger.resolve()).keys() - {found.agreed.run}):
+        why = "is open in the ledger: its key stays; if it will not go on, `sottovoce ledger close` erases it"
+        click.echo(f"{found.name}: run {run} {why}", err=True)
+    return erased
+
+
+@site.command()
+@click.argument("settings", type=_FILE)
+@takes([as_json()])
+def end(settings: Path, as_json: bool) -> None:
+    """End this site's part in the run of SETTINGS for good.
+
+    What has no row in the ledger goes back to the budget, the key of a run of sums is erased, and `site run` refuses
+    this run from now on.  Nothing is sent.  For a site that will not come back, or a run whose hub is gone; what was
+    spent stays spent.
+    """
+    found = SiteSettings.read(settings)
+    run = found.agreed.run
+    with only_one(found.lock), DurableLedger.open(found.ledger) as ledger:
+        known = run in ledger.runs
+        try:
+            returned, erased = give_up(ledger, run)
+        except LedgerError:
+            if known:
+                raise
+            rule = "is not in the ledger: this site has taken no part in it"
+            raise InvalidInput("run", run, rule, "there is nothing to end") from None
+        state = next(one for one in ledger.show()["runs"] if one["run"] == run)
+        told = {
+            "site": found.name, "run": run, "state": state["state"], "returned": returned, "charged": state["charged"],
+            "key_erased": erased, "spent": ledger.total(), "budget": float(ledger.epsilon[0]), "sent": 0,
+        }  # fmt: skip
+    if as_json:
+        click.echo(json.dumps(jsonable(told), allow_nan=False))
+        return
+    others = "go on without it when the hub's patience ends" if found.agreed.summed else "wait until `hub end`"
+    what = "is ended for good" if told["state"] == "given up" else "was over before"
+    click.echo(
+        f"{found.name}: its part in run {run} {what}: {returned} releases went back to the budget, "
+        f"{told['charged']} stay spent\n"
+        + ("the key of this run is erased\n" if erased else "there is no key of this run here\n")
+        + f"nothing was sent: the other sites {others}"
+    )
 
 
 def _show(done: dict[str, Any]) -> None:
@@ -298,4 +351,8 @@ def _take_part(found: SiteSettings, as_json: bool, new_keys: bool) -> Finished:
             return found.take_part(transport, watched, new_keys=new_keys)
         except KeyboardInterrupt:
             tell("stopped; the same command goes on")
+            raise
+        except SottovoceError:
+            if plan.run in keys_beside(found.ledger.resolve()):
+                tell("the key of this run stays beside the ledger, so that it can go on; if it shall not: `site end`")
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import secrets
 from collections.abc import Callable, Iterator
@@ -17,13 +18,16 @@ KEY = 2**16
 def write_new(path: Path, data: bytes | str, *, secret: bool = False) -> None:
     """Write a new file, in one step; with `secret` only this user can ever read it.
 
+    What a kill leaves of a secret is a file that carries its name: ``.NAME.<digits>.tmp``, see :func:`unfinished`.
+
     Raises
     ------
     InvalidInput
         If there is a file of that name.
     NotWritten
     """
-    temporary, mode = path.with_name(f".{secrets.token_hex(8)}.tmp"), 0o600 if secret else 0o666
+    lead, mode = (f".{path.name}", 0o600) if secret else ("", 0o666)
+    temporary = path.with_name(f"{lead}.{secrets.token_hex(8)}.tmp")
     try:
         with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             file.write(data.encode() if isinstance(data, str) else data)
@@ -39,6 +43,11 @@ def write_new(path: Path, data: bytes | str, *, secret: bool = False) -> None:
     finally:
         with suppress(OSError):  # it has its name by now, or was never made
             temporary.unlink()
+
+
+def unfinished(path: Path) -> list[Path]:
+    """What killed processes left of the secret at `path`, under temporary names."""
+    return sorted(path.parent.glob(f".{glob.escape(path.name)}.*.tmp"))
 
 
 def _claim(temporary: Path, path: Path) -> None:

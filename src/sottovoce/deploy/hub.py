@@ -134,6 +134,11 @@ class Hub:
         return dict(sorted((without | {site: farewell.reason for site, farewell in self._left.items()}).items()))
 
     @property
+    def untold(self) -> list[str]:
+        """Sites without which a run of sums went on, and that do not know it yet: they still hold the run's key."""
+        return [] if self.desk is None else self.desk.untold
+
+    @property
     def over(self) -> bool:
         """Whether every site has left."""
         return len(self.gone()) == len(self.plan.sites)

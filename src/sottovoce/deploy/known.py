@@ -21,7 +21,6 @@ from ..typing import Any
 from .names import check_name, check_run
 from .plan import LARGEST, Plan
 from .strict import parse
-from .sums.net import run_of
 
 _LARGEST = 2**20
 ENDING = "known"
@@ -132,8 +131,6 @@ def _records(ledger: DurableLedger, stem: Path) -> Iterator[tuple[Path, str, str
         found = _result(path)
         if found.get("site") == stem.name and isinstance(found.get("run"), str):
             yield path, found["run"], str(found["head"]) if "head" in found else None
-    for path in sorted(ledger.path.parent.glob(f"{escape(ledger.path.stem)}.*.masks")):
-        yield path, run_of(ledger.path, path), None
 
 
 def _result(path: Path) -> dict[str, Any]:

@@ -8,6 +8,7 @@ message.
 from __future__ import annotations
 
 import ipaddress
+import logging
 import os
 import time
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from . import limits
 from .files import KEY
 from .hub import Hub
 from .plan import Plan
-from .requests import METHODS, OTHER_VERSION, Asking, answer, sizes
+from .requests import METHODS, OTHER_REQUEST, OTHER_VERSION, Asking, answer, sizes
 from .strict import parse
 from .transport import printable
 
@@ -38,6 +39,9 @@ SLACK = 20.0
 """Seconds more that a site waits for an answer."""
 QUIET = 3.0
 """Seconds without an answer after which a site says so."""
+OWN_TROUBLE = "the hub cannot work; its operator sees why"
+"""All that a site is told of an error of the hub's own."""
+_log = logging.getLogger(__name__)
 _OPTIONS = (
     ("grpc.enable_http_proxy", 0),
     ("grpc.service_config_disable_resolution", 1),
@@ -93,9 +97,13 @@ def _carries(most_sent: int, most_received: int) -> tuple[tuple[str, int], ...]:
 
 
 def serve(
-    hub: Hub, credentials: Credentials, address: str, refused: Callable[[str, str], None] = lambda *_: None
-) -> tuple[grpc.Server, int]:
+    hub: Hub, credentials: Credentials, address: str, refused: Callable[[str, str], None] = lambda *_: None,
+    failed: Callable[[str, str], None] = lambda *_: None,
+) -> tuple[grpc.Server, int]:  # fmt: skip
     """Start the relay.
+
+    Only :class:`Refused` says that a request is wrong.  Whatever else goes wrong is the hub's own trouble, which may
+    pass: the site is told that the hub cannot work, and asks again.
 
     Parameters
     ----------
@@ -105,6 +113,9 @@ def serve(
         ``HOST:PORT``; port 0 takes a free one.
     refused : callable
         Called with a site and a reason when a request of that site is refused for a new reason; from any thread.
+    failed : callable
+        The same for a request that could not be answered, by no fault of the site; what nobody foresaw is also logged,
+        with its traceback.
 
     Returns
     -------
@@ -129,25 +140,29 @@ def serve(
 
     said: dict[str, str] = {}
 
+    def new(site: str, why: str) -> bool:
+        known, said[site] = said.get(site), why
+        return known != why
+
     def handler(method: str) -> Callable[[bytes, Any], bytes]:
         def handle(request: bytes, context: Any) -> bytes:
-            names = [b""]
+            names: list[bytes] = []
             try:
                 names = context.auth_context().get("x509_common_name", [])
                 if len(names) != 1:
                     raise Refused("certificate: has no common name")
-                asked = parse(request, asked_most)
-                return canonical(answer(hub, names[0].decode(), method, asked, POLL)).encode()
-            except SottovoceError as error:
+                return canonical(answer(hub, _name(names[0]), method, _asked(request, asked_most), POLL)).encode()
+            except Exception as error:
                 site = printable(b", ".join(names).decode("utf-8", "replace"))
-                if said.get(site) != (why := printable(str(error))):
-                    said[site] = why
-                    refused(site, why)
-                theirs = isinstance(error, Refused)  # what is the hub's own trouble, such as a full disk, may pass
-                code = grpc.StatusCode.FAILED_PRECONDITION if theirs else grpc.StatusCode.UNAVAILABLE
-                return context.abort(code, str(error) if theirs else "the hub cannot work; its operator sees why")
-            except (ValueError, KeyError, TypeError):
-                return context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not a request of this version")
+                wrong, foreseen = isinstance(error, Refused), isinstance(error, SottovoceError)
+                why = printable(str(error)) if foreseen else printable(f"{type(error).__name__}: {error}")
+                if new(site, why):
+                    (refused if wrong else failed)(site, why)
+                    if not foreseen:
+                        _log.error("an error of the hub's own, on a request of %s", site, exc_info=error)
+                if wrong:
+                    return context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+                return context.abort(grpc.StatusCode.INTERNAL, OWN_TROUBLE)
 
         return handle
 
@@ -159,6 +174,20 @@ def serve(
         raise InvalidInput("listen", address, "cannot be listened on", "use a free port of this machine") from None
     server.start()
     return server, port
+
+
+def _name(common: bytes) -> str:
+    try:
+        return common.decode()
+    except UnicodeDecodeError:
+        raise Refused("certificate: its common name is no text") from None
+
+
+def _asked(request: bytes, longest: int) -> dict[str, Any]:
+    try:
+        return dict(parse(request, longest))
+    except (ValueError, TypeError):
+        raise Refused(OTHER_REQUEST) from None
 
 
 def target(address: str, field: str = "hub") -> str:
@@ -241,7 +270,7 @@ class RelayTransport(Asking):
                 if code == grpc.StatusCode.RESOURCE_EXHAUSTED:
                     raise Refused("the hub refused: the message is too long") from None
                 silent = time.monotonic() - since
-                why = f"it failed ({code.name})"
+                why = details if details == OWN_TROUBLE else f"it failed ({code.name})"
                 if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
                     why = "it is down or elsewhere, a firewall is between, or one side does not take the other's "
                     why += "certificate (gRPC does not say which)"

@@ -18,6 +18,7 @@ from .plan import Plan
 from .transport import printable
 
 OTHER_VERSION = "the hub gave an answer of another version"
+OTHER_REQUEST = "request: is none of this version; use the same release everywhere"
 
 
 def sizes(plan: Plan) -> tuple[int, int]:
@@ -45,61 +46,72 @@ def answer(hub: Hub, site: str, method: str, asked: dict[str, Any], seconds: flo
     ------
     Refused
         The site must be told so, and must not ask again.
-    SottovoceError
+    Exception
         Any other is the hub's own trouble, such as a full disk: the site may ask again, and is told nothing of it.
-    ValueError, KeyError, TypeError
-        If this is no request of this version.
     """
-    if asked["run"] != hub.plan.run:
+    if method not in _ANSWERS:
+        raise Refused(OTHER_REQUEST)
+    if _text(asked, "run") != hub.plan.run:
         raise Refused("run: this hub carries another one")
     return _ANSWERS[method](hub, site, asked, seconds)
 
 
+def _text(asked: object, word: str) -> str:
+    """One entry of a request; all texts that a site of this version sends are of ASCII."""
+    found = asked.get(word) if isinstance(asked, dict) else None
+    if not isinstance(found, str) or not found.isascii():
+        raise Refused(OTHER_REQUEST)
+    return found
+
+
+def _number(asked: dict[str, Any], word: str) -> int:
+    found = asked.get(word)
+    if type(found) is not int:
+        raise Refused(OTHER_REQUEST)
+    return found
+
+
 def _highest(hub: Hub, site: str, asked: dict[str, Any], seconds: float) -> dict[str, Any]:
-    agree(str(asked["plan"]), hub.plan.digest)
+    agree(_text(asked, "plan"), hub.plan.digest)
     return {"highest": hub.highest(site)}
 
 
 def _exchange(hub: Hub, site: str, asked: dict[str, Any], seconds: float) -> dict[str, Any]:
-    round = asked["round"]
-    if type(round) is not int:
-        raise TypeError
+    round = _number(asked, "round")
     try:
-        inbox = hub.exchange(site, round, str(asked["message"]).encode(), seconds)
+        inbox = hub.exchange(site, round, _text(asked, "message").encode(), seconds)
     except TransportClosed as error:
         return {"closed": str(error), "site": error.site, "farewell": error.farewell.decode("ascii")}
     if inbox is None:
         return {"inbox": None, "missing": hub.missing(site, round)} | _asked(hub, site)
-    return {"inbox": _texts(inbox)}
+    return {"inbox": _plain(inbox)}
 
 
 def _inquire(hub: Hub, site: str, asked: dict[str, Any], seconds: float) -> dict[str, Any]:
-    enough = asked["enough"]
-    if type(enough) is not int:
-        raise TypeError
+    enough = _number(asked, "enough")
     try:
-        found = hub.inquire(site, str(asked["question"]).encode(), enough, seconds)
+        found = hub.inquire(site, _text(asked, "question").encode(), enough, seconds)
     except TransportClosed as error:
         return {"closed": str(error), "site": error.site, "farewell": ""}
-    return {"answers": None} | _asked(hub, site) if found is None else {"answers": _texts(found)}
+    return {"answers": None} | _asked(hub, site) if found is None else {"answers": _plain(found)}
 
 
 def _answer(hub: Hub, site: str, asked: dict[str, Any], seconds: float) -> dict[str, Any]:
-    hub.answer(site, str(asked["asker"]), str(asked["answer"]).encode())
+    hub.answer(site, _text(asked, "asker"), _text(asked, "answer").encode())
     return {}
 
 
 def _asked(hub: Hub, site: str) -> dict[str, Any]:
     questions = hub.asked(site)
-    return {"asked": _texts(questions)} if questions else {}
+    return {"asked": _plain(questions)} if questions else {}
 
 
-def _texts(found: dict[str, bytes]) -> dict[str, str]:
+def _plain(found: dict[str, bytes]) -> dict[str, str]:
     return {name: data.decode("ascii") for name, data in found.items()}
 
 
 def _leave(hub: Hub, site: str, asked: dict[str, Any], seconds: float) -> dict[str, Any]:
-    hub.leave(site, str(asked["farewell"]).encode())
+    hub.leave(site, _text(asked, "farewell").encode())
     return {}
 
 

@@ -18,7 +18,16 @@ import numpy as np
 
 from ..curator import Curator
 from ..data.rows import Rows
-from ..errors import AttemptLost, EndedEarly, InvalidInput, LedgerCorrupt, NetClosed, Refused, TransportClosed
+from ..errors import (
+    AttemptLost,
+    EndedEarly,
+    InvalidInput,
+    LedgerCorrupt,
+    LedgerError,
+    NetClosed,
+    Refused,
+    TransportClosed,
+)
 from ..ledger.durable import DurableLedger, Run, rows_digest
 from ..ledger.journal import Journal
 from ..losses import Logistic
@@ -50,7 +59,8 @@ from .messages import (
 )  # fmt: skip
 from .plan import Plan
 from .strict import parse
-from .sums.net import SumNet, secret_of
+from .sums.masks import secret_of
+from .sums.net import SumNet
 from .transport import Transport
 
 _WORDS: dict[str, Reason] = {
@@ -278,6 +288,9 @@ class SiteSession:
         InvalidInput, LedgerError, BudgetExceeded
         """
         plan, i = self.plan, self.plan.index(self.name)
+        if plan.run in self.ledger.runs and self.ledger.given_up(plan.run):
+            rule = "this site's part in it was ended for good, and nothing more of it is sent"
+            raise LedgerError(f"run={plan.run!r}: {rule}; agree on a plan with another run name")
         if self.key.public != plan.sites[i].key:
             raise InvalidInput(
                 "signing_key", None, f"is not the one that the plan has for {self.name!r}", "use its own"

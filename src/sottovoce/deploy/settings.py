@@ -53,6 +53,7 @@ from .plan import Plan
 from .relay import Credentials, target
 from .report import finished, other_run, put_aside, result, site_page, write_summary
 from .session import Finished, SiteSession
+from .sums.masks import erase_old, keys_beside
 from .transport import Transport
 
 Watch = Callable[[int, float, float], None]
@@ -340,6 +341,13 @@ class SiteSettings:
         known.after(plan, self.name, ended.head, complete).write(self.file(ENDING))
         write_summary(stem, named | answers | ended.to_dict() | (ended.times if plan.demonstration else {}))
         return ended
+
+    def erase_old_keys(self) -> dict[str, str]:
+        """Erase keys of runs that cannot go on, see :func:`sottovoce.deploy.sums.masks.erase_old`; for every start."""
+        if not keys_beside(self.ledger.resolve()):
+            return {}
+        with DurableLedger.open(self.ledger) as ledger:
+            return erase_old(ledger, self.agreed.run)
 
     @property
     def lock(self) -> Path:

@@ -339,17 +339,31 @@ class DurableLedger(OnDisk):
                     "been seen; nothing was drawn; close the run and plan another"
                 )
 
-    def close_run(self, run: str, *, reclaim: bool = False) -> None:
-        """Close a run for good; with `reclaim`, return the price of reserved events that have no row.
+    def close_run(self, run: str, *, reclaim: bool = False) -> int:
+        """Close a run for good; with `reclaim`, give it up: return the price of reserved events that have no row.
 
         A row is written before its draw, so an event without a row was never drawn.  If the run's process still lives,
-        it is refused at its next charge.  A crashed run keeps its reservation until it is resumed or closed here.
+        it is refused at its next charge.  A crashed run keeps its reservation until it is resumed or closed here.  A
+        site takes no further part in a run that was given up, see :meth:`given_up`.
+
+        Returns
+        -------
+        int
+            Events that were returned; 0 if the run was closed before.
 
         Raises
         ------
         LedgerError
             If events are left and `reclaim` is false.
         """
+        return self._close(run, reclaim=reclaim, given_up=reclaim)
+
+    def given_up(self, run: str) -> bool:
+        """Whether a run was closed from outside, and not at its own end."""
+        self._file.read()
+        return self._run(run).given_up
+
+    def _close(self, run: str, *, reclaim: bool, given_up: bool) -> int:
         with self._file.transaction():
             known = self._run(run)
             if known.open and known.left and not reclaim:
@@ -357,8 +371,12 @@ class DurableLedger(OnDisk):
                     f"run={run!r}: {known.left} of {len(known.planned)} reserved releases have no row; resume the run, "
                     "or close it with reclaim=True to give them back"
                 )
-            if known.open:
-                self._file.append({"kind": "close", "run": run, "returned": known.left})
+            if not known.open:
+                return 0
+            returned = known.left
+            record = {"kind": "close", "run": run, "returned": returned}
+            self._file.append(record | ({"given_up": True} if given_up else {}))
+            return returned
 
     def payload(self, run: str, release: int) -> bytes | None:
         """The bytes stored with a row; None if nobody has seen any.
@@ -568,7 +586,7 @@ class Run(Readings):
 
     def close(self) -> None:
         """End the run, and return the price of events without a row."""
-        self._ledger.close_run(self.name, reclaim=True)
+        self._ledger._close(self.name, reclaim=True, given_up=False)
 
     def _state(self) -> RunHistory:
         self._ledger._file.read()

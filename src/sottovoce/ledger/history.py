@@ -104,6 +104,12 @@ class RunHistory:
     sent: list[tuple[int, str]] = field(default_factory=list)  # by round of an exchange with other sites, from 0
     received: list[tuple[int, str]] = field(default_factory=list)
     open: bool = True
+    given_up: bool = False  # closed from outside, by a person, and not by the run at its own end
+
+    @property
+    def state(self) -> str:
+        """``open``, ``closed`` or ``given up``."""
+        return "open" if self.open else "given up" if self.given_up else "closed"
 
     @property
     def left(self) -> int:
@@ -127,7 +133,8 @@ _FITS: dict[str, Callable[[Any], bool]] = {  # of an entry of a record: whether 
     "kind": _text, "key": _text, "tag": _text, "digest": _text, "at": _text, "accountant": _text, "round": _whole,
     "release": lambda v: v is None or _whole(v), "plan": lambda v: isinstance(v, str),
     "run": lambda v: v is None or isinstance(v, str), "kept": lambda v: isinstance(v, bool),
-    "demonstration": lambda v: isinstance(v, bool), "epsilon": lambda v: isinstance(v, list),
+    "demonstration": lambda v: isinstance(v, bool), "given_up": lambda v: isinstance(v, bool),
+    "epsilon": lambda v: isinstance(v, list),
     "events": lambda v: isinstance(v, list), "event": lambda v: isinstance(v, dict),
 }  # fmt: skip
 
@@ -178,7 +185,8 @@ class History:
             case "receive" if self._turn(record) == (record["round"] + 1, record["round"]):
                 self.runs[record["run"]].received.append((number, record["digest"]))
             case "close" if self.runs[record["run"]].open:
-                self.runs[record["run"]].open = False
+                run = self.runs[record["run"]]
+                run.open, run.given_up = False, record.get("given_up", False)
             case _:
                 raise ValueError
 

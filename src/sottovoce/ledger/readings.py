@@ -147,7 +147,7 @@ class OnDisk(Readings):
             prices = {"epsilon": state.epsilon, "spent": state.price(), "committed": state.price(state.held())}
             runs = [
                 {
-                    "run": name, "plan": run.plan, "state": "open" if run.open else "closed", "since": run.since,
+                    "run": name, "plan": run.plan, "state": run.state, "since": run.since,
                     "planned": len(run.planned), "charged": run.charged, "released": len(run.stored),
                     "failed": len(run.failed), "held": run.left if run.open else 0,
                 }

@@ -59,6 +59,13 @@ class SiteController(Controller):
 
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
         """Talk with every site until all have ended."""
+        try:
+            self._talk(abort_signal, fl_ctx)
+        except Exception as error:  # no site's fault; NVFlare logs it, and ends the job
+            self._note(f"the hub failed: {type(error).__name__}; the server's log says why")
+            raise
+
+    def _talk(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
         with HubLog(self._folder / words.HUB_LOG) as log:
             hub = Hub(Plan.read(self._folder / words.PLAN_FILE), log)
             hub.check()
@@ -72,8 +79,11 @@ class SiteController(Controller):
                     continue
                 self._ask(talk.hear(site, result), fl_ctx)
         if talk.failure is not None:
-            (self._folder / words.LAST_FAILURE).write_text(talk.failure + "\n", encoding="utf-8")
+            self._note(talk.failure)
             self.system_panic(talk.failure, fl_ctx)
+
+    def _note(self, failure: str) -> None:
+        (self._folder / words.LAST_FAILURE).write_text(failure + "\n", encoding="utf-8")
 
     def _ask(self, tasks: Iterable[Task], fl_ctx: FLContext) -> None:
         # One `send` a site: a broadcast would give every site a copy of the first site's data.

@@ -56,6 +56,8 @@ class SiteExecutor(Executor):
 
     def _work(self, local: Path, name: str) -> None:
         try:
+            for run, state in SiteSettings.read(local / words.SITE_FILE).erase_old_keys().items():
+                self.logger.info("erased the key of run %s, which is %s in the ledger", run, state)
             self.take_part(local / words.SITE_FILE, name, self._transport)
         except EndedEarly as error:  # as it should be: the hub has this site's word
             self.logger.error("%s", error)

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -27,6 +28,19 @@ PATIENCE = 60.0
 """Seconds that a round waits for the last site after the first site's message."""
 
 _LOOK = 0.5  # seconds between looks at what another process may have written
+
+
+@dataclass
+class _Inquiry:
+    """The last question of one site, and what the others signed to it."""
+
+    question: bytes
+    enough: int
+    answers: dict[str, bytes] = field(default_factory=dict)
+
+    @property
+    def open(self) -> bool:
+        return len(self.answers) < self.enough
 
 
 class Desk:
@@ -57,8 +71,8 @@ class Desk:
         self._since: float | None = None
         self._shut = False
         self._shares: list[int] = []  # exchanges with an attempt
-        self._questions: dict[str, bytes] = {}
-        self._answers: dict[str, dict[str, bytes]] = {}
+        self._inquiries: dict[str, _Inquiry] = {}
+        self._told: set[str] = set()  # that the others went on without them
 
     @property
     def attempts(self) -> list[Attempt]:
@@ -73,6 +87,13 @@ class Desk:
         with self._news:
             self._look()
             return dict(self._course.gone)
+
+    @property
+    def untold(self) -> list[str]:
+        """Sites without which the others went on, and that have not asked since: they cannot know that it is over."""
+        with self._news:
+            self._look()
+            return sorted(self._course.gone.keys() - self._log.gone(self._run).keys() - self._told)
 
     @property
     def over(self) -> bool:
@@ -164,6 +185,9 @@ class Desk:
     def inquire(self, site: str, question: bytes, enough: int, seconds: float) -> dict[str, bytes] | None:
         """Pass a question to the other sites, and wait for `enough` answers.
 
+        Only the last question of a site is open.  A process that was killed may still wait here for an earlier one: it
+        gets nothing, and takes nothing away from the process that came after it.
+
         Returns
         -------
         dict or None
@@ -176,8 +200,9 @@ class Desk:
         """
         with self._news:
             read_question(self._plan, question, site)
-            if self._questions.get(site) != question:
-                self._questions[site], self._answers[site] = question, {}
+            asked = self._inquiries.get(site)
+            if asked is None or asked.question != question:
+                asked = self._inquiries[site] = _Inquiry(question, enough)
                 self._news.notify_all()
             until = self._clock() + seconds
             while True:
@@ -186,26 +211,25 @@ class Desk:
                     raise TransportClosed(f"the hub ended the run {self._run!r}")
                 self._still_in(site)
                 left = until - self._clock()
-                if len(self._answers[site]) >= enough:
-                    del self._questions[site]
-                    return self._answers[site]
-                if left <= 0.0 or self.asked(site):
+                if not asked.open:
+                    return dict(asked.answers)
+                if left <= 0.0 or self.asked(site) or self._inquiries[site] is not asked:
                     return None
                 self._wait(left)
 
     def asked(self, site: str) -> dict[str, bytes]:
         """Questions of other sites that `site` has not answered."""
         with self._news:
-            open_ = self._questions.items()
-            return {who: asked for who, asked in open_ if who != site and site not in self._answers[who]}
+            inquiries = self._inquiries.items()
+            return {who: one.question for who, one in inquiries if who != site and one.open and site not in one.answers}
 
     def answer(self, site: str, asker: str, answer: bytes) -> None:
         """Take in an answer of `site`; one to an earlier question, or to none, is dropped."""
         with self._news, suppress(Refused):
-            if asker in self._questions:
-                question = read_question(self._plan, self._questions[asker], asker)
-                read_answer(self._plan, answer, site, question)
-                self._answers[asker][site] = answer
+            asked = self._inquiries.get(asker)
+            if asked is not None and asked.open:
+                read_answer(self._plan, answer, site, read_question(self._plan, asked.question, asker))
+                asked.answers[site] = answer
                 self._news.notify_all()
 
     def tell(self) -> None:
@@ -247,6 +271,7 @@ class Desk:
 
     def _still_in(self, site: str, *, late: bool = False) -> None:
         if late or site not in self._course.members or site in self._log.accused(self._run):
+            self._told.add(site)
             why = self._course.gone.get(site, TWICE if site in self._log.accused(self._run) else "came too late")
             raise TransportClosed(f"the other sites go on without {site!r}: it {why}", site)
 

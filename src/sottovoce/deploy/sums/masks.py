@@ -8,6 +8,7 @@ sum over the roster and nowhere else.  No key is ever used for two attempts, two
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,8 +20,9 @@ from numpy.typing import NDArray
 
 from ...errors import LedgerCorrupt, NotWritten, Refused, shown
 from ...files import regular
+from ...ledger.durable import DurableLedger
 from ...typing import IntArray
-from ..files import write_new
+from ..files import unfinished, write_new
 from ..keys import need_cryptography
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ BYTES = 32
 _PRIME = 2**255 - 19
 _PROBE = bytes(range(1, 1 + BYTES))  # any scalar will do: the exchange multiplies by the cofactor
 _DOMAIN = b"sottovoce mask 1"
+_MASKS = re.compile(r"\.?(.+)\.masks(?:\.[0-9a-f]+\.tmp)?")
 
 
 def fields(*parts: bytes) -> bytes:
@@ -56,6 +59,84 @@ def check_key(raw: bytes) -> None:
         X25519PrivateKey.from_private_bytes(_PROBE).exchange(X25519PublicKey.from_public_bytes(raw))
     except ValueError:
         raise ValueError("is of low order: every exchange with it gives zero") from None
+
+
+def secret_of(ledger: Path, run: str) -> Path:
+    """Where the private half of a site's key of a run is while the run lasts: beside the ledger, never in it."""
+    return ledger.with_name(f"{ledger.stem}.{run}.masks")
+
+
+def keys_beside(ledger: Path) -> dict[str, Path]:
+    """Keys of runs that lie beside a ledger, whole or left half-made: the path of each, by run."""
+    lead, found = f"{ledger.stem}.", dict[str, Path]()
+    for entry in sorted(ledger.parent.iterdir() if ledger.parent.is_dir() else ()):
+        named = _MASKS.fullmatch(entry.name)
+        if named is None or not named[1].startswith(lead):
+            continue
+        stems = (named[1][: dot.start()] for dot in re.finditer(r"\.", named[1]) if dot.start() > len(ledger.stem))
+        if not any(ledger.with_name(stem + ledger.suffix).exists() for stem in stems):  # of a ledger with a longer name
+            run = named[1].removeprefix(lead)
+            found[run] = secret_of(ledger, run)
+    return found
+
+
+def erase_old(ledger: DurableLedger, present: str = "") -> dict[str, str]:
+    """Erase the keys beside a ledger of runs that cannot go on; those runs, with their states.
+
+    Parameters
+    ----------
+    ledger : DurableLedger
+    present : str, optional
+        The run that is about to start.  If the ledger lacks it, its key stays: the right ledger could go on with it.
+
+    Raises
+    ------
+    LedgerCorrupt
+        If the ledger lacks the run of a key.  A run is in the ledger before its key is made, so this is an older copy,
+        or another ledger.  The key is erased all the same; an empty file stays in its place as long as that is so.
+    """
+    keys = keys_beside(ledger.path)  # before the ledger is read: what starts meanwhile is in it before its key is made
+    states = {one["run"]: str(one["state"]) for one in ledger.show()["runs"]}
+    foreign = [run for run in keys if run not in states]
+    over = {run: states[run] for run in keys if states.get(run, "open") != "open"}
+    for run in over:
+        RunKey.erase(keys[run])
+    for run in set(foreign) - {present}:
+        RunKey.erase(keys[run])
+        with suppress(OSError):  # the refusal below does not depend on it
+            keys[run].touch(mode=0o600)
+    if foreign:
+        kept = "; the key stays for that one" if present in foreign else "; the key is erased"
+        raise LedgerCorrupt(
+            f"ledger={shown(ledger.path)}: beside it lies a key of the run {foreign[0]!r}, which it lacks: it is an "
+            f"older copy, or another ledger; nothing was drawn; find the newest one, and never restore a ledger from "
+            f"a backup{kept}"
+        )
+    return over
+
+
+def give_up(ledger: DurableLedger, run: str) -> tuple[int, bool]:
+    """Close a run for good, so that this site shares nothing more in it, and erase its key.
+
+    Returns
+    -------
+    int
+        Reserved events without a row, whose price goes back to the budget.
+    bool
+        Whether there was a key.
+
+    Raises
+    ------
+    LedgerError
+        If the run is not in the ledger.  The key is erased all the same, as on a disk that is full.
+    """
+    key, erased = keys_beside(ledger.path).get(run), False
+    try:
+        returned = ledger.close_run(run, reclaim=True)
+    finally:
+        if key is not None:
+            erased = RunKey.erase(key)
+    return returned, erased
 
 
 class RunKey:
@@ -132,15 +213,37 @@ class RunKey:
         return self._shared[public]
 
     @staticmethod
-    def erase(path: Path) -> None:
-        """Write over the private half and remove it: shares of a run that is over stay hidden from a later thief."""
-        with suppress(FileNotFoundError):
-            with path.open("r+b") as file:
-                file.write(bytes(BYTES))
-                file.flush()
-                os.fsync(file.fileno())
-            path.unlink()
+    def erase(path: Path) -> bool:
+        """Write over the private half, if the disk lets it, and remove it, also under temporary names; whether it was
+        there.
+
+        Shares of a run that is over stay hidden from a later thief.  A disk that keeps old copies may keep it.
+
+        Raises
+        ------
+        NotWritten
+            If it cannot be removed.
+        """
+        found = [one for one in (path, *unfinished(path)) if os.path.lexists(one)]
+        for one in found:
+            with suppress(OSError):  # a full disk that copies what is written over; what counts is that it goes
+                _zero(one)
+            try:
+                one.unlink(missing_ok=True)
+            except OSError as error:
+                rule = f"cannot be removed: {error.strerror}; remove it: it is the key of a run that is over"
+                raise NotWritten(f"key={shown(one)}: {rule}") from None
+        if found:
             _settle(path)
+        return bool(found)
+
+
+def _zero(path: Path) -> None:
+    """Write over a key in place; a link is not followed, and a pipe not waited for."""
+    handle = os.open(path, os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    with open(handle, "wb", buffering=0) as file:
+        file.write(bytes(BYTES))
+        os.fsync(file.fileno())
 
 
 def _settle(path: Path) -> None:

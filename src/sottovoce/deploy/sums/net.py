@@ -27,16 +27,6 @@ from .masks import Bound, RunKey, seal
 from .said import NONCE, Answer, Hello, Question, Said, Share, What, read, read_answer, read_proof, read_question, say
 
 
-def secret_of(ledger: Path, run: str) -> Path:
-    """Where the private half of a site's key of a run is while the run lasts: beside the ledger, never in it."""
-    return ledger.with_name(f"{ledger.stem}.{run}.masks")
-
-
-def run_of(ledger: Path, secret: Path) -> str:
-    """The run of a file that :func:`secret_of` named."""
-    return secret.name.removeprefix(f"{ledger.stem}.").removesuffix(".masks")
-
-
 class SumNet(Net):
     """The network of a site in a run of sums.
 
