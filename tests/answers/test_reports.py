@@ -340,7 +340,8 @@ class TestEstimators:
         assert str(model) == repr(model)
         said = str(model.fit(X, y))
         assert said.startswith(repr(model)) and "epsilon = 3.000" in said and str(model.coefficients_) in said
-        table = str(model.coefficients_).splitlines()
+        *table, weighed = str(model.coefficients_).splitlines()
+        assert weighed.startswith("Rows longer than data_norm count for less") and weighed in model.page()
         assert table[0].split() == [
             "column",
             "estimate",
