@@ -119,13 +119,10 @@ STRAINED = "the steps may have ended too early, and intervals may be off by abou
 
 
 def remark(lines: Sequence[dict[str, Any]], needs: dict[str, Any] | None, weighed: str = "") -> str:
-    """What a table lacks and what would do, and what is said of long rows; empty if there is nothing to say."""
-    would = needed(needs)
-    if not would:
-        return weighed
-    refused = any(line.get("refused") is not None for line in lines)
-    what = "Not all is printed: noise is too much of it" if refused else f"Question marks: {STRAINED}"
-    return f"{what}; {would} would do, about. {weighed}".rstrip()
+    """What a table lacks and what would do, and what long rows do to its numbers; empty if there is nothing to say."""
+    would, refused = needed(needs), [line.get("refused") is not None for line in lines]
+    what = "Not all is printed: noise is too much of it" if any(refused) else f"Question marks: {STRAINED}"
+    return " ".join([f"{what}; {would} would do, about."] * bool(would) + [weighed] * (not all(refused))).strip()
 
 
 # The plot of coefficients
