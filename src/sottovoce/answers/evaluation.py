@@ -322,9 +322,9 @@ def project(counts: Array, total: float) -> Array:
 
 
 _MISFIT = 0.15
-"""Deviation of a cell's counts from those of a logistic calibration curve, beforehand, in rows of the cell.
+"""Beforehand, how far a cell's counts may be off those of a logistic calibration curve, as a share of its rows.
 
-It is public knowledge of curves, not of these rows; an interval allows for twice as much.
+Intervals allow for twice as much.
 """
 _STEEPEST = 3.0
 """Largest slope of the log-odds within a cell, in slopes of the calibration curve (see :func:`_ties`)."""
@@ -352,7 +352,7 @@ def _smoothed(raw: Array, n: float, noise: float, middle: Array) -> tuple[Array,
     known = (_MISFIT * total) ** 2
     share = known / (known + noise) if noise > 0 else np.ones_like(known)
     counts = project(expected + share * (raw - expected), n)
-    left = np.minimum(share**2 + 4.0 * share * (1.0 - share), 1.0) * noise  # of a misfit twice as large
+    left = np.minimum(share**2 + 4.0 * share * (1.0 - share), 1.0) * noise  # if counts are off by twice as much
     return counts, np.broadcast_to(left, raw.shape), float(max(b[1], 0.2))
 
 
