@@ -17,7 +17,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
@@ -183,14 +183,14 @@ def summary(cell: Cell, sets: list[dict[str, Any]]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+FILES = (*(f"answers/{name}.py" for name in ("asking", "inference", "naming", "overshoot")), "queries/bounded.py",
+         "weighted.py")  # fmt: skip
+
+
 @lru_cache
-def version() -> str:
-    """Of the code that makes a data set and its table."""
-    files = [f"answers/{name}.py" for name in ("asking", "inference", "naming", "overshoot")] + [
-        "queries/bounded.py",
-        "weighted.py",
-    ]
-    texts = [Path(__file__).read_text().split("\n@lru_cache")[0]]  # all that is above
+def version(bench: str = __file__, files: Sequence[str] = FILES) -> str:
+    """Of the code that makes a data set and its table: a benchmark down to its summary, and files of the package."""
+    texts = [Path(bench).read_text().split("\ndef summary")[0]]
     texts += [(Path(sottovoce.__file__).parent / file).read_text() for file in files]
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
 
@@ -198,38 +198,45 @@ def version() -> str:
 class Kept:
     """Data sets of earlier pieces of a run, one JSON object a line; a line that was cut off is dropped.
 
+    Parameters
+    ----------
+    path : Path, optional
+    version : str
+        Of the code that makes them.
+
     Raises
     ------
     SystemExit
         If other code made the file.
     """
 
-    def __init__(self, path: Path | None) -> None:
-        self.path, self.sets = path, dict[str, dict[int, dict[str, Any]]]()
+    def __init__(self, path: Path | None, version: str) -> None:
+        self.path, self.version, self.sets = path, version, dict[str, dict[int, dict[str, Any]]]()
         whole = b"" if path is None or not path.exists() else path.read_bytes()
         for line in whole[: whole.rfind(b"\n") + 1].splitlines():
             row = json.loads(line)
-            if row.pop("version") != version():
+            if row.pop("version") != version:
                 raise SystemExit(f"{path}: was made by other code; give another file to --out")
             self.sets.setdefault(row.pop("cell"), {})[row.pop("seed")] = row
         if path is not None and len(whole) > whole.rfind(b"\n") + 1:
             path.write_bytes(whole[: whole.rfind(b"\n") + 1])
 
-    def add(self, cell: Cell, seed: int, found: dict[str, Any]) -> None:
+    def add(self, cell: Any, seed: int, found: dict[str, Any]) -> None:
         """Write a data set down."""
         self.sets.setdefault(cell.name, {})[seed] = found
         if self.path is not None:
             with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"cell": cell.name, "seed": seed, "version": version()} | found) + "\n")
+                file.write(json.dumps({"cell": cell.name, "seed": seed, "version": self.version} | found) + "\n")
 
-    def summary(self, cell: Cell, sets: int) -> dict[str, Any] | None:
-        """Of the first data sets of a cell, by their seeds; None if there is none."""
+    def first(self, cell: Any, sets: int) -> list[dict[str, Any]]:
+        """The first data sets of a cell, by their seeds."""
         own = self.sets.get(cell.name, {})
-        listed = [own[seed] for seed in sorted(own) if seed < sets]
-        return summary(cell, listed) if listed else None
+        return [own[seed] for seed in sorted(own) if seed < sets]
 
 
-def fill(kept: Kept, cells: Sequence[Cell], sets: int, jobs: int, minutes: float) -> None:
+def fill(
+    kept: Kept, cells: Sequence[Any], sets: int, jobs: int, minutes: float, one: Callable[[Any, int], dict[str, Any]]
+) -> None:
     """Draw the data sets that are missing, all cells alike, until there are enough or time is up."""
     until = time.monotonic() + 60.0 * minutes
     missing = [(cell, seed) for seed in range(sets) for cell in cells if seed not in kept.sets.get(cell.name, {})]
@@ -259,9 +266,9 @@ def main() -> None:
         return
     sets = args.sets or (QUICK if args.quick else SETS)
     wanted = [c for c in CELLS if any(part in c.name for part in args.cells.split(";"))]
-    kept = Kept(args.out)
-    fill(kept, wanted, sets, args.jobs, args.minutes)
-    done = [row for row in (kept.summary(cell, sets) for cell in wanted) if row is not None]
+    kept = Kept(args.out, version())
+    fill(kept, wanted, sets, args.jobs, args.minutes, one)
+    done = [summary(cell, found) for cell in wanted if (found := kept.first(cell, sets))]
     print(f"{'cell':<48} {'sets':>5} {'printed':>8} {'cover':>6} {'worst':>6} {'width':>6}")
     for row in done:
         text = [f"{row['sets']:5d} {100 * row['printed']:7.1f}%"]

@@ -37,7 +37,7 @@ class ConsensusPCA(SitedTable, TransformerMixin, BaseEstimator):
         Number of sites if :meth:`fit` is given no groups.
     data_norm : float, default=1.0
         Declared bound on the Euclidean norm of a row.  Longer rows count for less and are not shortened
-        (:mod:`sottovoce.weighted`), so directions stay what they are.
+        (:mod:`sottovoce.weighted`), so components are those of rows so weighted.
     relation : {"replace-one", "zero-out"}, default="replace-one"
     random_state : int, RandomState or Generator instance, or None, default=None
         None draws noise from the operating system.

@@ -122,7 +122,8 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
         Of sums: how many sites may tell others all they know.
     inference : bool, default=False
         Spend all of the budget on coefficients with intervals (:mod:`sottovoce.answers.inference`), for two classes;
-        longer rows than `data_norm` then count for less and are not shortened.
+        longer rows than `data_norm` then count for less and are not shortened, so unless the model is right,
+        coefficients are those of rows so weighted.
     max_weight : float or None, default=None
         Public cap on the `sample_weight` of :meth:`fit`; a release with weights needs it.
     class_weight : dict or None, default=None

@@ -41,7 +41,9 @@ class Shown:
         words = escape(str(me.privacy_spent_["says"])).replace("\n", "<br>")
         found = self._found()
         lines = [] if found is None else found.to_dict()
-        shown = "" if found is None else f"{html_table(lines)}<p>{escape(remark(lines, found.needs))}</p>"
+        shown = (
+            "" if found is None else f"{html_table(lines)}<p>{escape(remark(lines, found.needs, found.weighed))}</p>"
+        )
         return f'<div class="sottovoce"><p>{words}</p>{shown}</div>'
 
     def __str__(self) -> str:

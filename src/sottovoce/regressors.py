@@ -58,7 +58,7 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
     rounds : int, default=100
     data_norm : float, default=1.0
         Declared bound on the Euclidean norm of a row.  With the squared loss longer rows count for less and are not
-        shortened (:mod:`sottovoce.weighted`), so that coefficients stay what they are.
+        shortened (:mod:`sottovoce.weighted`): unless the model is right, coefficients are those of rows so weighted.
     fit_intercept : bool, default=True
     rho : float
         See :class:`sottovoce.runs.simulate.RunConfig`; not for the squared loss.

@@ -1,4 +1,4 @@
-"""Losses whose long rows count for less, so that a bound on rows' norms changes no row's direction and no coefficient.
+"""Losses whose long rows count for less, so that a bound on rows' norms changes the direction of no row.
 
 A row a of norm s > 1 would have to be shortened to enter the unit ball; then its outcome no longer belongs to its
 columns, and coefficients are biased.  Here the row stays as it is and its loss is multiplied by ``min(1, 1 / s^2)``:
@@ -7,7 +7,8 @@ columns, and coefficients are biased.  Here the row stays as it is and its loss 
 * its Hessian ``weight bend a a'`` has norm at most ``bend_bound``,
 * the second moment of its gradient has norm at most ``slope_bound^2 / s^2``.
 
-Weights depend on columns alone, so a logistic model that is right stays right, and its coefficients stay the same.
+Weights depend on columns alone, so a model that is right stays right, with the same coefficients.  One that is not
+right gets the coefficients of rows so weighted, which may be far from those of all rows alike.
 Norms are rounded up (:func:`sottovoce.data.design.rounded_up`), so rounding lifts no weight.
 """
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from sottovoce.answers.classes import evaluate_classes
 from sottovoce.answers.evaluation import Held
@@ -75,6 +76,23 @@ def test_intervals_cover_and_fail_without_the_noise() -> None:
         width += [abs(one.value - truth) / (one.high - one.value) for one, truth in pairs if one.value is not None]
     assert len(inside) > 1000 and 0.92 < np.mean(inside) < 0.98
     assert np.mean(np.array(width) < 2 / 3) < 0.9
+
+
+def test_the_noise_in_an_accuracy_is_that_of_the_counts_that_are_added() -> None:
+    """Of five classes it is that of five counts of 25; a chi-squared test of 200 runs, at one in 10^4."""
+    task, n = ManyClasses(tuple("abcde")), 3000
+    rng = np.random.default_rng(1)
+    y = rng.integers(5, size=n)
+    answers = np.where(rng.random(n) < 0.8, y, (y + 1) % 5)
+    exact, deviations, told = float(np.mean(answers == y)), [], []
+    for seed in range(200):
+        run = RunConfig(method="auto", epsilon=1.0, delta=1e-5, trust="sum", seed=seed)
+        one = evaluate_classes(task, np.eye(5)[:, answers], y, Held(0.5), run, 4).accuracy
+        assert one.value is not None and one.low is not None and one.high is not None
+        deviations.append(one.value - exact)
+        told.append(((one.high - one.low) / 2.0 / stats.norm.isf(0.025)) ** 2 - one.value * (1.0 - one.value) / n)
+    squares = float(np.sum(np.square(deviations)) / np.mean(told))
+    assert 1e-4 < stats.chi2.sf(squares, 200) < 1 - 1e-4
 
 
 def test_few_rows_of_a_class_are_refused() -> None:

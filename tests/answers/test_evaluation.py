@@ -133,3 +133,65 @@ def test_an_encoding_that_was_computed_from_rows_is_said() -> None:
         schema = replace(declared, data_dependent=read)
         found = evaluate_table(scores, np.zeros((800, 2)), y, schema, held, run, scored_by=b"model")
         assert found.statement.caveat == schema.caveat and (schema.caveat is not None) == read
+
+
+def test_the_noise_in_an_accuracy_is_that_of_all_counts_that_are_added() -> None:
+    """The number of rows is public, so none of it cancels; a chi-squared test of 600 replicates, at one in 10^4."""
+    scores, y = drawn(3000, np.random.default_rng(9))
+    found = [one[""].rates["accuracy"] for one in asked(scores, y, config(replicates=600, epsilon=1.0))]
+    value, low, high = np.array([(x.value, x.low, x.high) for x in found], dtype=float).T
+    told = np.mean(((high - low) / 2.0 / stats.norm.isf(0.025)) ** 2 - value * (1.0 - value) / 3000)
+    squares = float(np.sum((value - ev.exact(scores, y)["accuracy"]) ** 2)) / told
+    assert 1e-4 < stats.chi2.sf(squares, 600) < 1 - 1e-4
+
+
+def two_levels(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Scores of a model with one binary column."""
+    scores = np.where(rng.random(n) < 0.4, 0.1, -1.2)
+    return scores, np.where(rng.random(n) < expit(scores), 1.0, -1.0)
+
+
+def four_levels(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    scores = rng.choice([-2.0, -1.1, -0.4, 0.6], p=[0.4, 0.3, 0.2, 0.1], size=n)
+    return scores, np.where(rng.random(n) < expit(scores), 1.0, -1.0)
+
+
+def step(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Chances of a positive that are a step in the score."""
+    scores = 1.3 * rng.normal(size=n) - 1.0
+    return scores, np.where(rng.random(n) < np.where(scores > 0.7, 0.8, 0.12), 1.0, -1.0)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, float("inf")])
+@pytest.mark.parametrize("law", [two_levels, four_levels, step])
+def test_the_interval_of_the_area_covers_where_scores_tie_or_chances_jump(law: Any, epsilon: float) -> None:
+    """New rows every time; at one in 10^4 that coverage is not below 93%."""
+    rng, inside, runs = np.random.default_rng(10), 0, 150
+    truth = ev.exact(*law(400_000, rng))["auc"]
+    for seed in range(runs):
+        auc = asked(*law(8000, rng), config(seed=seed, epsilon=epsilon))[0][""].auc
+        inside += float(auc.low or 0) <= truth <= float(auc.high or 0)
+    assert stats.binom.cdf(inside, runs, 0.93) > 1e-4
+
+
+def test_an_area_is_as_wide_as_its_ties_are_unknown() -> None:
+    """Without noise and with many rows: from all tied to three slopes, and the number itself as if scores were even."""
+    scores, y = drawn(400_000, np.random.default_rng(11))
+    auc, want = asked(scores, y, config(epsilon=float("inf")))[0][""].auc, ev.exact(scores, y)["auc"]
+    assert float(auc.value or 0) == pytest.approx(want, abs=0.001)
+    assert 0.002 < want - float(auc.low or 0) < 0.007 and 0.004 < float(auc.high or 0) - want < 0.012
+
+
+def test_a_threshold_beyond_all_cells_leaves_an_open_cell_on_both_sides() -> None:
+    """Few positives, no score above one half: all rows are called negative, and the interval holds the other case."""
+    rng = np.random.default_rng(12)
+    scores = np.minimum(1.2 * rng.normal(size=20_000) - 4.0, -0.3)
+    y = np.where(rng.random(20_000) < expit(scores), 1.0, -1.0)
+    found, want = asked(scores, y, config(epsilon=float("inf")))[0][""], ev.exact(scores, y)
+    assert found.rates["accuracy"].value == pytest.approx(want["accuracy"])
+    assert found.confusion["true_positive"] == found.confusion["false_positive"] == 0.0
+    sensitivity = found.rates["sensitivity"]
+    assert sensitivity.value == 0.0 and float(sensitivity.high or 0) > 0.02 and found.rates["precision"].refused
+    mirrored = asked(-scores, -y, config(epsilon=float("inf")))[0][""]
+    assert mirrored.rates["accuracy"].value == pytest.approx(want["accuracy"])
+    assert mirrored.confusion["true_negative"] == mirrored.confusion["false_negative"] == 0.0

@@ -7,6 +7,7 @@ import copy
 import json
 import math
 import re
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from sottovoce import ConsensusClassifier, ConsensusRegressor
 from sottovoce.cli import cli
 from sottovoce.errors import InvalidInput
 from sottovoce.reports import page, picture, sections
-from sottovoce.reports.coefficients import axis_of, text_table
+from sottovoce.reports.coefficients import axis_of, remark, text_table
 from sottovoce.reports.page import answer
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
@@ -340,7 +341,8 @@ class TestEstimators:
         assert str(model) == repr(model)
         said = str(model.fit(X, y))
         assert said.startswith(repr(model)) and "epsilon = 3.000" in said and str(model.coefficients_) in said
-        table = str(model.coefficients_).splitlines()
+        *table, weighed = str(model.coefficients_).splitlines()
+        assert weighed.startswith("Rows longer than data_norm count for less") and weighed in model.page()
         assert table[0].split() == [
             "column",
             "estimate",
@@ -364,3 +366,48 @@ class TestEstimators:
         X = np.random.default_rng(0).normal(size=(4000, 2))
         model = ConsensusRegressor((0, 20), data_norm=3.0, trust="sum", random_state=0).fit(X, 10 + X[:, 0])
         assert "epsilon = 1.000" in str(model) and "epsilon = 1.000" in model._repr_html_()
+
+
+LONG = "scale = 1.0\n" + SCHEMA
+
+
+class TestLongRows:
+    """Whose coefficients these are, where long rows count for less."""
+
+    def trained(self, folder: Path, text: str, *more: object) -> tuple[str, dict[str, Any], str]:
+        schema, run, said = (folder / f"long.{ext}" for ext in ("toml", "json", "html"))
+        schema.write_text(text)
+        words = ("train", *(more or ("--data", folder / "rows.csv")), "--schema", schema, "--partition", "site:clinic")
+        screen = command(*words, "--inference", "--trust", "sum", "--epsilon", 5, "--save", run, "--report", said)
+        return " ".join(screen.split()), json.loads(run.read_text())["record"], said.read_text()
+
+    def test_it_is_said_on_the_screen_in_the_record_and_on_the_page(self, folder: Path) -> None:
+        screen, kept, shown = self.trained(folder, LONG)
+        share = re.search(r"\(about (\d+)% of all, from the schema alone\) count for less", screen)
+        assert share is not None and int(share[1]) > 50
+        assert kept["weighed"] in screen and escape(kept["weighed"]) in shown
+
+    def test_it_is_not_said_where_no_row_is_long_or_nothing_is_printed(self, folder: Path) -> None:
+        screen, kept, shown = self.trained(folder, SCHEMA.replace("typical = [30, 70]\n", ""))
+        assert kept["weighed"] == "" and "count for less" not in screen + shown
+        lines = [refused(line, "noise") for line in kept["coefficients"]]
+        assert "count for less" not in remark(lines, None, "Rows count for less.")
+
+    def test_it_follows_from_the_schema_alone(self, folder: Path) -> None:
+        """Other rows, the same words: no private row is counted."""
+        head, *rows = (folder / "rows.csv").read_text().splitlines()
+        few = folder / "few.csv"
+        few.write_text("\n".join([head, *(re.sub(r",\d+\.\d+,", ",50.00,", row) for row in rows[:6000])]) + "\n")
+        _, kept, _ = self.trained(folder, LONG)
+        _, other, _ = self.trained(folder, LONG, "--data", few)
+        assert other["n_train"] != kept["n_train"] and other["weighed"] == kept["weighed"]
+
+    def test_training_that_shortens_rows_says_so(self, folder: Path) -> None:
+        words = ("--data", folder / "rows.csv", "--method", "prox_admm", "--rounds", 2, "--json")
+        schema = folder / "rounds.toml"
+        for text in (SCHEMA, LONG):
+            schema.write_text(text)
+            notes = json.loads(command("train", *words, "--schema", schema))["notes"]
+            assert any("are shortened, so coefficients are not those of whole rows" in n for n in notes) is (
+                text == LONG
+            )

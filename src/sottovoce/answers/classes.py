@@ -128,10 +128,10 @@ def _measured(
             mine = np.zeros_like(raw)
             mine[(slice(None), k) if across else k] = 1.0
             pair = (mine, whole) if hit is None else (hit * mine, mine)
-            found[name] = ratio(raw, counts, *pair, n if hit is None else float((raw * mine).sum()), noise**2)
+            found[name] = ratio(raw, counts, *pair, noise**2, n if hit is None else None)
         return found
 
-    accuracy = ratio(raw, counts, right, whole, n, noise**2)
+    accuracy = ratio(raw, counts, right, whole, noise**2, n)
     return accuracy, by_class(False, right), by_class(True, right), by_class(False, None)
 
 

@@ -297,11 +297,11 @@ def evaluate(
     out = []
     for raw, middle in zip(found, center, strict=True):
         edges = middle + WIDTH * (np.arange(1, CELLS) - CELLS / 2.0)
-        parts = {"": _quality(raw.sum(axis=0), n, sigma * math.sqrt(groups), edges, threshold)}
+        parts = {"": _quality(raw.sum(axis=0), sigma * math.sqrt(groups), edges, threshold, n)}
         marked = [level for level in levels if level.feature is not None]
         for k, level in enumerate(marked):
-            parts[level.name] = _of_group(raw[k + 1], sigma, edges, threshold)
-        parts |= {level.name: _of_group(raw[0], sigma, edges, threshold) for level in levels if level.feature is None}
+            parts[level.name] = _quality(raw[k + 1], sigma, edges, threshold)
+        parts |= {level.name: _quality(raw[0], sigma, edges, threshold) for level in levels if level.feature is None}
         out.append(parts)
     return out
 
@@ -318,11 +318,6 @@ def ask(desk: Desk, model: Array, threshold: float) -> tuple[Array, Array]:
     return desk.ask("scores", at), center
 
 
-def _of_group(raw: Array, sigma: float, edges: Array, threshold: float) -> Quality:
-    """The number of rows of a subgroup is not public: its noisy count stands for it."""
-    return _quality(raw, max(1.0, float(raw.sum())), sigma, edges, threshold)
-
-
 def project(counts: Array, total: float) -> Array:
     """The nearest point without negative entries whose sum is `total`."""
     flat = np.sort(counts.ravel())[::-1]
@@ -331,19 +326,21 @@ def project(counts: Array, total: float) -> Array:
     return np.asarray(np.maximum(counts - sums[last], 0.0))
 
 
-_MISFIT = 0.3
-"""Relative deviation of a cell's expected counts from those of a logistic calibration curve, beforehand."""
+_MISFIT = 0.15
+"""Beforehand, how far a cell's counts may be off those of a logistic calibration curve, as a share of its rows.
+
+Intervals allow for twice as much.
+"""
+_STEEPEST = 3.0
+"""Largest slope of the log-odds within a cell, in slopes of the calibration curve (see :func:`_ties`)."""
 
 
-_SHRUNK = 0.8
-"""Share of the noise's variance in the AUC that is left after drawing counts to the curve, at most (measured)."""
-
-
-def _smoothed(raw: Array, n: float, noise: float, middle: Array) -> tuple[Array, float]:
-    """Counts without negative entries that sum to n, and the calibration slope.
+def _smoothed(raw: Array, n: float, noise: float, middle: Array) -> tuple[Array, Array, float]:
+    """Counts without negative entries that sum to n, the variance of the noise left in each, and the calibration slope.
 
     Each count is drawn to that of a logistic curve through the noisy counts, by the share of its variance that is
-    noise: a cell of few rows says little, and clamping it at zero would add rows that are not there.
+    noise: a cell of few rows says little, and clamping it at zero would add rows that are not there.  Cells of many
+    rows stay where they are, whatever the shape of the calibration.
     """
     total = project(raw.sum(axis=0), n)
     x = middle - float(np.median(middle))
@@ -357,11 +354,11 @@ def _smoothed(raw: Array, n: float, noise: float, middle: Array) -> tuple[Array,
         b = np.clip(b + np.clip(step, -1.0, 1.0), [-20.0, 0.1], [20.0, 5.0])
     p = expit(b @ A)
     expected = total * np.stack([1.0 - p, p])
-    misfit = np.full(len(x), _MISFIT)
-    misfit[[0, -1]] *= 2.0
-    known = expected + (misfit * expected) ** 2
-    share = known / (known + noise) if noise > 0 else np.ones_like(raw)
-    return project(expected + share * (raw - expected), n), float(max(b[1], 0.2))
+    known = (_MISFIT * total) ** 2
+    share = known / (known + noise) if noise > 0 else np.ones_like(known)
+    counts = project(expected + share * (raw - expected), n)
+    left = np.minimum(share**2 + 4.0 * share * (1.0 - share), 1.0) * noise  # if counts are off by twice as much
+    return counts, np.broadcast_to(left, raw.shape), float(max(b[1], 0.2))
 
 
 def _squares(edges: Array) -> tuple[Array, Array]:
@@ -376,18 +373,18 @@ def _squares(edges: Array) -> tuple[Array, Array]:
     return np.average((1.0 - p) ** 2, axis=0, weights=p), np.average(p**2, axis=0, weights=1.0 - p)
 
 
-def _quality(raw: Array, n: float, sigma: float, edges: Array, threshold: float) -> Quality:
+def _quality(raw: Array, sigma: float, edges: Array, threshold: float, rows: float | None = None) -> Quality:
+    """Of the noisy counts of `rows` rows; without that public number, of as many as the counts tell."""
     middle, noise = np.concatenate([[edges[0] - TAIL], edges[1:] - WIDTH / 2, [edges[-1] + TAIL]]), sigma**2
-    counts, slope = _smoothed(raw, n, noise, middle)
+    n = max(1.0, float(raw.sum())) if rows is None else rows
+    counts, left, slope = _smoothed(raw, n, noise, middle)
     P, N = (max(float(counts[k].sum()), 1e-9) for k in (1, 0))
     lost, kept = _squares(edges)
     worth = np.stack([kept, lost])
     brier = float(np.sum(raw * worth)) / n
     spread = float(np.sum(counts * worth**2)) / n - brier**2
     share = float(raw[1].sum()) / n
-    cut = float(logit(threshold))
-    above = int(np.searchsorted(edges, cut - WIDTH / 4))
-    above += above < len(edges) and abs(edges[above] - cut) < WIDTH / 4  # on an edge, unless it is beyond all cells
+    above = _above(edges, threshold)
     up = np.cumsum(counts[:, ::-1], axis=1)[:, ::-1]
     roc = [(0.0, 0.0), *((float(up[0, k] / N), float(up[1, k] / P)) for k in reversed(range(len(middle))))]
     pairs = [
@@ -397,32 +394,46 @@ def _quality(raw: Array, n: float, sigma: float, edges: Array, threshold: float)
     ]
     return Quality(
         rows=n, noise=sigma, positives=Estimate.around(share, (share * (1 - share) + len(middle) * noise / n) / n),
-        auc=_auc(counts, P, N, noise, slope),
+        auc=_auc(counts, left, sigma, slope),
         brier=Estimate.around(brier, spread / n + noise * float(np.sum(worth**2)) / n**2),
-        slope=slope, threshold=threshold, confusion=_confusion(raw, above),
-        rates=_rates(counts, raw, above, n, noise), roc=roc, precision_recall=pairs,
+        slope=slope, threshold=threshold, confusion=_confusion(raw, above[0]),
+        rates=_rates(counts, raw, above, noise, rows), roc=roc, precision_recall=pairs,
         calibration=_calibration(raw, counts, edges, noise), counts=counts,
     )  # fmt: skip
 
 
-def _auc(counts: Array, P: float, N: float, noise: float, slope: float) -> Estimate:
-    """Pairs in different cells, and those in one: within a cell of width L the score still orders, by its slope."""
-    if noise > 0 and min(P, N) < LEAST * math.sqrt(noise):
-        needed = LEAST * math.sqrt(noise)
-        rule = f"needs about {math.ceil(needed):,} rows of either class, or an epsilon that much larger"
+def _ties(slope: float) -> Array:
+    """Of pairs within a cell, the share that is ordered rightly if log-odds rise with `slope`; ties count half.
+
+    Scores are uniform in a cell of width L, and exponential in the open ones.  If all scores in a cell tie, as those of
+    a few levels do, the share is that of slope 0.  If chances only rise with the score, the ROC curve lies below the
+    tangents in the neighbouring cells, and the share is at most about ``(1 + tanh(slope L / 2)) / 2``, which is that of
+    `_STEEPEST` slopes.
+    """
+    tie = np.full(CELLS, 0.5 + 0.5 * math.tanh(slope * WIDTH / 6.0))
+    tie[[0, -1]] = (1.0 + slope * TAIL) / (2.0 + slope * TAIL)
+    return tie
+
+
+def _auc(counts: Array, left: Array, sigma: float, slope: float) -> Estimate:
+    """Pairs in different cells, and those in one, whose order is not told: the interval holds all of :func:`_ties`."""
+    P, N = (max(float(counts[k].sum()), 1e-9) for k in (1, 0))
+    if min(P, N) < LEAST * sigma:
+        rule = f"needs about {math.ceil(LEAST * sigma):,} rows of either class, or an epsilon that much larger"
         return Estimate(None, refused=f"too few rows of one class for this noise: {rule}")
     f0, f1 = counts[0] / N, counts[1] / P
-    tie = np.full(len(f0), 0.5 + 0.5 * math.tanh(slope * WIDTH / 6.0))
-    tie[[0, -1]] = (1.0 + slope * TAIL) / (2.0 + slope * TAIL)
+    tie = _ties(slope)
     below = np.concatenate([[0.0], np.cumsum(f0)[:-1]]) + tie * f0
     above = np.concatenate([np.cumsum(f1[::-1])[::-1][1:], [0.0]]) + tie * f1
     area = float(f1 @ below)
     lift, drop = ((below - area) / P) ** 2, ((above - area) / N) ** 2
-    added = _SHRUNK * noise * float(lift.sum() + drop.sum())
-    variance = float(counts[1] @ lift + counts[0] @ drop) + added
-    inside = min(max(area, 1e-6), 1.0 - 1e-6)
-    half, at = _Z * math.sqrt(variance) / (inside * (1.0 - inside)), float(logit(inside))
-    return Estimate(area, float(expit(at - half)), float(expit(at + half)))
+    error = math.sqrt(float((counts[1] + left[1]) @ lift + (counts[0] + left[0]) @ drop))
+
+    def end(slope: float, z: float) -> float:
+        inside = min(max(area + float((f0 * f1) @ (_ties(slope) - tie)), 1e-6), 1.0 - 1e-6)
+        return float(expit(logit(inside) + z * error / (inside * (1.0 - inside))))
+
+    return Estimate(area, end(0.0, -_Z), end(_STEEPEST * slope, _Z))
 
 
 def _confusion(raw: Array, above: int) -> dict[str, float]:
@@ -433,22 +444,42 @@ def _confusion(raw: Array, above: int) -> dict[str, float]:
     return {name: max(0.0, float(cells.sum())) for name, cells in found.items()}
 
 
-def _rates(counts: Array, raw: Array, above: int, n: float, noise: float) -> dict[str, Estimate]:
-    right = np.zeros_like(raw)
-    right[1, above:] = right[0, :above] = 1.0
+def _above(edges: Array, threshold: float) -> tuple[int, ...]:
+    """From which cell on rows count as positive.
+
+    The threshold is on an edge, unless it is beyond all of them: then an open cell lies on both sides of it, and may
+    count as either; the likelier is first, because most of its rows are near its edge.
+    """
+    cut = float(logit(threshold))
+    if cut > edges[-1] + WIDTH / 4:
+        return CELLS, CELLS - 1
+    return (0, 1) if cut < edges[0] - WIDTH / 4 else (int(np.argmin(np.abs(edges - cut))) + 1,)
+
+
+def _rates(counts: Array, raw: Array, above: tuple[int, ...], noise: float, rows: float | None) -> dict[str, Estimate]:
     whole, ones = np.ones_like(raw), np.zeros_like(raw)
     ones[1] = 1.0
-    chosen = np.zeros_like(raw)
-    chosen[:, above:] = 1.0
-    of = {"accuracy": whole, "sensitivity": ones, "specificity": 1.0 - ones, "precision": chosen}
-    rates = {}
-    for name, among in of.items():
-        size = n if name == "accuracy" else float((raw * among).sum())
-        rates[name] = ratio(raw, counts, right * among, among, size, noise)
-    return rates
+    found: dict[str, list[Estimate]] = {}
+    for first in above:
+        chosen = np.zeros_like(raw)
+        chosen[:, first:] = 1.0
+        right = ones * chosen + (1.0 - ones) * (1.0 - chosen)
+        of = {"accuracy": whole, "sensitivity": ones, "specificity": 1.0 - ones, "precision": chosen}
+        for name, among in of.items():
+            public = rows if name == "accuracy" else None
+            found.setdefault(name, []).append(ratio(raw, counts, right * among, among, noise, public))
+    return {name: _either(several) for name, several in found.items()}
 
 
-def ratio(raw: Array, counts: Array, hit: Array, among: Array, size: float, noise: float) -> Estimate:
+def _either(several: list[Estimate]) -> Estimate:
+    """The first of several estimates, with an interval that holds theirs; refused if one of them is."""
+    for one in several:
+        if one.low is None or one.high is None:
+            return one
+    return replace(several[0], low=min(x.low or 0.0 for x in several), high=max(x.high or 0.0 for x in several))
+
+
+def ratio(raw: Array, counts: Array, hit: Array, among: Array, noise: float, rows: float | None = None) -> Estimate:
     """The share of rows in the cells `hit` of those in `among`, with an interval by the delta method.
 
     Parameters
@@ -457,16 +488,19 @@ def ratio(raw: Array, counts: Array, hit: Array, among: Array, size: float, nois
         Noisy counts, and the same projected.
     hit, among : array
         1 in the cells that are meant, 0 elsewhere.
-    size : float
-        Rows in `among`; refused if noise may have made them.
     noise : float
         Variance of a count's noise.
+    rows : float, optional
+        The public number of rows in `among`; without it their noisy count is taken, and refused if noise may have made
+        it.
     """
-    if noise > 0 and size < CLEAR * math.sqrt(noise * float(among.sum())):
+    size = float((raw * among).sum()) if rows is None else rows
+    if size <= CLEAR * math.sqrt(noise * float(among.sum())):
         return Estimate(None, refused="too few rows for this noise")
-    value = float((raw * hit).sum()) / max(size, 1e-9)
-    lean = (hit - value * among) / max(size, 1e-9)
-    return Estimate.around(value, float(np.sum(counts * lean**2) + noise * np.sum(lean**2)))
+    value = float((raw * hit).sum()) / size
+    lean = (hit - value * among) / size
+    blurred = lean if rows is None else hit / size  # a public number has no noise that could cancel some of the hits'
+    return Estimate.around(value, float(np.sum(counts * lean**2) + noise * np.sum(blurred**2)))
 
 
 def _calibration(raw: Array, counts: Array, edges: Array, noise: float) -> list[dict[str, float]]:

@@ -298,12 +298,15 @@ class Coefficients:
         The smallest ``epsilon`` or number of ``rows`` at which all of it would be printed, about; None if all is.
     odds : bool
         Whether coefficients are log-odds.
+    weighed : str
+        What long rows do to them, in a sentence (:attr:`sottovoce.answers.naming.Naming.weighed`).
     """
 
     lines: tuple[Coefficient, ...]
     strain: float
     needs: dict[str, float] | None
     odds: bool = True
+    weighed: str = ""
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Plain data; without odds ratios unless coefficients are log-odds."""
@@ -312,7 +315,7 @@ class Coefficients:
 
     def __str__(self) -> str:
         lines = self.to_dict()
-        return f"{text_table(lines)}\n{remark(lines, self.needs)}".rstrip()
+        return f"{text_table(lines)}\n{remark(lines, self.needs, self.weighed)}".rstrip()
 
 
 def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | None = None) -> Coefficients:
@@ -352,7 +355,7 @@ def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | N
         share = float(noise[k] / total[k]) if total[k] > 0 else 0.0
         mid, half = float(center[k]), z * error
         lines.append(Coefficient(term, mid, error, share, mid - half, mid + half, p, unsure=q > SURE))
-    return Coefficients(tuple(lines), q, needs)
+    return Coefficients(tuple(lines), q, needs, weighed=naming.weighed)
 
 
 def _needs(found: Estimates, tau: Array, q: float, delta: float | None) -> dict[str, float] | None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..data.blocks import Bins, Block, Category, Number
-from ..data.expected import weighted_sketch
+from ..data.expected import MANY, long_share, weighted_sketch
 from ..data.rows import Rows
 from ..data.schema import Schema
 from ..data.table import Table
@@ -99,6 +99,19 @@ class Naming:
     def d(self) -> int:
         """Encoded columns."""
         return len(self.constant)
+
+    @property
+    def weighed(self) -> str:
+        """What long rows do to the coefficients, in a sentence; empty if no row is longer than 1."""
+        if not self.long:
+            return ""
+        share = 0.0 if self.schema is None else long_share(self.schema)
+        scale = "data_norm" if self.schema is None else "the schema's scale"
+        many = f" (about {share:.0%} of all, from the schema alone)" if share >= MANY else ""
+        return (
+            f"Rows longer than {scale}{many} count for less: unless the model is right, these are the coefficients of "
+            "rows so weighted, not of all rows alike."
+        )
 
     def encoded(self, table: Any, site: int | None = None) -> Array:
         """Rows as `into_units` means them, (n, d), with the constant of a site; for prediction without one, 0 there."""

@@ -79,6 +79,7 @@ class Fitted:
             "n_test": self.n_test, "features": self.answered.naming.d, "sites": list(self.sites),
             "label": outcome(self.answered.schema), "versions": versions(*LIBRARIES),
             "asked": shares_of(self.asked), "coefficients": self.coefficients, "needs": self.needs,
+            "weighed": self.answered.naming.weighed,
             "exact": self.exact, "test_error": self.exact.get(rms),
             "mean_test_error": self.baseline.get(rms),
             "evaluation": None if self.evaluation is None else self.evaluation.to_dict(),

@@ -132,4 +132,4 @@ def table_of(found: Estimates, naming: Naming, task: BoundedNumber, delta: float
         low, high = start + half * line.low, start + half * line.high
         return replace(line, estimate=mid, standard_error=error, p=p, low=low, high=high)
 
-    return Slopes(tuple(map(scaled, encoded.lines)), encoded.strain, encoded.needs)
+    return Slopes(tuple(map(scaled, encoded.lines)), encoded.strain, encoded.needs, weighed=encoded.weighed)

@@ -79,7 +79,7 @@ class Inferred:
             "sites": list(self.sites), "n_test": self.n_test, "features": self.answered.naming.d,
             "label": outcome(self.answered.schema), "asked": shares_of(self.asked), "versions": versions(*LIBRARIES),
             "coefficients": self.coefficients.to_dict(), "strain": self.coefficients.strain,
-            "needs": self.coefficients.needs, "forecast": self.forecast,
+            "needs": self.coefficients.needs, "weighed": self.coefficients.weighed, "forecast": self.forecast,
             "auc": self.exact.get("auc") if best is None else best.auc.value,
             "brier": self.exact.get("brier") if best is None else best.brier.value,
             "exact": self.exact, "test_error": 1.0 - self.exact["accuracy"] if self.exact else None,

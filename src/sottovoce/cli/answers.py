@@ -36,7 +36,7 @@ def render_inferred(done: Inferred, console: Console, saved: Path | None) -> Non
             f"accuracy {100 * done.exact['accuracy']:.2f}% on {done.exact['rows']:,.0f} test rows, "
             "[dim]taken as public, without noise: for the data's holder only[/]"
         )
-    show_coefficients(done.coefficients.to_dict(), done.coefficients.needs, console)
+    show_coefficients(done.to_dict(), console)
     for note in done.notes:
         console.print(f"[yellow]note[/] {escape(note)}")
     if saved is not None:
@@ -50,11 +50,12 @@ def render_record(record: dict[str, Any], console: Console) -> None:
     if record["evaluation"] is not None:
         render_quality(record["evaluation"], console)
     if "coefficients" in record:
-        show_coefficients(record["coefficients"], record["needs"], console)
+        show_coefficients(record, console)
 
 
-def show_coefficients(lines: list[dict[str, Any]], needs: dict[str, Any] | None, console: Console) -> None:
-    """Print a table of coefficients with their intervals, and what would do for those that were refused."""
+def show_coefficients(plain: dict[str, Any], console: Console) -> None:
+    """Print a run's table of coefficients with their intervals, and what there is to say of it."""
+    lines = plain["coefficients"]
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     (column, heads), *rows = rows_of(lines)
     table.add_column(column, overflow="fold")
@@ -63,7 +64,7 @@ def show_coefficients(lines: list[dict[str, Any]], needs: dict[str, Any] | None,
     for name, row in rows:
         table.add_row(escape(name), *(f"[dim]{x}[/]" if x in DIMMED else x for x in row))
     console.print(table)
-    if said := remark(lines, needs):
+    if said := remark(lines, plain["needs"], plain.get("weighed", "")):
         console.print(f"[yellow]note[/] {escape(said)}")
 
 

@@ -47,10 +47,12 @@ def render_fitted(done: Fitted, console: Console, saved: Path | None) -> None:
         )
     if has_intervals(done.coefficients):
         console.print(f"[dim]coefficients in {escape(done.task.unit or 'units of the target')} a step of the column[/]")
-        show_coefficients(done.coefficients, done.needs, console)
+        show_coefficients(done.to_dict(), console)
     else:
         console.print(_coefficients(done))
         console.print("[dim]without standard errors: --inference spends the budget on intervals[/]")
+        if done.answered.naming.weighed:
+            console.print(f"[yellow]note[/] {escape(done.answered.naming.weighed)}")
     for note in done.notes:
         console.print(f"[yellow]note[/] {escape(note)}")
     if saved is not None:

@@ -31,6 +31,8 @@ CROWDED = 1.25
 CONSTANT = 0.25
 """Largest share of a typical row's squared norm that the constant should take."""
 SMALL_CONSTANT = 0.5
+MANY = 0.1
+"""Share of made-up rows that are longer than the divisor, from which on it is said."""
 _ENTRIES = 2_000_000  # of made-up rows in memory while their norms are computed
 _DRAWN = 20_000_000  # entries of the made-up rows from which `fill` takes its shares, about
 _ROUNDED = 1.0 + 1e-9  # a size that is larger than the divisor by less is as large
@@ -91,6 +93,27 @@ def weighted_sketch(schema: Schema, n: int, rng: np.random.Generator) -> Array:
         start += features.shape[1]
     X[:, start:] = schema.intercept
     return X
+
+
+def long_share(schema: Schema) -> float:
+    """Share of made-up rows that are longer than the divisor; the same for the same schema."""
+    return _long(schema, typical_sizes(schema, _enough(schema)))
+
+
+def long_rows(schema: Schema) -> list[str]:
+    """A note that many rows will be shortened, if so, for whoever trains without weighing them."""
+    share = long_share(schema)
+    what = "are longer than the schema's scale and are shortened, so coefficients are not those of whole rows"
+    return [f"about {share:.0%} of rows {what} (from the schema alone)"] if share >= MANY else []
+
+
+def _long(schema: Schema, sizes: Array) -> float:
+    return 0.0 if schema.unit else float(np.mean(sizes > schema.divisor * _ROUNDED))
+
+
+def _enough(schema: Schema) -> int:
+    """How many made-up rows tell shares."""
+    return int(np.clip(_DRAWN // schema.n_features, 200, 4000))
 
 
 def _norms(schema: Schema, sizes: Array) -> Array:
@@ -189,10 +212,10 @@ def fill(schema: Schema, seed: int = 0) -> Fill:
     divisor should be the norm of a typical row before the division: its median, or the root mean square where at least
     half of the rows are zero.
     """
-    sizes = typical_sizes(schema, int(np.clip(_DRAWN // schema.n_features, 200, 4000)), seed)
+    sizes = typical_sizes(schema, _enough(schema), seed)
     norms = _norms(schema, sizes)
     low, median, high = (float(q) for q in np.quantile(norms, (0.1, 0.5, 0.9)))
-    shortened = 0.0 if schema.unit else float(np.mean(sizes > schema.divisor * _ROUNDED))
+    shortened = _long(schema, sizes)
     better, intercept, scale = schema, None, None
     if schema.intercept > SMALL_CONSTANT and schema.intercept**2 > CONSTANT * _middle(sizes) ** 2:
         intercept = SMALL_CONSTANT

@@ -310,6 +310,7 @@ def record(plan: Plan, found: Found) -> dict[str, Any]:
             "coefficients": lines.to_dict(),
             "strain": lines.strain,
             "needs": lines.needs,
+            "weighed": lines.weighed,
             "forecast": _forecast(plan),
         }
         plain |= more

@@ -118,14 +118,11 @@ def needed(needs: dict[str, Any] | None) -> str:
 STRAINED = "the steps may have ended too early, and intervals may be off by about a standard error"
 
 
-def remark(lines: Sequence[dict[str, Any]], needs: dict[str, Any] | None) -> str:
-    """What a table lacks and what would do, as a sentence; empty if it lacks nothing."""
-    would = needed(needs)
-    if not would:
-        return ""
-    refused = any(line.get("refused") is not None for line in lines)
-    what = "Not all is printed: noise is too much of it" if refused else f"Question marks: {STRAINED}"
-    return f"{what}; {would} would do, about."
+def remark(lines: Sequence[dict[str, Any]], needs: dict[str, Any] | None, weighed: str = "") -> str:
+    """What a table lacks and what would do, and what long rows do to its numbers; empty if there is nothing to say."""
+    would, refused = needed(needs), [line.get("refused") is not None for line in lines]
+    what = "Not all is printed: noise is too much of it" if any(refused) else f"Question marks: {STRAINED}"
+    return " ".join([f"{what}; {would} would do, about."] * bool(would) + [weighed] * (not all(refused))).strip()
 
 
 # The plot of coefficients
@@ -264,11 +261,11 @@ def _refusals(lines: Sequence[dict[str, Any]]) -> str:
 
 def coefficients(plain: dict[str, Any]) -> Iterator[str]:
     """The section of a page: plot, refusals and table."""
-    lines = plain["coefficients"]
+    lines, weighed = plain["coefficients"], str(plain.get("weighed", ""))
     if not has_intervals(lines):
         yield "<h2>Coefficients</h2>"
         yield html_table(lines)
-        yield '<p class="small">In the units of the columns. How sure they are was not asked.</p>'
+        yield f'<p class="small">In the units of the columns. How sure they are was not asked. {escape(weighed)}</p>'
         return
     odds, wide = has_odds(lines), any(line.get("typical") is not None for line in lines)
     yield f"<h2>{'Which columns matter' if len(lines) > 1 else 'The coefficient'}</h2>"
@@ -289,7 +286,7 @@ def coefficients(plain: dict[str, Any]) -> Iterator[str]:
     ]  # fmt: skip
     yield f"<figure>{marks}{forest(lines)}<figcaption>{' '.join(filter(None, caption))}</figcaption></figure>"
     yield _refusals(lines)
-    if said := remark(lines, plain.get("needs")):
+    if said := remark(lines, plain.get("needs"), weighed):
         yield f"<p>{escape(said)}</p>"
     yield "<h3>In numbers</h3>"
     yield html_table(lines)

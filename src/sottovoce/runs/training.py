@@ -14,7 +14,7 @@ import numpy as np
 
 from .. import data
 from ..algorithms import REGISTRY
-from ..data.expected import expected_rows
+from ..data.expected import expected_rows, long_rows
 from ..data.labels import rows_of
 from ..data.schema import unfit
 from ..errors import InvalidInput
@@ -251,6 +251,7 @@ def train(
     if dataset.schema is not None and dataset.schema.site and not config.partition.startswith("site:"):
         column = dataset.schema.site
         notes.append(f"the schema names {column!r} as the site, but rows were dealt by {config.partition!r}")
+    notes += [] if dataset.schema is None else long_rows(dataset.schema)
     if rows.one_class:
         notes.append(f"sites with one class only: {', '.join(map(str, rows.one_class))} (for the data's holder only)")
     notes += unfit(dataset.clipped)

@@ -1,0 +1,178 @@
+"""Do 95% intervals of accuracy and of the area under the ROC curve cover?  Models and rows of known quality.
+
+``scripts/bench coverage_quality [--quick] [--sets N] [--cells NAME;...] [--out FILE [--minutes M]] [--json FILE]``
+
+A cell is a design, a number of held-out rows and a budget.  A design is a law of scores and the chance of a positive
+label given the score, so that accuracy and area on all rows that there could be are known; of several classes, the
+joint law of class and answer.  For each data set held-out rows of five sites are asked as ``--evaluation`` asks them.
+*Width* is the median length of the printed intervals.  ``--out`` goes on as that of ``coverage`` does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from coverage import Kept, fill, split, version
+from scipy import stats
+from scipy.special import expit
+
+from sottovoce.answers import evaluation as ev
+from sottovoce.answers.asking import Desk
+from sottovoce.answers.classes import evaluate_classes
+from sottovoce.runs.config import RunConfig
+from sottovoce.task import ManyClasses
+
+SETS, QUICK = 500, 20
+GRID = 400_000
+FILES = ("answers/asking.py", "answers/classes.py", "answers/evaluation.py", "queries/bounded.py")
+
+
+class Design(NamedTuple):
+    """Scores by their quantile, and the chance of a positive label by the score."""
+
+    score: Callable[[np.ndarray], np.ndarray]
+    chance: Callable[[np.ndarray], np.ndarray] = expit
+
+
+def normal(middle: float, spread: float) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda u: stats.norm.ppf(u, middle, spread)
+
+
+def points(scores: list[float], shares: list[float]) -> Callable[[np.ndarray], np.ndarray]:
+    """A few scores, with their shares of the rows."""
+    return lambda u: np.asarray(scores)[np.searchsorted(np.cumsum(shares)[:-1], u)]
+
+
+def stepped(low: float, high: float, at: float) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda s: np.where(s > at, high, low)
+
+
+DESIGNS = {
+    "calibrated": Design(normal(-1.0, 1.3)),
+    "one binary column": Design(points([-1.2, 0.1], [0.6, 0.4])),
+    "two binary columns": Design(points([-1.7, -1.0, -0.8, -0.1], [0.15, 0.35, 0.15, 0.35])),
+    "four levels": Design(points([-2.0, -1.1, -0.4, 0.6], [0.4, 0.3, 0.2, 0.1])),
+    "two far groups": Design(lambda u: np.where(u < 0.5, -3.0, 2.0) + stats.norm.ppf(2.0 * u % 1.0, 0.0, 0.05)),
+    "a step": Design(normal(-1.0, 1.3), stepped(0.1, 0.55, -0.8)),
+    "a high step": Design(normal(-1.0, 1.3), stepped(0.12, 0.8, 0.7)),
+    "a sharp step": Design(normal(-1.0, 1.3), stepped(0.05, 0.9, -0.8)),
+    "too sure": Design(normal(-1.0, 2.6), lambda s: expit((s + 1.0) / 2.0 - 0.5)),
+    "probit": Design(normal(-0.85, 2.0), lambda s: stats.norm.cdf(s / 1.7)),
+    "very good": Design(normal(-1.0, 4.0)),
+    "rare events": Design(normal(-4.0, 1.2)),
+}
+JOINT = np.array([[0.45, 0.1, 0.05], [0.05, 0.15, 0.05], [0.02, 0.03, 0.1]])
+CLASSES = {"three classes": JOINT, "five classes": np.full((5, 5), 0.01) + 0.15 * np.eye(5)}
+
+
+@dataclass(frozen=True)
+class Cell:
+    design: str
+    n: int
+    epsilon: float
+
+    @property
+    def name(self) -> str:
+        return f"{self.design}, n = {self.n:,}, epsilon {self.epsilon:g}"
+
+
+SIZES = ((2_000, 1.0), (8_000, 0.5), (8_000, math.inf), (40_000, 1.0))
+CELLS = tuple(Cell(design, n, e) for design in (*DESIGNS, *CLASSES) for n, e in SIZES)
+
+
+@lru_cache
+def truth(name: str) -> dict[str, float]:
+    """Accuracy at one half and area, of all rows that there could be; ties count half."""
+    if name in CLASSES:
+        return {"accuracy": float(np.trace(CLASSES[name]))}
+    score = DESIGNS[name].score((np.arange(GRID) + 0.5) / GRID)
+    p = DESIGNS[name].chance(score)
+    _, where = np.unique(score, return_inverse=True)
+    ones, none = np.bincount(where, p) / p.sum(), np.bincount(where, 1.0 - p) / (1.0 - p).sum()
+    right = np.where(score >= 0.0, p, 1.0 - p)
+    return {"accuracy": float(right.mean()), "auc": float(ones @ (np.cumsum(none) - 0.5 * none))}
+
+
+def released(cell: Cell, rng: np.random.Generator) -> dict[str, ev.Estimate]:
+    config = RunConfig(method="auto", trust="sum", epsilon=cell.epsilon, delta=1e-5, seed=int(rng.integers(2**31)))
+    if cell.design in CLASSES:
+        joint = CLASSES[cell.design]
+        K = len(joint)
+        drawn = rng.choice(K * K, p=joint.ravel(), size=cell.n)
+        task = ManyClasses(tuple("abcdefgh"[:K]))
+        made = evaluate_classes(task, np.eye(K)[:, drawn % K], drawn // K, ev.Held(cell.epsilon), config, 5)
+        return {"accuracy": made.accuracy}
+    score = DESIGNS[cell.design].score(rng.random(cell.n))
+    y = np.where(rng.random(cell.n) < DESIGNS[cell.design].chance(score), 1.0, -1.0)
+    rows = ev.rows_of([(score[p, None], y[p]) for p in split(cell.n)])
+    desk = Desk.open(config, rows, ev.LOSS, ev.recipe(rows.d))
+    found = ev.evaluate(desk, np.ones((1, 1)))[0][""]
+    return {"accuracy": found.rates["accuracy"], "auc": found.auc}
+
+
+def one(cell: Cell, seed: int) -> dict[str, Any]:
+    """Of each interval low end, number and high end; None if it is refused."""
+    found = released(cell, np.random.default_rng([seed, zlib.crc32(cell.name.encode())]))
+    return {name: None if x.low is None else [x.low, x.value, x.high] for name, x in found.items()}
+
+
+def summary(cell: Cell, sets: list[dict[str, Any]]) -> dict[str, Any]:
+    """Coverage, median width, and root mean square error of the number, for each interval."""
+    row: dict[str, Any] = {"cell": cell.name, "sets": len(sets)}
+    for name, true in truth(cell.design).items():
+        ends = np.array([one[name] for one in sets if one[name] is not None]).reshape(-1, 3)
+        low, middle, high = ends.T
+        row[name] = {
+            "truth": true, "printed": len(ends) / len(sets),
+            "coverage": float(np.mean((low <= true) & (true <= high))) if len(ends) else None,
+            "width": float(np.median(high - low)) if len(ends) else None,
+            "error": float(np.sqrt(np.mean((middle - true) ** 2))) if len(ends) else None,
+        }  # fmt: skip
+    return row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK} data sets a cell")
+    parser.add_argument("--sets", type=int, help=f"data sets a cell; {SETS} if nothing is said")
+    parser.add_argument("--cells", default="", help="only cells whose names hold one of these, separated by semicolons")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--out", type=Path, help="keep data sets here, and add to those that it holds")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="stop after about as many; --out goes on later")
+    parser.add_argument("--json", type=Path, help="write the table here")
+    args = parser.parse_args()
+    sets = args.sets or (QUICK if args.quick else SETS)
+    wanted = [c for c in CELLS if any(part in c.name for part in args.cells.split(";"))]
+    kept = Kept(args.out, version(__file__, FILES))
+    fill(kept, wanted, sets, args.jobs, args.minutes, one)
+    done = [summary(cell, found) for cell in wanted if (found := kept.first(cell, sets))]
+    print(f"{'':<44} {'':>5}   {'accuracy':^26}   {'area':^26}")
+    heads = " ".join(f"{head:>6}" for head in ("truth", "cover", "width", "error"))
+    print(f"{'cell':<44} {'sets':>5}   {heads}   {heads}  printed")
+    for row in done:
+        told = [f"{row['cell']:<44} {row['sets']:5d}"]
+        for name in ("accuracy", "auc"):
+            found = row.get(name)
+            if found is None or found["coverage"] is None:
+                told.append(f"{'-':>6} " * 4)
+                continue
+            told.append(
+                f"{found['truth']:6.3f} {100 * found['coverage']:6.1f} {found['width']:6.4f} {found['error']:6.4f}"
+            )
+        told.append(f"{100 * row['auc']['printed']:6.1f}%" if "auc" in row else "")
+        print("  ".join(told).rstrip())
+    if args.json:
+        args.json.write_text(json.dumps(done, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
