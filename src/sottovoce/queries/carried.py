@@ -50,9 +50,9 @@ class Pulls(Secret):
 
 
 def carries(facts: Facts, noise: Schedule | None, rounds: int) -> bool:
-    """Whether a run of so many rounds may carry its noise: one sign, one direction a row, and even Gaussian noise."""
+    """Whether a run of so many rounds may carry its noise: one sign, one direction a row, even noise, no sums."""
     one_sign = facts.loss.monotone and facts.loss.outputs == 1 and not facts.loss.offset_bound
-    return one_sign and not facts.pure and noise is not None and noise.steady and rounds > 1
+    return one_sign and not (facts.pure or facts.summed) and noise is not None and noise.steady and rounds > 1
 
 
 @dataclass(frozen=True)
