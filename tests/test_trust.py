@@ -91,6 +91,6 @@ def test_methods_name_theirs_as_before() -> None:
     assert sums == {"sum_momentum", "sum_prox"}
     assert all(cls.trust in (NOBODY, CURATOR, Trust.in_sum(2, 1)) for cls in REGISTRY.values())
     listed = json.loads(CliRunner().invoke(cli, ["methods", "--all", "--json"], catch_exceptions=False).output)
-    assert {entry["name"]: entry["trusts"] for entry in listed} == {
+    assert {pair["name"]: trust for entry in listed for trust, pair in entry["trusts"].items()} == {
         name: "curator" if name in curators else "sum" if name in sums else "nobody" for name in REGISTRY
     }

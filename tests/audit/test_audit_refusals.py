@@ -13,7 +13,7 @@ from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput, SolverError
 from sottovoce.facts import Facts
 from sottovoce.privacy.noise import Noise, SystemNoise
-from sottovoce.queries import Query
+from sottovoce.queries import Query, Sum
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.planner import Pricer, plan
 from sottovoce.runs.prepare import prepare
@@ -156,14 +156,13 @@ def kinds(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> set[type[Query]
     """The kinds of release that a run asks for, found on its plan."""
     found: set[type[Query]] = set()
 
-    def ask(pricer: Pricer, query: Query) -> Array:
-        found.add(type(query))
+    def ask(pricer: Pricer, query: Query | Sum, net: object) -> Array:
+        found.add(type(query.what) if isinstance(query, Sum) else type(query))
         return query.blank(pricer.facts)
 
     ready = prepare(config, np.full((3, 1), 4.0), 1)
     with monkeypatch.context() as patched:
         patched.setattr(Pricer, "ask", ask)
-        patched.setattr(Pricer, "ask_sum", lambda pricer, query, net: ask(pricer, query))
         plan(ready.algorithm, ready.facts, ready.graph, config.rounds, ready.ledger.accountant)
     return found
 
