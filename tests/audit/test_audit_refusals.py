@@ -12,6 +12,7 @@ from sottovoce.curator import Book, Curator
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput, SolverError
 from sottovoce.facts import Facts
+from sottovoce.net import Net
 from sottovoce.privacy.noise import Noise, SystemNoise
 from sottovoce.queries import Query, Sum
 from sottovoce.runs.config import RunConfig
@@ -56,11 +57,11 @@ def with_solver(cls: type[Solver]) -> Any:
 class Careful(Curator):
     """Refuses long public vectors before it charges."""
 
-    def ask(self, query: Query) -> Array:
+    def ask(self, query: Query | Sum, net: Net | None = None) -> Array:
         for name in ("start", "linear"):
             if np.linalg.norm(np.asarray(getattr(query, name, 0.0)) / 1e3) > 1.0:
                 raise InvalidInput(name, None, "is longer than 1000", "send shorter vectors")
-        return super().ask(query)
+        return super().ask(query, net)
 
 
 def stand(method: str, features: int = 1, curator: Any = Curator, **knobs: Any) -> dict[str, Victim]:

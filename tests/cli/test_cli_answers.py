@@ -136,7 +136,7 @@ def test_help_explains_every_option_and_says_its_default(ok: Call, name: str) ->
         text = f"{shown} --".partition(f" {option.opts[0]} ")[2].partition(" --")[0]
         for default in (getattr(config, str(option.name)) for config in configs if hasattr(config, str(option.name))):
             # None is "not given" or is said in words, and so are epsilon's, which depends on the method, and tol's.
-            if default is not None and option.name not in ("epsilon", "method", "tol"):
+            if default is not None and option.name not in ("epsilon", "method", "tol", "trust"):
                 assert option.default == default and f"[default: {default}]" in text, option.name
     if name == "train":
         assert "[default: auto]" in shown and "[default: 1e-05; none with --pure" in shown

@@ -1,6 +1,8 @@
 """What version 0.1.0 wrote is read: a saved run, a ledger with three runs, and a plan for sites.
 
-The files in ``old/`` were written by 0.1.0 from ``table.csv`` and ``schema.toml`` there, which is made-up data.
+The files in ``old/`` were written by 0.1.0 from ``table.csv`` and ``schema.toml`` there, which is made-up data.  Those
+of methods under another trust are runs of `ROWS` that broke off in the second of four rounds, before trust was an
+argument.
 """
 
 from __future__ import annotations
@@ -11,12 +13,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from problems import make_rows
 
 from sottovoce.data import Schema
 from sottovoce.deploy.plan import Plan
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.runs.config import RunConfig
-from sottovoce.runs.simulate import Result
+from sottovoce.runs.simulate import Result, simulate
 from sottovoce.runs.training import TrainConfig, train
 
 OLD = Path(__file__).parent / "old"
@@ -83,3 +86,31 @@ def test_a_plan_is_read_and_has_the_digest_that_sites_compared() -> None:
     assert plan.digest == "7d912c72657c8512efb1bed4465a5890c48dee2c2725e86e18d3251505f90e7f"
     assert plan.names == ("north", "east", "south") and plan.config.method == "prox_admm"
     assert Schema.from_toml(OLD / "schema.toml").to_dict() == Schema.from_dict(plan.schema).to_dict()
+
+
+ROWS = make_rows([12, 9, 15], 3, seed=3)
+
+
+def under_way(method: str) -> RunConfig:
+    return RunConfig(method=method, epsilon=2.0, delta=1e-5, rounds=4, accountant="zcdp")
+
+
+@pytest.mark.parametrize("method", ["sum_momentum", "sum_prox", "momentum", "prox_average", "central_momentum"])
+def test_a_checkpoint_of_methods_that_had_other_states_goes_on(tmp_path: Path, method: str) -> None:
+    """Their states have new fields: what was opened so far, and of sums what only single sites need."""
+    path = tmp_path / "checkpoint.npz"
+    shutil.copyfile(OLD / f"{method}.npz", path)
+    rounds: list[int] = []
+    resumed = simulate(under_way(method), ROWS, checkpoint=path, observers=[lambda k, _: rounds.append(k)])
+    assert rounds == [2, 3, 4] and len(resumed.ledger) == 4
+    assert np.allclose(resumed.models, simulate(under_way(method), ROWS).models, rtol=1e-9)
+
+
+@pytest.mark.parametrize("method", ["sum_momentum", "sum_prox"])
+def test_a_run_of_sums_in_an_old_ledger_goes_on(tmp_path: Path, method: str) -> None:
+    path = tmp_path / "trusts.ledger"
+    shutil.copyfile(OLD / "trusts.ledger", path)
+    with DurableLedger.open(path) as ledger:
+        resumed = simulate(under_way(method), ROWS, ledger=ledger, run_name=method)
+        assert set(ledger.runs) == {"sum_momentum", "sum_prox"} and resumed.statement.ledger is not None
+    assert np.allclose(resumed.models, simulate(under_way(method), ROWS).models, rtol=1e-9)

@@ -395,7 +395,9 @@ def test_vectors_too_long_are_refused_by_public_numbers_that_all_sites_share() -
         far.check(whole)
     for i in range(5):  # a site of few rows refuses with the others, and is not left waiting for them
         with pytest.raises(InvalidInput, match=r"^tol="):
-            replace(far, what=replace(far.what, start=far.what.start[0], linear=far.what.linear[0])).check(whole.node(i))
+            replace(far, what=replace(far.what, start=far.what.start[0], linear=far.what.linear[0])).check(
+                whole.node(i)
+            )
     for query in queries(start=np.full((5, 4), np.nan)):
         with pytest.raises(InvalidInput, match="finite"):
             query.check(whole)

@@ -336,6 +336,9 @@ class NoisyBounded(NoisyValue):
         """The query for `what` at its point."""
         return cls(what.at, alpha, source, what=what)
 
+    def exact_sensitivity(self, facts: Facts) -> Array:
+        return self.moved(facts, facts.n)
+
     def moved(self, facts: Facts, rows: Array) -> Array:
         return self._what.moved(facts, rows)
 

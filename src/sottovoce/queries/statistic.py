@@ -141,11 +141,8 @@ class NoisyValue(NoisyStatistic):
     """
 
     def moved(self, facts: Facts, rows: Array) -> Array:
-        """Largest Euclidean change of a computed mean over `rows` rows by one of them."""
+        """Largest Euclidean change of a computed mean of :meth:`addend` over `rows` rows by one of them, (..., 1)."""
         raise refused(self)
-
-    def exact_sensitivity(self, facts: Facts) -> Array:
-        return self.moved(facts, facts.n)
 
     def reach(self, facts: Facts) -> Array:
         """Bound on the norm of :meth:`addend` over any rows, shape (..., 1)."""
@@ -202,7 +199,9 @@ class NoisyMinimiser(NoisyValue):
         tol = matched(facts, INFLATION * facts.gradients_changed / (4.0 * facts.n))
         return certificate(facts, tol, self._q(facts))
 
-    def exact_sensitivity(self, facts: Facts) -> Array:  # rounded as in ledgers of old: `moved` would round otherwise
+    def exact_sensitivity(
+        self, facts: Facts
+    ) -> Array:  # rounded as in published events, as `moved` is in those of sums
         error = certified_error(facts.C, self._tol(facts), self._q(facts))
         return facts.gradients_changed / facts.K(self.curvature) + 2.0 * error
 
@@ -270,6 +269,9 @@ class NoisyGradient(NoisyValue):
     """
 
     in_sums: ClassVar[str | None] = "sum of gradients"
+
+    def exact_sensitivity(self, facts: Facts) -> Array:
+        return self.moved(facts, facts.n)
 
     def moved(self, facts: Facts, rows: Array) -> Array:
         return gradient_sensitivity(facts, rows)
