@@ -197,3 +197,24 @@ def test_noise_of_the_operating_system_is_played_too() -> None:
 def test_no_method_of_the_library_refuses_by_its_rows(name: str) -> None:
     verdict = play({name: refusals._stands(1.0, None, None)[name]})
     assert not verdict.refuted and verdict.channels == {}
+
+
+class Mistaken(Curator):
+    """What a change of the interface would leave behind."""
+
+    def ask(self, query: Query) -> Array:  # type: ignore[override]
+        return super().ask(query)
+
+
+class Broken(Curator):
+    def ask(self, query: Query | Sum, net: Net | None = None) -> Array:
+        raise ValueError("the site is gone")
+
+
+def test_a_mistake_in_the_code_is_no_site_that_left() -> None:
+    """It was: both tables then looked alike, and an audit of nothing passed."""
+    (one,) = stand("prox_admm", curator=Mistaken).values()
+    with pytest.raises(TypeError, match="positional argument"):
+        one.watch(0, 1.0, refusals._Silent())
+    (one,) = stand("prox_admm", curator=Broken).values()
+    assert one.watch(0, 1.0, refusals._Silent()).told == "ValueError: the site is gone (0 charged, 0 sent)"

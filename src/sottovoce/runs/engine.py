@@ -27,8 +27,6 @@ Observer = Callable[[int, Any], None]
 
 FINISHED, BUDGET, NEIGHBOUR = "finished", "budget spent", "a neighbour left"
 _VERSION = 2
-_LATER = {"opened": 1.0, "step": 0.0, "heard": 0.0}
-"""Fields of states that checkpoints of version 1 may lack, with their value for every round done."""
 UNREADABLE = (SottovoceError, ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError)
 """What reading a damaged or foreign file can raise."""
 
@@ -175,13 +173,20 @@ def load_checkpoint(path: Path, key: str, blank: Any, curator: Curator) -> tuple
             raise ValueError("no round")
         curator.ledger.restore(meta["ledger"])
         curator.restore({n.removeprefix("curator."): v for n, v in arrays.items() if n.startswith("curator.")})
-        if meta["version"] == 1:  # where sums had methods of their own; no other run had lost a round
-            for name in _LATER.keys() & blank._asdict().keys():
-                arrays.setdefault(f"state.{name}", np.full_like(getattr(blank, name), _LATER[name] * done))
+        if meta["version"] == 1 and "opened" in blank._fields:
+            arrays = _of_now(arrays, blank, done)
         state = type(blank)(*(_like(arrays[f"state.{name}"], getattr(blank, name)) for name in blank._fields))
     except UNREADABLE as error:
         raise _foreign(path) from error
     return done, state
+
+
+def _of_now(arrays: dict[str, Array], blank: Any, done: int) -> dict[str, Array]:
+    """A state of version 1, where methods of sums had states of their own, and no other method counted rounds."""
+    if "state.opened" not in arrays:
+        return arrays | {"state.opened": np.full_like(blank.opened, done)}
+    unused = {"step", "heard"} & set(blank._fields)  # in sums
+    return {f"state.{name}": getattr(blank, name) for name in unused} | arrays
 
 
 def _like(found: Array, blank: Any) -> Array:
