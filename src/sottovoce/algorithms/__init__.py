@@ -19,8 +19,8 @@ from .pvp import PVP
 from .r_admm import RADMM
 
 METHODS = (
-    *(Method(ADMM), Method(DVP), Method(PVP), Method(MADMM), Method(RADMM), Method(MRADMM), Method(PPADMM)),
-    *(Method(IPPADMM), Method(ProxADMM), Method(ProxAverage), Method(Momentum)),
+    Method(ADMM), Method(DVP), Method(PVP), Method(MADMM), Method(RADMM), Method(MRADMM), Method(PPADMM),
+    Method(IPPADMM), Method(ProxADMM), Method(ProxAverage), Method(Momentum),
     Method(Momentum, "sum", "sum_momentum", {
         "paper": "ours", "releases": "every round, one sum over all sites",
         "summary": "gradient descent with momentum on sums that only the network sees, tail-averaged",
@@ -32,7 +32,7 @@ METHODS = (
         "summary": "proximal steps whose mean only the network sees, tail-averaged",
         "noise_law": "Gaussian, in shares, on sums of answers", "good_for": "three alike sites or more that trust sums",
     }),
-    *(Method(Output), Method(Objective), Method(Generalised), Method(DGD)),
+    Method(Output), Method(Objective), Method(Generalised), Method(DGD),
     Method(Objective, "curator", "central", {
         "paper": "baseline", "forms": ("corrected",), "least_penalty": 0.00002, "noise_weight": 0.1,
         "summary": "objective perturbation of pooled rows at a trusted curator",
@@ -54,7 +54,7 @@ METHODS = (
 )  # fmt: skip
 """Every method under every trust that it can be run under; a method's own line comes first."""
 
-REGISTRY: dict[str, type[Algorithm[Any]]] = {cls.name: cls for cls in (one.bound for one in METHODS)}
+REGISTRY: dict[str, type[Algorithm[Any]]] = {one.name: one.bound for one in METHODS}
 """By the names that records know; :func:`under` finds that of a method and a trust."""
 
 NAMES = tuple(dict.fromkeys(one.cls.name for one in METHODS))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import cast
 
 from ..trust import CURATOR, NOBODY, Kind, Trust
@@ -38,7 +39,7 @@ class Method:
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.name or self.cls.name)
 
-    @property
+    @cached_property
     def bound(self) -> type[Algorithm[Any]]:
         """The class itself, or under another trust than the class's own a subclass with that name and trust."""
         if self.name == self.cls.name:

@@ -199,9 +199,8 @@ class NoisyMinimiser(NoisyValue):
         tol = matched(facts, INFLATION * facts.gradients_changed / (4.0 * facts.n))
         return certificate(facts, tol, self._q(facts))
 
-    def exact_sensitivity(
-        self, facts: Facts
-    ) -> Array:  # rounded as in published events, as `moved` is in those of sums
+    def exact_sensitivity(self, facts: Facts) -> Array:
+        """Rounded as in published events; :meth:`moved` is rounded as in those of sums."""
         error = certified_error(facts.C, self._tol(facts), self._q(facts))
         return facts.gradients_changed / facts.K(self.curvature) + 2.0 * error
 

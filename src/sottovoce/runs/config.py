@@ -195,7 +195,7 @@ class RunConfig:
         if self.trust not in (*TRUSTED, None):
             raise InvalidInput("trust", self.trust, f"must be one of {', '.join(map(repr, TRUSTED))}", "use 'nobody'")
         if self.method == "auto":  # measured: docs/results.md
-            object.__setattr__(self, "method", _first_guess(self.delta, self.loss, self.max_grad_norm, self.trust))
+            object.__setattr__(self, "method", _first_guess(self.delta, self.loss, self.trust, self.max_grad_norm))
             object.__setattr__(self, "auto", True)
         if self.method not in REGISTRY:
             raise InvalidInput("method", self.method, f"must be one of {sorted(REGISTRY)}", "see `sottovoce methods`")
@@ -315,7 +315,7 @@ class RunConfig:
         return cls(**(values | {"epsilon": epsilon if isinstance(epsilon, tuple) else float(epsilon)}))
 
 
-def _first_guess(delta: float | None, loss: str, cap: float, trust: str | None) -> str:
+def _first_guess(delta: float | None, loss: str, trust: str | None, cap: float) -> str:
     """The method that "auto" starts from; docs/results.md has the measurements behind it."""
     inside = make_loss(loss).unproved_inside is None and cap == math.inf
     if trust == "sum":

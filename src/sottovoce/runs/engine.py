@@ -126,7 +126,9 @@ def check_trust(algorithm: Algorithm[Any], facts: Facts) -> None:
     InvalidInput
     """
     if (algorithm.trust.kind == "sum") != facts.summed:
-        rule = f"{algorithm.name} trusts {algorithm.trust.kind}, and {facts.participants} sites share a sum"
+        rule = f"{algorithm.name} trusts {algorithm.trust.kind}, and these facts are of a run that opens " + (
+            "sums alone" if facts.summed else "no sums"
+        )
         raise InvalidInput("participants", facts.participants, rule, "prepare the run with the method's own trust")
 
 
