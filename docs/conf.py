@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from check_imports import LAYERS
 
-from sottovoce.algorithms import KNOBS, REGISTRY, knobs_of, same_as
+from sottovoce.algorithms import KNOBS, NAMES, REGISTRY, knobs_of, same_as, trusts_of
 from sottovoce.losses import REGISTRY as LOSSES
 
 project = "sottovoce"
@@ -54,8 +54,9 @@ class Methods(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         rows = [("method", "releases", "trusts", "noise", "good for", "the same at the defaults")]
-        for name, cls in REGISTRY.items():
-            trusts = cls.trust.kind if cls.private else "all who listen"
+        for name in NAMES:
+            cls = REGISTRY[name]
+            trusts = ", ".join(trusts_of(name)) if cls.private else "all who listen"
             same = ", ".join(f"`{other}`" for other in same_as(name))
             rows.append((f"`{name}`", cls.releases, trusts, cls.noise_law, cls.good_for, same))
         return self.parse_text_to_nodes(table(*rows))
@@ -67,7 +68,7 @@ class Knobs(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         rows = [("knob", "what it is", "default", "must", "methods")]
         for name, knob in KNOBS.items():
-            own = [f"`{method}`" for method, cls in REGISTRY.items() if name in knobs_of(cls)]
+            own = [f"`{method}`" for method in NAMES if name in knobs_of(REGISTRY[method])]
             where = ", ".join(own) + (f" ({knob.form})" if knob.form else "")
             default = f"{knob.default:.4g}" if isinstance(knob.default, float) else repr(knob.default)
             rows.append((f"`{name}`", knob.about, f"`{default}`", knob.rule.removeprefix("must "), where))

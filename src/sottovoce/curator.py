@@ -44,11 +44,8 @@ class Asked(Protocol):
 
     facts: Facts
 
-    def ask(self, query: Query) -> Array:
-        """Charge, then release."""
-
-    def ask_sum(self, query: Sum, net: Net) -> Array:
-        """Charge, then hand a sealed share to the net, and return what is opened of all sites' shares."""
+    def ask(self, query: Query | Sum, net: Net) -> Array:
+        """Charge, then release; of a sum, hand a sealed share to the net and return what is opened of all shares."""
 
 
 def make_solver(rows: Rows, facts: Facts) -> Solver:
@@ -80,8 +77,11 @@ class Curator:
         self._vault = Vault(self.solver(self.rows, self.facts), self.noise)
         self._releases = 0
 
-    def ask(self, query: Query) -> Array:
+    def ask(self, query: Query | Sum, net: Net | None = None) -> Array:
         """Write the query's event into the ledger, then answer it.
+
+        Of a sum, the answer is that over all sites, which the net opens.  The ledger stores this site's share as it
+        leaves, sealed: after a crash the same bytes leave again, or none.
 
         Raises
         ------
@@ -93,7 +93,16 @@ class Curator:
             If the query needs what earlier rounds left, and they were not gone through; nothing has been charged then.
         LedgerMismatch
             If the stored answer was made at another public point than that of a query that stamps it.
+        Refused
+            If the net's sites are none that the run allows, with nothing charged; or if the sum is none that honest
+            sites can have made.
+        AttemptLost
+            If another site's share of a sum does not come.  The attempt stays charged.
         """
+        if isinstance(query, Sum):
+            if net is None:
+                raise TypeError("a share of a sum leaves through a net only, sealed")
+            return self._open(query, net)
         own: bytes | None = None
 
         def draw() -> bytes:
@@ -103,8 +112,6 @@ class Curator:
             own = np.ascontiguousarray(answer, dtype="<f8").tobytes() + stamp
             return own
 
-        if isinstance(query, Sum):  # its share would leave unmasked, with too little noise
-            raise TypeError(f"{type(query).__name__}: a sum is asked for with ask_sum")
         query.check(self.facts)
         query.ready(self._vault)
         event, stamp = query.event(self.facts), query.stamp()
@@ -116,26 +123,8 @@ class Curator:
             query.replay(self._vault, self.facts, self._releases)
         return answer.reshape(query.blank(self.facts).shape).astype(float)
 
-    def ask_sum(self, query: Sum, net: Net) -> Array:
-        """Write an attempt into the ledger, draw this site's share, and return the sum over all sites.
-
-        The ledger stores the share as it leaves, sealed: after a crash the same bytes leave again, or none.
-
-        Raises
-        ------
-        BudgetExceeded
-            If the ledger refuses the event; no noise has been drawn then.
-        InvalidInput
-            If public vectors are too long; nothing has been charged then.
-        Refused
-            If the net's sites are none that the run allows; nothing has been charged then.
-        LedgerMismatch
-            As in :meth:`ask`.
-        AttemptLost
-            If another site's share does not come.  The attempt stays charged.
-        Refused
-            If the sum is none that honest sites can have made.
-        """
+    def _open(self, query: Sum, net: Net) -> Array:
+        """Charge an attempt, draw this site's share, and return the sum over all sites."""
         own: bytes | None = None
 
         def draw() -> bytes:

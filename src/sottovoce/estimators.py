@@ -115,9 +115,10 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
     random_state : int, RandomState or Generator instance, or None, default=None
         None draws noise, and the deal of rows to sites, from the operating system.  With anything else both follow
         from it: whoever knows it can repeat the fit, which is therefore a simulation and not a release.
-    trust : {"nobody", "sum", "curator"}, default="nobody"
-        Whom "auto" and `inference` may trust: nobody; that only the sum over all sites is ever seen
-        (``docs/methods/sums.md``), which is nearly as accurate as a curator; or a curator who holds all rows.
+    trust : {"nobody", "sum", "curator"} or None, default=None
+        Whom people trust with their rows: nobody; that only the sum over all sites is ever seen
+        (``docs/methods/sums.md``), which is nearly as accurate as a curator; or a curator who holds all rows.  None for
+        nobody, or whom the method's name says.
     colluders : int, default=1
         Of sums: how many sites may tell others all they know.
     inference : bool, default=False
@@ -214,7 +215,7 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
         sites_per_row: int = _DEFAULT.sites_per_row,
         tol: float | None = None,
         random_state: Any = None,
-        trust: str = _DEFAULT.trust,
+        trust: str | None = None,
         colluders: int = _DEFAULT.colluders,
         inference: bool = False,
         max_weight: float | None = None,

@@ -97,6 +97,17 @@ class Facts:
             object.__setattr__(self, "rows", float(n.sum()))
 
     @property
+    def summed(self) -> bool:
+        """Whether people trust sums, so that nothing but sums over all sites is opened."""
+        return self.participants > 0
+
+    @property
+    def alike(self) -> Facts:
+        """Facts by which all sites refuse and certify alike: as if each had all rows, whose rounding is the largest."""
+        assert self.rows is not None
+        return replace(self, n=np.full_like(self.n, self.rows))
+
+    @property
     def gradients_changed(self) -> float:
         """Delta, by which a row moves its node's sum of gradients: 2 slope bounds for replace-one, 1 for zero-out."""
         return RELATIONS[self.relation] * self.loss.slope_bound

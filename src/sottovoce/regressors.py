@@ -46,11 +46,12 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         "squared" asks for second moments once and for gradients of Huber's loss at public points
         (:mod:`sottovoce.answers.regression`).  "huber-residual:H", "log-cosh:H" and "quantile:Q" train by `method`.
     method : str, default="auto"
-        For losses other than "squared": a name that ``sottovoce methods`` lists.  "auto" is ``momentum``,
-        ``sum_momentum`` or ``central_momentum``, as `trust` says; without a delta ``prox_admm``.
+        For losses other than "squared": a name that ``sottovoce methods`` lists.  "auto" is ``momentum``
+        under `trust`; without a delta ``prox_admm``.
     epsilon, delta : float
         Privacy budget of the whole fit, as for :class:`sottovoce.ConsensusClassifier`; ``inf`` fits without noise.
-    trust : {"nobody", "sum", "curator"}, default="nobody"
+    trust : {"nobody", "sum", "curator"} or None, default=None
+        Whom people trust with their rows; None for nobody, or whom the method's name says.
     colluders : int, default=1
         Of sums: how many sites may tell others all they know.
     n_sites : int, default=5
@@ -115,7 +116,7 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         method: str = defaults.METHOD,
         epsilon: float = defaults.EPSILON,
         delta: float | None = defaults.DELTA,
-        trust: str = "nobody",
+        trust: str | None = None,
         colluders: int = 1,
         n_sites: int = 5,
         rounds: int = defaults.ROUNDS_OF_NUMBERS,
@@ -176,10 +177,9 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         n = len(features)
         seed = self._seed()
         sites, parts = self._sites(groups, n, seed)
-        knobs = {name: getattr(self, name) for name in ("epsilon", "relation", "accountant", "sites_per_row", "trust")}
+        knobs = {name: getattr(self, name) for name in ("epsilon", "relation", "accountant", "sites_per_row")}
+        knobs |= {"trust": self.trust, "colluders": self.colluders}
         knobs["delta"] = None if defaults.pure_total(self.accountant) else self.delta
-        if self.trust == "sum":
-            knobs["colluders"] = self.colluders
         offsets = task.encode(target)
         fit = self._squared if self.loss == SQUARED else self._by_rounds
         weights, caveat_of_weights = self._weights(sample_weight, n)
@@ -260,7 +260,7 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         rows = rows if counts is None else weighed(rows, counts)
         method = self.method
         if method == defaults.METHOD:
-            method = defaults.method_of_numbers(self.trust, knobs["delta"])
+            method = defaults.method_of_numbers(self.trust or "nobody", knobs["delta"])
         run = RunConfig(method=method, loss=self.loss, rounds=self.rounds, rho=self.rho, **knobs)
         result = simulate(run, rows, caveat=caveat)
         coef, constant = self._decode(result.consensus)
@@ -296,7 +296,7 @@ class PrivateRegressor(ConsensusRegressor):
     """
 
     n_sites = 1
-    trust = "nobody"
+    trust = None
     colluders = 1
     sites_per_row = 1
     inference = False

@@ -17,19 +17,20 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from .algorithms import under
 from .data.cases import weighed
 from .data.given import checked
 from .data.rows import Rows
 from .errors import HolderNote, InvalidInput
 from .runs import defaults
-from .runs.config import RunConfig
+from .runs.config import TRUSTED, RunConfig
 from .runs.simulate import simulate
 from .sited import SLACK, SitedTable
 from .typing import Any, Array, ArrayLike, BoolArray, IntArray
 
 SHARE = 0.5
 """Of a row's squared norm: what the interval's constant takes."""
-METHODS = {"nobody": "prox_admm", "sum": "sum_prox", "curator": "central_prox"}
+METHODS = {trust: "prox_admm" if trust == "nobody" else under("prox_average", trust) for trust in TRUSTED}
 """By trust: methods with noise on answers or sums, whose proofs see a person through one gradient and one Hessian."""
 
 

@@ -49,13 +49,8 @@ class Recorder:
         self.facts, self._curator = curator.facts, curator
         self.asked: list[tuple[Query | Sum, Array]] = []
 
-    def ask(self, query: Query) -> Array:
-        answer = self._curator.ask(query)
-        self.asked.append((query, answer))
-        return answer
-
-    def ask_sum(self, query: Sum, net: Net) -> Array:
-        answer = self._curator.ask_sum(query, net)
+    def ask(self, query: Query | Sum, net: Net) -> Array:
+        answer = self._curator.ask(query, net)
         self.asked.append((query, answer))
         return answer
 
@@ -169,11 +164,7 @@ class AlgorithmContract:
             def __init__(self) -> None:
                 self._answers, self.asked = iter(answer for _, answer in recorder.asked), list[Query | Sum]()
 
-            def ask(self, query: Query) -> Array:
-                self.asked.append(query)
-                return next(self._answers)
-
-            def ask_sum(self, query: Sum, net: Net) -> Array:
+            def ask(self, query: Query | Sum, net: Net) -> Array:
                 self.asked.append(query)
                 return next(self._answers)
 
@@ -183,7 +174,7 @@ class AlgorithmContract:
         for one, two in zip(net.sent, again.sent, strict=True):
             assert np.array_equal(one, two)
         for (first, _), second in zip(recorder.asked, replay.asked, strict=True):  # the points that sums are taken at
-            assert not isinstance(first, Sum) or np.array_equal(first.start, second.start)  # type: ignore[attr-defined]
+            assert not isinstance(first, Sum) or np.array_equal(first.what.start, second.what.start)  # type: ignore[union-attr]
 
     def test_plan_equals_ledger(self, rows: Rows) -> None:
         config = self.make()
@@ -437,9 +428,10 @@ class AlgorithmContract:
     def exact_sum(self, query: Any, rows: Rows, facts: Facts) -> Array:
         """The sum without noise, (R, d): of gradients, or of minimisers."""
         weight = rows.n / rows.n.sum()
-        if not hasattr(query, "curvature"):
-            return np.asarray(np.sum(weight * parents.gradient(rows, facts.C, query.start), axis=1))
-        pull = np.broadcast_to(np.asarray(query.curvature, dtype=float), query.start.shape)
-        q = facts.mu + np.asarray(query.curvature, dtype=float)
-        w = Solver(rows, facts.loss, facts.C).minimise(-pull * query.start, q, query.start, 1e-12).w
+        start = query.what.start
+        if not hasattr(query.what, "curvature"):
+            return np.asarray(np.sum(weight * parents.gradient(rows, facts.C, start), axis=1))
+        pull = np.broadcast_to(np.asarray(query.what.curvature, dtype=float), start.shape)
+        q = facts.mu + np.asarray(query.what.curvature, dtype=float)
+        w = Solver(rows, facts.loss, facts.C).minimise(-pull * start, q, start, 1e-12).w
         return np.asarray(np.sum(weight * w, axis=1))

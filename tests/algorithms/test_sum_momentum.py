@@ -90,7 +90,8 @@ def test_the_default_penalty_is_momentum_s_with_the_noise_of_a_sum() -> None:
         ({"colluders": 0}, r"^colluders=0: must be at least 1"),
         ({"method": "momentum", "colluders": 2}, r"^colluders=2: momentum opens no sums"),
         ({"method": "momentum", "participants": 4}, r"^participants=4: momentum opens no sums"),
-        ({"method": "momentum", "trust": "sum"}, r"^trust='sum': momentum trusts nobody"),
+        ({"method": "prox_admm", "trust": "sum"}, r"^trust='sum': method 'prox_admm' has trust='nobody'"),
+        ({"trust": "nobody"}, r"^trust='nobody': method 'sum_momentum' is 'momentum' under trust='sum'"),
     ],
 )
 def test_what_sums_cannot_do_is_refused(changes: dict[str, Any], says: str) -> None:

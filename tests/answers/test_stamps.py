@@ -19,7 +19,7 @@ from sottovoce.ledger.durable import DurableLedger
 from sottovoce.net import DenseNet
 from sottovoce.plain import digest_of
 from sottovoce.privacy.noise import SystemNoise
-from sottovoce.queries import Bounded, NoisyBounded, NoisyGradient, Positives, Scores, SummedBounded
+from sottovoce.queries import Bounded, NoisyBounded, NoisyGradient, Positives, Scores, Sum
 from sottovoce.runs.config import RunConfig
 from sottovoce.typing import Array
 
@@ -44,11 +44,12 @@ class Site:
         more: dict[str, Any] = {"participants": N, "colluders": 1} if summed else {}
         facts = Facts(LOSS, np.full((N, 1), 50.0), D, 1.0, 1.0, N, "replace-one", pure=False, **more)
         alpha, net = np.full((N, 1), 0.1), DenseNet(make_graph("complete", N))
-        query = (SummedBounded if summed else NoisyBounded).of(what, alpha, "x")
+        own = NoisyBounded.of(what, alpha, "x")
+        query = Sum.of(own) if summed else own
         runs = self.ledger.runs
         run = self.ledger.resume("a", "p") if runs else self.ledger.reserve("a", "p", [query.event(facts)])
         curator = Curator(rows_of(parts), facts, SystemNoise((1, N)), run)
-        return curator.ask_sum(query, net) if isinstance(query, SummedBounded) else curator.ask(query)
+        return curator.ask(query, net)
 
 
 @pytest.fixture(params=["nobody", "sum"])
@@ -85,7 +86,7 @@ def test_an_answer_that_an_older_version_kept_without_a_stamp_is_read(
 
 
 def test_only_answers_were_ever_kept_without_the_stamp_that_they_have() -> None:
-    assert NoisyBounded.unstamped and SummedBounded.unstamped and not NoisyGradient.unstamped
+    assert NoisyBounded.unstamped and not NoisyGradient.unstamped
 
 
 def test_a_run_in_a_ledger_needs_an_identity_and_is_read_under_no_other(tmp_path: Path) -> None:

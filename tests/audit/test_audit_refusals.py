@@ -12,8 +12,9 @@ from sottovoce.curator import Book, Curator
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput, SolverError
 from sottovoce.facts import Facts
+from sottovoce.net import Net
 from sottovoce.privacy.noise import Noise, SystemNoise
-from sottovoce.queries import Query
+from sottovoce.queries import Query, Sum
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.planner import Pricer, plan
 from sottovoce.runs.prepare import prepare
@@ -56,11 +57,11 @@ def with_solver(cls: type[Solver]) -> Any:
 class Careful(Curator):
     """Refuses long public vectors before it charges."""
 
-    def ask(self, query: Query) -> Array:
+    def ask(self, query: Query | Sum, net: Net | None = None) -> Array:
         for name in ("start", "linear"):
             if np.linalg.norm(np.asarray(getattr(query, name, 0.0)) / 1e3) > 1.0:
                 raise InvalidInput(name, None, "is longer than 1000", "send shorter vectors")
-        return super().ask(query)
+        return super().ask(query, net)
 
 
 def stand(method: str, features: int = 1, curator: Any = Curator, **knobs: Any) -> dict[str, Victim]:
@@ -156,14 +157,13 @@ def kinds(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> set[type[Query]
     """The kinds of release that a run asks for, found on its plan."""
     found: set[type[Query]] = set()
 
-    def ask(pricer: Pricer, query: Query) -> Array:
-        found.add(type(query))
+    def ask(pricer: Pricer, query: Query | Sum, net: object) -> Array:
+        found.add(type(query.what) if isinstance(query, Sum) else type(query))
         return query.blank(pricer.facts)
 
     ready = prepare(config, np.full((3, 1), 4.0), 1)
     with monkeypatch.context() as patched:
         patched.setattr(Pricer, "ask", ask)
-        patched.setattr(Pricer, "ask_sum", lambda pricer, query, net: ask(pricer, query))
         plan(ready.algorithm, ready.facts, ready.graph, config.rounds, ready.ledger.accountant)
     return found
 
@@ -197,3 +197,24 @@ def test_noise_of_the_operating_system_is_played_too() -> None:
 def test_no_method_of_the_library_refuses_by_its_rows(name: str) -> None:
     verdict = play({name: refusals._stands(1.0, None, None)[name]})
     assert not verdict.refuted and verdict.channels == {}
+
+
+class Mistaken(Curator):
+    """What a change of the interface would leave behind."""
+
+    def ask(self, query: Query) -> Array:  # type: ignore[override]
+        return super().ask(query)
+
+
+class Broken(Curator):
+    def ask(self, query: Query | Sum, net: Net | None = None) -> Array:
+        raise ValueError("the site is gone")
+
+
+def test_a_mistake_in_the_code_is_no_site_that_left() -> None:
+    """It was: both tables then looked alike, and an audit of nothing passed."""
+    (one,) = stand("prox_admm", curator=Mistaken).values()
+    with pytest.raises(TypeError, match="positional argument"):
+        one.watch(0, 1.0, refusals._Silent())
+    (one,) = stand("prox_admm", curator=Broken).values()
+    assert one.watch(0, 1.0, refusals._Silent()).told == "ValueError: the site is gone (0 charged, 0 sent)"

@@ -144,12 +144,12 @@ REFUTED = {
         "sum_momentum",
     ),
     "half the sensitivity of a gradient": (
-        "queries/sums.py",
-        {"return gradient_sensitivity(": "return 0.5 * gradient_sensitivity("},
+        "queries/statistic.py",
+        {"return gradient_sensitivity(facts, rows)": "return 0.5 * gradient_sensitivity(facts, rows)"},
         "sum_momentum",
     ),
     "a minimiser priced for a row that is added": (
-        "queries/sums.py",
+        "queries/statistic.py",
         {"facts.gradients_changed * facts.C / (rows": "facts.loss.slope_bound * facts.C / (rows"},
         "sum_prox",
     ),

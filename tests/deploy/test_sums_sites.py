@@ -23,7 +23,7 @@ from sottovoce.deploy.sums.net import SumNet
 from sottovoce.deploy.sums.said import Share, read, say
 from sottovoce.errors import EndedEarly, LedgerCorrupt, LedgerError, Refused, TransportClosed
 from sottovoce.ledger.journal import Journal
-from sottovoce.queries.sums import SummedGradient
+from sottovoce.queries.sums import Sum
 
 pytest.importorskip("cryptography")
 
@@ -220,19 +220,19 @@ def test_a_draw_that_fails_is_silence_and_never_drawn_again(
     sites: Consortium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An exception that depends on rows shows nothing of them but that a share is missing: no word of it is sent."""
-    share = SummedGradient.share
+    share = Sum.share
 
-    def fail(self: SummedGradient, vault: Any, facts: Any, among: Any, release: int) -> Any:
+    def fail(self: Sum, vault: Any, facts: Any, among: Any, release: int) -> Any:
         if facts.n[0] == 80 and release == 2:  # south
             raise ValueError("row 17 is odd")
         return share(self, vault, facts, among, release)
 
-    monkeypatch.setattr(SummedGradient, "share", fail)
+    monkeypatch.setattr(Sum, "share", fail)
     with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
         ends = run(sites, hub)
         assert "odd" not in "".join(data.decode() for data in hub.log.messages("trial").values())
         assert hub.gone()["south"] == LATE
-        monkeypatch.setattr(SummedGradient, "share", share)
+        monkeypatch.setattr(Sum, "share", share)
         late = sites.run_site("south", LocalTransport(hub, "south", 5.0))
         with sites.ledger("south") as ledger, pytest.raises(LedgerError, match="the draw of release 2 failed"):
             ledger.payload("trial", 2)

@@ -2,7 +2,9 @@
 
 The files in ``old/`` were written by 0.1.0 from ``table.csv`` and ``schema.toml`` there, which is made-up data.  Later
 versions wrote two ledgers of answers, without digests of models and without stamps: ``answers.ledger`` of two
-inferences that were interrupted, ``evaluated.ledger`` of two evaluations of ``run.npz``, one of them called ``first``.
+inferences that were interrupted, ``evaluated.ledger`` of two evaluations of ``run.npz``, one of them called ``first``;
+and, before trust was an argument, runs of `ROWS` by methods under another trust, which broke off in the second of four
+rounds.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from problems import make_rows
 
 from sottovoce.answers.training import infer
 from sottovoce.cli import main
@@ -20,7 +23,7 @@ from sottovoce.data import Schema
 from sottovoce.deploy.plan import Plan
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.runs.config import RunConfig
-from sottovoce.runs.simulate import Result
+from sottovoce.runs.simulate import Result, simulate
 from sottovoce.runs.training import TrainConfig, train
 
 OLD = Path(__file__).parent / "old"
@@ -119,3 +122,31 @@ def test_an_evaluation_that_does_not_say_of_which_model_it_is_is_handed_to_none(
     with DurableLedger.open(path) as ledger:
         ledger.verify()
         assert len(ledger.runs) == 3 and len(ledger.rows) == 6 and 4.56 < ledger.total() <= 9.0
+
+
+ROWS = make_rows([12, 9, 15], 3, seed=3)
+
+
+def under_way(method: str) -> RunConfig:
+    return RunConfig(method=method, epsilon=2.0, delta=1e-5, rounds=4, accountant="zcdp")
+
+
+@pytest.mark.parametrize("method", ["sum_momentum", "sum_prox", "momentum", "prox_average", "central_momentum"])
+def test_a_checkpoint_of_methods_that_had_other_states_goes_on(tmp_path: Path, method: str) -> None:
+    """Their states have new fields: what was opened so far, and of sums what only single sites need."""
+    path = tmp_path / "checkpoint.npz"
+    shutil.copyfile(OLD / f"{method}.npz", path)
+    rounds: list[int] = []
+    resumed = simulate(under_way(method), ROWS, checkpoint=path, observers=[lambda k, _: rounds.append(k)])
+    assert rounds == [2, 3, 4] and len(resumed.ledger) == 4
+    assert np.allclose(resumed.models, simulate(under_way(method), ROWS).models, rtol=1e-9)
+
+
+@pytest.mark.parametrize("method", ["sum_momentum", "sum_prox"])
+def test_a_run_of_sums_in_an_old_ledger_goes_on(tmp_path: Path, method: str) -> None:
+    path = tmp_path / "trusts.ledger"
+    shutil.copyfile(OLD / "trusts.ledger", path)
+    with DurableLedger.open(path) as ledger:
+        resumed = simulate(under_way(method), ROWS, ledger=ledger, run_name=method)
+        assert set(ledger.runs) == {"sum_momentum", "sum_prox"} and resumed.statement.ledger is not None
+    assert np.allclose(resumed.models, simulate(under_way(method), ROWS).models, rtol=1e-9)

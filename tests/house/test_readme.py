@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sottovoce.algorithms import REGISTRY, same_as
+from sottovoce.algorithms import NAMES, REGISTRY, same_as, trusts_of
 from sottovoce.cli import main
 
 SCORES = ("this run", "without privacy", "majority")
@@ -72,8 +72,10 @@ def test_own_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
 def test_method_table_is_the_registry() -> None:
     rows = re.findall(r"^\| `(\w+)` \| (yes|no) \|.*\| ([^|]+) \|$", README, flags=re.M)
     assert [(name, private == "yes", paper) for name, private, paper in rows] == [
-        (cls.name, cls.private, cls.paper) for cls in REGISTRY.values()
+        (name, REGISTRY[name].private, REGISTRY[name].paper) for name in NAMES
     ]
+    trusts = re.findall(r"^\| `(\w+)` \| (?:yes|no) \| ([a-z, ]+) \|", README, flags=re.M)
+    assert {name: trust.split(", ") for name, trust in trusts} == {name: list(trusts_of(name)) for name in NAMES}
 
 
 def test_methods_that_are_the_same_are_named() -> None:

@@ -32,7 +32,7 @@ from sottovoce.queries import (
     Scores,
     SecondMoments,
     SlopeMoments,
-    SummedBounded,
+    Sum,
 )
 from sottovoce.queries.moments import square
 from sottovoce.weighted import LongRows, Weighted
@@ -253,9 +253,9 @@ def test_noise_has_the_stated_scale(way: str, k: int) -> None:
         assert isinstance(event, GaussianMechanism) and event.dimension == what.width()
         sigma = event.sigma[:, None]
     else:
-        summed = SummedBounded.of(what, alpha, "test")
+        summed = Sum.of(NoisyBounded.of(what, alpha, "test"))
         mean = np.sum(clean * of.n / of.rows, axis=1, keepdims=True)
-        noise, shown = (asked.ask_sum(summed, DenseNet(make_graph("complete", 3))) - mean)[:, :1], summed.event(of)
+        noise, shown = (asked.ask(summed, DenseNet(make_graph("complete", 3))) - mean)[:, :1], summed.event(of)
         assert isinstance(shown, SummedGaussianMechanism) and shown.dimension == what.width()
         assert shown.spread()[0] == pytest.approx(shown.sensitivity[0] / 0.5 * np.sqrt(1.5))
         sigma = shown.spread()[:1, None]

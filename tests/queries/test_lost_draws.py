@@ -51,7 +51,7 @@ def gate(rows: Rows, form: str, ledger: Ledger, rounds: int) -> np.ndarray:
     class Watch:
         facts = ready.facts
 
-        def ask(self, query: Any) -> np.ndarray:
+        def ask(self, query: Any, net: Any) -> np.ndarray:
             answer = curator.ask(query)
             flags.append(answer[..., -1])
             return answer

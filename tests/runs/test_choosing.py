@@ -315,7 +315,6 @@ def test_a_candidate_is_planned_as_its_run_will_be(method: str, delta: float | N
         (replace(AUTO, epsilon=np.inf), SMALL, 4, "budget"),
         (replace(AUTO, noise=0.1), SMALL, 4, "noise is given"),
         (AUTO, (300,) * 1000, 4000, "too many"),
-        (RunConfig("central_momentum", 1.0, 1e-5), SMALL, 4, "without a curator"),
     ],
 )
 def test_where_nothing_can_be_tried_the_first_guess_is_taken(config: RunConfig, n: Any, d: int, why: str) -> None:
@@ -499,7 +498,8 @@ def test_every_method_says_what_it_releases_and_the_page_prints_it(capsys: pytes
     listed = json.loads(capsys.readouterr().out)
     page = (Path(__file__).parents[2] / "docs" / "choosing.md").read_text(encoding="utf-8")
     for entry in listed:
-        assert all(isinstance(entry[key], str) and entry[key] for key in ("releases", "noise", "good for", "trusts"))
+        assert all(isinstance(entry[key], str) and entry[key] for key in ("releases", "noise", "good for"))
+        assert all(isinstance(text, str) and text for pair in entry["trusts"].values() for text in pair.values())
         assert entry["relations"] == (["replace-one", "zero-out"] if entry["private"] else [])
     assert "```{methods}\n```" in page  # printed from the registry
     assert "| method |" not in page
@@ -518,6 +518,12 @@ def test_what_a_method_says_of_its_releases_holds(name: str) -> None:
 
 
 # Whom a choice may trust
+
+
+@pytest.mark.parametrize(("method", "trust"), [("central_momentum", "curator"), ("sum_momentum", "sum")])
+def test_a_first_guess_whose_name_says_its_trust_is_compared_under_that_trust(method: str, trust: str) -> None:
+    found = fresh(RunConfig(method, 1.0, 1e-5, accountant="zcdp"))
+    assert {REGISTRY[row["method"]].trust.kind for row in found.table} == {trust} == {found.config.trusts}
 
 
 def test_whoever_trusts_a_curator_gets_a_curators_method() -> None:

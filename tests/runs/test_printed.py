@@ -121,7 +121,7 @@ def test_a_redrawn_gate_sends_at_most_as_often_as_it_says() -> None:
     class Spy:
         facts = prepared.facts
 
-        def ask(self, query: Query) -> np.ndarray:
+        def ask(self, query: Query, net: object) -> np.ndarray:
             sent.append(curator.ask(query))
             return sent[-1]
 

@@ -1,35 +1,105 @@
 """Methods, one file each, and their registry: a new method needs a file, a line here, a test and a page."""
 
+from ..errors import InvalidInput
+from ..typing import Any
 from .admm import ADMM
 from .base import Algorithm, Node
-from .central import Central, CentralMomentum
 from .dvp import DVP
-from .gradient import DGD, CentralGD, CentralSGD
+from .gradient import DGD, CentralSGD
 from .ipp_admm import IPPADMM
 from .knobs import Knob, gather, knobs_of
 from .m_admm import MADMM
+from .method import Method
 from .momentum import Momentum
 from .mr_admm import MRADMM
 from .one_shot import Generalised, Objective, Output
 from .pp_admm import PPADMM
-from .prox import CentralProx, ProxADMM, ProxAverage
+from .prox import ProxADMM, ProxAverage
 from .pvp import PVP
 from .r_admm import RADMM
-from .sums import SumMomentum, SumProx
 
-REGISTRY: dict[str, type[Algorithm]] = {  # type: ignore[type-arg]
-    cls.name: cls
-    for cls in (
-        *(ADMM, DVP, PVP, MADMM, RADMM, MRADMM, PPADMM, IPPADMM),
-        *(ProxADMM, ProxAverage, Momentum),
-        *(SumMomentum, SumProx),
-        *(Output, Objective, Generalised),
-        *(DGD, Central, CentralGD, CentralSGD, CentralProx, CentralMomentum),
-    )
-}
+METHODS = (
+    Method(ADMM), Method(DVP), Method(PVP), Method(MADMM), Method(RADMM), Method(MRADMM), Method(PPADMM),
+    Method(IPPADMM), Method(ProxADMM), Method(ProxAverage), Method(Momentum),
+    Method(Momentum, "sum", "sum_momentum", {
+        "paper": "ours", "releases": "every round, one sum over all sites",
+        "summary": "gradient descent with momentum on sums that only the network sees, tail-averaged",
+        "noise_law": "Gaussian, in shares, on sums of gradients", "recalls": False, "idle": ("correlation", "rounds"),
+        "good_for": "three sites or more that trust sums; sites that differ; many small sites",
+    }),
+    Method(ProxAverage, "sum", "sum_prox", {
+        "releases": "every round, one sum over all sites",
+        "summary": "proximal steps whose mean only the network sees, tail-averaged",
+        "noise_law": "Gaussian, in shares, on sums of answers", "good_for": "three alike sites or more that trust sums",
+    }),
+    Method(Output), Method(Objective), Method(Generalised), Method(DGD),
+    Method(Objective, "curator", "central", {
+        "paper": "baseline", "forms": ("corrected",), "least_penalty": 0.00002, "noise_weight": 0.1,
+        "summary": "objective perturbation of pooled rows at a trusted curator",
+        "good_for": "what trust in one party would buy",
+    }),
+    Method(DGD, "curator", "central_gd", {
+        "summary": "gradient descent with noisy gradients at a trusted curator",
+        "good_for": "what trust in one party would buy, by gradients",
+    }),
+    Method(CentralSGD, "curator"),
+    Method(ProxAverage, "curator", "central_prox", {
+        "paper": "baseline", "summary": "noisy proximal steps at a trusted curator, tail-averaged",
+        "good_for": "what trust in one party would buy, by proximal steps",
+    }),
+    Method(Momentum, "curator", "central_momentum", {
+        "paper": "baseline", "summary": "gradient descent with momentum and noisy gradients at a trusted curator",
+        "good_for": "what trust in one party would buy, by gradients with momentum",
+    }),
+)  # fmt: skip
+"""Every method under every trust that it can be run under; a method's own line comes first."""
+
+REGISTRY: dict[str, type[Algorithm[Any]]] = {one.name: one.bound for one in METHODS}
+"""By the names that records know; :func:`under` finds that of a method and a trust."""
+
+NAMES = tuple(dict.fromkeys(one.cls.name for one in METHODS))
+"""Of the methods themselves, whatever the trust."""
 
 KNOBS: dict[str, Knob] = gather(REGISTRY.values())
 """What users may set on methods, by name: all fields of methods that are declared as knobs."""
+
+
+def trusts_of(name: str) -> dict[str, str]:
+    """The trusts that a method can be run under, each with the name of the pair; the method's own comes first.
+
+    Parameters
+    ----------
+    name : str
+        A name in `REGISTRY`, of the method under any trust.
+    """
+    (mine,) = (one.cls for one in METHODS if one.name == name)
+    return {one.kind: one.name for one in METHODS if one.cls is mine}
+
+
+def under(name: str, trust: str) -> str:
+    """The name of a method under a trust: ``under("momentum", "sum")`` is "sum_momentum".
+
+    Parameters
+    ----------
+    name : str
+        A name in `REGISTRY`.  One that says its trust, such as "sum_momentum", has that trust alone.
+    trust : str
+
+    Raises
+    ------
+    InvalidInput
+        If the method cannot be run under this trust, or its name says another one.
+    """
+    known, says = trusts_of(name), REGISTRY[name].trust.kind
+    plain = next(iter(known.values()))
+    if name != plain and trust != says:
+        rule = f"method {name!r} is {plain!r} under trust={says!r}"
+        raise InvalidInput("trust", trust, rule, f"leave trust out, or use method={plain!r}")
+    if trust not in known:
+        others = ", ".join(one.cls.name for one in METHODS if one.kind == trust)
+        rule = f"method {name!r} has trust={' or '.join(map(repr, known))}"
+        raise InvalidInput("trust", trust, rule, f"leave trust out, or use a method that has it: {others}")
+    return known[trust]
 
 
 def same_as(name: str) -> tuple[str, ...]:
@@ -53,4 +123,17 @@ def same_as(name: str) -> tuple[str, ...]:
     return tuple(other for other, cls in REGISTRY.items() if other == own or cls.equals == name)
 
 
-__all__ = ["KNOBS", "REGISTRY", "Algorithm", "Knob", "Node", "knobs_of", "same_as"]
+__all__ = [
+    "KNOBS",
+    "METHODS",
+    "NAMES",
+    "REGISTRY",
+    "Algorithm",
+    "Knob",
+    "Method",
+    "Node",
+    "knobs_of",
+    "same_as",
+    "trusts_of",
+    "under",
+]

@@ -8,7 +8,7 @@ from typing import ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from ..facts import Facts
 from ..net import Net
-from ..queries import Query, Sum
+from ..queries import Query
 from ..schedules import Schedule
 from ..trust import NOBODY, Trust
 from ..typing import Any, Array
@@ -16,7 +16,7 @@ from .knobs import WRITTEN, knobs_of
 
 
 class Node(Protocol):
-    """What an algorithm sees of its node: public facts, the net, two ways to ask about rows, and vectors of zeros."""
+    """What an algorithm sees of its node: public facts, the net, a way to ask about rows, and vectors of zeros."""
 
     @property
     def facts(self) -> Facts:
@@ -27,10 +27,7 @@ class Node(Protocol):
         """Degree and neighbour sums."""
 
     def ask(self, query: Query) -> Array:
-        """The released answer of a query, after its charge."""
-
-    def ask_sum(self, query: Sum) -> Array:
-        """The released sum over all sites, after its charge; an exchange of its own."""
+        """The released answer, after its charge: a node's own, or in sums that of all sites, an exchange."""
 
     def zeros(self) -> Array:
         """A vector of zeros of shape (..., d)."""
@@ -77,6 +74,8 @@ class Algorithm(ABC, Generic[StateT]):
     """Whether it takes gradient steps, with one over the penalty as step size."""
     single: ClassVar[bool] = False  # only the first round releases
     needs_delta: ClassVar[bool] = False  # its noise has no price in pure epsilon
+    idle: ClassVar[tuple[str, ...]] = ()
+    """Fields that do nothing under its trust: they are no knobs, and records leave them out."""
     recalls: ClassVar[bool] = False
     """Whether releases depend on statistics of earlier rounds, which a resumed run has to compute again."""
     objective_noise: ClassVar[bool] = False
@@ -128,7 +127,7 @@ class Algorithm(ABC, Generic[StateT]):
     def to_dict(self) -> dict[str, Any]:
         """Name and hyperparameters as plain data; knobs at their defaults are left out, but for ``WRITTEN``."""
         silent = {name: one.default for name, one in knobs_of(type(self)).items() if name not in WRITTEN}
-        said = {k: v for k, v in self.__dict__.items() if k not in silent or v != silent[k]}
+        said = {k: v for k, v in self.__dict__.items() if k not in self.idle and (k not in silent or v != silent[k])}
         plain = {k: v.to_dict() if isinstance(v, Schedule) else v for k, v in said.items()}
         return {"name": self.name} | plain
 

@@ -1,4 +1,4 @@
-"""Baselines: private gradient descent, over the graph and at a trusted curator."""
+"""Baselines: private gradient descent, and passes over the rows of a trusted curator."""
 
 from __future__ import annotations
 
@@ -55,21 +55,6 @@ class DGD(Algorithm[State]):
 
     def model(self, state: State) -> Array:
         return state.mean
-
-
-@dataclass(frozen=True)
-class CentralGD(DGD):
-    """Private gradient descent of a trusted curator, who holds all rows as one site.
-
-    Guarantee
-    ---------
-    That of :class:`DGD`, against whoever sees the iterates; the curator sees the rows.
-    """
-
-    name: ClassVar[str] = "central_gd"
-    summary: ClassVar[str] = "gradient descent with noisy gradients at a trusted curator"
-    good_for: ClassVar[str] = "what trust in one party would buy, by gradients"
-    trust: ClassVar[Trust] = CURATOR
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ def knob(default: Any, about: str, rule: str, fits: Callable[[Any], bool], form:
 @lru_cache(maxsize=256)
 def knobs_of(method: type) -> MappingProxyType[str, Knob]:
     """The knobs of one method, by name."""
-    declared = [f for f in fields(method) if _KEY in f.metadata]
+    declared = [f for f in fields(method) if _KEY in f.metadata and f.name not in getattr(method, "idle", ())]
     return MappingProxyType({f.name: Knob(f.name, str(f.type), f.default, *f.metadata[_KEY]) for f in declared})
 
 

@@ -6,14 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-import numpy as np
-
 from ..facts import Facts
 from ..queries import CarriedGradient, NoisyGradient, carries
 from ..typing import Any, Array
 from .base import Algorithm, Node
 from .knobs import gradient_cap, knob
-from .prox import tail
+from .prox import mixed, noise_of_mean, tail
 
 DRIFT = 4.0
 """Under the default penalty, the standard deviation of a coordinate of the network's average model is at most this."""
@@ -29,6 +27,7 @@ class State(NamedTuple):
     step: Array  # where the node's own step led    (..., d)
     mean: Array  # tail average of f                (..., d)
     heard: Array  # sum of the noisy gradients so far   (..., d)
+    opened: Array  # rounds that were answered so far   (..., 1)
 
 
 def momentum_knob() -> Any:
@@ -53,12 +52,14 @@ class Momentum(Algorithm[State]):
 
     ``v <- momentum v + g``; ``s' = f - v / penalty``; ``f <- half the neighbourhood's mean of s' + f - s, plus half the
     node's own``.  The correction ``f - s`` lets sites that differ agree on the pooled minimiser at a constant step.
+    Under trust in sums g is the gradient of all rows and the same everywhere, so that ``f <- s'``.
 
     Guarantee
     ---------
-    Each round releases a noisy gradient at a public point, of sensitivity ``Delta C / n``.  With a delta and a loss
-    whose slope has one sign, it is the gradient less a share of the earlier ones, which are added again: at the same
-    price in all, half of the noise is that of all rounds together (docs/privacy/correlated_noise.md).
+    Each round releases a noisy gradient at a public point, of sensitivity ``Delta C / n``; in a sum, n is the rows of
+    all sites, and it holds against the hub and `colluders` of the sites (docs/privacy/sums.md).  Else, with a delta and
+    a loss whose slope has one sign, it is the gradient less a share of the earlier ones, which are added again: at the
+    same price in all, half of the noise is that of all rounds together (docs/privacy/correlated_noise.md).
 
     Parameters
     ----------
@@ -91,15 +92,14 @@ class Momentum(Algorithm[State]):
         noise of all rounds, as the steps carry it on, may move a coordinate of the network's average model by
         :data:`DRIFT`.
         """
-        noise = facts.C * spread / float(np.min(facts.n)) / math.sqrt(facts.n_nodes)
-        return steady(facts, rounds, noise, knobs["momentum"])
+        return steady(facts, rounds, noise_of_mean(facts, spread), knobs["momentum"])
 
     def init(self, node: Node) -> State:
         zero = node.zeros()
-        return State(zero, zero, zero, zero, zero)
+        return State(zero, zero, zero, zero, zero, zero[..., :1])
 
     def round(self, k: int, state: State, node: Node) -> State:
-        f, v, before, mean, heard = state
+        f, v, before, mean, heard, opened = state
         alpha = None if self.noise is None else self.noise(k)
         if self.correlation == "half" and carries(node.facts, self.noise, self.rounds):
             query = CarriedGradient(f, alpha, "noisy gradient, carried", index=k, rounds=self.rounds)
@@ -108,9 +108,8 @@ class Momentum(Algorithm[State]):
             g = node.ask(NoisyGradient(f, alpha, "noisy gradient"))
         v = self.momentum * v + g + node.facts.mu * f
         step = f - v / self.penalty(k)
-        sent = step + f - before
-        f = sent + node.facts.mixing / 2 * (node.net.neighbour_sum(sent) - node.net.degree * sent)
-        return State(f, v, step, tail(mean, f, k, LATE), heard + g)
+        f = step if node.facts.summed else mixed(node, step + f - before, 0.5)
+        return State(f, v, step, tail(mean, f, opened + 1.0, LATE), heard + g, opened + 1.0)
 
     def model(self, state: State) -> Array:
         return state.mean

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+import numpy as np
+
+from ..facts import Facts
 from ..queries import NoisyMinimiser
-from ..trust import CURATOR, Trust
-from ..typing import Array
+from ..typing import Any, Array
 from .base import Algorithm, Node, augment, dual
 from .knobs import gradient_cap
 
@@ -15,6 +18,11 @@ from .knobs import gradient_cap
 def tail(average: Array, w: Array, k: int | Array, power: float = 3.0) -> Array:
     """The mean of iterates 1..k with weights that grow like ``k^power``, 3 for the last third; costs no privacy."""
     return average + ((power + 1.0) / (k + power)) * (w - average)
+
+
+def mixed(node: Node, x: Array, share: float = 1.0) -> Array:
+    """`x`, moved by `share` of the way to the neighbourhood's mean: an exchange."""
+    return x + share * node.facts.mixing * (node.net.neighbour_sum(x) - node.net.degree * x)
 
 
 class DualState(NamedTuple):
@@ -71,6 +79,7 @@ class MeanState(NamedTuple):
 
     f: Array  # average of what the neighbourhood sent  (..., d)
     mean: Array  # tail average of f                    (..., d)
+    opened: Array  # rounds that were answered so far   (..., 1)
 
 
 @dataclass(frozen=True)
@@ -78,11 +87,13 @@ class ProxAverage(Algorithm[MeanState]):
     """``f_i <- neighbourhood mean of [argmin f_j + (gamma / 2) ||w - f_j||^2 + noise]``, gamma = ``penalty``.
 
     Its fixed point minimises the sum of the local objectives' Moreau envelopes.  That is the consensus minimiser if all
-    sites are alike, and near it if gamma is large.  For sites that differ use ``prox_admm``.
+    sites are alike, and near it if gamma is large.  For sites that differ use ``prox_admm``.  Under trust in sums the
+    mean is that of all sites, each weighed by its rows.
 
     Guarantee
     ---------
-    U7 in every round, sensitivity ``Delta C / (n (rho/N + gamma))``.
+    U7 in every round, sensitivity ``Delta C / (n (rho/N + gamma))``; in a sum, n is the rows of all sites, and it holds
+    against the hub and `colluders` of the sites (docs/privacy/sums.md).
     """
 
     max_grad_norm: float = gradient_cap()
@@ -97,34 +108,32 @@ class ProxAverage(Algorithm[MeanState]):
     least_penalty: ClassVar[float] = 0.002
     noise_weight: ClassVar[float] = 1.2
 
+    @classmethod
+    def own_penalty(cls, facts: Facts, rounds: int, spread: float, **knobs: Any) -> float | None:
+        """In a sum, in proportion to its noise; else by the common rule."""
+        if not facts.summed:
+            return None
+        return max(cls.least_penalty * facts.C, cls.noise_weight * noise_of_mean(facts, spread))
+
     def init(self, node: Node) -> MeanState:
-        return MeanState(node.zeros(), node.zeros())
+        zero = node.zeros()
+        return MeanState(zero, zero, zero[..., :1])
 
     def round(self, k: int, state: MeanState, node: Node) -> MeanState:
-        f, mean = state
-        gamma, V = self.penalty(k), node.net.degree
-        alpha = None if self.noise is None else self.noise(k)
+        f, mean, opened = state
+        gamma, alpha = self.penalty(k), None if self.noise is None else self.noise(k)
         v = node.ask(NoisyMinimiser(f, alpha, "U7", None, -gamma * f, gamma))
-        f = v + node.facts.mixing * (node.net.neighbour_sum(v) - V * v)
-        return MeanState(f, tail(mean, f, k))
+        f = v if node.facts.summed else mixed(node, v)
+        return MeanState(f, tail(mean, f, opened + 1.0), opened + 1.0)
 
     def model(self, state: MeanState) -> Array:
         return state.mean
 
 
-@dataclass(frozen=True)
-class CentralProx(ProxAverage):
-    """Noisy proximal steps of a trusted curator, who holds all rows as one site.
-
-    Guarantee
-    ---------
-    That of :class:`ProxAverage`, against whoever sees the iterates; the curator sees the rows.
-    """
-
-    name: ClassVar[str] = "central_prox"
-    paper: ClassVar[str] = "baseline"
-    summary: ClassVar[str] = "noisy proximal steps at a trusted curator, tail-averaged"
-    releases: ClassVar[str] = "every round"
-    noise_law: ClassVar[str] = "Gaussian (pure: spherical), on the answer"
-    good_for: ClassVar[str] = "what trust in one party would buy, by proximal steps"
-    trust: ClassVar[Trust] = CURATOR
+def noise_of_mean(facts: Facts, spread: float) -> float:
+    """Standard deviation of a coordinate of the network's mean gradient; `spread` is that of a curator of one row."""
+    if not facts.summed:
+        return facts.C * spread / float(np.min(facts.n)) / math.sqrt(facts.n_nodes)
+    assert facts.rows is not None
+    shares = facts.n_nodes / max(1, facts.n_nodes - facts.colluders)
+    return facts.C * spread / facts.rows * math.sqrt(shares)

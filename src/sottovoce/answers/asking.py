@@ -30,7 +30,7 @@ from ..privacy import accountants
 from ..privacy.events import Event, SummedGaussianMechanism
 from ..privacy.noise import KeyedNoise, Noise, SystemNoise
 from ..privacy.statement import Caveat, Statement, unit_of
-from ..queries import Bounded, NoisyBounded, SummedBounded
+from ..queries import Bounded, NoisyBounded, Sum
 from ..queries.sums import Among
 from ..runs.calibration import closeness, largest_scale
 from ..runs.config import RunConfig
@@ -179,8 +179,8 @@ class Terms:
             return 0.0
         if among is not None and among.sites < self.facts.n_nodes:
             own = self.facts.node(0)
-            query = SummedBounded.of(item.what(np.zeros(own.d)), _alpha(own, self.scale, item), item.name)
-            return float(query.total_spread(own, among).ravel()[0])
+            query = NoisyBounded.of(item.what(np.zeros(own.d)), _alpha(own, self.scale, item), item.name)
+            return float(Sum.of(query).total_spread(own, among).ravel()[0])
         event = _event(self.facts, item, self.scale, self.summed)
         if isinstance(event, SummedGaussianMechanism):
             return float(event.spread()[0])
@@ -333,10 +333,9 @@ class Desk:
         alpha = _alpha(self.facts, self.scale, item)
         if self.summed:
             self._among = self.place.net.among(self.facts)  # agreed on now, and asked again by the curator
-            found = self.place.ask_sum(SummedBounded.of(statistic, alpha, item.name))
-        else:
-            own = self.place.ask(NoisyBounded.of(statistic, alpha, item.name))
-            found = self.place.net.whole_sum(own * (self.facts.n / self.rows))
+        found = self.place.ask(NoisyBounded.of(statistic, alpha, item.name))
+        if not self.summed:
+            found = self.place.net.whole_sum(found * (self.facts.n / self.rows))
         if self.observe is not None:
             self.observe(self._asked)
         return found[:, 0] if lead else found[None]
@@ -361,7 +360,8 @@ def _alpha(facts: Facts, scale: float | None, item: Item) -> Array | None:
 
 def _event(facts: Facts, item: Item, scale: float | None, summed: bool) -> Event:
     alpha, what = _alpha(facts, scale, item), item.what(np.zeros((*facts.n.shape[:-1], facts.d)))
-    return (SummedBounded if summed else NoisyBounded).of(what, alpha, item.name).event(facts)
+    query = NoisyBounded.of(what, alpha, item.name)
+    return (Sum.of(query) if summed else query).event(facts)
 
 
 _FOUND: dict[str, float] = {}

@@ -55,6 +55,8 @@ _LENGTHS = (*(10.0**k for k in range(0, 18, 2)), 1e20, 1e30, 1e50, 1e100, 1e154,
 _LATE = ("mr_admm", "dgd")  # methods whose second round does not look at what came in
 _BRACKETS = 2  # of a method, at most
 _STEPS = 48  # of a bisection: relative lengths of about 1e-13
+_BROKEN = (TypeError, AttributeError, NameError, AssertionError, NotImplementedError)
+"""What a mistake in the code raises: no way in which a site's run ends, so the audit ends with it."""
 _WHY = (
     "one feature, a row and its opposite: minimisers differ by little, and by more than the last digit of a length",
     "a row of equal entries, and the same with every other sign turned: products with a long vector overflow apart",
@@ -133,6 +135,8 @@ class Victim:
         with np.errstate(all="ignore"):
             try:
                 ended = engine.run(ready.algorithm.at(0), place, self.config.rounds).stopped
+            except _BROKEN:
+                raise
             except Exception as error:  # whatever it is, the neighbour sees that the site is gone
                 ended = f"{type(error).__name__}: {error}"
             numbers = all(np.all(np.isfinite(sent)) for sent in net.sent)
@@ -181,14 +185,12 @@ class _Beside:
     noise: Noise
     attempts: int = 0
 
-    def ask(self, query: Query) -> Array:
-        return self.curator.ask(query)
-
-    def ask_sum(self, query: Sum, net: Net) -> Array:
-        self.attempts += 1
-        tau = query.spread(self.facts, Among.all(self.facts))
-        self.net.honest = self.noise.steps(query.start.shape[-1], tau, self.attempts, use=2)
-        return self.curator.ask_sum(query, net)
+    def ask(self, query: Query | Sum, net: Net) -> Array:
+        if isinstance(query, Sum):
+            self.attempts += 1
+            tau = query.spread(self.facts, Among.all(self.facts))
+            self.net.honest = self.noise.steps(query.what.entries(self.facts), tau, self.attempts, use=2)
+        return self.curator.ask(query, net)
 
 
 class _Silent(KeyedNoise):
@@ -230,7 +232,7 @@ def _stands(epsilon: float, delta: float | None, rounds: int | None) -> dict[str
     gated = {"method": "ipp_admm", "positives": 2, "threshold": -1e6}
     known: dict[str, tuple[dict[str, Any], int]] = {"m_admm, zero-out": (inside, 1)}
     known |= {name: ({"method": name}, 1) for name in ("prox_admm", "prox_average", "pp_admm")}
-    known |= {name: ({"method": name}, 1) for name in ("sum_momentum", "sum_prox")}
+    known |= {name: ({"method": name}, 1) for name, cls in REGISTRY.items() if cls.trust.kind == "sum"}
     known |= {
         "ipp_admm": (gated, 1),
         "prox_admm, a coarse solver": ({"method": "prox_admm", "tol": 1e-2, "eta": 1e-3}, 1),

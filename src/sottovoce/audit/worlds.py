@@ -139,20 +139,15 @@ Recipe = Callable[[str, str, float, float | None, int], Case]
 RECIPES: dict[tuple[str, str], Recipe] = {
     ("ipp_admm", "corrected"): gated,
     ("ipp_admm", "printed"): gated,
-    ("sum_momentum", "corrected"): summed,
-    ("sum_prox", "corrected"): summed,
     ("central_sgd", "corrected"): passes,
     ("generalised", "printed"): kifer,
     ("pp_admm", "printed"): plausible,
     ("pvp", "printed"): last_step,
 }
-"""Where a worse pair than the common recipe's is known."""
+"""Where a worse pair than the common recipe's is known; methods of sums have :func:`summed`."""
 
-DELTAS = {
-    ("pp_admm", "printed"): 0.01,
-    ("sum_momentum", "corrected"): 0.1,
-    ("sum_prox", "corrected"): 0.1,
-}
+OF_SUMS = 0.1
+DELTAS = {("pp_admm", "printed"): 0.01}
 EPSILONS = {("pp_admm", "printed"): 2.65}
 """The delta and the epsilon at which a claim breaks first, or at which less noise shows in few runs."""
 ONCE = {("pp_admm", "printed"), ("central_sgd", "corrected")}
@@ -186,8 +181,9 @@ def make_case(
         raise InvalidInput("method", method, rule, "see `sottovoce methods`")
     cls = REGISTRY[method]
     if delta is None and cls.needs_delta:
-        delta = DELTAS.get((method, form), 1e-5)
+        delta = OF_SUMS if cls.trust.kind == "sum" else DELTAS.get((method, form), 1e-5)
     epsilon = EPSILONS.get((method, form), 1.0) if epsilon is None else epsilon
     if rounds is None:
         rounds = 1 if cls.single or (method, form) in ONCE else 2
-    return RECIPES.get((method, form), linear)(method, form, epsilon, delta, rounds)
+    usual = summed if cls.trust.kind == "sum" else linear
+    return RECIPES.get((method, form), usual)(method, form, epsilon, delta, rounds)

@@ -70,7 +70,7 @@ COMMANDS = {
     ),
     "methods": Entry(
         "lists.methods",
-        "List the private methods: whom each trusts with rows, how often it releases what, and when to pick it.",
+        "List the private methods: whom each can trust with rows, how often it releases what, and when to pick it.",
     ),
     "plan": Entry(
         "plan.plan",

@@ -32,8 +32,8 @@ _EVERY = 0.5
 @takes([
     say("--sites", "Number of sites.", type=int, default=5),
     say("--rounds", "Exchanges with the neighbours.", type=int, default=30),
-    say("--method", "One of `sottovoce methods`.  [default: prox_admm; sum_momentum with --trust sum]"),
-    say("--trust", "Whom sites trust: nobody, or that only sums over sites are seen.", default="nobody",
+    say("--method", "One of `sottovoce methods`.  [default: prox_admm; momentum with --trust sum]"),
+    say("--trust", "Whom sites trust: nobody, or that only sums over sites are seen.  [default: nobody]",
         type=click.Choice(["nobody", "sum"])),
     say("--colluders", "Of sums: sites that may tell others all they know.", type=int, default=1),
     say("--epsilon", "Total budget of the run.", type=float, default=defaults.EPSILON),
@@ -48,8 +48,9 @@ _EVERY = 0.5
     as_json(),
 ])  # fmt: skip
 def demo(
-    sites: int, rounds: int, method: str | None, trust: str, colluders: int, epsilon: float, delta: float, graph: str,
-    inference: bool, evaluation: float | None, holdout: float, transport: str, keep: Path | None, as_json: bool,
+    sites: int, rounds: int, method: str | None, trust: str | None, colluders: int, epsilon: float, delta: float,
+    graph: str, inference: bool, evaluation: float | None, holdout: float, transport: str, keep: Path | None,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Start a hub and sites as real processes with generated certificates, train on Adult, and compare.
 
@@ -58,7 +59,7 @@ def demo(
     demonstration, not a release, and its ledgers and reports say so.
     """
     asks = asked(inference, False, evaluation, holdout, 0.5, None)
-    named = method or ("auto" if inference else "sum_momentum" if trust == "sum" else "prox_admm")
+    named = method or ("auto" if inference else "momentum" if trust == "sum" else "prox_admm")
     config = RunConfig(
         method=named, rounds=rounds, epsilon=epsilon, delta=delta, graph=graph, trust=trust, colluders=colluders
     )

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from .. import data as datasets
 from .. import graphs
-from ..algorithms import REGISTRY, same_as
+from ..algorithms import NAMES, REGISTRY, same_as, trusts_of
 from ..data.expected import Fill
 from ..data.review import CAVEAT, Review
 from ..errors import InvalidInput, printable
@@ -24,21 +24,23 @@ from .screen import Console, escape
 @click.option("--all", "everything", is_flag=True, help="Also those that cannot meet a budget (no noise).")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list instead of a table.")
 def methods(everything: bool, as_json: bool) -> None:
-    """List the private methods: whom each trusts with rows, how often it releases what, and when to pick it."""
+    """List the private methods: whom each can trust with rows, how often it releases what, and when to pick it."""
     rows: list[dict[str, Any]] = [
         {
-            "name": cls.name, "private": cls.private, "trusts": cls.trust.kind, "releases": cls.releases,
+            "name": cls.name, "private": cls.private, "trusts": _trusts(cls.name), "releases": cls.releases,
             "noise": cls.noise_law, "relations": list(cls.relations) if cls.private else [], "good for": cls.good_for,
             "equals": list(same_as(cls.name)), "paper": cls.paper, "summary": cls.summary, "forms": list(cls.forms),
         }
-        for cls in REGISTRY.values()
+        for cls in map(REGISTRY.__getitem__, NAMES)
         if cls.private or everything
     ]  # fmt: skip
     if as_json:
         _list("Methods", rows, as_json)
         return
     shown = [
-        {key: row[key] for key in ("name", "private", "trusts", "releases", "noise")}
+        {key: row[key] for key in ("name", "private")}
+        | {"trusts": list(row["trusts"])}
+        | {key: row[key] for key in ("releases", "noise")}
         | {"good for": "; ".join([row["good for"], *(f"by default the same as {other}" for other in row["equals"])])}
         | {"from": f"{row['paper']} ({', '.join(row['forms'])})"}
         for row in rows
@@ -46,6 +48,16 @@ def methods(everything: bool, as_json: bool) -> None:
     _list("Methods", shown, as_json)
     relations = " or ".join(dict.fromkeys(name for row in rows for name in row["relations"]))
     click.echo(f"Every private method: {relations} (--relation).  `--method auto` picks one from public facts.")
+    click.echo("--trust sum or curator: a method that lists it releases sums over all sites, or answers of all rows.")
+
+
+def _trusts(name: str) -> dict[str, dict[str, str]]:
+    """The trusts of a method, each with the name of the pair in records and what it releases."""
+    pairs = {trust: REGISTRY[pair] for trust, pair in trusts_of(name).items()}
+    return {
+        trust: {"name": cls.name, "releases": cls.releases, "noise": cls.noise_law, "good for": cls.good_for}
+        for trust, cls in pairs.items()
+    }
 
 
 @click.command(name="data")

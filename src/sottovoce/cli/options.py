@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from .. import graphs
-from ..algorithms import KNOBS, REGISTRY
+from ..algorithms import KNOBS, NAMES
 from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger
 from ..losses import loss_texts
@@ -65,13 +65,13 @@ def method_options() -> list[Option]:
             "--method",
             "auto, which chooses by trying on made-up rows, also rounds, eta, rho and max-grad-norm where they are not "
             "given, "
-            f"or one of: {', '.join(REGISTRY)}.",
+            f"or one of: {', '.join(NAMES)}.",
             default=defaults.METHOD,
         ),
         say(
             "--trust",
-            "Whom auto may trust: nobody; sum, that only sums over sites are seen; or curator, with all rows.",
-            default=_RUN.trust,
+            "Whom people trust with rows: nobody; sum, that only sums over all sites are seen; or curator, who holds "
+            "them.  [default: nobody, or whom the method's name says]",
         ),
         say("--colluders", "Of sums: sites that may tell others all they know.", type=int, default=_RUN.colluders),
         say("--participants", "Of sums: the least number of sites of one.  [default: more than half]", type=int),

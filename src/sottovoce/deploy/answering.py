@@ -220,12 +220,10 @@ class Reader:
 
     facts: Facts
 
-    def ask(self, query: Query) -> Array:
-        """Zeros in place of an own answer, which a hub has not; the net knows those of the sites."""
-        return query.blank(self.facts)
-
-    def ask_sum(self, query: Sum, net: Net) -> Array:
-        """What the sum that was opened means."""
+    def ask(self, query: Query | Sum, net: Net) -> Array:
+        """What the sum that was opened means; zeros for an own answer, which a hub has not: the net has the sites'."""
+        if not isinstance(query, Sum):
+            return query.blank(self.facts)
         among = net.among(self.facts)
         return query.opened(net.total(np.zeros(1, dtype=np.int64)), self.facts, among)
 

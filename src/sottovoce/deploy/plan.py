@@ -298,7 +298,7 @@ class Plan:
     @property
     def summed(self) -> bool:
         """Whether sites send masked shares of sums, and nothing to neighbours."""
-        return self.facts.participants > 0
+        return self.facts.summed
 
     @property
     def rounds(self) -> int:

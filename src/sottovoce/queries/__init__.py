@@ -13,7 +13,6 @@ from .bounded import (
     Scores,
     SecondMoments,
     SlopeMoments,
-    SummedBounded,
 )
 from .carried import CarriedGradient, carries
 from .gated import GatedMinimiser, RedrawnGate
@@ -29,7 +28,7 @@ from .objective import (
 )
 from .residuals import ResidualMoments
 from .statistic import NoisyEpoch, NoisyGradient, NoisyMinimiser, NoisyStatistic, NoisyValue, SecretMinimiser
-from .sums import Among, Sum, SummedGradient, SummedMinimiser
+from .sums import Among, Sum
 from .vault import Secret, Vault
 
 __all__ = [
@@ -63,9 +62,6 @@ __all__ = [
     "SlopeMoments",
     "SphericalLaw",
     "Sum",
-    "SummedBounded",
-    "SummedGradient",
-    "SummedMinimiser",
     "Vault",
     "carries",
     "check_law",

@@ -1,7 +1,7 @@
 """Bounded sums: means over rows of a statistic of bounded size.  One definition, and two ways to ask for it.
 
 A :class:`Bounded` says what a row adds, and how much.  :class:`NoisyBounded` asks each site for its own mean with all
-of the noise in it; :class:`SummedBounded` asks all sites for the mean of all rows, of which nobody sees an addend.
+of the noise in it; as a :class:`sottovoce.queries.Sum` it asks for the mean of all rows, and nobody sees an addend.
 
 Guarantee
 ---------
@@ -27,7 +27,6 @@ from ..typing import Array
 from ..weighted import weights
 from .moments import flat
 from .statistic import NoisyValue
-from .sums import Sum
 from .vault import Vault
 
 _UNIT = 2.0**-53
@@ -329,10 +328,14 @@ def labels_of(block: Design, constant: Array | None, at: Array) -> Array:
 
 @dataclass(frozen=True)
 class NoisyBounded(NoisyValue):
-    """Each node's mean of `what`, with noise; `start` is its point."""
+    """Each node's mean of `what`, with noise; `start` is its point.
+
+    In a sum, a site's own rounding, weighed by its share of the rows, is below that of all rows at one site.
+    """
 
     what: Bounded | None = None
     unstamped: ClassVar[bool] = True
+    in_sums: ClassVar[str | None] = ""
 
     @classmethod
     def of(cls, what: Bounded, alpha: Array | None, source: str) -> NoisyBounded:
@@ -340,7 +343,13 @@ class NoisyBounded(NoisyValue):
         return cls(what.at, alpha, source, what=what)
 
     def exact_sensitivity(self, facts: Facts) -> Array:
-        return self._what.moved(facts, facts.n)
+        return self.moved(facts, facts.n)
+
+    def moved(self, facts: Facts, rows: Array) -> Array:
+        return self._what.moved(facts, rows)
+
+    def reach(self, facts: Facts) -> Array:
+        return np.full((*facts.n.shape[:-1], 1), self._what.norm(facts) * (1.0 + 2.0**-20))
 
     def check(self, facts: Facts) -> None:
         super().check(facts)
@@ -352,45 +361,6 @@ class NoisyBounded(NoisyValue):
 
     def value(self, vault: Vault, facts: Facts) -> Array:
         return self._what.value(vault, facts)
-
-    def stamp(self) -> bytes:
-        return self._what.stamp()
-
-    def blank(self, facts: Facts) -> Array:
-        return self._what.blank()
-
-    @property
-    def _what(self) -> Bounded:
-        assert self.what is not None
-        return self.what
-
-
-@dataclass(frozen=True)
-class SummedBounded(Sum):
-    """The mean of `what` over the rows of all sites, of which only the sum is opened; `start` is its point.
-
-    A site's own rounding, weighed by its share of the rows, is below that of all rows at one site.
-    """
-
-    what: Bounded | None = None
-    unstamped: ClassVar[bool] = True
-
-    @classmethod
-    def of(cls, what: Bounded, alpha: Array | None, source: str) -> SummedBounded:
-        """The query for `what` at its point."""
-        return cls(what.at, alpha, source, what=what)
-
-    def influence(self, facts: Facts, rows: float) -> Array:
-        return self._what.moved(facts, np.full((*facts.n.shape[:-1], 1), rows))
-
-    def reach(self, facts: Facts) -> Array:
-        return np.full((*facts.n.shape[:-1], 1), self._what.norm(facts) * (1.0 + 2.0**-20))
-
-    def value(self, vault: Vault, facts: Facts) -> Array:
-        return self._what.value(vault, facts)
-
-    def entries(self, facts: Facts) -> int:
-        return self._what.width()
 
     def stamp(self) -> bytes:
         return self._what.stamp()

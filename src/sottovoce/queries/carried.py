@@ -51,12 +51,12 @@ class Pulls(Secret):
 
 
 def carries(facts: Facts, noise: Schedule | None, rounds: int) -> bool:
-    """Whether a run of so many rounds may carry its noise: one sign, one direction a row, and even Gaussian noise.
+    """Whether a run of so many rounds may carry its noise: one sign, one direction a row, even noise, no sums.
 
     For a unit of one row, or of a person's rows of survival, which are proved apart (docs/privacy/correlated_noise.md).
     """
     one_sign = facts.loss.monotone and facts.loss.outputs == 1 and not facts.loss.offset_bound
-    return one_sign and not facts.pure and noise is not None and noise.steady and rounds > 1
+    return one_sign and not (facts.pure or facts.summed) and noise is not None and noise.steady and rounds > 1
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
+from ..errors import InvalidInput
 from ..facts import Facts
 from ..privacy.events import Event, ExactSphericalMechanism, GaussianMechanism, Unprotected
 from ..solvers import certified_error, rounding_bound
@@ -130,11 +132,33 @@ class NoisyStatistic(Query):
 
 
 class NoisyValue(NoisyStatistic):
-    """A statistic whose value gets noise once."""
+    """A statistic whose value gets noise once: all of it at a node, or in shares (:class:`sottovoce.queries.Sum`)."""
+
+    in_sums: ClassVar[str | None] = None
+    """The source that ledgers name for a sum of it, empty for its own.  None if it may not be summed.
+
+    Each class declares it for itself: a subclass has another statistic, of which no sum is proved.
+    """
+
+    def moved(self, facts: Facts, rows: Array) -> Array:
+        """Largest Euclidean change of a computed mean of :meth:`addend` over `rows` rows by one of them, (..., 1)."""
+        raise refused(self)
+
+    def reach(self, facts: Facts) -> Array:
+        """Bound on the norm of :meth:`addend` over any rows, shape (..., 1)."""
+        raise refused(self)
 
     @abstractmethod
     def value(self, vault: Vault, facts: Facts) -> Array:
         """The statistic itself, which never leaves the query."""
+
+    def addend(self, vault: Vault, facts: Facts) -> Array:
+        """What sites add up, each weighed by its rows: the value less what public facts alone say of it."""
+        return self.value(vault, facts)
+
+    def centred(self, mean: Array, facts: Facts) -> Array:
+        """The answer, from a mean of :meth:`addend`."""
+        return mean
 
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
         return self.noisy(self.value(vault, facts), vault, facts, release)
@@ -146,12 +170,24 @@ class NoisyValue(NoisyStatistic):
         return self._noise_density(answer - exact, supposed.facts)
 
 
+def refused(query: Query) -> InvalidInput:
+    """The error for a query whose answers sites may not add up."""
+    rule = f"{type(query).__name__} has no form in which sites add up"
+    return InvalidInput("trust", "sum", rule, "use trust='nobody', or another method")
+
+
 @dataclass(frozen=True)
 class NoisyMinimiser(NoisyValue):
-    """U7: ``argmin f_i(w) + linear.w + curvature ||w||^2 / 2``, of sensitivity ``Delta C / (n q) + 2 error``."""
+    """U7: ``argmin f_i(w) + linear.w + curvature ||w||^2 / 2``, of sensitivity ``Delta C / (n q) + 2 error``.
+
+    In a sum, a row moves its site's minimiser by that and the site weighs ``n / rows <= 1``: the mean moves by at most
+    ``Delta C / (rows q) + 2 error``.  Sites add up how far their minimisers are from where they would be without rows,
+    which public facts bound whatever the public point.
+    """
 
     linear: ArrayLike = 0.0
     curvature: ArrayLike = 0.0
+    in_sums: ClassVar[str | None] = "sum of proximal steps"
 
     def _q(self, facts: Facts) -> Array:
         return np.asarray(facts.mu + np.asarray(self.curvature, dtype=float))
@@ -164,8 +200,33 @@ class NoisyMinimiser(NoisyValue):
         return certificate(facts, tol, self._q(facts))
 
     def exact_sensitivity(self, facts: Facts) -> Array:
+        """Rounded as in published events; :meth:`moved` is rounded as in those of sums."""
         error = certified_error(facts.C, self._tol(facts), self._q(facts))
         return facts.gradients_changed / facts.K(self.curvature) + 2.0 * error
+
+    def moved(self, facts: Facts, rows: Array) -> Array:
+        q = self._q(facts)
+        error = certified_error(facts.C, self._tol(facts.alike), q)
+        return np.asarray(facts.gradients_changed * facts.C / (rows * q) + 2.0 * error + np.zeros_like(facts.n))
+
+    def reach(self, facts: Facts) -> Array:
+        q = self._q(facts)
+        error = certified_error(facts.C, self._tol(facts.alike), q)
+        return np.asarray(facts.C * facts.loss.slope_bound / q + error + np.zeros_like(facts.n))
+
+    def addend(self, vault: Vault, facts: Facts) -> Array:
+        alike = facts.alike
+        start, tol = self._nearest(self.start, alike), self._tol(alike)
+        found = vault.solver.minimise(self._linear(), self._q(facts), start, tol).w - self._alone(facts)
+        most, norm = self.reach(facts), np.linalg.norm(found, axis=-1, keepdims=True)
+        return np.where(norm > most, found * (most / np.maximum(norm, most)), found)
+
+    def centred(self, mean: Array, facts: Facts) -> Array:
+        return mean + self._alone(facts)
+
+    def _alone(self, facts: Facts) -> Array:
+        """The minimiser without rows."""
+        return np.asarray(-self._linear() / self._q(facts))
 
     def check(self, facts: Facts) -> None:
         if self.alpha is None:  # without a guarantee a failure may depend on rows
@@ -201,10 +262,21 @@ class NoisyMinimiser(NoisyValue):
 
 @dataclass(frozen=True)
 class NoisyGradient(NoisyValue):
-    """``(C / n) sum_k slope(a_k.w) a_k`` at ``w = start``, of :func:`gradient_sensitivity`."""
+    """``(C / n) sum_k slope(a_k.w) a_k`` at ``w = start``, of :func:`gradient_sensitivity`.
+
+    In a sum, a site's own rounding, weighed by its share of the rows, is below that of all rows at one site.
+    """
+
+    in_sums: ClassVar[str | None] = "sum of gradients"
 
     def exact_sensitivity(self, facts: Facts) -> Array:
-        return gradient_sensitivity(facts, facts.n)
+        return self.moved(facts, facts.n)
+
+    def moved(self, facts: Facts, rows: Array) -> Array:
+        return gradient_sensitivity(facts, rows)
+
+    def reach(self, facts: Facts) -> Array:
+        return np.full((*facts.n.shape[:-1], 1), facts.C * facts.loss.slope_bound)
 
     def around(self, origin: Array, facts: Facts) -> Query:
         return replace(self, start=self.start + origin)

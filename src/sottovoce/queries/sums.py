@@ -1,4 +1,4 @@
-"""Bounded sums over sites of which nobody sees a single addend: gradients and proximal steps.
+"""Bounded sums over sites of which nobody sees a single addend: of gradients, proximal steps and bounded statistics.
 
 A site's addend is a whole number of steps of a public grid, and so is its share of the noise.  What leaves the site is
 their sum modulo ``2^64``, masked by the network (:mod:`sottovoce.net`); only the sum over all sites of an attempt is
@@ -14,9 +14,8 @@ that shares are as large as these sites need, and `alpha` is the same for all of
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -25,10 +24,10 @@ from ..facts import Facts
 from ..privacy.events import Event, SummedGaussianMechanism, Unprotected
 from ..privacy.noise import power
 from ..privacy.prices import COARSEST, FINEST
-from ..solvers import certified_error
-from ..typing import Array, ArrayLike, IntArray
-from .reach import INFLATION, certificate, check_solve, inside, length, matched
-from .statistic import gradient_sensitivity
+from ..typing import Array, IntArray
+from .base import Query
+from .reach import length
+from .statistic import NoisyValue, refused
 from .vault import Vault
 
 _RING = 61
@@ -86,51 +85,60 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Sum(ABC):
-    """A sum over sites of a statistic of their rows at a public point; a site weighs as much as it has rows.
+class Sum:
+    """A statistic of the rows of all sites, released in shares; a site weighs as much as it has rows.
 
     Parameters
     ----------
-    start : array (..., d)
-        Public, and the same at all sites.
-    alpha : array (..., 1) or None
-        Shift over sigma of one row, against what was planned for; None for no noise.
-    source : str
+    what : NoisyValue
+        At a public point, the same at all sites; its `alpha` is the shift over sigma of one row of all, or None for no
+        noise.
     """
 
-    start: Array
-    alpha: Array | None
-    source: str
-    unstamped: ClassVar[bool] = False
-    """As of :class:`sottovoce.queries.Query`."""
+    what: NoisyValue
 
-    @abstractmethod
+    def __post_init__(self) -> None:
+        if vars(type(self.what)).get("in_sums") is None:
+            raise refused(self.what)
+
+    @classmethod
+    def of(cls, query: Query) -> Self:
+        """The same statistic as one sum over all sites.
+
+        Raises
+        ------
+        InvalidInput
+            If the query's class does not declare that it may be summed (:attr:`NoisyValue.in_sums`).
+        """
+        if not isinstance(query, NoisyValue):
+            raise refused(query)
+        return cls(query)
+
+    @property
+    def alpha(self) -> Array | None:
+        """Shift over sigma of one row, against what was planned for; None for no noise."""
+        return self.what.alpha
+
+    @property
+    def source(self) -> str:
+        """As ledgers name the sum."""
+        return self.what.in_sums or self.what.source
+
     def influence(self, facts: Facts, rows: float) -> Array:
         """Largest Euclidean change of a sum over `rows` rows by one of them, computation included; shape (..., 1)."""
-
-    @abstractmethod
-    def reach(self, facts: Facts) -> Array:
-        """Bound on the norm of a mean over any rows, shape (..., 1)."""
-
-    @abstractmethod
-    def value(self, vault: Vault, facts: Facts) -> Array:
-        """The mean over each site's own rows, (..., d), which never leaves the query."""
-
-    def entries(self, facts: Facts) -> int:
-        """How many numbers the answer has: as many as a model, by default."""
-        return facts.d
-
-    def centred(self, answer: Array, facts: Facts) -> Array:
-        """The answer, from a mean of :meth:`value`: by default the same."""
-        return answer
+        return self.what.moved(facts, np.full((*facts.n.shape[:-1], 1), rows))
 
     def check(self, facts: Facts) -> None:
         """Refuse public vectors with which the answer might fail; see :meth:`sottovoce.queries.Query.check`."""
-        length(self.start, "start")
+        length(self.what.start, "start")
         if facts.pure and self.alpha is not None:
             raise InvalidInput("delta", None, "noise on sums is Gaussian and has no pure price", "use delta=1e-5")
-        if self.alpha is None:
-            return
+        if self.alpha is not None:
+            self._check_noise(facts)
+        self.what.check(facts.alike)
+
+    def _check_noise(self, facts: Facts) -> None:
+        assert self.alpha is not None
         if np.ptp(self.alpha) > 0:
             raise InvalidInput("alpha", None, "a sum over sites has one price", "give one number, not one a site")
         if self._bits(facts) < COARSEST:
@@ -148,17 +156,22 @@ class Sum(ABC):
         shape = facts.n.shape
         return SummedGaussianMechanism(
             self.source, facts.relation, np.broadcast_to(self.alpha, shape),
-            np.broadcast_to(self._moved(facts, Among.all(facts)), shape), self.entries(facts), facts.n_nodes,
+            np.broadcast_to(self._moved(facts, Among.all(facts)), shape), self.what.entries(facts), facts.n_nodes,
             facts.participants, facts.colluders, facts.sites_per_row, self._bits(facts),
         )  # fmt: skip
 
     def stamp(self) -> bytes:
         """What a stored share is kept with; see :meth:`sottovoce.queries.Query.stamp`."""
-        return b""
+        return self.what.stamp()
+
+    @property
+    def unstamped(self) -> bool:
+        """As of :class:`sottovoce.queries.Query`."""
+        return self.what.unstamped
 
     def blank(self, facts: Facts) -> Array:
         """A placeholder of the answer's shape for planning."""
-        return np.zeros_like(self.start)
+        return self.what.blank(facts)
 
     def share(self, vault: Vault, facts: Facts, among: Among, release: int) -> IntArray:
         """Each site's addend and its share of the noise in steps of the grid, (..., d); called after the charge.
@@ -172,7 +185,7 @@ class Sum(ABC):
 
     def addend(self, vault: Vault, facts: Facts, among: Among) -> IntArray:
         """The share without its noise, which never leaves the query; the audit computes it from rows of its own."""
-        exact = self.value(vault, facts) * (facts.n / among.rows) / self._grid(facts, among).step
+        exact = self.what.addend(vault, facts) * (facts.n / among.rows) / self._grid(facts, among).step
         return np.asarray(np.rint(exact).astype(np.int64))
 
     def spread(self, facts: Facts, among: Among) -> Array:
@@ -184,40 +197,33 @@ class Sum(ABC):
         grid = self._grid(facts, among)
         return np.asarray(math.sqrt(among.sites) * grid.tau * grid.step)
 
-    def replay(self, vault: Vault, facts: Facts, release: int) -> None:  # noqa: B027 - gradients leave nothing behind
+    def replay(self, vault: Vault, facts: Facts, release: int) -> None:
         """Called when the share is taken from the ledger: the solver goes on as if it had solved."""
+        self.what.replay(vault, facts.alike, release)
 
     def at_once(self, vault: Vault, facts: Facts, release: int) -> Array:
         """The answer as if one site held all rows, with the noise of all shares but no grid: for rehearsals only."""
-        mean = self.value(vault, facts)
+        mean = self.what.addend(vault, facts)
         if self.alpha is not None:
             shares = facts.n_nodes / (facts.n_nodes - facts.colluders)
             scale = self.influence(facts, Among.all(facts).rows) / self.alpha * math.sqrt(shares)
             mean = mean + scale * vault.noise.gaussian(mean.shape[-1], release, 1)
-        return self.centred(mean, facts)
+        return self.what.centred(mean, facts)
 
     def opened(self, total: IntArray, facts: Facts, among: Among) -> Array:
         """The released mean, from the sum of all shares of an attempt, taken modulo ``2^64``."""
-        return self.centred(total * self._grid(facts, among).step, facts)
+        return self.what.centred(total * self._grid(facts, among).step, facts)
 
     def within(self, total: IntArray, facts: Facts, among: Among) -> bool:
         """Whether honest sites can have made this sum: larger entries do not come from rows and noise."""
         grid = self._grid(facts, among)
         noise = _TAIL * math.sqrt(among.sites) * grid.tau
-        most = self.reach(facts) / grid.step + among.sites + noise
+        most = self.what.reach(facts) / grid.step + among.sites + noise
         return bool(np.all(np.abs(total.astype(float)) <= most))
-
-    def around(self, origin: Array, facts: Facts) -> Self:
-        """The sum to ask for in place of this one if an algorithm counts from `origin`."""
-        return replace(self, start=self.start + origin)
-
-    def beside(self, answer: Array, origin: Array) -> Array:
-        """The answer of :meth:`around`'s sum as this one's."""
-        return answer
 
     def _moved(self, facts: Facts, among: Among) -> Array:
         """:meth:`influence`, with the rounding of a product with the site's weight."""
-        return np.asarray(self.influence(facts, among.rows) + _ROUNDING * self.reach(facts))
+        return np.asarray(self.influence(facts, among.rows) + _ROUNDING * self.what.reach(facts))
 
     def _bits(self, facts: Facts) -> int:
         """How fine the grid is: as fine as the ring allows to all sites together, and no finer than is of use.
@@ -230,13 +236,13 @@ class Sum(ABC):
         share = self._moved(facts, among) / (
             np.asarray(self.alpha, dtype=float) * math.sqrt(self._honest(facts, among))
         )
-        return min(FINEST, _RING - 1 - math.frexp(float(np.max(self.reach(facts) / share)) + 1.0)[1])
+        return min(FINEST, _RING - 1 - math.frexp(float(np.max(self.what.reach(facts) / share)) + 1.0)[1])
 
     def _noise_fits(self, facts: Facts) -> bool:
         """Whether noise of any sites that may take part leaves the words of honest sums below half of the ring."""
         alpha, d, sites = (
             float(np.min(np.asarray(self.alpha))),
-            math.sqrt(self.entries(facts)),
+            math.sqrt(self.what.entries(facts)),
             math.sqrt(facts.n_nodes),
         )
         tau = 2.0 ** (self._bits(facts) + 1) + d * (1.0 + 0.5 * sites) / alpha
@@ -255,102 +261,8 @@ class Sum(ABC):
         """
         moved = self._moved(facts, among)
         if self.alpha is None:
-            return Grid(power(self.reach(facts), -50), np.zeros_like(moved))
-        honest, d = self._honest(facts, among), self.entries(facts)
+            return Grid(power(self.what.reach(facts), -50), np.zeros_like(moved))
+        honest, d = self._honest(facts, among), self.what.entries(facts)
         step = power(moved / (self.alpha * math.sqrt(honest)), -self._bits(facts))
         steps = moved / step + math.sqrt(d)  # both data sets' sums are rounded, by at most half a step each
         return Grid(step, np.sqrt(steps**2 / honest + d * honest / 4.0) * _SLACK / self.alpha)
-
-
-@dataclass(frozen=True)
-class SummedGradient(Sum):
-    """``(C / n) sum_k slope(a_k.w) a_k`` over the rows of all sites, at ``w = start``.
-
-    One row moves it by :func:`sottovoce.queries.statistic.gradient_sensitivity` of all rows.  A site's own rounding,
-    weighed by its share of the rows, is below that of all rows at one site.
-    """
-
-    def influence(self, facts: Facts, rows: float) -> Array:
-        return gradient_sensitivity(facts, np.full((*facts.n.shape[:-1], 1), rows))
-
-    def reach(self, facts: Facts) -> Array:
-        return np.full((*facts.n.shape[:-1], 1), facts.C * facts.loss.slope_bound)
-
-    def value(self, vault: Vault, facts: Facts) -> Array:
-        return vault.solver.gradient(self.start)
-
-
-@dataclass(frozen=True)
-class SummedMinimiser(Sum):
-    """The mean of ``argmin f_i(w) + (curvature / 2) ||w - start||^2``, each weighed by its site's rows.
-
-    `origin` is the point to which the regulariser in ``f_i`` pulls.
-
-    Sites send how far the minimiser is from where it would be without rows: what they send is bounded by public facts
-    alone, whatever the public point.  One row moves its site's minimiser by ``Delta C / (n_i q) + 2 error``, and the
-    site's weight is ``n_i / rows <= 1``; so the mean moves by at most ``Delta C / (rows q) + 2 error``.
-    """
-
-    curvature: ArrayLike = 1.0
-    origin: ArrayLike = 0.0
-
-    def _q(self, facts: Facts) -> Array:
-        return np.asarray(facts.mu + np.asarray(self.curvature, dtype=float))
-
-    def _tol(self, facts: Facts) -> Array:
-        alike = _alike(facts)
-        return certificate(alike, matched(alike, INFLATION * facts.gradients_changed / (4.0 * alike.n)), self._q(facts))
-
-    def _linear(self, facts: Facts) -> Array:
-        pull = np.asarray(self.curvature, dtype=float) * self.start
-        return np.asarray(-pull - facts.mu * np.asarray(self.origin, dtype=float))
-
-    def _alone(self, facts: Facts) -> Array:
-        """The minimiser without rows."""
-        return np.asarray(-self._linear(facts) / self._q(facts))
-
-    def influence(self, facts: Facts, rows: float) -> Array:
-        error = certified_error(facts.C, self._tol(facts), self._q(facts))
-        return np.asarray(
-            facts.gradients_changed * facts.C / (rows * self._q(facts)) + 2.0 * error + np.zeros_like(facts.n)
-        )  # fmt: skip
-
-    def reach(self, facts: Facts) -> Array:
-        error = certified_error(facts.C, self._tol(facts), self._q(facts))
-        return np.asarray(facts.C * facts.loss.slope_bound / self._q(facts) + error + np.zeros_like(facts.n))
-
-    def check(self, facts: Facts) -> None:
-        super().check(facts)
-        if self.alpha is not None:
-            check_solve(_alike(facts), self._tol(facts), self._linear(facts), self.start, self._q(facts))
-
-    def _nearest(self, facts: Facts) -> Array:
-        """The point in reach that is nearest to the start."""
-        return inside(self.start, facts, self._tol(facts), length(self._linear(facts), "linear"), self._q(facts))
-
-    def value(self, vault: Vault, facts: Facts) -> Array:
-        linear, q, tol = self._linear(facts), self._q(facts), self._tol(facts)
-        found = vault.solver.minimise(linear, q, self._nearest(facts), tol).w - self._alone(facts)
-        most, norm = self.reach(facts), np.linalg.norm(found, axis=-1, keepdims=True)
-        return np.where(norm > most, found * (most / np.maximum(norm, most)), found)
-
-    def replay(self, vault: Vault, facts: Facts, release: int) -> None:
-        if vault.noise.simulated:
-            self.value(vault, facts)
-        else:
-            vault.solver.skip(self._nearest(facts))
-
-    def centred(self, answer: Array, facts: Facts) -> Array:
-        return answer + self._alone(facts)
-
-    def around(self, origin: Array, facts: Facts) -> Self:
-        """With the regulariser ``(mu / 2) ||w - origin||^2``."""
-        return replace(self, start=self.start + origin, origin=np.asarray(self.origin, dtype=float) + origin)
-
-    def beside(self, answer: Array, origin: Array) -> Array:
-        return answer - origin
-
-
-def _alike(facts: Facts) -> Facts:
-    """Facts by which all sites refuse and certify alike: as if each had all rows, whose rounding is the largest."""
-    return replace(facts, n=np.full_like(facts.n, facts.rows))

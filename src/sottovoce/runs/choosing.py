@@ -15,7 +15,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..algorithms import REGISTRY, knobs_of
+from ..algorithms import REGISTRY, knobs_of, under
 from ..capped import cap
 from ..data.lifelike import Expected
 from ..errors import InvalidInput, SottovoceError
@@ -156,7 +156,7 @@ def _choose(
             config = of_numbers(config, free)
         return Choice(config, says=f"{_named(config)}: the first guess, since {why}.")
     outputs = make_loss(config.loss).outputs
-    pooled = config.trust != "nobody"  # a sum over sites is one over all rows
+    pooled = config.trusts != "nobody"  # a sum over sites is one over all rows
     tilt = 0.0 if heterogeneity == "iid" or pooled else 1.0
     ground = Ground(n, d // outputs, outputs, tilt, expected, pooled)
     search = _Search(config, ground, free, heterogeneity == "iid")
@@ -175,12 +175,10 @@ def _beyond(config: RunConfig, n: tuple[int, ...], d: int) -> str:
         return "without a budget there is no noise to weigh"
     if config.form != "corrected":
         return "printed forms are for study"
-    if REGISTRY[config.method].trust.pools_rows and config.trust != "curator":
-        return "only methods without a curator are tried out, unless trust says so"
     loss = make_loss(config.loss)
     if loss.offset_bound:
         return "made-up rows have classes, and this loss is for numbers"
-    held = len(n) if config.trust == "nobody" else 1  # sums and curators are tried out as one site with all rows
+    held = len(n) if config.trusts == "nobody" else 1  # sums and curators are tried out as one site with all rows
     if Ground.too_large(held, d // loss.outputs, loss.outputs):
         return f"{len(n)} sites and {d} entries of a classifier are too many to try out in seconds"
     return ""
@@ -326,7 +324,7 @@ class _Search:
     def siblings(self) -> list[dict[str, Any]]:
         """The other proximal method, with the knobs of the one that was looked into and as much curvature."""
         found: list[dict[str, Any]] = []
-        for method in PROXIMAL if self.config.trust == "nobody" else ():
+        for method in PROXIMAL if self.config.trusts == "nobody" else ():
             mine = [one for one in self.tried if one.config.method == method]
             other = next(name for name in PROXIMAL if name != method)
             if len(mine) < 2 or len(self.ground.n) == 1:
@@ -382,13 +380,15 @@ class _Search:
 
     def methods(self) -> list[str]:
         """Those that trust whom the configuration trusts, and can win somewhere."""
-        if self.config.trust == "sum":
-            return ["sum_momentum"] + ["sum_prox"] * self.alike
-        if self.config.trust == "curator":
-            return ["central_prox", "central_momentum", "central"]
-        alike = self.ground.tilt == 0.0
-        names = [PROXIMAL[alike], "momentum", "objective", "output"] + ["mr_admm"] * (self.config.delta is None)
-        return [name for name in names if name in REGISTRY]
+        trust = self.config.trusts
+        if trust == "sum":
+            names = ["momentum"] + ["prox_average"] * self.alike
+        elif trust == "curator":
+            names = ["prox_average", "momentum", "objective"]
+        else:
+            alike = self.ground.tilt == 0.0
+            names = [PROXIMAL[alike], "momentum", "objective", "output"] + ["mr_admm"] * (self.config.delta is None)
+        return [under(name, trust) for name in names]
 
     def penalties(self, config: RunConfig, factors: Sequence[float]) -> list[dict[str, Any]]:
         """Multiples of the configuration's penalty."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from ..algorithms import KNOBS, REGISTRY, knobs_of
+from ..algorithms import KNOBS, REGISTRY, knobs_of, under
 from ..algorithms.knobs import WRITTEN, paragraphs
 from ..errors import InvalidInput
 from ..ledger.memory import validate_target
@@ -21,7 +21,7 @@ from ..typing import Any
 
 C = TypeVar("C")
 TRUSTED = ("nobody", "sum", "curator")
-"""Whom a choice of ``method="auto"`` may trust."""
+"""Whom the methods may trust."""
 MOST_ROUNDS, MOST_REPLICATES = 50_000, 1_000_000
 _SIZE = (1e-100, 1e100)
 _KINDS: dict[str, Any] = {  # of a field's type, as it is written: whether a value is of it
@@ -89,9 +89,10 @@ class RunConfig:
     Parameters
     ----------
     method : str
-        A name that ``sottovoce methods`` lists.  "auto" leaves it to :func:`sottovoce.runs.choosing.choose`; here it
-        is replaced by the first guess, which is `prox_admm` with a delta, a cap on gradients or a loss without a proof
-        for noise inside objectives, else `mr_admm`.
+        A name that ``sottovoce methods`` lists.  Stored is the name of method and `trust` together: "sum_momentum" for
+        "momentum" under "sum", which may also be given.  "auto" leaves it to
+        :func:`sottovoce.runs.choosing.choose`; here it is replaced by the first guess, which is `prox_admm` with a
+        delta, a cap on gradients or a loss without a proof for noise inside objectives, else `mr_admm`.
     epsilon : float or tuple of N floats
         Total for the whole run, per row of one site: one value for all nodes, or one per node.  ``inf`` runs without
         noise.
@@ -140,8 +141,9 @@ class RunConfig:
     start : str, optional
         Digest of the public point from which the run starts (:class:`sottovoce.runs.start.Start`), which
         :func:`sottovoce.runs.simulate.simulate` fills in; None for zero.
-    trust : {"nobody", "sum", "curator"}
-        Whom the methods may trust from which "auto" chooses; a named method trusts whom it trusts.
+    trust : {"nobody", "sum", "curator"}, optional
+        Whom people trust with their rows: nobody; that only sums over all sites are seen; or a curator who holds them.
+        None for whom the method's name says, and nobody for "auto".  A name that says another trust is refused.
     colluders : int
         Of methods of sums: how many sites may tell others all they know.  With one colluder of N sites the noise has
         N / (N - 1) of a curator's variance.
@@ -174,7 +176,7 @@ class RunConfig:
     replicates: int = 1
     auto: bool = False
     start: str | None = None
-    trust: str = "nobody"
+    trust: str | None = None
     colluders: int = 1
     participants: int | None = None
 
@@ -190,17 +192,18 @@ class RunConfig:
     def __post_init__(self) -> None:
         check_types(self)
         validate_target(self.epsilon, self.delta)
+        if self.trust not in (*TRUSTED, None):
+            raise InvalidInput("trust", self.trust, f"must be one of {', '.join(map(repr, TRUSTED))}", "use 'nobody'")
         if self.method == "auto":  # measured: docs/results.md
             object.__setattr__(self, "method", _first_guess(self.delta, self.loss, self.trust, self.max_grad_norm))
             object.__setattr__(self, "auto", True)
         if self.method not in REGISTRY:
             raise InvalidInput("method", self.method, f"must be one of {sorted(REGISTRY)}", "see `sottovoce methods`")
+        if self.trust is not None:
+            object.__setattr__(self, "method", under(self.method, self.trust))
+        elif self.trusts == "nobody":
+            object.__setattr__(self, "trust", "nobody")
         cls = REGISTRY[self.method]
-        if self.trust not in TRUSTED:
-            raise InvalidInput("trust", self.trust, f"must be one of {', '.join(map(repr, TRUSTED))}", "use 'nobody'")
-        if self.trust != "nobody" and cls.trust.kind != self.trust:
-            rule = f"{self.method} trusts {cls.trust.kind}"
-            raise InvalidInput("trust", self.trust, rule, "leave it out, or use method='auto' or a method that does")
         if cls.trust.kind == "sum":
             if self.graph not in ("ring", "complete"):  # a ring is what is meant if nothing is said
                 rule = (
@@ -279,6 +282,11 @@ class RunConfig:
             )  # fmt: skip
 
     @property
+    def trusts(self) -> str:
+        """Whom the run trusts: `trust`, or whom the method's name says."""
+        return REGISTRY[self.method].trust.kind
+
+    @property
     def notion(self) -> str:
         """The accountant's name."""
         return self.accountant or ("pure" if self.delta is None else "best")
@@ -291,9 +299,10 @@ class RunConfig:
     def to_dict(self) -> dict[str, Any]:
         """Plain data; infinity is the text ``inf``.  Knobs at their defaults are left out, but for ``WRITTEN``."""
         plain = asdict(self) | {"epsilon": self.epsilon if self.budgeted else "inf"}
-        silent = {"auto": False, "start": None, "trust": "nobody", "colluders": 1, "participants": None} | {
+        silent = {"auto": False, "start": None, "colluders": 1, "participants": None} | {
             name: knob.default for name, knob in KNOBS.items() if name not in WRITTEN
         }
+        silent |= {"trust": self.trust} if self.trust in ("nobody", None) else {}  # as the method's name says it
         return {name: value for name, value in plain.items() if name not in silent or value != silent[name]}
 
     @classmethod
@@ -306,11 +315,11 @@ class RunConfig:
         return cls(**(values | {"epsilon": epsilon if isinstance(epsilon, tuple) else float(epsilon)}))
 
 
-def _first_guess(delta: float | None, loss: str, trust: str, cap: float) -> str:
+def _first_guess(delta: float | None, loss: str, trust: str | None, cap: float) -> str:
     """The method that "auto" starts from; docs/results.md has the measurements behind it."""
     inside = make_loss(loss).unproved_inside is None and cap == math.inf
     if trust == "sum":
-        return "sum_momentum"
+        return "momentum"
     if trust == "curator":
-        return "central" if inside else "central_prox"
+        return "objective" if inside else "prox_average"
     return "mr_admm" if delta is None and inside else "prox_admm"

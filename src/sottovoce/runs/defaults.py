@@ -10,7 +10,7 @@ import math
 from collections.abc import Collection
 from dataclasses import replace
 
-from ..algorithms import REGISTRY
+from ..algorithms import REGISTRY, under
 from ..ledger.durable import DurableLedger
 from ..ledger.memory import Ledger
 from ..losses import HuberResidual
@@ -54,12 +54,11 @@ def for_task(config: RunConfig, task: Task) -> RunConfig:
 
 ROUNDS_OF_NUMBERS = 100
 """Of gradients with momentum, for losses of residuals."""
-_OF_NUMBERS = {"nobody": "momentum", "sum": "sum_momentum", "curator": "central_momentum"}
 
 
 def method_of_numbers(trust: str, delta: float | None) -> str:
     """What "auto" is for a loss of residuals: gradients with momentum under this trust, or "auto" without a delta."""
-    return METHOD if delta is None else _OF_NUMBERS[trust]
+    return METHOD if delta is None else under("momentum", trust)
 
 
 def of_numbers(config: RunConfig, free: Collection[str]) -> RunConfig:
@@ -74,7 +73,7 @@ def of_numbers(config: RunConfig, free: Collection[str]) -> RunConfig:
     if config.delta is None or config.noise is not None:
         return config
     rounds = ROUNDS_OF_NUMBERS if "rounds" in free else config.rounds
-    return replace(config, method=method_of_numbers(config.trust, config.delta), rounds=rounds)
+    return replace(config, method=method_of_numbers(config.trusts, config.delta), rounds=rounds)
 
 
 def pure_total(accountant: str | Ledger | DurableLedger | None) -> bool:

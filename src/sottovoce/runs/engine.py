@@ -16,7 +16,7 @@ import numpy as np
 from .. import files
 from ..algorithms import Algorithm
 from ..curator import Asked, Curator
-from ..errors import AttemptLost, BudgetExceeded, CheckpointError, NetClosed, SottovoceError, shown
+from ..errors import AttemptLost, BudgetExceeded, CheckpointError, InvalidInput, NetClosed, SottovoceError, shown
 from ..facts import Facts
 from ..net import Net
 from ..queries import Query, Sum
@@ -26,7 +26,7 @@ Observer = Callable[[int, Any], None]
 """Called with the round and the state after it.  In a simulation an observer may read rows; a site has no observers."""
 
 FINISHED, BUDGET, NEIGHBOUR = "finished", "budget spent", "a neighbour left"
-_VERSION = 1
+_VERSION = 2
 UNREADABLE = (SottovoceError, ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError)
 """What reading a damaged or foreign file can raise."""
 
@@ -52,17 +52,10 @@ class Place:
     start: Array | None = None
 
     def ask(self, query: Query) -> Array:
-        """Ask the curator."""
-        if self.start is None:
-            return self.curator.ask(query)
-        return query.beside(self.curator.ask(query.around(self.start, self.facts)), self.start)
-
-    def ask_sum(self, query: Sum) -> Array:
-        """Ask the curator for a sum over all sites."""
-        if self.start is None:
-            return self.curator.ask_sum(query, self.net)
-        around = query.around(self.start, self.facts)
-        return query.beside(self.curator.ask_sum(around, self.net), self.start)
+        """Ask the curator: each node for its own answer, or under trust in sums all sites for theirs together."""
+        asked = query if self.start is None else query.around(self.start, self.facts)
+        answer = self.curator.ask(Sum.of(asked) if self.facts.summed else asked, self.net)
+        return answer if self.start is None else query.beside(answer, self.start)
 
     def classifier(self, model: Array) -> Array:
         """The classifier w of a model that the algorithm counts from the start."""
@@ -101,6 +94,7 @@ def run(
     state, done : optional
         The state and the number of rounds of an interrupted run, from which to go on.
     """
+    check_trust(algorithm, place.facts)
     algorithm.check(place)
     state = algorithm.init(place) if state is None else state
     stopped = FINISHED
@@ -122,6 +116,20 @@ def run(
     finally:
         place.net.close()
     return Outcome(state, done, stopped)
+
+
+def check_trust(algorithm: Algorithm[Any], facts: Facts) -> None:
+    """Refuse a method of one trust with the facts of another: its price is that of sums, or that of single sites.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    if (algorithm.trust.kind == "sum") != facts.summed:
+        rule = f"{algorithm.name} trusts {algorithm.trust.kind}, and these facts are of a run that opens " + (
+            "sums alone" if facts.summed else "no sums"
+        )
+        raise InvalidInput("participants", facts.participants, rule, "prepare the run with the method's own trust")
 
 
 def save_checkpoint(path: Path, key: str, k: int, state: Any, curator: Curator) -> None:
@@ -158,7 +166,7 @@ def load_checkpoint(path: Path, key: str, blank: Any, curator: Curator) -> tuple
         meta = dict(files.from_json(str(arrays.pop("meta")), infinite=True))
     except UNREADABLE as error:
         raise _foreign(path) from error
-    if meta.get("version") != _VERSION or meta.get("key") != key:
+    if meta.get("version") not in (1, _VERSION) or meta.get("key") != key:
         rule = "belongs to another configuration; use the same arguments, or another file"
         raise CheckpointError(f"checkpoint={shown(path)}: {rule}")
     try:
@@ -167,10 +175,20 @@ def load_checkpoint(path: Path, key: str, blank: Any, curator: Curator) -> tuple
             raise ValueError("no round")
         curator.ledger.restore(meta["ledger"])
         curator.restore({n.removeprefix("curator."): v for n, v in arrays.items() if n.startswith("curator.")})
+        if meta["version"] == 1 and "opened" in blank._fields:
+            arrays = _of_now(arrays, blank, done)
         state = type(blank)(*(_like(arrays[f"state.{name}"], getattr(blank, name)) for name in blank._fields))
     except UNREADABLE as error:
         raise _foreign(path) from error
     return done, state
+
+
+def _of_now(arrays: dict[str, Array], blank: Any, done: int) -> dict[str, Array]:
+    """A state of version 1, where methods of sums had states of their own, and no other method counted rounds."""
+    if "state.opened" not in arrays:
+        return arrays | {"state.opened": np.full_like(blank.opened, done)}
+    unused = {"step", "heard"} & set(blank._fields)  # in sums
+    return {f"state.{name}": getattr(blank, name) for name in unused} | arrays
 
 
 def _like(found: Array, blank: Any) -> Array:

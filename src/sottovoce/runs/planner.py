@@ -34,13 +34,8 @@ class Pricer:
     facts: Facts
     ledger: Ledger = field(default_factory=Ledger)
 
-    def ask(self, query: Query) -> Array:
+    def ask(self, query: Query | Sum, net: Net) -> Array:
         """Charge the event; return a blank of the right shape."""
-        self.ledger.charge(query.event(self.facts))
-        return query.blank(self.facts)
-
-    def ask_sum(self, query: Sum, net: Net) -> Array:
-        """The same for an attempt to open a sum."""
         self.ledger.charge(query.event(self.facts))
         return query.blank(self.facts)
 
