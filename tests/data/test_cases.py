@@ -10,6 +10,7 @@ from scipy.sparse import csr_array
 
 from sottovoce.data.cases import CaseRows, class_shares, shares, weighed
 from sottovoce.data.classes import ClassRows
+from sottovoce.data.cluster import ClusterRows
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
 from sottovoce.facts import Facts
@@ -93,6 +94,14 @@ def test_one_node_all_nodes_and_a_pool_keep_their_weights() -> None:
     assert len(rows.arrays()) == len(Rows.build(parts).arrays()) + 1
     numbers = weighed(Rows.build([(X, np.ones(len(X))) for X, _ in parts], [np.zeros(n) for n in SIZES]), weights)
     assert numbers.has_offset and np.array_equal(numbers.node(0).base.weight[0], weights[0])  # type: ignore[attr-defined]
+
+
+def test_weights_on_rows_of_a_cluster_are_refused_and_not_lost() -> None:
+    """Sums over such rows were exact zeros: products looked for the rows here, and found none."""
+    array = pytest.importorskip("dask.array")
+    rows = ClusterRows.of(array.from_array(np.eye(4), chunks=(2, 4)), array.from_array(np.ones(4), chunks=2))
+    with pytest.raises(InvalidInput, match=r"^weights: rows on a cluster cannot have weights"):
+        Solver(weighed(rows, [np.ones(4)]), Logistic(), 1.0)
 
 
 def test_merged_rows_count_by_their_weights() -> None:

@@ -16,8 +16,8 @@ import numpy as np
 
 from ..errors import InvalidInput
 from ..losses import Loss
-from ..typing import Any, Array, BoolArray
-from .design import Dense
+from ..typing import Any, Array, BoolArray, IntArray
+from .design import Dense, Design
 from .rows import Rows
 from .sweep import Group, Sweep
 
@@ -167,6 +167,12 @@ class ClusterRows(Rows):
 
     def sweep(self) -> ClusterSweep:
         return ClusterSweep((), self.d, self.blocks, self.sizes)
+
+    def design(self, nodes: IntArray) -> Design:
+        """Refused: only weights would multiply these rows here, where there are none, and all sums would be zero."""
+        raise InvalidInput(
+            "weights", None, "rows on a cluster cannot have weights yet", "use rows in memory or in files"
+        )
 
     def with_offset(self, offsets: Sequence[Array]) -> Rows:
         rule = "rows on a cluster cannot have numbers to predict yet"
