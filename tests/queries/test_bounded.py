@@ -35,7 +35,7 @@ from sottovoce.queries import (
     SummedBounded,
 )
 from sottovoce.queries.moments import square
-from sottovoce.weighted import LongRows, Weighted
+from sottovoce.weighted import Weighted, long_rows
 
 D = 4
 LAST = np.eye(D)[-1]
@@ -131,7 +131,7 @@ class TestValues:
         X, y = table(50)
         X[:10] *= 3.0
         loss = Weighted(Logistic())
-        rows, of = LongRows.of([(X, y)]), facts([50], loss)
+        rows, of = long_rows([(X, y)]), facts([50], loss)
         weight = np.minimum(1.0, 1.0 / np.sum(X**2, axis=1))
         p = 1.0 / (1.0 + np.exp(y * (X @ W)))
         w = at(W, 1)
@@ -140,8 +140,14 @@ class TestValues:
         np.testing.assert_allclose(H, (X.T * (weight * np.minimum(p * (1 - p), 0.2))) @ X / 10, rtol=1e-12)
         J = square(exact(SlopeMoments(w), rows, of)[0, 0], D)
         np.testing.assert_allclose(J, (X.T * (weight * p) ** 2) @ X / 50, rtol=1e-12)
-        with pytest.raises(InvalidInput, match="these rows may be longer"):
-            rows.check(Logistic())
+        weights, numbers = [np.ones(50)], [np.zeros(50)]
+        for long, plain in (
+            (rows, Logistic()), (rows.node(0), Logistic()), (rows.pooled(), Logistic()),
+            (rows.with_weight(weights), Logistic()), (rows.with_offset(numbers), HuberResidual(0.5)),
+        ):  # fmt: skip
+            with pytest.raises(InvalidInput, match="these rows may be longer"):
+                long.check(plain)
+            long.check(Weighted(plain))
 
 
 def statistics(w: np.ndarray) -> list[tuple[Bounded, Loss]]:
@@ -170,7 +176,7 @@ def pair(
     for k, row in enumerate((first, other)):
         X = np.array([np.abs(row) * np.sign(row), still])
         if isinstance(loss, Weighted):
-            signed: Rows = LongRows(X[None], np.array([[2.0]]))
+            signed: Rows = Rows(X[None], np.array([[2.0]]), any_norm=True)
             if loss.offset_bound:
                 signed = signed.with_offset([np.array([0.0 if number is None else number[k], 0.3])])
             means.append(exact(what, signed, of))

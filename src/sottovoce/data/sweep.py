@@ -22,7 +22,7 @@ from threadpoolctl import ThreadpoolController
 
 from ..losses import Loss
 from ..typing import Any, Array, BoolArray, IntArray
-from .design import Design, Normed
+from .design import Design
 from .merged import merged
 
 CHUNK = 4096
@@ -150,7 +150,7 @@ class Sweep:
 
     def normed(self) -> Sweep:
         """The same, with the rows' norms computed once: for losses that depend on them."""
-        return Sweep(tuple(Group(g.nodes, Normed.of(g.design, len(g.nodes))) for g in self.groups), self.width)
+        return Sweep(tuple(Group(g.nodes, g.design.normed(len(g.nodes))) for g in self.groups), self.width)
 
     def gradient(self, loss: Loss, w: Array) -> Array:
         """``sum_k slope(a_k.w) a_k``, shape of `w`, in the precision of the rows."""
