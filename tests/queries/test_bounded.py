@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from sottovoce.curator import Curator
+from sottovoce.data.cluster import ClusterRows
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
 from sottovoce.facts import Facts
@@ -164,6 +165,23 @@ def statistics(w: np.ndarray) -> list[tuple[Bounded, Loss]]:
         (Gradient(w), huber), (Products(w), huber), (Residuals(w, LAST, EDGES[1:]), huber), (SecondMoments(w), huber),
         (ResidualMoments(w, 0.3), huber), (ResidualMoments(w, 0.3), Weighted(huber)),
     ]  # fmt: skip
+
+
+def test_statistics_of_rows_on_a_cluster_are_those_in_memory() -> None:
+    """Such sums ended in an AssertionError, after they were paid for."""
+    array = pytest.importorskip("dask.array")
+    X, y = table(30)
+    t = np.linspace(-1.0, 1.0, 30)
+    for what, loss in statistics(at(W, 1)):
+        signs = np.ones(30) if loss.offset_bound else y
+        found = []
+        for rows in (
+            Rows.build([(X, signs)]),
+            ClusterRows.of(array.from_array(X, chunks=(9, D)), array.from_array(signs, chunks=9)),
+        ):
+            rows = rows.with_offset([t]) if loss.offset_bound else rows
+            found.append(exact(what, rows.with_weight([(1.0 + t) / 2.0]), facts([30], loss)))
+        np.testing.assert_allclose(found[1], found[0], rtol=1e-12, atol=1e-14, err_msg=repr(what))
 
 
 def pair(

@@ -67,6 +67,9 @@ class ClusterSweep(Sweep):
     def values(self, loss: Loss, w: Array, clip: float, n: Array) -> Array:
         return self._sum(Sweep.values, loss, w, clip, n)
 
+    def total(self, loss: Loss, w: Array, each: Callable[[Design, Loss, Array], Array]) -> Array:
+        return self._sum(Sweep.total, loss, w, each)
+
     def hessian(self, loss: Loss, w: Array, diagonal: bool, typical: bool = False) -> Array:
         return self._sum(Sweep.hessian, loss, w, diagonal, typical)
 

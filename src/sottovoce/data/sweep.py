@@ -179,6 +179,21 @@ class Sweep:
                 out[group.nodes] += np.sum(block.weigh(worth) * real, axis=-1, keepdims=True)
         return out
 
+    def total(self, loss: Loss, w: Array, each: Callable[[Design, Loss, Array], Array]) -> Array:
+        """Sums over rows of any statistic, added up block by block in a fixed order: (M, R, m).
+
+        ``each(block, loss, points)`` gives them for a block of rows, the loss for these rows and points (M, R, d).
+        """
+        whole: Array | None = None
+        for group in self.groups:
+            for first, last in spans(group.design.n, CHUNK):
+                block = group.design.between(first, last)
+                part = each(block, loss.at(block.norms), w[group.nodes])
+                whole = np.zeros((*w.shape[:2], part.shape[-1])) if whole is None else whole
+                whole[group.nodes] += part
+        assert whole is not None
+        return whole
+
     def hessian(self, loss: Loss, w: Array, diagonal: bool, typical: bool = False) -> Array:
         """``sum_k bend(a_k.w) a_k a_k'``, bends averaged over R: (M, width, width), or its diagonal, (M, width).
 
