@@ -78,8 +78,9 @@ def test_rows_are_left_alone_where_merging_does_not_pay(monkeypatch: pytest.Monk
 
 def test_other_kinds_of_rows_are_left_alone() -> None:
     X, y = table()
-    sweep = Rows.build([(X, y)]).sweep().normed()
-    assert merged(sweep.groups[0].design) is sweep.groups[0].design
+    sweep = Rows.build([(X, y)]).sweep()
+    for done in (sweep.normed(), sweep.merged()):
+        assert merged(done.groups[0].design) is done.groups[0].design
 
 
 def test_merged_rows_have_no_order() -> None:

@@ -1,4 +1,4 @@
-"""Products with the rows of all nodes: how rows are stored, and what stands with them.
+"""Products with the rows of all nodes: a storage of rows, and the fields of each row.
 
 A :class:`Storage` multiplies rows, dense or sparse, here or on a device.  A :class:`Design` is a storage and the fields
 of its rows: weight, offset, class, number of repeats and norm.  A solver needs nothing else of the rows.
@@ -252,7 +252,7 @@ class Sparse(Storage):
 
 @dataclass(frozen=True)
 class Design:
-    """Rows as they are stored, and what stands with each: fields are None or have one entry a row, (M, n).
+    """A storage of rows and the fields of each row, which are None or have one entry a row, (M, n).
 
     Fields are arrays of the library that computes margins, but for `labels` and `counts`, which are NumPy's.
 
@@ -268,7 +268,7 @@ class Design:
         (M, R, K n), ``u_j = w_j.x - w_label.x``.  These are linear in w, so the solver needs no knowledge of classes.
     counts : array
         How often the row stands in the node's rows, see :mod:`sottovoce.data.merged`.
-    known : array
+    known_norms : array
         The rows' norms, so that sweeps need not compute them again.
     classes : int
     """
@@ -278,7 +278,7 @@ class Design:
     offset: Any = None
     labels: IntArray | None = None
     counts: Array | None = None
-    known: Any = None
+    known_norms: Any = None
     classes: int = 1
 
     @property
@@ -350,7 +350,7 @@ class Design:
 
     def norms(self) -> Any:
         """Upper bounds on the rows' norms, (M, n), as an array of the library that computes margins."""
-        return self.storage.norms() if self.known is None else self.known
+        return self.storage.norms() if self.known_norms is None else self.known_norms
 
     def weigh(self, values: Array) -> Array:
         """Values of rows, (M, R, n), times their weights if rows have any."""
@@ -358,19 +358,9 @@ class Design:
 
     def cut(self, storage: Storage, pick: Callable[[Any], Any]) -> Self:
         """Some of these rows, now in `storage`: `pick` finds their entries in a field."""
-
-        def own(x: Any) -> Any:
-            return None if x is None else pick(x)
-
-        return type(self)(
-            storage,
-            own(self.weight),
-            own(self.offset),
-            own(self.labels),
-            own(self.counts),
-            own(self.known),
-            self.classes,
-        )
+        fields = (self.weight, self.offset, self.labels, self.counts, self.known_norms)
+        weight, offset, labels, counts, norms = (None if x is None else pick(x) for x in fields)
+        return type(self)(storage, weight, offset, labels, counts, norms, self.classes)
 
     def keep(self, nodes: Any) -> Self:
         """Those nodes only."""
@@ -395,15 +385,15 @@ class Design:
         short = self.storage.single()
         if short is self.storage:
             return self
-        like: Any = None if self.known is None else np.asarray(self.host(self.known), dtype=np.float32)
-        return replace(self, storage=short, known=None if like is None else short.asarray(like))
+        like: Any = None if self.known_norms is None else np.asarray(self.host(self.known_norms), dtype=np.float32)
+        return replace(self, storage=short, known_norms=None if like is None else short.asarray(like))
 
     def normed(self, nodes: int) -> Self:
         """The same with the norms of all rows of so many nodes, computed a block at a time."""
         step = max(1, _LOOKED // nodes)
         spans = [(at, min(at + step, self.n)) for at in range(0, self.n, step)]
         parts = [self.host(self.storage.between(first, last).norms()) for first, last in spans]
-        return replace(self, known=self.asarray(np.concatenate(parts, axis=1)))
+        return replace(self, known_norms=self.asarray(np.concatenate(parts, axis=1)))
 
     def _counted(self, x: Any) -> Any:
         """Values of rows, (M, n) or (M, R, n), times what each row counts."""

@@ -27,10 +27,11 @@ _AT_ONCE = 2**22  # numbers
 
 def merged(design: Design) -> Design:
     """The same sums over rows, with rows that repeat merged, where that pays: for one node's dense rows in memory."""
-    fields: list[Any] = [x for x in (design.weight, design.offset, design.labels) if x is not None]
-    if type(design.storage) is not Dense or design.known is not None or len(fields) > 1:
+    beside: list[Any] = [x for x in (design.weight, design.offset, design.labels) if x is not None]
+    done = design.counts is not None or design.known_norms is not None
+    if type(design.storage) is not Dense or done or len(beside) > 1:
         return design
-    found = merge(design.storage.a, *fields)
+    found = merge(design.storage.a, *beside)
     if found is None:
         return design
     rows, counts, first = found

@@ -34,7 +34,7 @@ sparse = Later("scipy.sparse")
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of one or many nodes, with what stands with them.
+    """Rows of one or many nodes, with their weights, offsets or classes.
 
     Attributes
     ----------
@@ -138,7 +138,7 @@ class Rows:
 
     @property
     def _fields(self) -> dict[str, Any]:
-        """What stands with the rows, in the order of fingerprints."""
+        """The fields that rows have, in the order of fingerprints."""
         fields: dict[str, Any] = {"weight": self.weight, "offset": self.offset, "labels": self.labels}
         return {name: x for name, x in fields.items() if x is not None}
 
