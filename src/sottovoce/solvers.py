@@ -121,7 +121,7 @@ def rounding_bound(
     of all norms, which is at most n as before; ``n' + 1 <= n`` together.  Margins and slopes err as without counts.
 
     Slopes themselves err by less than ``7 max(L, 1) u`` (a few operations each), so that the bound holds for weighted
-    rows too (:mod:`sottovoce.data.cases`): the product of a weight in [0, 1] and a slope rounds once more, by at most
+    rows too (:mod:`sottovoce.data.weights`): the product of a weight in [0, 1] and a slope rounds once more, by at most
     ``L u``.
 
     With K > 1 margins per row, each margin is a difference of two products, the error of K slopes is at most sqrt K

@@ -206,7 +206,7 @@ class Rows:
         Parameters
         ----------
         weights : sequence of array (n_i,)
-            In [0, 1], one a row of every node: see :func:`sottovoce.data.cases.shares`.
+            In [0, 1], one a row of every node: see :func:`sottovoce.data.weights.shares`.
 
         Raises
         ------

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from sottovoce.data.cases import class_shares, shares
 from sottovoce.data.cluster import ClusterRows
 from sottovoce.data.rows import Rows
+from sottovoce.data.weights import class_shares, shares
 from sottovoce.errors import InvalidInput
 from sottovoce.facts import Facts
 from sottovoce.ledger.durable import rows_digest
