@@ -19,7 +19,6 @@ import numpy as np
 
 from sottovoce import ConsensusClassifier, RunConfig, TrainConfig, train
 from sottovoce.algorithms import REGISTRY
-from sottovoce.data.classes import ClassRows
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
 from sottovoce.runs.simulate import simulate
@@ -61,7 +60,7 @@ def rows(classes: bool) -> Rows:
     X /= 1.001 * np.maximum(1.0, np.linalg.norm(X, axis=-1, keepdims=True))
     score = X @ rng.normal(size=(FEATURES, CLASSES)) + 0.3 * rng.normal(size=(SITES, ROWS, CLASSES))
     if classes:
-        return ClassRows.of(list(zip(X, score.argmax(axis=-1), strict=True)), CLASSES)
+        return Rows.of_classes(list(zip(X, score.argmax(axis=-1), strict=True)), CLASSES)
     return Rows.build(list(zip(X, np.where(score[..., 0] > 0, 1.0, -1.0), strict=True)))
 
 

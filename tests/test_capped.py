@@ -19,7 +19,6 @@ from sottovoce import solvers
 from sottovoce.algorithms import REGISTRY, knobs_of
 from sottovoce.capped import LEAST, Capped, cap, read_loss
 from sottovoce.curator import Curator
-from sottovoce.data.classes import ClassRows
 from sottovoce.data.cluster import ClusterRows
 from sottovoce.data.mapped import write_rows
 from sottovoce.data.rows import Rows
@@ -80,7 +79,7 @@ def table(base: Loss, n: int = 60, seed: int = 0, lengths: Array | None = None) 
 
 def build(base: Loss, parts: list[tuple[Any, Array]]) -> Rows:
     if base.outputs > 1:
-        return ClassRows.of(parts, base.outputs)
+        return Rows.of_classes(parts, base.outputs)
     if base.offset_bound:
         return Rows.build([(X, np.ones(X.shape[0])) for X, _ in parts], [y for _, y in parts])
     return Rows.build(parts)
@@ -230,7 +229,7 @@ def test_capped_softmax_has_a_symmetric_hessian_between_zero_and_a_half(c: float
     for _ in range(40):
         x = rng.normal(size=(1, D))
         x /= np.linalg.norm(x) * (1.0 + 1e-12) * rng.choice([1.0, 3.0])
-        solver = Solver(ClassRows.of([(x, rng.integers(K, size=1))], K), cap(Softmax(K), c), 1.0)
+        solver = Solver(Rows.of_classes([(x, rng.integers(K, size=1))], K), cap(Softmax(K), c), 1.0)
         w = 2.0 * rng.normal(size=K * D)
         H = hessian(solver.gradient, w)
         clipped += bool(np.linalg.norm(solver.gradient(w)) > 0.9 * c)

@@ -6,7 +6,7 @@ from scipy.sparse import csr_array
 from sklearn.linear_model import LogisticRegression
 
 from sottovoce import ConsensusClassifier
-from sottovoce.data.classes import ClassRows
+from sottovoce.data.rows import Rows
 from sottovoce.deploy.local import run_sites
 from sottovoce.errors import InvalidInput
 from sottovoce.ledger.memory import Ledger
@@ -30,17 +30,17 @@ def sites(seed: int = 0, n: tuple[int, ...] = (40, 25, 31)) -> list[tuple[np.nda
     return parts
 
 
-def value(rows: ClassRows, w: np.ndarray) -> np.ndarray:
+def value(rows: Rows, w: np.ndarray) -> np.ndarray:
     """Mean loss at every node, from its definition."""
     out = []
     for i, m in enumerate(rows.n[:, 0].astype(int)):
-        scores = rows.base.signed[i, :m] @ w[i].reshape(K, D).T
+        scores = rows.signed[i, :m] @ w[i].reshape(K, D).T
         out.append(np.mean(np.log(np.exp(scores).sum(axis=1)) - scores[np.arange(m), rows.labels[i, :m]]))
     return np.array(out)
 
 
 def test_gradient_is_the_derivative_of_the_definition():
-    rows = ClassRows.of(sites(), K)
+    rows = Rows.of_classes(sites(), K)
     solver = Solver(rows, Softmax(K), 1.0)
     rng = np.random.default_rng(1)
     w, p = rng.normal(size=(2, 3, K * D))
@@ -51,7 +51,7 @@ def test_gradient_is_the_derivative_of_the_definition():
 
 
 def test_the_reference_hessian_is_the_block_diagonal_of_the_hessian():
-    rows = ClassRows.of(sites(), K)
+    rows = Rows.of_classes(sites(), K)
     solver, loss, w = Solver(rows, Softmax(K), 1.0), Softmax(K), np.random.default_rng(2).normal(size=(3, K * D))
     gram = rows.sweep().hessian(loss, w[:, None], diagonal=False) / rows.n[:, :, None]
     h = 1e-5
@@ -74,7 +74,7 @@ def test_gradients_of_two_rows_differ_by_at_most_two_slope_bounds_and_come_near(
         X = rng.normal(size=(2, D)) if trial else near
         X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-9) * (1 + 1e-9)
         y = rng.integers(K, size=2) if trial else np.zeros(2, dtype=int)
-        rows = [ClassRows.of([(X[k : k + 1], y[k : k + 1])], K) for k in range(2)]
+        rows = [Rows.of_classes([(X[k : k + 1], y[k : k + 1])], K) for k in range(2)]
         w = 10.0 ** rng.uniform(-1, 3) * rng.normal(size=(1, K * D))
         if not trial:
             w = np.zeros((1, K * D))
@@ -93,7 +93,7 @@ def test_bend_bound_is_attained():
 def test_sparse_rows_repeat_dense_rows():
     dense, sparse = sites(), [(csr_array(X), y) for X, y in sites()]
     w = np.random.default_rng(4).normal(size=(3, K * D))
-    got = [Solver(ClassRows.of(parts, K), Softmax(K), 1.0).gradient(w) for parts in (dense, sparse)]
+    got = [Solver(Rows.of_classes(parts, K), Softmax(K), 1.0).gradient(w) for parts in (dense, sparse)]
     np.testing.assert_allclose(got[0], got[1], rtol=1e-12)
 
 
@@ -102,7 +102,7 @@ def test_without_noise_every_site_agrees_with_scikit_learn():
     rho = 0.05
     result = simulate(
         RunConfig(method="admm", loss=f"softmax:{K}", epsilon=np.inf, rounds=400, graph="complete", rho=rho, eta=0.02),
-        ClassRows.of(parts, K),
+        Rows.of_classes(parts, K),
     )
     X, y = (np.concatenate([part[j] for part in parts]) for j in range(2))
     parent = LogisticRegression(C=1.0 / (60 * rho), fit_intercept=False, tol=1e-10, max_iter=10_000).fit(X, y)
@@ -111,7 +111,7 @@ def test_without_noise_every_site_agrees_with_scikit_learn():
 
 @pytest.mark.parametrize("method", ["prox_admm", "prox_average", "pvp", "output", "ipp_admm", "dgd"])
 def test_ledger_equals_plan_and_batched_equals_message_passing(method):
-    rows = ClassRows.of(sites(), K)
+    rows = Rows.of_classes(sites(), K)
     config = RunConfig(method=method, loss=f"softmax:{K}", epsilon=2.0, delta=1e-5, rounds=3, replicates=2, eta=0.05)
     result = simulate(config, rows)
     ready = prepare(config, rows.n, rows.d)
@@ -137,7 +137,7 @@ def test_sensitivity_counts_the_longer_gradient():
 
 @pytest.mark.parametrize("method", ["dvp", "mr_admm", "objective", "central", "pp_admm"])
 def test_noise_inside_the_objective_is_refused(method):
-    rows = ClassRows.of(sites(), K)
+    rows = Rows.of_classes(sites(), K)
     with pytest.raises(InvalidInput, match="rank one"):
         simulate(RunConfig(method=method, loss=f"softmax:{K}", epsilon=1.0, delta=1e-5, eta=0.1), rows)
 
@@ -146,17 +146,17 @@ def test_printed_primal_perturbation_is_refused_for_its_last_step():
     with pytest.raises(InvalidInput, match="rank one"):
         simulate(
             RunConfig(method="pvp", form="printed", loss=f"softmax:{K}", epsilon=1.0, rounds=1, eta=0.1),
-            ClassRows.of(sites(), K),
+            Rows.of_classes(sites(), K),
         )
 
 
 def test_losses_and_rows_must_fit():
     with pytest.raises(InvalidInput, match="margins a row"):
-        simulate(RunConfig(loss="logistic"), ClassRows.of(sites(), K))
+        simulate(RunConfig(loss="logistic"), Rows.of_classes(sites(), K))
     with pytest.raises(InvalidInput, match="at least 2 classes"):
         make_loss("softmax:1")
     with pytest.raises(InvalidInput, match="whole numbers from 0 to 1"):
-        ClassRows.of(sites(), 2)
+        Rows.of_classes(sites(), 2)
 
 
 def test_the_estimator_learns_four_classes_in_one_run():

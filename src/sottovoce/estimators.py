@@ -20,8 +20,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .answers.training import WEIGHED
 from .capped import NOT_CALIBRATED
-from .data.cases import weighed
-from .data.classes import ClassRows
 from .data.given import checked, classes_in, declared, index_of, init_in
 from .data.rows import Rows
 from .errors import HolderNote, InvalidInput, LedgerMismatch, NotCalibrated
@@ -369,7 +367,7 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
         self, run: RunConfig, rows: Rows, label: str, model: int, *, ledger: Ledger | DurableLedger | None,
         deal: bytes | None, caveat: Caveat, starts: list[Start | None], counts: list[Array] | None,
     ) -> Result:  # fmt: skip
-        rows = rows if counts is None else weighed(rows, counts)
+        rows = rows if counts is None else rows.with_weight(counts)
         try:
             return simulate(run, rows, ledger=ledger, deal=deal, label=label, caveat=caveat, start=starts[model])
         except LedgerMismatch as error:
@@ -404,14 +402,14 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
         simulated: Callable[..., Result],
     ) -> None:  # fmt: skip
         """One run for all classes."""
-        rows = ClassRows.of(parts, K)
+        rows = Rows.of_classes(parts, K)
         self.choice_ = None
         run = self._chosen(RunConfig(seed=seed, **(knobs | {"loss": f"softmax:{K}"})), rows, differ)
         result = simulated(run, rows, f"{K} classes", 0)
         task = of_classes(K)
-        blocks = np.concatenate([result.consensus, result.models[0]]).reshape(-1, K, rows.base.d)
+        blocks = np.concatenate([result.consensus, result.models[0]]).reshape(-1, K, rows.d // K)
         blocks = task.from_softmax(blocks)
-        coef, intercept = self._decode(blocks.reshape(-1, rows.base.d))
+        coef, intercept = self._decode(blocks.reshape(-1, rows.d // K))
         coef, intercept = coef.reshape(*blocks.shape[:2], -1), intercept.reshape(blocks.shape[:2])
         self.coef_, self.intercept_ = coef[0], intercept[0]
         self.site_coef_, self.site_intercept_ = (x[1:, 0] if task.outputs == 1 else x[1:] for x in (coef, intercept))

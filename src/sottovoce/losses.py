@@ -61,6 +61,8 @@ class Loss(ABC):
     """Margins per row."""
     by_norm: ClassVar[bool] = False
     """Whether the loss of a row depends on its norm, see :meth:`at`."""
+    any_norm: ClassVar[bool] = False
+    """Whether the bounds hold for rows of any norm, and not only in the unit ball."""
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)

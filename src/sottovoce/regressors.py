@@ -15,7 +15,6 @@ from .answers.inference import model_of
 from .answers.naming import of_columns
 from .answers.regression import SQUARED, least_squares, recipe
 from .answers.training import WEIGHED
-from .data.cases import weighed
 from .data.given import checked
 from .data.rows import Rows
 from .errors import InvalidInput
@@ -237,7 +236,7 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(X.shape[1])])
         naming = of_columns([str(name) for name in names], self.data_norm)
         rows = naming.rows([(X[part], np.ones(len(part))) for part in parts]).with_offset([t[part] for part in parts])
-        rows = rows if counts is None else weighed(rows, counts)
+        rows = rows if counts is None else rows.with_weight(counts)
         plan, constant = (slopes.recipe if self.inference else recipe)(naming.constant), naming.constant > 0
         desk = Desk.open(RunConfig(method="auto", **knobs), rows, Weighted(HuberResidual(1.0)), plan)
         if self.inference:
@@ -257,7 +256,7 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
             raise InvalidInput("loss", self.loss, rule, "use loss='squared'")
         encoded = self._encode(X)
         rows = Rows.build([(encoded[part], np.ones(len(part))) for part in parts], [t[part] for part in parts])
-        rows = rows if counts is None else weighed(rows, counts)
+        rows = rows if counts is None else rows.with_weight(counts)
         method = self.method
         if method == defaults.METHOD:
             method = defaults.method_of_numbers(self.trust or "nobody", knobs["delta"])

@@ -37,8 +37,7 @@ import numpy as np
 
 from .data.design import Design
 from .data.rows import Rows
-from .data.sweep import CHUNK as BLOCK
-from .data.sweep import INLINE, Sweep, cores, one_thread_a_product, shared, spans
+from .data.sweep import INLINE, Sweep, cores, one_thread_a_product, shared
 from .errors import SolverError
 from .losses import Loss
 from .newton import MOST as NEWTON
@@ -122,7 +121,7 @@ def rounding_bound(
     of all norms, which is at most n as before; ``n' + 1 <= n`` together.  Margins and slopes err as without counts.
 
     Slopes themselves err by less than ``7 max(L, 1) u`` (a few operations each), so that the bound holds for weighted
-    rows too (:mod:`sottovoce.data.cases`): the product of a weight in [0, 1] and a slope rounds once more, by at most
+    rows too (:mod:`sottovoce.data.weights`): the product of a weight in [0, 1] and a slope rounds once more, by at most
     ``L u``.
 
     With K > 1 margins per row, each margin is a difference of two products, the error of K slopes is at most sqrt K
@@ -370,15 +369,8 @@ class Solver:
         array (..., m)
         """
         lead, points = w.shape[:-1], self._stack(w, w.shape[:-1])
-        whole: Array | None = None
         with one_thread_a_product():
-            for group in self._given.groups:
-                for first, last in spans(group.design.n, BLOCK):
-                    block = group.design.between(first, last)
-                    part = each(block, self._loss.at(block.norms), points[group.nodes])
-                    whole = np.zeros((*points.shape[:2], part.shape[-1])) if whole is None else whole
-                    whole[group.nodes] += part
-        assert whole is not None
+            whole = self._given.total(self._loss, points, each)
         return np.asarray(whole.transpose(1, 0, 2).reshape(*lead, whole.shape[-1]))
 
     def objective(self, w: Array, clip: float) -> Array:

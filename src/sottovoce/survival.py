@@ -18,7 +18,6 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from .algorithms import under
-from .data.cases import weighed
 from .data.given import checked
 from .data.rows import Rows
 from .errors import HolderNote, InvalidInput
@@ -207,7 +206,7 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
         last = intervals(times, events, edges)
         encoded = self._encode(features)
         tables = [expand(encoded[part], last[part], events[part], m) for part in parts]
-        rows = weighed(Rows.build(tables), [np.full(len(y), person_weight(m)) for _, y in tables])
+        rows = Rows.build(tables).with_weight([np.full(len(y), person_weight(m)) for _, y in tables])
         knobs: dict[str, Any] = {"colluders": self.colluders} if self.trust == "sum" else {}
         run = RunConfig(
             METHODS[self.trust], self.epsilon, None if defaults.pure_total(self.accountant) else self.delta,

@@ -45,6 +45,7 @@ class Weighted(Loss):
     name: ClassVar[str] = "weighted"
     about: ClassVar[str] = "a loss that counts long rows for less"
     by_norm: ClassVar[bool] = True
+    any_norm: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.base.outputs != 1:
@@ -99,41 +100,22 @@ def weights(loss: Loss, z: Array) -> Array:
     return loss.weight(z) if isinstance(loss, Weighted) else np.ones_like(z)
 
 
-@dataclass(frozen=True)
-class LongRows(Rows):
-    """Signed rows of any norm, for :class:`Weighted` losses alone."""
+def long_rows(parts: Sequence[tuple[Array, Array]]) -> Rows:
+    """Rows of any norm, for :class:`Weighted` losses alone; as :meth:`sottovoce.data.rows.Rows.build` for other rows.
 
-    def check(self, loss: Loss) -> None:
-        super().check(loss)
-        if not isinstance(loss, Weighted):
-            rule = "has a sensitivity for rows in the unit ball, and these rows may be longer"
-            raise InvalidInput("loss", loss.spec, rule, "use a weighted loss")
-
-    def node(self, i: int) -> Rows:
-        alone = super().node(i)
-        return LongRows(alone.signed, alone.n, alone.one_class)
-
-    def pooled(self) -> Rows:
-        whole = super().pooled()
-        return LongRows(whole.signed, whole.n, whole.one_class)
-
-    @classmethod
-    def of(cls, parts: Sequence[tuple[Array, Array]]) -> LongRows:
-        """Stack the (X, y) of every node, as :meth:`sottovoce.data.rows.Rows.build` does for rows of norm 1.
-
-        Raises
-        ------
-        InvalidInput
-        """
-        short = []
-        for X, y in parts:
-            peak = np.maximum(np.abs(X).max(axis=1, keepdims=True, initial=0.0), 1.0)
-            shape = np.linalg.norm(X / peak, axis=1, keepdims=True)
-            scale = np.maximum(1.0, peak / LONGEST * shape)  # a norm itself may overflow, and refusals be about a row
-            norms = np.where(scale > 1.0, LONGEST, np.minimum(peak, LONGEST) * shape)
-            short.append((X / scale, y, np.maximum(1.0, norms) * (1.0 + 1e-9)))
-        inside = Rows.build([(X / norms, y) for X, y, norms in short])  # validates
-        signed = np.zeros_like(inside.signed)
-        for i, (X, y, _) in enumerate(short):
-            signed[i, : len(X)] = X * y[:, None]
-        return cls(signed, inside.n, inside.one_class)
+    Raises
+    ------
+    InvalidInput
+    """
+    short = []
+    for X, y in parts:
+        peak = np.maximum(np.abs(X).max(axis=1, keepdims=True, initial=0.0), 1.0)
+        shape = np.linalg.norm(X / peak, axis=1, keepdims=True)
+        scale = np.maximum(1.0, peak / LONGEST * shape)  # a norm itself may overflow, and refusals be about a row
+        norms = np.where(scale > 1.0, LONGEST, np.minimum(peak, LONGEST) * shape)
+        short.append((X / scale, y, np.maximum(1.0, norms) * (1.0 + 1e-9)))
+    inside = Rows.build([(X / norms, y) for X, y, norms in short])  # validates
+    signed = np.zeros_like(inside.signed)
+    for i, (X, y, _) in enumerate(short):
+        signed[i, : len(X)] = X * y[:, None]
+    return Rows(signed, inside.n, inside.one_class, any_norm=True)

@@ -11,7 +11,6 @@ from problems import make_rows
 from scipy.sparse import csr_array
 
 from sottovoce import solvers
-from sottovoce.data.classes import ClassRows
 from sottovoce.data.device import backend, spec_of
 from sottovoce.data.rows import Rows
 from sottovoce.deploy.local import run_sites
@@ -30,7 +29,7 @@ def rows_for(loss: Loss) -> Rows:
         return rows
     n = rows.n[:, 0].astype(int)
     rng = np.random.default_rng(0)
-    return ClassRows.of([(rows.signed[i, :m], rng.integers(3, size=m)) for i, m in enumerate(n)], 3)
+    return Rows.of_classes([(rows.signed[i, :m], rng.integers(3, size=m)) for i, m in enumerate(n)], 3)
 
 
 def test_a_library_is_installed_to_test_with() -> None:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from sottovoce.data import merged as merging
-from sottovoce.data.classes import ClassRows
-from sottovoce.data.merged import Merged, merged
+from sottovoce.data.design import Dense
+from sottovoce.data.merged import merged
 from sottovoce.data.rows import Rows
 from sottovoce.losses import HuberResidual, Logistic, Loss, Softmax
 from sottovoce.solvers import Solver
@@ -27,7 +27,7 @@ def rows_of(kind: str) -> tuple[Rows, Loss]:
         return Rows.build([(X, y)]), Logistic()
     if kind == "offsets":
         return Rows.build([(X, np.ones(N))], [np.round(0.3 * X.sum(axis=1) + 0.1 * y, 1)]), HuberResidual(0.25)
-    return ClassRows.of([(X, np.where(y > 0, 2, X[:, 0] > 0).astype(int))], 3), Softmax(3)
+    return Rows.of_classes([(X, np.where(y > 0, 2, X[:, 0] > 0).astype(int))], 3), Softmax(3)
 
 
 @pytest.mark.parametrize("kind", ["signed", "offsets", "classes"])
@@ -56,10 +56,10 @@ def test_counts_and_rows_are_those_of_the_table() -> None:
     signed = X * y[:, None]  # with negative zeros
     assert np.any(np.signbit(signed) & (signed == 0))
     (design,) = (g.design for g in Rows.build([(X, y)]).sweep().merged().groups)
-    assert isinstance(design, Merged)
+    assert isinstance(design.storage, Dense) and design.counts is not None
     expected, counts = np.unique(signed, axis=0, return_counts=True)
-    order = np.lexsort(design.base.a[0].T[::-1])
-    np.testing.assert_array_equal(design.base.a[0][order], expected)
+    order = np.lexsort(design.storage.a[0].T[::-1])
+    np.testing.assert_array_equal(design.storage.a[0][order], expected)
     np.testing.assert_array_equal(design.counts[0][order], counts)
 
 
@@ -78,8 +78,9 @@ def test_rows_are_left_alone_where_merging_does_not_pay(monkeypatch: pytest.Monk
 
 def test_other_kinds_of_rows_are_left_alone() -> None:
     X, y = table()
-    sweep = Rows.build([(X, y)]).sweep().normed()
-    assert merged(sweep.groups[0].design) is sweep.groups[0].design
+    sweep = Rows.build([(X, y)]).sweep()
+    for done in (sweep.normed(), sweep.merged()):
+        assert merged(done.groups[0].design) is done.groups[0].design
 
 
 def test_merged_rows_have_no_order() -> None:

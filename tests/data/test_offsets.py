@@ -11,11 +11,9 @@ from problems import make_targets
 from scipy.sparse import csr_array
 
 from sottovoce import solvers
-from sottovoce.data.classes import ClassRows
-from sottovoce.data.cluster import ClusterRows
 from sottovoce.data.device import backend
 from sottovoce.data.mapped import write_rows
-from sottovoce.data.rows import OffsetRows, Rows
+from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
 from sottovoce.ledger.durable import rows_digest
 from sottovoce.losses import HuberResidual, LogCosh, Logistic, Residual, Softmax
@@ -78,7 +76,7 @@ def test_every_storage_has_the_same_minimisers(
 
 def test_rows_that_fill_up_add_nothing_whatever_the_offset() -> None:
     rows, _ = rows_of("dense", Path())
-    assert isinstance(rows, OffsetRows) and not rows.offset[2, 7:].any()
+    assert rows.offset is not None and not rows.offset[2, 7:].any()
     design = rows.design(np.array([0, 1, 2]))
     margins = design.margins(np.ones((3, 1, D)))
     assert not margins[2, 0, 7:].any() and design.n == 60
@@ -92,7 +90,7 @@ def test_a_row_of_zeros_loses_its_offset() -> None:
     X, t = make_targets([5], D)[0]
     y = np.array([1.0, 0.0, 1.0, 1.0, 1.0])
     rows = Rows.build([(X, y)], [t])
-    assert isinstance(rows, OffsetRows) and rows.offset[0, 1] == 0.0 and rows.offset[0, 0] == t[0]
+    assert rows.offset is not None and rows.offset[0, 1] == 0.0 and rows.offset[0, 0] == t[0]
     w, kept = np.full(D, 0.4), y > 0
     expected = X[kept].T @ LOSSES[1].slope(X[kept] @ w - t[kept]) / 5
     np.testing.assert_allclose(Solver(rows, LOSSES[1], 1.0).gradient(w[None])[0], expected, rtol=1e-13)
@@ -119,9 +117,9 @@ def test_the_digest_has_the_offset_and_that_of_other_rows_is_what_it_was() -> No
 def test_pooled_rows_keep_their_numbers() -> None:
     rows, parts = rows_of("dense", Path())
     pooled = rows.pooled()
-    assert isinstance(pooled, OffsetRows) and pooled.one_class == () and pooled.d == D
+    assert pooled.offset is not None and pooled.one_class == () and pooled.d == D
     np.testing.assert_array_equal(pooled.offset[0], np.concatenate([t for _, t in parts]))
-    np.testing.assert_array_equal(pooled.base.signed[0], np.concatenate([X for X, _ in parts]))
+    np.testing.assert_array_equal(pooled.signed[0], np.concatenate([X for X, _ in parts]))
 
 
 def test_numbers_of_another_library_are_taken() -> None:
@@ -158,7 +156,7 @@ def test_classes_and_numbers_do_not_mix() -> None:
     with pytest.raises(InvalidInput, match="there are 1 sites"):
         Rows.build([(X, np.ones(3))], [np.zeros(3), np.zeros(3)])
     with pytest.raises(InvalidInput, match="no number to predict"):
-        ClassRows.of([(X, np.array([0, 1, 2]))], 3).with_offset([np.zeros(3)])
+        Rows.of_classes([(X, np.array([0, 1, 2]))], 3).with_offset([np.zeros(3)])
     numbers = Rows.build([(X, np.ones(3))], [np.zeros(3)])
     with pytest.raises(InvalidInput, match="these rows have a number to predict"):
         Solver(numbers, Logistic(), 1.0)
@@ -168,14 +166,7 @@ def test_classes_and_numbers_do_not_mix() -> None:
         with pytest.raises(InvalidInput, match="these rows have a class"):
             Solver(Rows.build([(X, y)]), loss, 1.0)
         with pytest.raises(InvalidInput, match="these rows have a class"):
-            Solver(ClassRows.of([(X, np.array([0, 1, 2]))], 3), loss, 1.0)
-
-
-def test_rows_on_a_cluster_refuse_numbers() -> None:
-    array = pytest.importorskip("dask.array")
-    rows = ClusterRows.of(array.from_array(np.eye(4), chunks=(2, 4)), array.from_array(np.ones(4), chunks=2))
-    with pytest.raises(InvalidInput, match="on a cluster"):
-        rows.with_offset([np.zeros(4)])
+            Solver(Rows.of_classes([(X, np.array([0, 1, 2]))], 3), loss, 1.0)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.spec)

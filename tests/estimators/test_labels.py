@@ -15,7 +15,6 @@ from sklearn.base import clone
 from sottovoce import ConsensusClassifier, PrivateClassifier, estimators
 from sottovoce.curator import Curator
 from sottovoce.data import Schema
-from sottovoce.data.classes import ClassRows
 from sottovoce.data.given import declared, index_of
 from sottovoce.data.rows import Rows
 from sottovoce.deploy.settings import load_rows
@@ -123,7 +122,7 @@ def test_a_rare_label_is_a_row_of_zeros_and_nothing_else(
     with pytest.warns(HolderNote, match=r"^1 of 120 rows have a label that is none of the declared classes.*holder"):
         other.fit(X, column)
     for before, after in zip(seen[:half], seen[half:], strict=True):
-        signed = [(rows.base if isinstance(rows, ClassRows) else rows).signed for rows in (before, after)]
+        signed = [rows.signed for rows in (before, after)]
         changed = np.argwhere(np.any(signed[0] != signed[1], axis=2))
         assert len(changed) == 1 and not signed[1][tuple(changed[0])].any()  # the constant too
         assert np.array_equal(before.n, after.n)
@@ -186,7 +185,7 @@ def test_rows_of_zeros_add_nothing() -> None:
         np.testing.assert_allclose(gradients[0], gradients[1] * 30 / 40)
     V = np.random.default_rng(0).normal(size=(1, 9))
     label = np.arange(40) % 3
-    classes = [ClassRows.of([(X, np.where(kept, label, -1))], 3), ClassRows.of([(X[kept], label[kept])], 3)]
+    classes = [Rows.of_classes([(X, np.where(kept, label, -1))], 3), Rows.of_classes([(X[kept], label[kept])], 3)]
     gradients = [Solver(one, Softmax(3), 1.0).gradient(V) for one in classes]
     np.testing.assert_allclose(gradients[0], gradients[1] * 30 / 40)
     with pytest.raises(InvalidInput, match="or 0 for a row of zeros"):

@@ -11,7 +11,6 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 from sottovoce import ConsensusSurvival
-from sottovoce.data.cases import weighed
 from sottovoce.data.rows import Rows
 from sottovoce.errors import HolderNote, InvalidInput
 from sottovoce.losses import Logistic
@@ -57,7 +56,7 @@ def test_a_person_adds_no_more_than_one_row_and_some_person_as_much(m: int) -> N
         X /= np.linalg.norm(X) * (1.0 if trial % 2 else rng.uniform(1, 3))
         last, event = np.array([rng.integers(m) if trial % 3 else m - 1]), np.array([trial % 3 == 1])
         rows, y = expand(X, last, event, m)
-        sweep = weighed(Rows.build([(rows, y)]), [np.full(m, person_weight(m))]).sweep()
+        sweep = Rows.build([(rows, y)]).with_weight([np.full(m, person_weight(m))]).sweep()
         point[0, 0] = rng.normal(size=d + m) * 10.0 ** rng.uniform(-2, 2)
         if trial % 4 == 0:
             point[0, 0, d:] = 60.0  # everybody is expected to have the event at once
@@ -73,7 +72,7 @@ def test_a_person_adds_no_more_than_one_row_and_some_person_as_much(m: int) -> N
 
 def test_more_weight_would_break_the_bound() -> None:
     rows, y = expand(np.array([[1.0]]), np.array([3]), np.array([False]), 4)
-    heavy = weighed(Rows.build([(rows, y)]), [np.full(4, 1.01 * person_weight(4))]).sweep()
+    heavy = Rows.build([(rows, y)]).with_weight([np.full(4, 1.01 * person_weight(4))]).sweep()
     assert float(np.linalg.norm(heavy.gradient(Logistic(), np.full((1, 1, 5), 60.0)))) > 1.0
     assert person_weight(4) > 1 / 4 and person_weight(1) == pytest.approx(1.0)
 

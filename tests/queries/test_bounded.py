@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from sottovoce.curator import Curator
+from sottovoce.data.cluster import ClusterRows
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
 from sottovoce.facts import Facts
@@ -35,7 +36,7 @@ from sottovoce.queries import (
     Sum,
 )
 from sottovoce.queries.moments import square
-from sottovoce.weighted import LongRows, Weighted
+from sottovoce.weighted import Weighted, long_rows
 
 D = 4
 LAST = np.eye(D)[-1]
@@ -131,7 +132,7 @@ class TestValues:
         X, y = table(50)
         X[:10] *= 3.0
         loss = Weighted(Logistic())
-        rows, of = LongRows.of([(X, y)]), facts([50], loss)
+        rows, of = long_rows([(X, y)]), facts([50], loss)
         weight = np.minimum(1.0, 1.0 / np.sum(X**2, axis=1))
         p = 1.0 / (1.0 + np.exp(y * (X @ W)))
         w = at(W, 1)
@@ -140,8 +141,14 @@ class TestValues:
         np.testing.assert_allclose(H, (X.T * (weight * np.minimum(p * (1 - p), 0.2))) @ X / 10, rtol=1e-12)
         J = square(exact(SlopeMoments(w), rows, of)[0, 0], D)
         np.testing.assert_allclose(J, (X.T * (weight * p) ** 2) @ X / 50, rtol=1e-12)
-        with pytest.raises(InvalidInput, match="these rows may be longer"):
-            rows.check(Logistic())
+        weights, numbers = [np.ones(50)], [np.zeros(50)]
+        for long, plain in (
+            (rows, Logistic()), (rows.node(0), Logistic()), (rows.pooled(), Logistic()),
+            (rows.with_weight(weights), Logistic()), (rows.with_offset(numbers), HuberResidual(0.5)),
+        ):  # fmt: skip
+            with pytest.raises(InvalidInput, match="these rows may be longer"):
+                long.check(plain)
+            long.check(Weighted(plain))
 
 
 def statistics(w: np.ndarray) -> list[tuple[Bounded, Loss]]:
@@ -160,6 +167,23 @@ def statistics(w: np.ndarray) -> list[tuple[Bounded, Loss]]:
     ]  # fmt: skip
 
 
+def test_statistics_of_rows_on_a_cluster_are_those_in_memory() -> None:
+    """Such sums ended in an AssertionError, after they were paid for."""
+    array = pytest.importorskip("dask.array")
+    X, y = table(30)
+    t = np.linspace(-1.0, 1.0, 30)
+    for what, loss in statistics(at(W, 1)):
+        signs = np.ones(30) if loss.offset_bound else y
+        found = []
+        for rows in (
+            Rows.build([(X, signs)]),
+            ClusterRows.of(array.from_array(X, chunks=(9, D)), array.from_array(signs, chunks=9)),
+        ):
+            rows = rows.with_offset([t]) if loss.offset_bound else rows
+            found.append(exact(what, rows.with_weight([(1.0 + t) / 2.0]), facts([30], loss)))
+        np.testing.assert_allclose(found[1], found[0], rtol=1e-12, atol=1e-14, err_msg=repr(what))
+
+
 def pair(
     what: Bounded, loss: Loss, first: np.ndarray, other: np.ndarray, relation: str, number: tuple[float, float] | None
 ) -> float:
@@ -170,7 +194,7 @@ def pair(
     for k, row in enumerate((first, other)):
         X = np.array([np.abs(row) * np.sign(row), still])
         if isinstance(loss, Weighted):
-            signed: Rows = LongRows(X[None], np.array([[2.0]]))
+            signed: Rows = Rows(X[None], np.array([[2.0]]), any_norm=True)
             if loss.offset_bound:
                 signed = signed.with_offset([np.array([0.0 if number is None else number[k], 0.3])])
             means.append(exact(what, signed, of))

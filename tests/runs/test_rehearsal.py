@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from sottovoce.capped import Capped
-from sottovoce.data.classes import ClassRows
 from sottovoce.data.lifelike import LABELS, World, dense, make_world, one_hot, unknown
 from sottovoce.data.rows import Rows
 from sottovoce.losses import make_loss
@@ -120,7 +119,7 @@ def test_a_rehearsal_computes_what_the_engine_computes(
         rows = (
             Rows.build([(table.X, 2.0 * y - 1.0) for y in labels])
             if outputs == 1
-            else ClassRows.of([(table.X, y) for y in labels], outputs)
+            else Rows.of_classes([(table.X, y) for y in labels], outputs)
         )
         begin = None if table.start is None else Start(table.start, "public")
         for i, one in enumerate(prepared):

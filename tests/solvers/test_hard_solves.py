@@ -10,7 +10,6 @@ from scipy.sparse import csr_array
 from sottovoce import solvers
 from sottovoce.capped import cap
 from sottovoce.curator import Curator
-from sottovoce.data.classes import ClassRows
 from sottovoce.data.cluster import ClusterRows
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
@@ -27,7 +26,7 @@ def table(rng: np.random.Generator, loss: Loss) -> tuple[Rows, int]:
     X = rng.normal(size=(n, d)) * 10.0 ** rng.uniform(-4.0, 0.0, size=d)
     X /= 1.000001 * np.linalg.norm(X, axis=1, keepdims=True)
     if loss.outputs > 1:
-        return ClassRows.of([(X, rng.integers(-1, loss.outputs, size=n))], loss.outputs), d * loss.outputs
+        return Rows.of_classes([(X, rng.integers(-1, loss.outputs, size=n))], loss.outputs), d * loss.outputs
     if loss.offset_bound:
         targets = rng.uniform(-1.0, 1.0, size=n) * 10.0 ** -rng.integers(6)
         return Rows.build([(X, np.ones(n))], [targets]), d
@@ -95,7 +94,7 @@ def test_neither_of_two_neighbours_aborts_after_the_charge(seed: int) -> None:
     linear = -q * rng.normal(size=3 * d) * 10.0 ** rng.uniform(-2.0, 2.0)
     query = NoisyMinimiser(rng.normal(size=3 * d), np.array([1.0]), "test", linear=linear)
     facts = Facts(loss, np.array([float(n)]), 3 * d, 1.0, q, 1, pure=False)
-    for rows in (ClassRows.of([(X, y)], 3), ClassRows.of([(other, y)], 3)):
+    for rows in (Rows.of_classes([(X, y)], 3), Rows.of_classes([(other, y)], 3)):
         curator = Curator(rows, facts, KeyedNoise(0, [0], [0], lead=()), Ledger("zcdp", delta=1e-5))
         assert np.all(np.isfinite(curator.ask(query)))
 

@@ -29,7 +29,7 @@ from ..privacy.statement import Statement
 from ..queries import Positives, Scores
 from ..runs.config import RunConfig
 from ..typing import Array
-from ..weighted import LongRows, Weighted
+from ..weighted import Weighted, long_rows
 from .asking import Desk, Item, Terms, shares_of
 from .naming import reference_of
 
@@ -80,7 +80,7 @@ def check_rows(terms: Terms) -> None:
 
 def rows_of(parts: Sequence[tuple[Array, Array]]) -> Rows:
     """Held-out rows of every site, from encoded columns and labels -1, 1, or 0 for none; a constant is appended."""
-    return LongRows.of([(np.hstack([X, np.ones((len(X), 1))]) * np.abs(y)[:, None], y) for X, y in parts])
+    return long_rows([(np.hstack([X, np.ones((len(X), 1))]) * np.abs(y)[:, None], y) for X, y in parts])
 
 
 def groups_of(levels: Sequence[Level], d: int) -> Array | None:

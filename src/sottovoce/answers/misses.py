@@ -24,7 +24,7 @@ from ..runs.config import RunConfig
 from ..runs.training import Report
 from ..task import BoundedNumber
 from ..typing import Any, Array
-from ..weighted import LongRows, Weighted
+from ..weighted import Weighted, long_rows
 from .asking import Desk, Item
 from .evaluation import Estimate, Held
 
@@ -95,7 +95,7 @@ def rows_of(parts: Sequence[tuple[Array, Array]]) -> Rows:
         (np.column_stack([scores, np.ones(len(scores))]) * one[:, None], one)
         for (scores, _), one in zip(parts, known, strict=True)
     ]
-    return LongRows.of(tables).with_offset(targets_of(parts))
+    return long_rows(tables).with_offset(targets_of(parts))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from .. import data
-from ..data.cases import weighed
 from ..data.labels import targets_of
 from ..data.schema import unfit
 from ..errors import InvalidInput
@@ -128,7 +127,7 @@ def fit_numbers(
     known = [task.known(y).astype(float) for y in targets]
     rows = naming.rows(list(zip(dealt.tables, known, strict=True)))
     if (weights := dataset.weights_of(dealt.parts)) is not None:
-        rows = weighed(rows, weights)
+        rows = rows.with_weight(weights)
     rows = rows.with_offset(targets_of(list(zip(known, targets, strict=True))))
     loss = Weighted(HuberResidual(1.0)) if naming.long else HuberResidual(1.0)
     plan = (slopes.recipe if intervals else recipe)(naming.constant)

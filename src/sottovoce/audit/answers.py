@@ -39,7 +39,7 @@ from ..queries import (
 )
 from ..runs.config import RunConfig
 from ..typing import Array
-from ..weighted import LongRows, Weighted
+from ..weighted import Weighted
 from .game import (
     Attack,
     Case,
@@ -131,7 +131,7 @@ def tables(pair: Pair, victims: int = 1) -> tuple[Rows, Rows]:
         for i, n in enumerate(SITES):
             signed[i, :n] = [0.0, 0.0, 0.5]
         signed[:victims, 0] = pair.rows[world]
-        rows = (LongRows if pair.long else Rows)(signed, np.array(SITES, dtype=float)[:, None])
+        rows = Rows(signed, np.array(SITES, dtype=float)[:, None], any_norm=pair.long)
         if pair.numbers is None:
             return rows
         first = [pair.numbers[world] if i < victims else 0.2 for i in range(len(SITES))]

@@ -7,9 +7,10 @@ the same.  The cluster must belong to the site, because it computes sums over pr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import pairwise
 from typing import Self
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 from ..errors import InvalidInput
 from ..losses import Loss
 from ..typing import Any, Array, BoolArray, IntArray
-from .design import Dense, Design
+from .design import Dense, Design, Storage
 from .rows import Rows
 from .sweep import Group, Sweep
 
@@ -31,32 +32,12 @@ def _dask() -> Any:
     return dask
 
 
-def _local(block: Array) -> Sweep:
-    return Sweep((Group(np.array([0]), Dense(block[None])),), block.shape[1])
-
-
-def _gradient(block: Array, loss: Loss, w: Array) -> Array:
-    return _local(block).gradient(loss, w)
-
-
-def _values(block: Array, loss: Loss, w: Array, clip: float) -> Array:
-    return _local(block).values(loss, w, clip, np.array([[float(len(block))]]))
-
-
-def _hessian(block: Array, loss: Loss, w: Array, diagonal: bool, typical: bool) -> Array:
-    return _local(block).hessian(loss, w, diagonal, typical)
-
-
-def _turn(block: Array, loss: Loss, w: Array, along: Array) -> Array:
-    return _local(block).turn(loss, w, along)
+def _local(block: Array, fields: dict[str, Any]) -> Sweep:
+    return Sweep((Group(np.array([0]), Design(Dense(block[None]), **fields)),), block.shape[1])
 
 
 def _signed(X: Array, y: Array) -> Array:
     return Rows.build([(np.asarray(X, dtype=float), np.asarray(y, dtype=float))]).signed[0]
-
-
-def _every(block: Array, first: int, step: int) -> Array:
-    return block[first::step]
 
 
 def _digest(block: Array) -> bytes:
@@ -65,7 +46,7 @@ def _digest(block: Array) -> bytes:
 
 @dataclass(frozen=True)
 class ClusterSweep(Sweep):
-    """Passes over blocks on a cluster."""
+    """Passes over blocks on a cluster: each is a :class:`Sweep` where its rows lie."""
 
     blocks: tuple[Any, ...] = ()
     sizes: tuple[int, ...] = ()
@@ -81,16 +62,19 @@ class ClusterSweep(Sweep):
         return total
 
     def gradient(self, loss: Loss, w: Array) -> Array:
-        return self._sum(_gradient, loss, w)
+        return self._sum(Sweep.gradient, loss, w)
 
     def values(self, loss: Loss, w: Array, clip: float, n: Array) -> Array:
-        return self._sum(_values, loss, w, clip)
+        return self._sum(Sweep.values, loss, w, clip, n)
+
+    def total(self, loss: Loss, w: Array, each: Callable[[Design, Loss, Array], Array]) -> Array:
+        return self._sum(Sweep.total, loss, w, each)
 
     def hessian(self, loss: Loss, w: Array, diagonal: bool, typical: bool = False) -> Array:
-        return self._sum(_hessian, loss, w, diagonal, typical)
+        return self._sum(Sweep.hessian, loss, w, diagonal, typical)
 
     def turn(self, loss: Loss, w: Array, along: Array) -> Array:
-        return self._sum(_turn, loss, w, along)
+        return self._sum(Sweep.turn, loss, w, along)
 
     @property
     def nodes(self) -> int:
@@ -116,7 +100,7 @@ class ClusterSweep(Sweep):
         for block, size in zip(self.blocks, self.sizes, strict=True):
             first = (part - start) % parts
             if first < size:
-                kept.append(dask.delayed(_every)(block, first, parts))
+                kept.append(dask.delayed(Sweep.every)(block, first, parts))
                 sizes.append(len(range(first, size, parts)))
             start += size
         return ClusterSweep((), self.width, tuple(kept), tuple(sizes))
@@ -166,29 +150,27 @@ class ClusterRows(Rows):
         return cls(blank, n, alike, blocks=tuple(blocks), sizes=tuple(map(int, X.chunks[0])), digests=tuple(found))
 
     def sweep(self) -> ClusterSweep:
-        return ClusterSweep((), self.d, self.blocks, self.sizes)
+        dask = _dask()
+        edges = pairwise(np.cumsum((0, *self.sizes)))
+        fields = [{name: x[:, a:b] for name, x in self._fields.items()} for a, b in edges]
+        local = dask.delayed(_local)
+        blocks = dask.persist(*[local(block, own) for block, own in zip(self.blocks, fields, strict=True)])
+        return ClusterSweep((), self.d, blocks, self.sizes)
 
-    def design(self, nodes: IntArray) -> Design:
-        """Refused: only weights would multiply these rows here, where there are none, and all sums would be zero."""
-        raise InvalidInput(
-            "weights", None, "rows on a cluster cannot have weights yet", "use rows in memory or in files"
-        )
-
-    def with_offset(self, offsets: Sequence[Array]) -> Rows:
-        rule = "rows on a cluster cannot have numbers to predict yet"
-        raise InvalidInput("offsets", len(offsets), rule, "use rows in memory or in files")
-
-    def node(self, i: int) -> Self:
-        return self
+    def _storage(self, nodes: IntArray) -> Storage:
+        raise TypeError("rows on a cluster are multiplied where they lie")
 
     def on(self, spec: str) -> Self:
         if spec != "numpy":
             raise InvalidInput("backend", spec, "rows on a cluster are read by its workers", "use 'numpy'")
         return self
 
-    def pooled(self) -> Self:
-        return self
+    def _stored_at(self, i: int) -> dict[str, Any]:
+        return {}
 
-    def arrays(self) -> tuple[Array, ...]:
+    def _stored_together(self) -> dict[str, Any]:
+        return {}
+
+    def _stored_arrays(self) -> tuple[Array, ...]:
         """Digests of the blocks; a ledger takes the same rows in different blocks for different rows."""
         return (np.array([list(one) for one in self.digests], dtype=float), np.array(self.sizes, dtype=float), self.n)

@@ -1,8 +1,13 @@
-"""Products with the rows of all nodes, dense or sparse; a solver needs nothing else of the rows."""
+"""Products with the rows of all nodes: a storage of rows, and the fields of each row.
+
+A :class:`Storage` multiplies rows, dense or sparse, here or on a device.  A :class:`Design` is a storage and the fields
+of its rows: weight, offset, class, number of repeats and norm.  A solver needs nothing else of the rows.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
@@ -26,27 +31,23 @@ def rounded_up(squares: Any, d: int) -> Any:
     return squares**0.5 * (1.0 + (d + 8.0) * 2.0**-52)
 
 
-class Design(ABC):
-    """Signed rows of M nodes, filled up to n with rows of zeros.  Vectors are (M, R, d), margins (M, R, n)."""
+class Storage(ABC):
+    """Rows of M nodes, filled up to n with rows of zeros.  Vectors are (M, R, d), margins (M, R, n)."""
 
     @abstractmethod
-    def margins(self, w: Array) -> Array:
-        """``a_k.w`` for every row, minus its offset if rows have one."""
-
-    def moves(self, along: Array) -> Array:
-        """How margins move when vectors move `along`: ``a_k.along``, without any offset."""
-        return self.margins(along)
+    def margins(self, w: Array) -> Any:
+        """``a_k.w`` for every row."""
 
     @abstractmethod
-    def combine(self, slopes: Array) -> Array:
+    def combine(self, slopes: Any) -> Array:
         """``sum_k slopes_k a_k``."""
 
     @abstractmethod
-    def gram(self, weights: Array) -> Array:
+    def gram(self, weights: Any) -> Array:
         """``sum_k weights_k a_k a_k'``, shape (M, d, d), for weights (M, n)."""
 
     @abstractmethod
-    def diagonal(self, weights: Array) -> Array:
+    def diagonal(self, weights: Any) -> Array:
         """The diagonal of :meth:`gram`, shape (M, d)."""
 
     @abstractmethod
@@ -70,13 +71,9 @@ class Design(ABC):
     def between(self, first: int, last: int) -> Self:
         """Rows ``first .. last - 1`` of every node, without copying them."""
 
-    def single(self) -> Design:
-        """The same in single precision, if that is offered."""
+    def single(self) -> Storage:
+        """The same in single precision; itself if that is not offered."""
         return self
-
-    def weigh(self, values: Array) -> Array:
-        """Values of rows, (M, R, n), times what each row counts: 1 unless rows have weights."""
-        return values
 
     @property
     def cache(self) -> int:
@@ -98,7 +95,7 @@ class Design(ABC):
 
 
 @dataclass(frozen=True)
-class Dense(Design):
+class Dense(Storage):
     """Rows as one array (M, n, d)."""
 
     a: Array
@@ -139,12 +136,12 @@ class Dense(Design):
     def between(self, first: int, last: int) -> Dense:
         return Dense(self.a[:, first:last])
 
-    def single(self) -> Design:
+    def single(self) -> Storage:
         return self if self.a.dtype == np.float32 else Columns.of(self.a)
 
 
 @dataclass(frozen=True)
-class Columns(Design):
+class Columns(Storage):
     """The same in single precision, column after column: products with few vectors are a quarter faster.
 
     Attributes
@@ -208,7 +205,7 @@ def _kept(a: Array, nodes: Any) -> Array:
 
 
 @dataclass(frozen=True)
-class Sparse(Design):
+class Sparse(Storage):
     """Rows as one CSR matrix a node; products never make them dense."""
 
     blocks: tuple[csr_array, ...]
@@ -254,137 +251,171 @@ class Sparse(Design):
 
 
 @dataclass(frozen=True)
-class Wrapped(Design):
-    """Rows of another design, multiplied as those are wherever nothing else is said."""
+class Design:
+    """A storage of rows and the fields of each row, which are None or have one entry a row, (M, n).
 
-    base: Design
+    Fields are arrays of the library that computes margins, but for `labels` and `counts`, which are NumPy's.
+
+    Attributes
+    ----------
+    storage : Storage
+    weight : array
+        In [0, 1], multiplied into each row's loss; 0 for rows that fill up a node.
+    offset : array
+        Margins are ``a_k.w - t_k``.  Rows that fill up a node have offset 0, so that their margins stay 0.
+    labels : array of int
+        Which of `classes` a row is of.  Vectors are then (M, R, K d), one block per class, and margins are
+        (M, R, K n), ``u_j = w_j.x - w_label.x``.  These are linear in w, so the solver needs no knowledge of classes.
+    counts : array
+        How often the row stands in the node's rows, see :mod:`sottovoce.data.merged`.
+    known_norms : array
+        The rows' norms, so that sweeps need not compute them again.
+    classes : int
+    """
+
+    storage: Storage
+    weight: Any = None
+    offset: Any = None
+    labels: IntArray | None = None
+    counts: Array | None = None
+    known_norms: Any = None
+    classes: int = 1
 
     @property
     def n(self) -> int:
-        return self.base.n
+        """Number of rows of a node, including the rows of zeros that fill it up."""
+        return self.storage.n
 
     @property
     def cache(self) -> int:
-        return self.base.cache
+        """About how many margins a block should have."""
+        return self.storage.cache
 
     @property
     def here(self) -> bool:
-        return self.base.here
+        """Whether this machine's own cores multiply these rows, each at will."""
+        return self.storage.here
 
     def asarray(self, x: Array) -> Any:
-        return self.base.asarray(x)
+        """`x` as an array of the library that computes margins."""
+        return self.storage.asarray(x)
 
     def host(self, x: Any) -> Array:
-        return self.base.host(x)
-
-    def combine(self, slopes: Any) -> Array:
-        return self.base.combine(slopes)
-
-    def gram(self, weights: Any) -> Array:
-        return self.base.gram(weights)
-
-    def diagonal(self, weights: Any) -> Array:
-        return self.base.diagonal(weights)
-
-    def norms(self) -> Any:
-        return self.base.norms()
-
-    def weigh(self, values: Array) -> Array:
-        return self.base.weigh(values)
-
-    def single(self) -> Self:
-        short = self.base.single()
-        return self if short is self.base else replace(self, base=short)
-
-    @property
-    def beside(self) -> Array | None:
-        """What tells two equal rows of `base` apart, (M, n); None if that is not known."""
-        return None
-
-    def picked(self, base: Design, which: IntArray) -> Design:
-        """The same for the rows in `base`, which stand at these places of this base."""
-        raise TypeError(f"{type(self).__name__} rows are not picked")
-
-
-@dataclass(frozen=True)
-class Shifted(Wrapped):
-    """Rows with an offset: margins are ``a_k.w - t_k``.  All products with rows are done by `base`.
-
-    Attributes
-    ----------
-    offset : array (M, n)
-        An array of the library that computes margins.  Rows of zeros that fill up a node have offset zero, so that
-        their margins stay zero.
-    """
-
-    offset: Any
+        """A NumPy array, from an array of that library."""
+        return self.storage.host(x)
 
     def margins(self, w: Array) -> Any:
-        plain = self.base.margins(w)
-        if isinstance(plain, np.ndarray):
-            return plain - self.offset[:, None, :].astype(plain.dtype, copy=False)
-        return plain - compat.array_namespace(plain).astype(self.offset[:, None, :], plain.dtype)
+        """``a_k.w`` for every row, minus its offset if rows have one."""
+        z = self.moves(w)
+        return z if self.offset is None else z - _like(self.offset[:, None, :], z)
 
     def moves(self, along: Array) -> Any:
-        return self.base.moves(along)
+        """How margins move when vectors move `along`: ``a_k.along``, without any offset."""
+        if self.labels is None:
+            return self.storage.margins(along)
+        flat = self.storage.margins(along.reshape(len(along), along.shape[1] * self.classes, -1))
+        xp = compat.array_namespace(flat)
+        scores = xp.reshape(flat, (*along.shape[:2], self.classes, -1))
+        own = xp.sum(scores * self._hit(scores), axis=2, keepdims=True)
+        return xp.reshape(scores - own, (*along.shape[:2], -1))
 
-    @property
-    def beside(self) -> Array:
-        return self.host(self.offset)
+    def combine(self, slopes: Any) -> Array:
+        """``sum_k slopes_k a_k``, times what each row counts."""
+        if self.labels is None:
+            return self.storage.combine(self._counted(slopes))
+        xp, split = compat.array_namespace(slopes), self._split(slopes)
+        whole = split - self._hit(split) * xp.sum(split, axis=2, keepdims=True)
+        flat = xp.reshape(whole, (whole.shape[0], whole.shape[1] * self.classes, -1))
+        return self.storage.combine(self._counted(flat)).reshape(*slopes.shape[:2], -1)
 
-    def picked(self, base: Design, which: IntArray) -> Self:
-        return type(self)(base, self.offset[:, which])
+    def gram(self, weights: Any) -> Array:
+        """``sum_k weights_k a_k a_k'``, (M, d, d), times what each row counts; of classes the diagonal blocks."""
+        if self.labels is None:
+            return self.storage.gram(self._counted(weights))
+        split = self._split(weights)
+        blocks = [self.storage.gram(self._counted(split[:, j, :])) for j in range(self.classes)]
+        d = blocks[0].shape[-1]
+        out = np.zeros((len(blocks[0]), self.classes * d, self.classes * d))
+        for j, block in enumerate(blocks):
+            out[:, j * d : (j + 1) * d, j * d : (j + 1) * d] = block
+        return out
 
-    def keep(self, nodes: Any) -> Self:
-        return type(self)(self.base.keep(nodes), self.asarray(self.host(self.offset)[nodes]))
-
-    def every(self, part: int, parts: int) -> Self:
-        return type(self)(self.base.every(part, parts), self.offset[:, part::parts])
-
-    def between(self, first: int, last: int) -> Self:
-        return type(self)(self.base.between(first, last), self.offset[:, first:last])
-
-
-@dataclass(frozen=True)
-class Normed(Wrapped):
-    """Rows whose norms are known, so that sweeps need not compute them again.
-
-    Attributes
-    ----------
-    known : array (M, n)
-        :meth:`Design.norms` of `base`, an array of the library that computes margins.
-    """
-
-    known: Any
-
-    @classmethod
-    def of(cls, base: Design, nodes: int) -> Normed:
-        """Compute the norms of all rows of so many nodes, a block at a time."""
-        step = max(1, _LOOKED // nodes)
-        parts = [base.host(base.between(at, min(at + step, base.n)).norms()) for at in range(0, base.n, step)]
-        return cls(base, base.asarray(np.concatenate(parts, axis=1)))
+    def diagonal(self, weights: Any) -> Array:
+        """The diagonal of :meth:`gram`, shape (M, d)."""
+        if self.labels is None:
+            return self.storage.diagonal(self._counted(weights))
+        split = self._split(weights)
+        blocks = [self.storage.diagonal(self._counted(split[:, j, :])) for j in range(self.classes)]
+        return np.concatenate(blocks, axis=1)
 
     def norms(self) -> Any:
-        return self.known
+        """Upper bounds on the rows' norms, (M, n), as an array of the library that computes margins."""
+        return self.storage.norms() if self.known_norms is None else self.known_norms
 
-    def margins(self, w: Array) -> Array:
-        return self.base.margins(w)
+    def weigh(self, values: Array) -> Array:
+        """Values of rows, (M, R, n), times their weights if rows have any."""
+        return values if self.weight is None else values * self.host(self.weight)[:, None, :]
 
-    def moves(self, along: Array) -> Array:
-        return self.base.moves(along)
+    def cut(self, storage: Storage, pick: Callable[[Any], Any]) -> Self:
+        """Some of these rows, now in `storage`: `pick` finds their entries in a field."""
+        fields = (self.weight, self.offset, self.labels, self.counts, self.known_norms)
+        weight, offset, labels, counts, norms = (None if x is None else pick(x) for x in fields)
+        return type(self)(storage, weight, offset, labels, counts, norms, self.classes)
 
     def keep(self, nodes: Any) -> Self:
-        return type(self)(self.base.keep(nodes), self.asarray(self.host(self.known)[nodes]))
+        """Those nodes only."""
+
+        def pick(x: Any) -> Any:
+            return x[nodes] if isinstance(x, np.ndarray) else self.asarray(self.host(x)[nodes])
+
+        return self.cut(self.storage.keep(nodes), pick)
 
     def every(self, part: int, parts: int) -> Self:
-        return type(self)(self.base.every(part, parts), self.known[:, part::parts])
+        """Rows ``part, part + parts, ...`` of every node."""
+        if self.counts is not None:
+            raise TypeError("merged rows have no order; take parts of the rows as they come")
+        return self.cut(self.storage.every(part, parts), lambda x: x[:, part::parts])
 
     def between(self, first: int, last: int) -> Self:
-        return type(self)(self.base.between(first, last), self.known[:, first:last])
+        """Rows ``first .. last - 1`` of every node, without copying them."""
+        return self.cut(self.storage.between(first, last), lambda x: x[:, first:last])
 
     def single(self) -> Self:
-        short = self.base.single()
-        if short is self.base:
+        """The same in single precision; itself if that is not offered."""
+        short = self.storage.single()
+        if short is self.storage:
             return self
-        like: Any = np.asarray(self.host(self.known), dtype=np.float32)
-        return type(self)(short, short.asarray(like))
+        like: Any = None if self.known_norms is None else np.asarray(self.host(self.known_norms), dtype=np.float32)
+        return replace(self, storage=short, known_norms=None if like is None else short.asarray(like))
+
+    def normed(self, nodes: int) -> Self:
+        """The same with the norms of all rows of so many nodes, computed a block at a time."""
+        step = max(1, _LOOKED // nodes)
+        spans = [(at, min(at + step, self.n)) for at in range(0, self.n, step)]
+        parts = [self.host(self.storage.between(first, last).norms()) for first, last in spans]
+        return replace(self, known_norms=self.asarray(np.concatenate(parts, axis=1)))
+
+    def _counted(self, x: Any) -> Any:
+        """Values of rows, (M, n) or (M, R, n), times what each row counts."""
+        for each in (self.weight, self.counts):
+            if each is not None:
+                own = _like(each, x)
+                x = x * (own if x.ndim == 2 else own[:, None, :])
+        return x
+
+    def _hit(self, like: Any) -> Any:
+        """Which class each row is of, shape (M, 1, K, n)."""
+        assert self.labels is not None
+        hit = (self.labels[:, None, None, :] == np.arange(self.classes)[:, None]).astype(float)
+        return _like(self.asarray(hit), like)
+
+    def _split(self, x: Any) -> Any:
+        """(..., K m) -> (..., K, m)."""
+        return compat.array_namespace(x).reshape(x, (*x.shape[:-1], self.classes, -1))
+
+
+def _like(x: Any, like: Any) -> Any:
+    """`x` in the precision of `like`."""
+    if isinstance(x, np.ndarray):
+        return x.astype(like.dtype, copy=False)
+    return compat.array_namespace(like).astype(x, like.dtype)

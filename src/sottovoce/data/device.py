@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..errors import InvalidInput
 from ..later import Later
 from ..typing import Any, Array
-from .design import Design, rounded_up
+from .design import Storage, rounded_up
 
 compat = Later("array_api_compat")
 
@@ -85,7 +85,7 @@ def backend(spec: str) -> Backend:
 
 
 @dataclass(frozen=True)
-class OnDevice(Design):
+class OnDevice(Storage):
     """Rows as one array (M, n, d) of another library.  Margins and slopes are its arrays, all others are NumPy's."""
 
     a: Any

@@ -16,8 +16,6 @@ from ..errors import InvalidInput, SchemaError
 from ..task import BoundedNumber, ManyClasses, Task, TwoClasses
 from ..typing import Array, BoolArray
 from .blocks import plain_text
-from .cases import weighed
-from .classes import ClassRows
 from .rows import Rows
 from .table import MISSING, Column, as_text, distinct
 
@@ -206,12 +204,12 @@ def rows_of(task: Task, parts: Sequence[tuple[Any, Array]], weights: Sequence[Ar
     InvalidInput
     """
     rows = _plain_rows(task, parts)
-    return rows if weights is None else weighed(rows, weights)
+    return rows if weights is None else rows.with_weight(weights)
 
 
 def _plain_rows(task: Task, parts: Sequence[tuple[Any, Array]]) -> Rows:
     if isinstance(task, ManyClasses):
-        return ClassRows.of([(X, y.astype(np.intp)) for X, y in parts], task.outputs)
+        return Rows.of_classes([(X, y.astype(np.intp)) for X, y in parts], task.outputs)
     if isinstance(task, BoundedNumber):
         known = [task.known(y).astype(float) for _, y in parts]
         return Rows.build([(X, one) for (X, _), one in zip(parts, known, strict=True)], targets_of(parts))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from .. import files
 from ..errors import InvalidInput, NotWritten, shown
 from ..typing import Any, Array, IntArray
-from .design import Dense, Design
+from .design import Dense, Storage
 from .labels import two_classes
 from .rows import Rows
 from .schema import Schema
@@ -74,7 +74,7 @@ class MappedRows(Rows):
                     rule = "its rows in single precision are others than those in double precision"
                     raise InvalidInput(name, None, rule, "write the rows again with write_rows")
 
-    def design(self, nodes: IntArray) -> Design:
+    def _storage(self, nodes: IntArray) -> Storage:
         if len(nodes) == 1:
             i = int(nodes[0])
             return Mapped(self._file(i, np.float64), self._file(i, np.float32))
@@ -89,19 +89,14 @@ class MappedRows(Rows):
             raise InvalidInput("backend", spec, "rows in files are read by the host", "use 'numpy'")
         return self
 
-    def node(self, i: int) -> MappedRows:
-        return self._some([i])
+    def _stored_at(self, i: int) -> dict[str, Any]:
+        return {"signed": self.signed[:1], "sites": self.sites[i : i + 1]}
 
-    def _some(self, nodes: list[int]) -> MappedRows:
-        alike = tuple(k for k, i in enumerate(nodes) if i in self.one_class)
-        blank = np.zeros((len(nodes), 0, self.d))
-        return replace(self, signed=blank, n=self.n[nodes], one_class=alike, sites=tuple(self.sites[i] for i in nodes))
-
-    def pooled(self) -> Rows:
+    def _stored_together(self) -> dict[str, Any]:
         rule = "a method with a trusted curator would hold all rows in one place, and these are files of sites"
         raise InvalidInput("rows", str(self.folder), rule, "map them as one site, or use a method that trusts nobody")
 
-    def arrays(self) -> tuple[Array, ...]:
+    def _stored_arrays(self) -> tuple[Array, ...]:
         return (*(self._file(i, np.float64)[0] for i in range(len(self.n))), self.n)
 
 

@@ -8,14 +8,13 @@ secret, and nothing but the time of a sweep depends on it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..typing import Array, IntArray
-from .design import Dense, Design, Wrapped
+from ..typing import Any, Array, IntArray
+from .design import Dense, Design
 
 LEAST = 2**16
 """Entries of a node's rows below which a look for repeats costs more than it saves."""
@@ -26,56 +25,21 @@ _SEVERAL = 0.98  # share of distinct rows among them above which the others are 
 _AT_ONCE = 2**22  # numbers
 
 
-@dataclass(frozen=True)
-class Merged(Wrapped):
-    """Distinct rows of one node.
-
-    Attributes
-    ----------
-    counts : array (1, n)
-        How often each stands in the node's rows, in the precision of the rows.
-    """
-
-    counts: Array
-
-    def margins(self, w: Array) -> Array:
-        return self.base.margins(w)
-
-    def combine(self, slopes: Array) -> Array:
-        return self.base.combine(slopes * self.counts[:, None, :])
-
-    def gram(self, weights: Array) -> Array:
-        return self.base.gram(weights * self.counts)
-
-    def diagonal(self, weights: Array) -> Array:
-        return self.base.diagonal(weights * self.counts)
-
-    def keep(self, nodes: Any) -> Self:
-        return type(self)(self.base.keep(nodes), self.counts[nodes])
-
-    def every(self, part: int, parts: int) -> Self:
-        raise TypeError("merged rows have no order; take parts of the rows as they come")
-
-    def between(self, first: int, last: int) -> Self:
-        return type(self)(self.base.between(first, last), self.counts[:, first:last])
-
-    def single(self) -> Self:
-        return type(self)(self.base.single(), self.counts.astype(np.float32))
-
-
 def merged(design: Design) -> Design:
     """The same sums over rows, with rows that repeat merged, where that pays: for one node's dense rows in memory."""
-    if type(design) is Dense:
-        found = merge(design.a)
-        return design if found is None else found[0]
-    if isinstance(design, Wrapped) and type(design.base) is Dense and (beside := design.beside) is not None:
-        found = merge(design.base.a, beside)
-        return design if found is None else design.picked(*found)
-    return design
+    beside: list[Any] = [x for x in (design.weight, design.offset, design.labels) if x is not None]
+    done = design.counts is not None or design.known_norms is not None
+    if type(design.storage) is not Dense or done or len(beside) > 1:
+        return design
+    found = merge(design.storage.a, *beside)
+    if found is None:
+        return design
+    rows, counts, first = found
+    return replace(design.cut(Dense(rows), lambda x: x[:, first]), counts=counts)
 
 
-def merge(a: Array, beside: Array | None = None) -> tuple[Merged, IntArray] | None:
-    """The distinct rows among `a`, and where each of them stands first; None if merging does not pay.
+def merge(a: Array, beside: Array | None = None) -> tuple[Array, Array, IntArray] | None:
+    """The distinct rows among `a`, how often each stands there, and where first; None if merging does not pay.
 
     Parameters
     ----------
@@ -102,7 +66,7 @@ def merge(a: Array, beside: Array | None = None) -> tuple[Merged, IntArray] | No
         if not same or not (more is None or np.array_equal(more[k : k + step], more[first[which[k : k + step]]])):
             return None
     counts = np.bincount(which.ravel()).astype(float)[None]
-    return Merged(Dense(np.ascontiguousarray(rows[first])[None]), counts), first
+    return np.ascontiguousarray(rows[first])[None], counts, first
 
 
 def _digests(rows: Array, more: Array | None, factors: NDArray[np.uint64]) -> NDArray[np.uint64]:

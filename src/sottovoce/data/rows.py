@@ -1,13 +1,18 @@
 """Validated rows of all nodes, stacked for the solver.
 
 A row is ``a = y x`` with a label y of two classes.  With a number to predict, the row is x itself with an *offset* t,
-and losses see ``a.w - t`` (:class:`OffsetRows`).
+and losses see ``a.w - t``.  With one of K classes, it is x itself and its class.  A row may have a weight too: offsets,
+weights and classes are fields of :class:`Rows`, whose subclasses differ in how rows are stored, and in nothing else.
+
+Weights are multiplied into losses' slopes and bends where rows are combined, so nothing else knows of them.  A weighted
+loss is convex, with slopes and bends no larger than before, and so are all bounds that prices rest on
+(docs/privacy/weights.md).
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
@@ -17,7 +22,7 @@ from ..errors import InvalidInput
 from ..later import Later
 from ..losses import MOST_OFFSET, Loss
 from ..typing import Any, Array, IntArray
-from .design import Dense, Design, Shifted, Sparse
+from .design import Dense, Design, Sparse, Storage
 from .device import OnDevice, backend, spec_of
 from .sweep import Group, Sweep, group_sizes
 
@@ -29,23 +34,40 @@ sparse = Later("scipy.sparse")
 
 @dataclass(frozen=True)
 class Rows:
-    """Signed rows ``y x`` of one or many nodes.
+    """Rows of one or many nodes, with their weights, offsets or classes.
 
     Attributes
     ----------
     signed : array (N, n_max, d)
         Row k of node i is ``y_k x_k``.  Missing rows of small nodes are zero: they add nothing to any gradient or
-        Hessian, whatever the loss.
+        Hessian, whatever the loss.  Empty where rows are stored in another way.
     n : array (N, 1)
         True number of rows per node.
     one_class : tuple of int
         Nodes whose rows are all of one class.  This is allowed, and only the holder of the rows may know it.
+    backend : str
+        The array library that multiplies them, see :meth:`on`.
+    weight : array (N, n_max), optional
+        In [0, 1], multiplied into each row's loss; 0 where rows of small nodes are missing.
+    offset : array (N, n_max), optional
+        Numbers to predict, in [-1, 1]; 0 where rows of small nodes are missing, so that those have margin 0.
+    labels : array of int (N, n_max), optional
+        Which of `classes` each row is of.
+    classes : int
+        1 unless rows have `labels`.
+    any_norm : bool
+        Whether rows may be longer than 1, for losses whose bounds hold for such rows alone.
     """
 
     signed: Array
     n: Array
     one_class: tuple[int, ...] = ()
     backend: str = field(default="numpy", kw_only=True)
+    weight: Array | None = field(default=None, kw_only=True)
+    offset: Array | None = field(default=None, kw_only=True)
+    labels: IntArray | None = field(default=None, kw_only=True)
+    classes: int = field(default=1, kw_only=True)
+    any_norm: bool = field(default=False, kw_only=True)
 
     def on(self, spec: str) -> Self:
         """The same rows, multiplied by another array library: see :func:`sottovoce.data.device.backend`.
@@ -60,21 +82,21 @@ class Rows:
 
     @property
     def d(self) -> int:
-        """Number of features."""
-        return int(self.signed.shape[2])
+        """Entries of a model: one for every feature, or for every feature of every class."""
+        return int(self.signed.shape[2]) * self.classes
 
     @property
     def outputs(self) -> int:
         """Margins per row: 1, or the number of classes for rows with class labels."""
-        return 1
+        return self.classes
 
     @property
     def has_offset(self) -> bool:
         """Whether every row has a number to predict in place of a class."""
-        return False
+        return self.offset is not None
 
     def check(self, loss: Loss) -> None:
-        """Refuse a loss with another number of margins, or one for classes if rows have numbers, or the reverse.
+        """Refuse a loss that is not for these rows: of other margins, labels or norms.
 
         Raises
         ------
@@ -91,15 +113,45 @@ class Rows:
             rule = f"the loss has {outputs} margins a row, and these rows have {self.outputs}"
             remedy = f"use 'softmax:{self.outputs}'" if self.outputs > 1 else "use 'logistic' for labels of two classes"
             raise InvalidInput("loss", "softmax" if outputs > 1 else "of one margin", rule, remedy)
+        if self.any_norm and not loss.any_norm:
+            rule = "has a sensitivity for rows in the unit ball, and these rows may be longer"
+            raise InvalidInput("loss", loss.spec, rule, "use a weighted loss")
 
-    def node(self, i: int) -> Rows:
+    def node(self, i: int) -> Self:
         """Node `i` alone."""
-        n_i = int(self.n[i, 0])
-        alone = np.ascontiguousarray(self.signed[i : i + 1, :n_i])
-        return Rows(alone, self.n[i : i + 1], (0,) if i in self.one_class else (), backend=self.backend)
+        n = self.n[i : i + 1]
+        alike = (0,) if i in self.one_class else ()
+        return self._part(self._stored_at(i), n, alike, lambda x: x[i : i + 1, : int(n[0, 0])])
 
-    def design(self, nodes: IntArray) -> Design:
-        """Products with the rows of those nodes, filled up to the largest of them."""
+    def pooled(self) -> Self:
+        """All rows at one node."""
+        counts = self.n[:, 0].astype(int)
+        n = np.array([[float(np.sum(counts))]])
+        alike = (0,) if len(self.one_class) == len(counts) == 1 else ()
+        part = self._part(self._stored_together(), n, alike, lambda x: _together(x, counts))
+        return part if part.labels is None else replace(part, one_class=_one_class(part.labels, n))
+
+    def _part(self, stored: dict[str, Any], n: Array, one_class: tuple[int, ...], pick: Callable[[Any], Any]) -> Self:
+        """Some of these rows as they are `stored`; `pick` finds their entries in a field."""
+        fields = {name: pick(x) for name, x in self._fields.items()}
+        return replace(self, n=n, one_class=one_class, **stored, **fields)
+
+    @property
+    def _fields(self) -> dict[str, Any]:
+        """The fields that rows have, in the order of fingerprints."""
+        fields: dict[str, Any] = {"weight": self.weight, "offset": self.offset, "labels": self.labels}
+        return {name: x for name, x in fields.items() if x is not None}
+
+    def _stored_at(self, i: int) -> dict[str, Any]:
+        """The attributes with which node `i` is stored alone."""
+        return {"signed": np.ascontiguousarray(self.signed[i : i + 1, : int(self.n[i, 0])])}
+
+    def _stored_together(self) -> dict[str, Any]:
+        """The attributes with which all rows are stored at one node."""
+        return {"signed": _together(self.signed, self.n[:, 0].astype(int))}
+
+    def _storage(self, nodes: IntArray) -> Storage:
+        """Products with the rows of those nodes as they are stored."""
         longest = int(self.n[nodes].max())
         some = slice(nodes[0], nodes[0] + 1) if len(nodes) == 1 else nodes
         a = self.signed[some, :longest]
@@ -108,6 +160,13 @@ class Rows:
         home = backend(self.backend)
         return OnDevice(home.put(a), home)
 
+    def design(self, nodes: IntArray) -> Design:
+        """Products with the rows of those nodes, filled up to the largest of them."""
+        storage = self._storage(nodes)
+        fields = {name: np.ascontiguousarray(x[nodes, : storage.n]) for name, x in self._fields.items()}
+        put = {name: x if name == "labels" else storage.asarray(x) for name, x in fields.items()}
+        return Design(storage, **put, classes=self.classes)
+
     def sweep(self) -> Sweep:
         """Passes over all of these rows, for the solver."""
         sizes = group_sizes(self.n[:, 0].astype(int), self.d)
@@ -115,16 +174,12 @@ class Rows:
 
     def arrays(self) -> tuple[Array, ...]:
         """The arrays that determine these rows, for a fingerprint."""
+        return (*self._stored_arrays(), *(np.asarray(x, dtype=float) for x in self._fields.values()))
+
+    def _stored_arrays(self) -> tuple[Array, ...]:
         return self.signed, self.n
 
-    def pooled(self) -> Rows:
-        """All rows at one node."""
-        counts = self.n[:, 0].astype(int)
-        whole = np.concatenate([self.signed[i, :n] for i, n in enumerate(counts)])[None]
-        alike = (0,) if len(self.one_class) == len(counts) == 1 else ()
-        return Rows(whole, np.array([[float(whole.shape[1])]]), alike, backend=self.backend)
-
-    def with_offset(self, offsets: Sequence[Array]) -> Rows:
+    def with_offset(self, offsets: Sequence[Array]) -> Self:
         """The same rows, each with a number t to predict: losses see ``a.w - t``.
 
         Parameters
@@ -137,7 +192,63 @@ class Rows:
         InvalidInput
             On NaN, infinite entries, entries outside [-1, 1], a wrong number of them, or rows that cannot have offsets.
         """
-        return OffsetRows.of(self, offsets)
+        if self.labels is not None:
+            raise InvalidInput("offsets", len(offsets), "rows with a class have no number to predict", "leave them out")
+        rule = f"numbers to predict must be finite and within {MOST_OFFSET:g} of 0"
+        offset = self._stacked(
+            "offsets", offsets, -MOST_OFFSET, MOST_OFFSET, rule, "clip and scale them by public bounds"
+        )
+        return replace(self, offset=offset, one_class=())
+
+    def with_weight(self, weights: Sequence[Array]) -> Self:
+        """The same rows, each counting by its weight.
+
+        Parameters
+        ----------
+        weights : sequence of array (n_i,)
+            In [0, 1], one a row of every node: see :func:`sottovoce.data.weights.shares`.
+
+        Raises
+        ------
+        InvalidInput
+            On other weights; the message shows none of them.
+        """
+        rule = "weights must be numbers from 0 to 1"
+        weight = self._stacked("weights", weights, 0.0, 1.0, rule, "divide them by their public cap")
+        return replace(self, weight=weight)
+
+    def _stacked(self, field: str, given: Sequence[Array], low: float, high: float, rule: str, remedy: str) -> Array:
+        """Numbers of every row within those bounds, (N, n_max); 0 where rows of small nodes are missing."""
+        if len(given) != len(self.n):
+            raise InvalidInput(field, len(given), f"there are {len(self.n)} sites", "give one array a site")
+        out = np.zeros((len(self.n), int(self.n.max())))
+        for i, (own, n) in enumerate(zip(given, self.n[:, 0].astype(int), strict=True)):
+            x = _host(own)
+            if x.shape != (n,):
+                raise InvalidInput(f"site {i}", x.shape, f"{field} must have shape ({n},)", "give one number a row")
+            if not np.all((x >= low) & (x <= high)):  # NaN too
+                raise InvalidInput(f"site {i}", None, rule, remedy)
+            out[i, :n] = x
+        return out
+
+    @classmethod
+    def of_classes(cls, parts: Sequence[tuple[Any, IntArray]], classes: int) -> Rows:
+        """From the (X, label in 0..classes-1) of every node, validated as by :meth:`build`.
+
+        A label -1 makes a row of zeros: it counts as a row and adds nothing.
+
+        Raises
+        ------
+        InvalidInput
+        """
+        rows = cls.build([(X, np.where(y < 0, 0.0, 1.0)) for X, y in parts])
+        labels = np.zeros((len(parts), int(rows.n.max())), dtype=np.intp)
+        for i, (X, y) in enumerate(parts):
+            if y.shape != (X.shape[0],) or np.any((y < -1) | (y >= classes)):
+                rule = f"labels must be whole numbers from 0 to {classes - 1}, or -1 for a row of zeros, one a row"
+                raise InvalidInput(f"site {i}", None, rule, "encode the classes so")
+            labels[i, : len(y)] = y
+        return replace(rows, labels=labels, classes=classes, one_class=_one_class(labels, rows.n))
 
     @classmethod
     def build(cls, parts: Sequence[tuple[Array, Array]], offsets: Sequence[Array] | None = None) -> Rows:
@@ -225,26 +336,32 @@ class SparseRows(Rows):
         squares = [np.asarray(X.power(2).sum(axis=1)).ravel() for X, _ in parts]
         one_class = cls._checked(parts, d, squares)
         blocks = tuple(sparse.csr_array(X.multiply(y[:, None])) for X, y in parts)
-        return cls._stacked(blocks, one_class)
-
-    @classmethod
-    def _stacked(cls, blocks: tuple[csr_array, ...], one_class: tuple[int, ...]) -> SparseRows:
         n = np.array([[float(block.shape[0])] for block in blocks])
-        return cls(np.zeros((len(blocks), 0, blocks[0].shape[1])), n, one_class, blocks)
+        return cls(np.zeros((len(blocks), 0, d)), n, one_class, blocks)
 
-    def design(self, nodes: IntArray) -> Design:
+    def _storage(self, nodes: IntArray) -> Storage:
         return Sparse(tuple(self.blocks[i] for i in nodes))
 
-    def arrays(self) -> tuple[Array, ...]:
+    def _stored_arrays(self) -> tuple[Array, ...]:
         parts = [(block.data, block.indices, block.indptr) for block in self.blocks]
         return (*(np.asarray(x, dtype=float) for part in parts for x in part), self.n)
 
-    def node(self, i: int) -> SparseRows:
-        return self._stacked(self.blocks[i : i + 1], (0,) if i in self.one_class else ())
+    def _stored_at(self, i: int) -> dict[str, Any]:
+        return {"signed": self.signed[:1], "blocks": self.blocks[i : i + 1]}
 
-    def pooled(self) -> SparseRows:
-        alone = len(self.blocks) == len(self.one_class) == 1
-        return self._stacked((sparse.csr_array(sparse.vstack(self.blocks)),), (0,) if alone else ())
+    def _stored_together(self) -> dict[str, Any]:
+        return {"signed": self.signed[:1], "blocks": (sparse.csr_array(sparse.vstack(self.blocks)),)}
+
+
+def _together(x: Array, counts: IntArray) -> Array:
+    """The first entries of every node, one after another, as one node's."""
+    return np.concatenate([own[:n] for own, n in zip(x, counts, strict=True)])[None]
+
+
+def _one_class(labels: IntArray, n: Array) -> tuple[int, ...]:
+    """Nodes whose rows are all of one class."""
+    known = [own[:m][own[:m] >= 0] for own, m in zip(labels, n[:, 0].astype(int), strict=True)]
+    return tuple(i for i, own in enumerate(known) if np.all(own == own[:1]))
 
 
 def _host(x: Any) -> Array:
@@ -267,61 +384,3 @@ def _known(parts: Sequence[tuple[Any, Array]], offsets: Sequence[Array]) -> list
             raise InvalidInput(f"site {i}", None, rule, "give labels of ones, or no offsets")
         out.append(np.where(y == 0, 0.0, t))
     return out
-
-
-@dataclass(frozen=True)
-class OffsetRows(Rows):
-    """Rows, each with a number to predict; `base` holds the rows and ``signed`` is empty.
-
-    Attributes
-    ----------
-    base : Rows
-        Rows in memory, sparse rows, rows in another array library, or rows in files.
-    offset : array (N, n_max)
-        In [-1, 1].  Zero where rows of small nodes are missing, so that those have margin 0 and gradient 0.
-    """
-
-    base: Rows = None  # type: ignore[assignment]
-    offset: Array = None  # type: ignore[assignment]
-
-    @classmethod
-    def of(cls, base: Rows, offsets: Sequence[Array]) -> OffsetRows:
-        """See :meth:`Rows.with_offset`."""
-        if len(offsets) != len(base.n):
-            raise InvalidInput("offsets", len(offsets), f"there are {len(base.n)} sites", "give one array a site")
-        offset = np.zeros((len(base.n), int(base.n.max())))
-        for i, (own, n) in enumerate(zip(offsets, base.n[:, 0].astype(int), strict=True)):
-            t = _host(own)
-            if t.shape != (n,):
-                raise InvalidInput(f"site {i}", t.shape, f"offsets must have shape ({n},)", "give one number a row")
-            if not np.all(np.abs(t) <= MOST_OFFSET):  # NaN too
-                rule = f"numbers to predict must be finite and within {MOST_OFFSET:g} of 0"
-                raise InvalidInput(f"site {i}", None, rule, "clip and scale them by public bounds")
-            offset[i, :n] = t
-        return cls(np.zeros((len(base.n), 0, base.d)), base.n, (), base, offset, backend=base.backend)
-
-    @property
-    def has_offset(self) -> bool:
-        return True
-
-    def with_offset(self, offsets: Sequence[Array]) -> Rows:
-        return self.base.with_offset(offsets)
-
-    def on(self, spec: str) -> Self:
-        return replace(self, base=self.base.on(spec), backend=spec)
-
-    def design(self, nodes: IntArray) -> Design:
-        base = self.base.design(nodes)
-        return Shifted(base, base.asarray(np.ascontiguousarray(self.offset[nodes, : base.n])))
-
-    def arrays(self) -> tuple[Array, ...]:
-        return (*self.base.arrays(), self.offset)
-
-    def _each(self) -> list[Array]:
-        return [own[:n] for own, n in zip(self.offset, self.n[:, 0].astype(int), strict=True)]
-
-    def node(self, i: int) -> Rows:
-        return self.base.node(i).with_offset(self._each()[i : i + 1])
-
-    def pooled(self) -> Rows:
-        return self.base.pooled().with_offset([np.concatenate(self._each())])

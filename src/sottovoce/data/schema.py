@@ -23,9 +23,9 @@ from ..files import from_toml, read_text
 from ..task import Classification, Task, TwoClasses
 from ..typing import Array
 from .blocks import Block, block_from_dict, block_to_dict, check_features, plain_text, row_norms, unit_rows
-from .cases import CaseWeight, class_shares
 from .labels import AnyLabel, label_entries, label_from
 from .table import Column, Table, as_table, fits
+from .weights import CaseWeight, class_shares
 
 EXAMPLE = (
     'label = {column = "income", positive = ">50K"} and, on a second line, '

@@ -22,7 +22,7 @@ from threadpoolctl import ThreadpoolController
 
 from ..losses import Loss
 from ..typing import Any, Array, BoolArray, IntArray
-from .design import Design, Normed
+from .design import Design
 from .merged import merged
 
 CHUNK = 4096
@@ -150,7 +150,7 @@ class Sweep:
 
     def normed(self) -> Sweep:
         """The same, with the rows' norms computed once: for losses that depend on them."""
-        return Sweep(tuple(Group(g.nodes, Normed.of(g.design, len(g.nodes))) for g in self.groups), self.width)
+        return Sweep(tuple(Group(g.nodes, g.design.normed(len(g.nodes))) for g in self.groups), self.width)
 
     def gradient(self, loss: Loss, w: Array) -> Array:
         """``sum_k slope(a_k.w) a_k``, shape of `w`, in the precision of the rows."""
@@ -178,6 +178,21 @@ class Sweep:
                 real = np.arange(first, last) < n[group.nodes][:, :, None]  # not those that fill up small nodes
                 out[group.nodes] += np.sum(block.weigh(worth) * real, axis=-1, keepdims=True)
         return out
+
+    def total(self, loss: Loss, w: Array, each: Callable[[Design, Loss, Array], Array]) -> Array:
+        """Sums over rows of any statistic, added up block by block in a fixed order: (M, R, m).
+
+        ``each(block, loss, points)`` gives them for a block of rows, the loss for these rows and points (M, R, d).
+        """
+        whole: Array | None = None
+        for group in self.groups:
+            for first, last in spans(group.design.n, CHUNK):
+                block = group.design.between(first, last)
+                part = each(block, loss.at(block.norms), w[group.nodes])
+                whole = np.zeros((*w.shape[:2], part.shape[-1])) if whole is None else whole
+                whole[group.nodes] += part
+        assert whole is not None
+        return whole
 
     def hessian(self, loss: Loss, w: Array, diagonal: bool, typical: bool = False) -> Array:
         """``sum_k bend(a_k.w) a_k a_k'``, bends averaged over R: (M, width, width), or its diagonal, (M, width).

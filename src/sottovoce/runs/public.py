@@ -17,7 +17,6 @@ from typing import Self
 import numpy as np
 
 from ..data import Dataset, Schema
-from ..data.classes import ClassRows
 from ..data.lifelike import Expected, World, deal, onto, principal
 from ..data.rows import Rows
 from ..errors import InvalidInput
@@ -125,7 +124,7 @@ class Public:
     def rows(self) -> Rows:
         """As one site's."""
         if self.loss.outputs > 1:
-            return ClassRows.of([(self.X, self.labels)], self.loss.outputs)
+            return Rows.of_classes([(self.X, self.labels)], self.loss.outputs)
         return Rows.build([(self.X, TwoClasses().encode(self.labels))])
 
     @property

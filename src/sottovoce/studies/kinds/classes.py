@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ...data.classes import ClassRows
+from ...data.rows import Rows
 from ...errors import InvalidInput
 from ...losses import make_loss
 from ...runs.simulate import RunConfig, simulate
@@ -47,7 +47,7 @@ def several(p: Mapping[str, Any]) -> list[Row]:
         raise InvalidInput(name, p[name], "is no parameter of this kind of cell", "remove or correct it")
     K, d, n, N = (int(p[name]) for name in ("classes", "features", "rows", "nodes"))
     parts = made_up(K, d, [n] * N + [TEST_ROWS])
-    rows, (X, y) = ClassRows.of(parts[:N], K), parts[N]
+    rows, (X, y) = Rows.of_classes(parts[:N], K), parts[N]
     knobs: dict[str, Any] = {"loss": f"softmax:{K}", "epsilon": np.inf}
     config = RunConfig(**knobs | {key: value for key, value in p.items() if key in _RUN})
     result = simulate(config, rows)

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from sottovoce.data.cases import CaseRows, class_shares, shares, weighed
-from sottovoce.data.classes import ClassRows
 from sottovoce.data.cluster import ClusterRows
 from sottovoce.data.rows import Rows
+from sottovoce.data.weights import class_shares, shares
 from sottovoce.errors import InvalidInput
 from sottovoce.facts import Facts
+from sottovoce.ledger.durable import rows_digest
 from sottovoce.losses import HuberResidual, Logistic, Loss, Softmax
 from sottovoce.queries import SecondMoments
 from sottovoce.solvers import Solver, rounding_bound
-from sottovoce.weighted import LongRows, Weighted
+from sottovoce.weighted import Weighted, long_rows
 
 D, SIZES = 4, (40, 33)
 
@@ -58,11 +58,11 @@ def kinds(weights: list[np.ndarray] | None, repeat: bool) -> dict[str, tuple[Row
         "dense": (Rows.build(parts), Logistic()),
         "sparse": (Rows.build([(csr_array(X), y) for X, y in parts]), Logistic()),
         "numbers": (Rows.build(ones, numbers), HuberResidual(0.5)),
-        "classes": (ClassRows.of([(X, y) for (X, _), y in zip(parts, labels, strict=True)], 3), Softmax(3)),
-        "long": (LongRows.of(long), Weighted(Logistic())),
+        "classes": (Rows.of_classes([(X, y) for (X, _), y in zip(parts, labels, strict=True)], 3), Softmax(3)),
+        "long": (long_rows(long), Weighted(Logistic())),
         "strict": (Rows.build(parts).on("array_api_strict"), Logistic()),
     }
-    return made if weights is None else {name: (weighed(rows, weights), loss) for name, (rows, loss) in made.items()}
+    return made if weights is None else {name: (rows.with_weight(weights), loss) for name, (rows, loss) in made.items()}
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse", "numbers", "classes", "long", "strict"])
@@ -85,15 +85,50 @@ def test_sums_and_minimisers_are_those_of_rows_that_repeat(kind: str) -> None:
 
 def test_one_node_all_nodes_and_a_pool_keep_their_weights() -> None:
     parts, weights = tables()
-    rows = weighed(Rows.build(parts), weights)
-    assert isinstance(rows, CaseRows) and rows.weight.shape == (2, 40)
+    rows = Rows.build(parts).with_weight(weights)
+    assert rows.weight is not None and rows.weight.shape == (2, 40)
     alone, whole = rows.node(1), rows.pooled()
-    assert isinstance(alone, CaseRows) and isinstance(whole, CaseRows)
+    assert alone.weight is not None and whole.weight is not None
     np.testing.assert_array_equal(alone.weight[0], weights[1])
     np.testing.assert_array_equal(whole.weight[0], np.concatenate(weights))
     assert len(rows.arrays()) == len(Rows.build(parts).arrays()) + 1
-    numbers = weighed(Rows.build([(X, np.ones(len(X))) for X, _ in parts], [np.zeros(n) for n in SIZES]), weights)
-    assert numbers.has_offset and np.array_equal(numbers.node(0).base.weight[0], weights[0])  # type: ignore[attr-defined]
+    numbers = Rows.build([(X, np.ones(len(X))) for X, _ in parts], [np.zeros(n) for n in SIZES]).with_weight(weights)
+    first = numbers.node(0)
+    assert first.offset is not None and first.weight is not None
+    np.testing.assert_array_equal(first.weight[0], weights[0])
+
+
+@pytest.mark.parametrize("number", [False, True], ids=["classes", "numbers"])
+def test_weights_on_rows_of_a_cluster_count_as_in_memory(number: bool) -> None:
+    """Such sums were exact zeros: products looked for the rows here, and found none."""
+    array = pytest.importorskip("dask.array")
+    (X, y), weight = tables()[0][0], tables()[1][0]
+    y = np.ones(len(y)) if number else y
+    rows: list[Rows] = [
+        Rows.build([(X, y)]),
+        ClusterRows.of(array.from_array(X, chunks=(9, D)), array.from_array(y, chunks=9)),
+    ]
+    if number:
+        rows = [one.with_offset([np.linspace(-1, 1, len(y))]) for one in rows]
+    loss: Loss = HuberResidual(0.5) if number else Logistic()
+    plain, rows = rows, [one.with_weight([weight]) for one in rows]
+    rng = np.random.default_rng(4)
+    w, along = rng.normal(size=(2, 1, 2, D))
+    here, there = (one.sweep() for one in rows)
+    for part in (lambda x: x, lambda x: x.every(3, 7)):
+        for what in (
+            lambda x: x.gradient(loss, w), lambda x: x.values(loss, w, 0.5, rows[0].n),
+            lambda x: x.hessian(loss, w, False), lambda x: x.hessian(loss, w, True), lambda x: x.turn(loss, w, along),
+        ):  # fmt: skip
+            one, other = what(part(here)), what(part(there))
+            assert np.all(np.any(one != 0.0, axis=-1))
+            np.testing.assert_allclose(other, one, rtol=1e-12, atol=1e-13)
+    zero, q = np.zeros((1, 1, D)), np.full((1, 1), 0.1)
+    found = [Solver(one, loss, 1.0).minimise(zero, q, zero, 1e-9).w for one in (*rows, rows[1].node(0), plain[0])]
+    np.testing.assert_allclose(found[1], found[0], atol=1e-7)
+    np.testing.assert_allclose(found[2], found[0], atol=1e-7)
+    assert np.abs(found[3] - found[0]).max() > 1e-3
+    assert rows_digest(*rows[1].arrays()) != rows_digest(*plain[1].arrays())
 
 
 def test_weights_on_rows_of_a_cluster_are_refused_and_not_lost() -> None:
@@ -108,7 +143,7 @@ def test_merged_rows_count_by_their_weights() -> None:
     rng = np.random.default_rng(0)
     X = rng.choice([0.0, 0.4], size=(20_000, D))
     y, w = np.where(X[:, 0] > 0, 1.0, -1.0), rng.choice([0.25, 1.0], 20_000)
-    rows = weighed(Rows.build([(X, y)]), [w])
+    rows = Rows.build([(X, y)]).with_weight([w])
     sweep, point = rows.sweep(), rng.normal(size=(1, 2, D))
     merged = sweep.merged()
     assert merged.groups[0].design.n < 100
@@ -120,7 +155,7 @@ def test_merged_rows_count_by_their_weights() -> None:
 
 def test_second_moments_of_weighted_rows() -> None:
     parts, weights = tables()
-    rows = weighed(Rows.build(parts[:1]), weights[:1])
+    rows = Rows.build(parts[:1]).with_weight(weights[:1])
     what = SecondMoments(np.zeros((1, 1, D)))
     X, w = parts[0][0], weights[0]
     found = what.terms(rows.design(np.array([0])), Logistic(), what.at)[0, 0]
@@ -136,7 +171,7 @@ def test_the_rounding_of_a_weighted_gradient_is_within_its_bound() -> None:
     X = rng.normal(size=(4000, D))
     X /= 1.001 * np.linalg.norm(X, axis=1, keepdims=True)
     weight, w = rng.random(4000), rng.normal(size=D) * 20
-    rows = weighed(Rows.build([(X, np.ones(4000))]), [weight])
+    rows = Rows.build([(X, np.ones(4000))]).with_weight([weight])
     found = rows.sweep().gradient(Logistic(), w[None, None])[0, 0] / 4000
     long = X.astype(np.longdouble)
     slopes = -1 / (1 + np.exp(long @ w.astype(np.longdouble)))
@@ -173,4 +208,4 @@ def test_weights_of_classes_are_public_numbers() -> None:
 @pytest.mark.parametrize("wrong", [[np.ones(40)], [np.ones(40), np.ones(34)], [np.ones(40), np.full(33, 1.01)]])
 def test_other_weights_are_refused(wrong: list[np.ndarray]) -> None:
     with pytest.raises(InvalidInput):
-        weighed(Rows.build(tables()[0]), wrong)
+        Rows.build(tables()[0]).with_weight(wrong)

@@ -1,0 +1,118 @@
+"""Sample weights in [0, 1] from declared caps and numbers: see :meth:`sottovoce.data.rows.Rows.with_weight`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from ..errors import InvalidInput, SchemaError
+from ..typing import Any, Array, ArrayLike
+from .table import Column, as_numbers
+
+
+def check_cap(field: str, cap: float) -> None:
+    """Refuse what is no cap on weights.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    if isinstance(cap, bool) or not (isinstance(cap, int | float) and 1e-100 <= cap <= 1e100):
+        rule = "must be a number above 0: weights beyond it count as much"
+        raise InvalidInput(field, cap, rule, "declare a public bound, such as 3")
+
+
+def shares(field: str, given: ArrayLike, cap: float) -> tuple[Array, int]:
+    """``min(w, cap) / cap`` for weights w, and how many were above the cap, for their holder only.
+
+    Raises
+    ------
+    InvalidInput
+        On a negative weight, or one that is no finite number; the message shows none of them.
+    """
+    check_cap(field, cap)
+    w = np.asarray(given, dtype=np.float64)
+    if not (np.all(np.isfinite(w)) and np.all(w >= 0.0)):
+        rule = "weights must be finite numbers, 0 or more: a negative one would make a loss that is not convex"
+        raise InvalidInput(field, None, rule, "correct them, or leave those rows out")
+    return np.minimum(np.minimum(w, cap) / cap, 1.0), int(np.sum(w > cap))
+
+
+@dataclass(frozen=True)
+class CaseWeight:
+    """The column that says how much a row counts.
+
+    Parameters
+    ----------
+    column : str
+    max : float
+        Public: a row counts ``min(w, max) / max``.
+    """
+
+    column: str
+    max: float
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.column, str) and self.column):
+            raise SchemaError("weight", None, "column must be a text", 'write weight = {column = "w", max = 3}')
+        check_cap("weight.max", self.max)
+
+    @classmethod
+    def of(cls, given: object) -> Self:
+        """From a schema's ``weight`` entry.
+
+        Raises
+        ------
+        SchemaError
+        """
+        if not isinstance(given, Mapping) or set(given) != {"column", "max"}:
+            raise SchemaError("weight", None, "must have column and max", 'write weight = {column = "w", max = 3}')
+        return cls(**given)
+
+    def encode(self, column: Column, na: frozenset[str]) -> tuple[Array, int]:
+        """What rows count, in [0, 1], and how many weights were above the cap.
+
+        Raises
+        ------
+        InvalidInput
+        """
+        try:
+            numbers, missing = as_numbers(column, na)
+        except ValueError as error:
+            rule = f"every weight must be a finite number, and some are {error}"
+            raise SchemaError(self.column, None, rule, "repair the rows") from None
+        if missing.any():
+            raise SchemaError(self.column, None, "some weights are missing", "write 1, or leave those rows out")
+        return shares(self.column, numbers, self.max)
+
+
+def class_shares(field: str, given: Any, names: Sequence[object]) -> Array:
+    """What rows of each class count, (K,), at most 1: public numbers, 1 for classes that are not named.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    remedy = "give public numbers, such as {'died': 5}; from published counts, n / (K n_class) is 'balanced'"
+    if isinstance(given, str):
+        raise InvalidInput(field, given, "would count the labels of private rows, which nothing pays for", remedy)
+    known = {str(name): k for k, name in enumerate(names)}
+    try:
+        entries = {str(name): value for name, value in given.items()}
+    except AttributeError:
+        raise InvalidInput(field, type(given), "must map classes to numbers", remedy) from None
+    out = np.ones(len(names))
+    for name, value in entries.items():
+        if name not in known:
+            raise InvalidInput(field, name, "is none of the declared classes", remedy)
+        number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+        if not (number and math.isfinite(value) and 0.0 <= value <= 1e100):
+            raise InvalidInput(field, None, "weights of classes must be finite numbers, 0 or more", remedy)
+        out[known[name]] = float(value)
+    if not out.max() > 0.0:
+        raise InvalidInput(field, None, "some class must count", remedy)
+    return np.minimum(out / out.max(), 1.0)
