@@ -131,14 +131,6 @@ def test_weights_on_rows_of_a_cluster_count_as_in_memory(number: bool) -> None:
     assert rows_digest(*rows[1].arrays()) != rows_digest(*plain[1].arrays())
 
 
-def test_weights_on_rows_of_a_cluster_are_refused_and_not_lost() -> None:
-    """Sums over such rows were exact zeros: products looked for the rows here, and found none."""
-    array = pytest.importorskip("dask.array")
-    rows = ClusterRows.of(array.from_array(np.eye(4), chunks=(2, 4)), array.from_array(np.ones(4), chunks=2))
-    with pytest.raises(InvalidInput, match=r"^weights: rows on a cluster cannot have weights"):
-        Solver(weighed(rows, [np.ones(4)]), Logistic(), 1.0)
-
-
 def test_merged_rows_count_by_their_weights() -> None:
     rng = np.random.default_rng(0)
     X = rng.choice([0.0, 0.4], size=(20_000, D))
