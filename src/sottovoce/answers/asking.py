@@ -163,7 +163,7 @@ class Terms:
 
     def widths(self) -> tuple[int, ...]:
         """Numbers in each answer."""
-        return tuple(item.what(np.zeros(self.facts.d)).width() for item in self.plan)
+        return tuple(item.what(np.zeros(self.facts.d)).width(self.facts) for item in self.plan)
 
     def spread(self, item: Item, among: Among | None = None) -> float:
         """Standard deviation of the noise on each entry of an answer.

@@ -36,6 +36,8 @@ _UNIT = 2.0**-53
 class Bounded(ABC):
     """What every row adds at a public point.
 
+    Widths and sensitivities follow from public facts alone: a plan asks at points of one entry.
+
     Parameters
     ----------
     at : array (..., d)
@@ -47,7 +49,7 @@ class Bounded(ABC):
     """Whether no two rows' contributions have a negative inner product."""
 
     @abstractmethod
-    def width(self) -> int:
+    def width(self, facts: Facts) -> int:
         """Entries of the statistic."""
 
     @abstractmethod
@@ -73,7 +75,7 @@ class Bounded(ABC):
         Each entry is a sum of that many products of a few factors, each rounded, in any order of summation: it errs by
         at most ``(rows + d + 24) u`` times the sum of absolute values (Higham 2002, chapter 3), and so does the vector.
         """
-        return np.asarray((rows + self.at.shape[-1] + 24.0) * _UNIT * self.norm(facts))
+        return np.asarray((rows + facts.d + 24.0) * _UNIT * self.norm(facts))
 
     def moved(self, facts: Facts, rows: Array) -> Array:
         """Largest Euclidean change of a computed mean of `rows` rows."""
@@ -83,9 +85,9 @@ class Bounded(ABC):
         """The mean over each node's own rows, (..., width)."""
         return np.asarray(vault.solver.total(self.at, self.terms) / facts.n)
 
-    def blank(self) -> Array:
+    def blank(self, facts: Facts) -> Array:
         """Zeros of the answer's shape."""
-        return np.zeros((*self.at.shape[:-1], self.width()))
+        return np.zeros((*self.at.shape[:-1], self.width(facts)))
 
 
 @dataclass(frozen=True)
@@ -94,8 +96,8 @@ class Gradient(Bounded):
 
     cone: ClassVar[bool] = False
 
-    def width(self) -> int:
-        return self.at.shape[-1]
+    def width(self, facts: Facts) -> int:
+        return facts.d
 
     def norm(self, facts: Facts) -> float:
         return facts.loss.slope_bound
@@ -114,8 +116,8 @@ class HuberGradient(Bounded):
     h: float = 1.0
     cone: ClassVar[bool] = False
 
-    def width(self) -> int:
-        return self.at.shape[-1]
+    def width(self, facts: Facts) -> int:
+        return facts.d
 
     def norm(self, facts: Facts) -> float:
         return 1.0
@@ -131,8 +133,8 @@ class _Gram(Bounded):
     ``<a a', b b'> = (a.b)^2 >= 0``, so contributions lie in a cone.
     """
 
-    def width(self) -> int:
-        return self.at.shape[-1] * (self.at.shape[-1] + 1) // 2
+    def width(self, facts: Facts) -> int:
+        return facts.d * (facts.d + 1) // 2
 
     @abstractmethod
     def factors(self, loss: Loss, z: Array) -> Array:
@@ -192,8 +194,8 @@ class Products(Bounded):
 
     cone: ClassVar[bool] = False
 
-    def width(self) -> int:
-        return self.at.shape[-1]
+    def width(self, facts: Facts) -> int:
+        return facts.d
 
     def norm(self, facts: Facts) -> float:
         return facts.loss.offset_bound
@@ -215,7 +217,7 @@ class Positives(Bounded):
 
     constant: Array | None = None
 
-    def width(self) -> int:
+    def width(self, facts: Facts) -> int:
         return 1
 
     def norm(self, facts: Facts) -> float:
@@ -254,7 +256,7 @@ class Scores(Bounded):
         assert self.edges is not None
         return 1 + (0 if self.groups is None else len(self.groups)), 2, len(self.edges) + 1
 
-    def width(self) -> int:
+    def width(self, facts: Facts) -> int:
         return int(np.prod(self.shape))
 
     def norm(self, facts: Facts) -> float:
@@ -293,7 +295,7 @@ class Residuals(Bounded):
     constant: Array | None = None
     edges: Array | None = None
 
-    def width(self) -> int:
+    def width(self, facts: Facts) -> int:
         assert self.edges is not None
         return len(self.edges) + 1
 
@@ -342,13 +344,13 @@ class NoisyBounded(NoisyValue):
             raise InvalidInput("delta", None, "noise on sums is Gaussian and has no pure price", "use delta=1e-5")
 
     def entries(self, facts: Facts) -> int:
-        return self._what.width()
+        return self._what.width(facts)
 
     def value(self, vault: Vault, facts: Facts) -> Array:
         return self._what.value(vault, facts)
 
     def blank(self, facts: Facts) -> Array:
-        return self._what.blank()
+        return self._what.blank(facts)
 
     @property
     def _what(self) -> Bounded:
@@ -380,10 +382,10 @@ class SummedBounded(Sum):
         return self._what.value(vault, facts)
 
     def entries(self, facts: Facts) -> int:
-        return self._what.width()
+        return self._what.width(facts)
 
     def blank(self, facts: Facts) -> Array:
-        return self._what.blank()
+        return self._what.blank(facts)
 
     @property
     def _what(self) -> Bounded:
