@@ -35,6 +35,7 @@ from sottovoce.deploy.session import Finished
 from sottovoce.errors import InvalidInput
 from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy.accountants import make_accountant
+from sottovoce.privacy.statement import Statement
 from sottovoce.reports import page as report_page
 
 pytest.importorskip("cryptography")
@@ -61,7 +62,7 @@ def test_separate_sites_find_what_one_process_finds(tmp_path: Path, what: str, t
         assert isinstance(end, Finished) and end.outcome.stopped == "finished" and end.found is not None
         np.testing.assert_array_equal(end.model, model)
         assert record(sites.plan, end.found) == record(sites.plan, twin) == known
-        assert end.statement.made == end.statement.releases == len(sites.plan.events("north"))
+        assert end.statement.made == end.statement.planned == len(sites.plan.events("north"))
     assert at_hub is not None and record(sites.plan, at_hub) == known
     assert (tmp_path / "hub.npz").exists() == (not sites.plan.infers)
     for page in ((tmp_path / "hub.html").read_text(), site_page(sites.plan, "north", ends["north"])):
@@ -313,7 +314,12 @@ def test_a_row_costs_the_dearer_of_both_lists_and_not_their_sum(tmp_path: Path, 
         prices.append(ledger.total())
     for said in (plan.statement, plan.statement_at("east", True)):
         assert said.epsilon == pytest.approx(max(prices[:2]), rel=1e-6) and said.epsilon < prices[2] * 0.99
-        assert said.releases == len(events) and "which rows are held out" in said.public
+        lists = (len(events) - 2, 2)
+        assert (said.releases, said.others) == (
+            lists if prices[0] > prices[1] else lists[::-1]
+        )  # those that were priced
+        assert f"{said.releases} releases a site, and {said.others} of other rows" in said.text
+        assert "which rows are held out" in said.public and Statement.from_dict(said.to_dict()) == said
     assert [part.epsilon for part in plan.statements] == pytest.approx(prices[:2], rel=1e-6)
     assert plan.statement.epsilon <= max(20.0, evaluation) * (1 + 1e-9)
     alone = [part.alone for part in plan.statements]

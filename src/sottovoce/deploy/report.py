@@ -32,7 +32,7 @@ def site_page(plan: Plan, name: str, finished: Finished) -> str:
     facts = [
         ("Run", plan.run), ("Plan", plan.digest), ("Rounds", f"{outcome.rounds} of {plan.rounds or plan.attempts}"),
         ("Ended", outcome.stopped if finished.by is None else f"{outcome.stopped}: {finished.by}"),
-        ("Releases of this site", f"{finished.statement.made} of {finished.statement.releases}"),
+        ("Releases of this site", f"{finished.statement.made} of {finished.statement.planned}"),
         ("Rows", f"{plan.sites[plan.index(name)].rows:,}"),
         ("Lifetime budget of these rows", f"{ceil_text(finished.spent)} spent of {finished.budget:g}"),
         *[(f"Without {site}", why) for site, why in finished.lost.items()],

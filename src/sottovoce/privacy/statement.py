@@ -115,7 +115,7 @@ class Statement:
     per_node : tuple of float
         Epsilon of every node.
     releases : int
-        Number of releases of a node, all of them priced.
+        Number of releases of a node that epsilon is the price of.
     form : str
         "corrected", "printed" or "listed".
     simulated : bool
@@ -133,10 +133,12 @@ class Statement:
     site : str, optional
         In a run between separate sites, the site whose own statement this is.
     made : int, optional
-        Number of releases that this site made.  If it is below the number priced, the run ended early.
+        Number of releases that this site made, of both kinds.  If it is below :attr:`planned`, the run ended early.
     ledger : Shared, optional
     alone : float, optional
         Of sums: epsilon of the same releases if all other sites collude with whoever sees the messages.
+    others : int
+        Further releases of a node, which read other rows and cost these no more; see :meth:`either`.
     """
 
     epsilon: float
@@ -159,6 +161,7 @@ class Statement:
     made: int | None = None
     ledger: Shared | None = None
     alone: float | None = None
+    others: int = 0
 
     # How one is made
 
@@ -248,13 +251,13 @@ class Statement:
         """The statement about rows of which each is read by the releases of one of the two; which by which is public.
 
         A row costs what the releases that read it cost, so a row costs the dearer of the two at most (parallel
-        composition over disjoint rows).
+        composition over disjoint rows).  `releases` are those of the dearer, the others are `others`.
         """
         dearer, alone = max(self, other, key=lambda one: one.epsilon), (self.alone, other.alone)
         nodes = zip(self.per_node, other.per_node, strict=True)
         return replace(
             dearer, delta=max(self.delta, other.delta), per_node=tuple(max(pair) for pair in nodes),
-            releases=self.releases + other.releases, public=f"{self.public}, which rows are held out",
+            others=self.planned + other.planned - dearer.releases, public=f"{self.public}, which rows are held out",
             alone=None if None in alone else max(price for price in alone if price is not None),
             caveat=caveat_text((self.caveat, other.caveat)),
         )  # fmt: skip
@@ -282,12 +285,17 @@ class Statement:
     # What it says
 
     @property
+    def planned(self) -> int:
+        """Number of releases of a node, whichever rows they read."""
+        return self.releases + self.others
+
+    @property
     def early(self) -> str | None:
         """What to know of a run that ended before all its releases were made; None if it did not."""
-        if self.made is None or self.made >= self.releases:
+        if self.made is None or self.made >= self.planned:
             return None
         return (
-            f"after {self.made} of {self.releases} releases; this is the price of all of them: whoever ended it "
+            f"after {self.made} of {self.planned} releases; this is the price of all of them: whoever ended it "
             "had seen some, and for a part that is chosen in such a way nothing less is proved"
         )
 
@@ -308,7 +316,8 @@ class Statement:
             stated = "delta = 0 (pure)" if self.delta == 0 else f"delta = {float(self.delta)!r}"
             others = {name: epsilon for name, epsilon in self.accountants if name != self.accountant}
             compared = ", ".join(f"{_NAMES.get(k, k)} {ceil_text(e)}" for k, e in others.items() if math.isfinite(e))
-            by = f"{_NAMES.get(self.accountant, self.accountant)}, {self.releases} releases a site"
+            more = f", and {self.others} of other rows" if self.others else ""
+            by = f"{_NAMES.get(self.accountant, self.accountant)}, {self.releases} releases a site{more}"
             proved = f", {stated}, proved; by {by}{compared and f' (by {compared})'}."
             words = [(f"epsilon = {ceil_text(self.epsilon)}", proved), ("", f"{self._protects()}: {self._sentence()}.")]
         if self.alone is not None and math.isfinite(self.epsilon):
@@ -397,6 +406,7 @@ class Statement:
             "unprotected": self.unprotected, "says": self.text, "site": self.site, "made": self.made,
             "early": self.early, "demonstration": DEMONSTRATION if self.demonstration else None,
             "ledger": None if self.ledger is None else self.ledger.to_dict(), "alone": self.alone,
+            "others": self.others or None,
         }  # fmt: skip
         return plain | {key: value for key, value in more.items() if value is not None}
 
@@ -448,6 +458,7 @@ class Statement:
             made=_perhaps(plain, "made", _count),
             ledger=_perhaps(plain, "ledger", _shared),
             alone=_perhaps(plain, "alone", _number),
+            others=_perhaps(plain, "others", _count) or 0,
         )
 
 
