@@ -92,7 +92,7 @@ class Curator:
         LedgerError
             If the query needs what earlier rounds left, and they were not gone through; nothing has been charged then.
         LedgerMismatch
-            If the stored answer was made at another public point, and later answers depend on it.
+            If the stored answer was made at another public point than that of a query that stamps it.
         """
         own: bytes | None = None
 
@@ -110,12 +110,9 @@ class Curator:
         event, stamp = query.event(self.facts), query.stamp()
         self._releases += 1
         released = self.ledger.once(event, draw)
-        if not released.endswith(stamp):
-            rule = "was made at another public point: a neighbour or the hub sent something else than before"
-            raise LedgerMismatch(f"resume: release {self._releases} of this run {rule}; end the run")
+        answer = np.frombuffer(self._words(query, released, stamp), dtype="<f8")
         if released != own:  # stored before, or by another process that was first to answer this event
             query.replay(self._vault, self.facts, self._releases)
-        answer = np.frombuffer(released[: len(released) - len(stamp)], dtype="<f8")
         return answer.reshape(query.blank(self.facts).shape).astype(float)
 
     def ask_sum(self, query: Sum, net: Net) -> Array:
@@ -131,6 +128,8 @@ class Curator:
             If public vectors are too long; nothing has been charged then.
         Refused
             If the net's sites are none that the run allows; nothing has been charged then.
+        LedgerMismatch
+            As in :meth:`ask`.
         AttemptLost
             If another site's share does not come.  The attempt stays charged.
         Refused
@@ -142,20 +141,31 @@ class Curator:
             nonlocal own
             with np.errstate(all="ignore"):  # as in `ask`
                 share = query.share(self._vault, self.facts, among, self._releases)
-            own = np.ascontiguousarray(net.seal(share), dtype="<i8").tobytes()
+            own = np.ascontiguousarray(net.seal(share), dtype="<i8").tobytes() + stamp
             return own
 
         query.check(self.facts)
-        event, among = query.event(self.facts), net.among(self.facts)
+        event, stamp, among = query.event(self.facts), query.stamp(), net.among(self.facts)
         among.check(self.facts)
         self._releases += 1
-        sealed = self.ledger.once(event, draw)
-        if sealed != own:
+        stored = self.ledger.once(event, draw)
+        sealed = np.frombuffer(self._words(query, stored, stamp), dtype="<i8").reshape(query.blank(self.facts).shape)
+        if stored != own:
             query.replay(self._vault, self.facts, self._releases)
-        total = net.total(np.frombuffer(sealed, dtype="<i8").reshape(query.blank(self.facts).shape).astype(np.int64))
+        total = net.total(sealed.astype(np.int64))
         if not query.within(total, self.facts, among):
             raise Refused("sum: is larger than rows and noise can make it: a site sent something else; end the run")
         return query.opened(total, self.facts, among)
+
+    def _words(self, query: Query | Sum, stored: bytes, stamp: bytes) -> bytes:
+        """A stored answer without its stamp, which is that of the query, or none in the ledger of an older version."""
+        size = 8 * query.blank(self.facts).size
+        found = stored[size:]
+        if found != stamp and (found or not query.unstamped):
+            rule = "was made at another public point: a neighbour or the hub sent something else than before"
+            remedy = "end the run, or run this under another name"
+            raise LedgerMismatch(f"resume: release {self._releases} of this run {rule}; {remedy}")
+        return stored[:size]
 
     def state(self) -> dict[str, Array]:
         """What a checkpoint needs beside the ledger: counters and public reference points, no rows.

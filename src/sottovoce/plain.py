@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import math
@@ -43,3 +44,36 @@ def jsonable(value: Any) -> Any:
 def keyed_hash(*parts: bytes, key: bytes = b"") -> bytes:
     """BLAKE2b of 32 bytes, of this library's own kind."""
     return hashlib.blake2b(b"".join(parts), digest_size=32, key=key, person=_PERSON).digest()
+
+
+def digest_of(*public: Any) -> bytes:
+    """Digest of public values, 16 bytes: numbers, texts, arrays, dataclasses, and lists and dicts of these.
+
+    Ledgers hold such digests, as names of runs too: never take one of private rows, and keep what it is for old values.
+
+    Raises
+    ------
+    TypeError
+        For anything else.
+    """
+    return keyed_hash(b"public", canonical(_told(public)).encode())[:16]
+
+
+def _told(value: Any) -> Any:
+    """As JSON that differs where values do: floats with all bits, arrays by shape and hash."""
+    if isinstance(value, np.ndarray):
+        numbers = np.ascontiguousarray(value, dtype="<f8") + 0.0  # 0 has one sign
+        return {"array": list(value.shape), "hash": keyed_hash(numbers.tobytes()).hex()}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _told(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {str(k): _told(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_told(v) for v in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float | bytes):
+        return [value.hex()]
+    if value is None or isinstance(value, str | int):
+        return value
+    raise TypeError(f"no digest of a {type(value).__name__}")

@@ -7,6 +7,7 @@ through a :class:`sottovoce.curator.Curator` only, which charges the event befor
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 from ..errors import InvalidInput
 from ..facts import Facts
@@ -18,6 +19,9 @@ from .vault import Vault
 
 class Query(ABC):
     """One kind of release."""
+
+    unstamped: ClassVar[bool] = False
+    """Whether older versions kept answers without the stamp that this one gives them; they are still read."""
 
     def check(self, facts: Facts) -> None:  # noqa: B027 - most statistics exist at every finite point
         """Refuse public vectors with which the answer might fail.  Called before the event is charged.
@@ -41,8 +45,8 @@ class Query(ABC):
     def stamp(self) -> bytes:
         """What a stored answer is kept with, and compared with when it is read again: by default nothing.
 
-        A query whose later answers depend on this one's public vectors stamps them, so that a resumed run cannot be
-        led to other ones.
+        A query whose answer, or a later one, means something at its own public point only stamps that point: an answer
+        of another point is then refused.
         """
         return b""
 

@@ -21,6 +21,7 @@ from ..data.design import Design
 from ..errors import InvalidInput
 from ..facts import Facts
 from ..losses import Loss
+from ..plain import digest_of
 from ..privacy.events import RELATIONS
 from ..typing import Array
 from ..weighted import weights
@@ -84,6 +85,10 @@ class Bounded(ABC):
     def value(self, vault: Vault, facts: Facts) -> Array:
         """The mean over each node's own rows, (..., width)."""
         return np.asarray(vault.solver.total(self.at, self.terms) / facts.n)
+
+    def stamp(self) -> bytes:
+        """Of the point and of every other public parameter: what an answer belongs to."""
+        return digest_of(self)
 
     def blank(self, facts: Facts) -> Array:
         """Zeros of the answer's shape."""
@@ -329,6 +334,7 @@ class NoisyBounded(NoisyValue):
     """Each node's mean of `what`, with noise; `start` is its point."""
 
     what: Bounded | None = None
+    unstamped: ClassVar[bool] = True
 
     @classmethod
     def of(cls, what: Bounded, alpha: Array | None, source: str) -> NoisyBounded:
@@ -349,6 +355,9 @@ class NoisyBounded(NoisyValue):
     def value(self, vault: Vault, facts: Facts) -> Array:
         return self._what.value(vault, facts)
 
+    def stamp(self) -> bytes:
+        return self._what.stamp()
+
     def blank(self, facts: Facts) -> Array:
         return self._what.blank(facts)
 
@@ -366,6 +375,7 @@ class SummedBounded(Sum):
     """
 
     what: Bounded | None = None
+    unstamped: ClassVar[bool] = True
 
     @classmethod
     def of(cls, what: Bounded, alpha: Array | None, source: str) -> SummedBounded:
@@ -383,6 +393,9 @@ class SummedBounded(Sum):
 
     def entries(self, facts: Facts) -> int:
         return self._what.width(facts)
+
+    def stamp(self) -> bytes:
+        return self._what.stamp()
 
     def blank(self, facts: Facts) -> Array:
         return self._what.blank(facts)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -100,6 +100,8 @@ class Sum(ABC):
     start: Array
     alpha: Array | None
     source: str
+    unstamped: ClassVar[bool] = False
+    """As of :class:`sottovoce.queries.Query`."""
 
     @abstractmethod
     def influence(self, facts: Facts, rows: float) -> Array:
@@ -148,6 +150,10 @@ class Sum(ABC):
             np.broadcast_to(self._moved(facts, Among.all(facts)), shape), self.entries(facts), facts.n_nodes,
             facts.participants, facts.colluders, facts.sites_per_row, self._bits(facts),
         )  # fmt: skip
+
+    def stamp(self) -> bytes:
+        """What a stored share is kept with; see :meth:`sottovoce.queries.Query.stamp`."""
+        return b""
 
     def blank(self, facts: Facts) -> Array:
         """A placeholder of the answer's shape for planning."""
