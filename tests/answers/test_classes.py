@@ -28,13 +28,13 @@ def drawn(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 def asked(n: int, seed: int, epsilon: float = 1.0) -> Any:
     margins, y = drawn(n, seed)
     run = RunConfig(method="auto", epsilon=1.0, delta=1e-5, trust="sum", seed=seed)
-    return evaluate_classes(TASK, margins, y, Held(epsilon), run, 4)
+    return evaluate_classes(TASK, margins, y, Held(epsilon), run, 4, scored_by=b"model")
 
 
 def test_without_noise_they_are_the_counts() -> None:
     margins, y = drawn(900, 0)
     y[:9] = -1
-    found = evaluate_classes(TASK, margins, y, Held(math.inf), RUN, 4)
+    found = evaluate_classes(TASK, margins, y, Held(math.inf), RUN, 4, scored_by=b"model")
     want = np.zeros((3, 3))
     for answer, label in zip(margins.argmax(axis=0)[9:], y[9:], strict=True):
         want[label, answer] += 1
@@ -86,14 +86,14 @@ def test_few_rows_of_a_class_are_refused() -> None:
 def test_what_two_classes_have_alone_is_refused(more: dict[str, Any]) -> None:
     margins, y = drawn(50, 0)
     with pytest.raises(InvalidInput, match="two classes"):
-        evaluate_classes(TASK, margins, y, Held(1.0, **more), RUN)
+        evaluate_classes(TASK, margins, y, Held(1.0, **more), RUN, scored_by=b"model")
 
 
 def test_a_page_escapes_the_names_of_classes() -> None:
     evil = "<script>alert(1)</script>"
     task = ManyClasses((evil, "b", "c"))
     margins, y = drawn(2000, 0)
-    plain = evaluate_classes(task, margins, y, Held(2.0), RUN, 4).to_dict()
+    plain = evaluate_classes(task, margins, y, Held(2.0), RUN, 4, scored_by=b"model").to_dict()
     for holder in (False, True):
         text = "".join(sections({"evaluation": plain}, holder=holder))
         assert evil not in text and "&lt;script&gt;" in text and ("for the holder only" in text) is holder

@@ -131,5 +131,5 @@ def test_an_encoding_that_was_computed_from_rows_is_said() -> None:
     declared = Schema.from_dict({"columns": {"age": {"kind": "number", "lo": 0.0, "hi": 1.0}}})
     for read in (True, False):
         schema = replace(declared, data_dependent=read)
-        found = evaluate_table(scores, np.zeros((800, 2)), y, schema, held, run)
+        found = evaluate_table(scores, np.zeros((800, 2)), y, schema, held, run, scored_by=b"model")
         assert found.statement.caveat == schema.caveat and (schema.caveat is not None) == read

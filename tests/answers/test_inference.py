@@ -234,12 +234,16 @@ class TestDesk:
         found = []
         for _ in range(2):  # the second time everything is read from the ledger
             with DurableLedger.open(tmp_path / "l") as book:
-                desk = Desk.open(of, rows, Weighted(Logistic()), recipe(naming.constant), ledger=book, run_name="one")
+                desk = Desk.open(
+                    of, rows, Weighted(Logistic()), recipe(naming.constant), ledger=book, run_name="one", identity=b"x"
+                )
                 found.append(estimate(desk, naming).estimate)
                 desk.close()
         np.testing.assert_array_equal(*found)
         with DurableLedger.open(tmp_path / "l") as book, pytest.raises(BudgetExceeded):
-            Desk.open(of, rows, Weighted(Logistic()), recipe(naming.constant), ledger=book, run_name="two")
+            Desk.open(
+                of, rows, Weighted(Logistic()), recipe(naming.constant), ledger=book, run_name="two", identity=b"x"
+            )
 
 
 def one_exact_step(X: np.ndarray, y: np.ndarray, off: np.ndarray, marks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

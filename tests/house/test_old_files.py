@@ -1,6 +1,8 @@
 """What version 0.1.0 wrote is read: a saved run, a ledger with three runs, and a plan for sites.
 
-The files in ``old/`` were written by 0.1.0 from ``table.csv`` and ``schema.toml`` there, which is made-up data.
+The files in ``old/`` were written by 0.1.0 from ``table.csv`` and ``schema.toml`` there, which is made-up data.  Later
+versions wrote two ledgers of answers, without digests of models and without stamps: ``answers.ledger`` of two
+inferences that were interrupted, ``evaluated.ledger`` of two evaluations of ``run.npz``, one of them called ``first``.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sottovoce.answers.training import infer
+from sottovoce.cli import main
 from sottovoce.data import Schema
 from sottovoce.deploy.plan import Plan
 from sottovoce.ledger.durable import DurableLedger
@@ -83,3 +87,35 @@ def test_a_plan_is_read_and_has_the_digest_that_sites_compared() -> None:
     assert plan.digest == "7d912c72657c8512efb1bed4465a5890c48dee2c2725e86e18d3251505f90e7f"
     assert plan.names == ("north", "east", "south") and plan.config.method == "prox_admm"
     assert Schema.from_toml(OLD / "schema.toml").to_dict() == Schema.from_dict(plan.schema).to_dict()
+
+
+@pytest.mark.parametrize(("trust", "name"), [("nobody", None), ("sum", "sums")])
+def test_an_interrupted_inference_goes_on(tmp_path: Path, trust: str, name: str | None) -> None:
+    path = tmp_path / "answers.ledger"
+    shutil.copyfile(OLD / "answers.ledger", path)
+    config = asked(RunConfig(method="auto", epsilon=2.0, delta=1e-5, trust=trust))
+    with DurableLedger.open(path) as ledger:
+        ledger.verify()
+        runs, committed, before = ledger.runs, ledger.committed(), len(ledger.rows)
+        resumed = infer(config, ledger=ledger, run_name=name)
+        assert ledger.runs == runs and np.array_equal(ledger.committed(), committed)
+        assert len(ledger.rows) == before + (6 if name is None else 7)
+    assert np.allclose(resumed.answered.model, infer(config).answered.model, rtol=1e-4, atol=1e-6)
+
+
+def test_an_evaluation_that_does_not_say_of_which_model_it_is_is_handed_to_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "evaluated.ledger"
+    shutil.copyfile(OLD / "evaluated.ledger", path)
+    evaluate = ["evaluate", "run.npz", "table.csv", "--epsilon", "2", "--ledger", str(path)]
+    with pytest.raises(SystemExit) as stopped:
+        main([*evaluate, "--run", "first"])
+    assert stopped.value.code == 2
+    said = capsys.readouterr().err
+    assert "run='first': is in this ledger with another plan; go on with that one" in said
+    assert "give this run another name, such as 'first-2'" in said
+    main(evaluate)
+    with DurableLedger.open(path) as ledger:
+        ledger.verify()
+        assert len(ledger.runs) == 3 and len(ledger.rows) == 6 and 4.56 < ledger.total() <= 9.0

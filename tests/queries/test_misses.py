@@ -68,7 +68,9 @@ def test_no_row_moves_them_further_than_stated_and_some_row_nearly_so_far(relati
 
 def test_without_noise_the_answers_are_the_exact_ones() -> None:
     scores, y = made_up(3000, 1)
-    found = evaluate_numbers(TASK, scores, y, Held(np.inf), RunConfig(method="auto", epsilon=1.0, delta=1e-5), 3)
+    found = evaluate_numbers(
+        TASK, scores, y, Held(np.inf), RunConfig(method="auto", epsilon=1.0, delta=1e-5), 3, scored_by=b"model"
+    )
     for name, estimate in found.errors.estimates.items():
         assert estimate.value == pytest.approx(found.exact[name], rel=1e-9)
         assert estimate.low < estimate.value < estimate.high
@@ -85,7 +87,7 @@ def test_intervals_hold_sampling_and_noise() -> None:
     for seed in range(60):
         scores, y = made_up(3000, seed)
         run = RunConfig(method="auto", epsilon=1.0, delta=1e-5, seed=seed, trust="sum")
-        found = evaluate_numbers(TASK, scores, y, Held(1.0), run, 5).errors
+        found = evaluate_numbers(TASK, scores, y, Held(1.0), run, 5, scored_by=b"model").errors
         for name in hits:
             estimate = found.estimates[name]
             hits[name] += bool(estimate.low <= truth[name] <= estimate.high)
@@ -112,7 +114,9 @@ def test_the_noise_on_the_answer_is_what_the_desk_says() -> None:
 
 def test_r2_is_refused_where_noise_hides_the_spread_of_the_target() -> None:
     scores, y = made_up(200, 3)
-    found = evaluate_numbers(TASK, scores, y, Held(0.1), RunConfig(method="auto", epsilon=1.0, delta=1e-5))
+    found = evaluate_numbers(
+        TASK, scores, y, Held(0.1), RunConfig(method="auto", epsilon=1.0, delta=1e-5), scored_by=b"model"
+    )
     assert found.errors.r2.value is None and "raise epsilon" in str(found.errors.r2.refused)
     assert found.errors.mean_absolute.low == 0.0
 
@@ -127,11 +131,14 @@ def test_r2_is_refused_where_noise_hides_the_spread_of_the_target() -> None:
 def test_what_makes_no_sense_is_refused(held: dict[str, Any], said: str) -> None:
     run = RunConfig(method="auto", epsilon=1.0, delta=1e-5)
     with pytest.raises(InvalidInput, match=said):
-        evaluate_numbers(TASK, *made_up(100, 0), Held(**held), run)
+        evaluate_numbers(TASK, *made_up(100, 0), Held(**held), run, scored_by=b"model")
 
 
 def test_an_encoding_that_was_computed_from_rows_is_said() -> None:
     scores, y = made_up(900, 3)
     run = RunConfig(method="auto", epsilon=1.0, delta=1e-5)
     for caveat in (None, "the schema was computed from rows"):
-        assert evaluate_numbers(TASK, scores, y, Held(1.0), run, 3, caveat=caveat).statement.caveat == caveat
+        assert (
+            evaluate_numbers(TASK, scores, y, Held(1.0), run, 3, scored_by=b"model", caveat=caveat).statement.caveat
+            == caveat
+        )

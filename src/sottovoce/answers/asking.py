@@ -25,6 +25,7 @@ from ..ledger.durable import DurableLedger, Run, rows_digest
 from ..ledger.memory import Ledger
 from ..losses import Loss
 from ..net import DenseNet
+from ..plain import digest_of
 from ..privacy import accountants
 from ..privacy.events import Event, SummedGaussianMechanism
 from ..privacy.noise import KeyedNoise, Noise, SystemNoise
@@ -267,7 +268,7 @@ class Desk:
     @classmethod
     def open(
         cls, config: RunConfig, rows: Rows, loss: Loss, plan: Sequence[Item], *, ledger: DurableLedger | None = None,
-        run_name: str | None = None, label: str = "", digest: bytes | None = None,
+        run_name: str | None = None, identity: bytes = b"", digest: bytes | None = None, label: str | None = None,
     ) -> Self:  # fmt: skip
         """Calibrate the noise of a plan and prepare its ledger; nothing is spent yet.
 
@@ -281,10 +282,15 @@ class Desk:
             All that will be asked, in order.
         ledger : DurableLedger, optional
             In which the plan is reserved under `run_name`, and every release is stored.
-        label : str
-            What else the releases depend on, for that ledger.
+        identity : bytes
+            With a ledger on disk: :func:`sottovoce.plain.digest_of` everything public, but for the parameters here, on
+            which the releases depend, such as the model whose scores stand in the rows.  A run of that ledger is never
+            read under another identity.
         digest : bytes, optional
             Of the rows that the ledger belongs to; None for these.
+        label : str, optional
+            Names the data.  A run that an older version knew by this label, and by nothing of what `identity` holds,
+            goes on; leave it out where such a run may be another one.
 
         Raises
         ------
@@ -301,7 +307,7 @@ class Desk:
         )
         if ledger is not None:
             whose = rows_digest(*rows.arrays()) if digest is None else digest
-            book = _reserved(terms, whose, ledger, run_name, label, noise.simulated)
+            book = _reserved(terms, whose, ledger, run_name, identity, label, noise.simulated)
         net = DenseNet(make_graph("complete", N))
         place = Place(facts, net, Curator(rows, facts, noise, book), (R, N), rows.d)
         return cls(terms, place, book, noise.simulated)
@@ -388,8 +394,13 @@ def _calibrated(config: RunConfig, facts: Facts, plan: Sequence[Item], summed: b
     return _FOUND[key]
 
 
-def _reserved(terms: Terms, digest: bytes, ledger: DurableLedger, name: str | None, label: str, simulated: bool) -> Run:
+def _reserved(
+    terms: Terms, digest: bytes, ledger: DurableLedger, name: str | None, identity: bytes, label: str | None,
+    simulated: bool,
+) -> Run:  # fmt: skip
     """The plan's reservation in a ledger on disk, made now or by an interrupted run."""
+    if not identity:
+        raise TypeError("a run in a ledger on disk needs the identity of what is asked")
     config, facts = terms.config, terms.facts
     for field, wrong, rule, remedy in (
         ("replicates", config.replicates != 1, "a ledger counts one release of each", "use replicates=1"),
@@ -401,7 +412,15 @@ def _reserved(terms: Terms, digest: bytes, ledger: DurableLedger, name: str | No
         if wrong:
             raise InvalidInput(field, None, rule, remedy)
     ledger.bind(digest)
-    text = json.dumps([config.to_dict(), facts.to_dict(), label, [item.name for item in terms.plan]], sort_keys=True)
-    key = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-    run = name or key
-    return ledger.resume(run, key) if run in ledger.runs else ledger.reserve(run, key, terms.events())
+    asked = [(item.name, item.share, item.what(np.zeros(facts.d))) for item in terms.plan]
+    key = digest_of(config.to_dict(), facts.to_dict(), identity, label, asked).hex()
+    before = () if label is None else (_key_before(terms, label),)
+    run = name or next((known for known in before if known in ledger.runs), key)
+    return ledger.resume(run, key, *before) if run in ledger.runs else ledger.reserve(run, key, terms.events())
+
+
+def _key_before(terms: Terms, label: str) -> str:
+    """By which older versions knew a run: with the names of what is asked, but without what else decides it."""
+    names = [item.name for item in terms.plan]
+    text = json.dumps([terms.config.to_dict(), terms.facts.to_dict(), label, names], sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..ledger.durable import DurableLedger
+from ..plain import digest_of
 from ..privacy.statement import Statement
 from ..queries import Scores
 from ..runs.config import RunConfig
@@ -79,7 +80,7 @@ def recipe(K: int) -> tuple[Item, ...]:
 
 def evaluate_classes(
     task: ManyClasses, margins: Array, y: Array, held: Held, run: RunConfig, sites: int = 1, *,
-    ledger: DurableLedger | None = None, run_name: str | None = None, digest: bytes | None = None, name: str = "",
+    scored_by: bytes, ledger: DurableLedger | None = None, run_name: str | None = None, digest: bytes | None = None,
     caveat: str | None = None,
 ) -> ClassEvaluation:  # fmt: skip
     """Deal held-out rows to the sites by their positions, and ask how they are answered by class.
@@ -90,6 +91,8 @@ def evaluate_classes(
         Of a public model.
     y : array (n,)
         As `task` encodes labels.
+    scored_by : bytes
+        :func:`sottovoce.plain.digest_of` the public model whose margins these are.
 
     Raises
     ------
@@ -101,9 +104,8 @@ def evaluate_classes(
     cell = np.where(known, task.number(np.maximum(y, 0)) * K + answers, 0)
     parts = np.array_split(np.arange(len(y)), sites)
     rows = rows_of([(cell[part, None].astype(float), known[part].astype(float)) for part in parts])
-    desk = Desk.open(
-        config, rows, LOSS, recipe(K), ledger=ledger, run_name=run_name, label=f"evaluation {name}", digest=digest
-    )
+    identity = held.identity(scored_by)
+    desk = Desk.open(config, rows, LOSS, recipe(K), ledger=ledger, run_name=run_name, identity=identity, digest=digest)
     told = desk.ask("answers by class", np.array([[1.0, 0.0]]))[0].reshape(2, K, K)[1]
     n, noise = desk.rows, desk.rows * desk.spread("answers by class")
     desk.close()
@@ -148,6 +150,6 @@ def evaluate_classes_report(report: Report, held: Held) -> ClassEvaluation:
     dataset, result, task = report.dataset, report.result, report.task
     assert isinstance(task, ManyClasses)
     X, y = dataset.all_held_out(dataset.X_test)
-    margins = task.vectors(result.consensus[0]) @ X.T
-    sites = result.facts.n_nodes
-    return evaluate_classes(task, margins, y, held, report.config.run, sites, caveat=dataset.caveat)
+    w, sites = result.consensus[0], result.facts.n_nodes
+    own: dict[str, Any] = {"scored_by": digest_of(w), "caveat": dataset.caveat}
+    return evaluate_classes(task, task.vectors(w) @ X.T, y, held, report.config.run, sites, **own)

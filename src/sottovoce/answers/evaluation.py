@@ -24,6 +24,7 @@ from ..data.rows import Rows
 from ..data.schema import Schema
 from ..errors import InvalidInput
 from ..losses import Logistic
+from ..plain import digest_of
 from ..privacy.statement import Statement
 from ..queries import Positives, Scores
 from ..runs.config import RunConfig
@@ -230,6 +231,10 @@ class Held:
         for name, value, default in (("by", self.by, Held.by), ("threshold", self.threshold, Held.threshold)):
             if value != default:
                 raise InvalidInput(name, value, "is for labels of two classes", "leave it out")
+
+    def identity(self, model: bytes) -> bytes:
+        """Of the evaluation of a model with this digest: everything public that decides what is asked of the rows."""
+        return digest_of("evaluation", model, float(self.threshold), self.by)
 
     def config(self, run: RunConfig) -> RunConfig:
         """Of the releases, from that of the training: a budget of their own, and noise keyed apart."""

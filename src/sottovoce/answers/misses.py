@@ -16,6 +16,7 @@ from ..data.rows import Rows
 from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger
 from ..losses import HuberResidual
+from ..plain import digest_of
 from ..privacy.statement import Statement
 from ..queries import Misses
 from ..queries.misses import SCALES
@@ -167,7 +168,7 @@ def exact(task: BoundedNumber, margins: Array, y: Array) -> dict[str, float]:
 
 def evaluate_numbers(
     task: BoundedNumber, margins: Array, y: Array, held: Held, run: RunConfig, sites: int = 1, *,
-    ledger: DurableLedger | None = None, run_name: str | None = None, digest: bytes | None = None, name: str = "",
+    scored_by: bytes, ledger: DurableLedger | None = None, run_name: str | None = None, digest: bytes | None = None,
     caveat: str | None = None,
 ) -> NumberEvaluation:  # fmt: skip
     """Deal held-out rows to the sites by their positions, and ask how far a public model is off.
@@ -178,6 +179,8 @@ def evaluate_numbers(
         The model's, in encoded units: -1 and 1 are the bounds of the target.
     y : array (n,)
         As `task` encodes labels.
+    scored_by : bytes
+        :func:`sottovoce.plain.digest_of` the public model whose margins these are.
 
     Raises
     ------
@@ -186,8 +189,8 @@ def evaluate_numbers(
     held.check_whole()
     config = held.config(run)
     rows = rows_of([(margins[part], y[part]) for part in np.array_split(np.arange(len(y)), sites)])
-    label = f"evaluation {name}"
-    desk = Desk.open(config, rows, LOSS, recipe(), ledger=ledger, run_name=run_name, label=label, digest=digest)
+    identity = held.identity(scored_by)
+    desk = Desk.open(config, rows, LOSS, recipe(), ledger=ledger, run_name=run_name, identity=identity, digest=digest)
     found = measure(desk, task)
     desk.close()
     return NumberEvaluation(found, desk.statement(caveat=caveat), exact(task, margins, y))
@@ -205,8 +208,9 @@ def evaluate_numbers_report(report: Report, held: Held) -> NumberEvaluation:
     if not len(dataset.y_test):
         raise InvalidInput("evaluation", held.epsilon, "there are no test rows", "give a test_share")
     X, y = dataset.all_held_out(dataset.X_test)
-    scores, sites = X @ result.consensus[0], result.facts.n_nodes
-    return evaluate_numbers(report.task, scores, y, held, report.config.run, sites, caveat=dataset.caveat)
+    w, sites = result.consensus[0], result.facts.n_nodes
+    own: dict[str, Any] = {"scored_by": digest_of(w), "caveat": dataset.caveat}
+    return evaluate_numbers(report.task, X @ w, y, held, report.config.run, sites, **own)
 
 
 __all__ = ["Errors", "NumberEvaluation", "evaluate_numbers", "evaluate_numbers_report"]

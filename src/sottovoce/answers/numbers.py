@@ -131,7 +131,9 @@ def fit_numbers(
     rows = rows.with_offset(targets_of(list(zip(known, targets, strict=True))))
     loss = Weighted(HuberResidual(1.0)) if naming.long else HuberResidual(1.0)
     plan = (slopes.recipe if intervals else recipe)(naming.constant)
-    desk = Desk.open(run, rows, loss, plan, ledger=ledger, run_name=run_name, label=dealt.label)
+    desk = Desk.open(
+        run, rows, loss, plan, ledger=ledger, run_name=run_name, identity=dealt.identity, label=dealt.label
+    )
     needs = None
     if intervals:
         found = slopes.estimate(desk, naming)
@@ -148,8 +150,8 @@ def fit_numbers(
     evaluation = None
     if held is not None:
         scores, targets_held = dataset.all_held_out(margins[:, None])
-        sites = len(dealt.parts)
-        evaluation = evaluate_numbers(task, scores[:, 0], targets_held, held, run, sites, caveat=dataset.caveat)
+        own: dict[str, Any] = {"scored_by": answered.digest, "caveat": dataset.caveat}
+        evaluation = evaluate_numbers(task, scores[:, 0], targets_held, held, run, len(dealt.parts), **own)
     middle = np.full(len(dataset.y_test), task.baselines(dataset.y_train)["mean"])
     done = Fitted(
         config, task, answered, coefficients, desk.statement(caveat=dataset.caveat),

@@ -12,7 +12,7 @@ import numpy as np
 from .. import files
 from ..data.schema import Schema
 from ..errors import CheckpointError, shown
-from ..plain import jsonable
+from ..plain import digest_of, jsonable
 from ..runs.engine import UNREADABLE
 from ..typing import Any, Array
 from .naming import Naming, naming_of
@@ -56,6 +56,11 @@ class Answered:
     def coefficients(self) -> list[dict[str, Any]]:
         """The table's lines."""
         return list(self.record.get("coefficients", []))
+
+    @property
+    def digest(self) -> bytes:
+        """Of all on which margins depend but the rows: whose answers an evaluation's are."""
+        return digest_of({key: value for key, value in self.to_dict().items() if key != "record"})
 
     def margins(self, table: Any) -> Array:
         """Log-odds of every row of raw columns, or of numbers without a schema."""

@@ -15,7 +15,7 @@ from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger, rows_digest
 from ..losses import Logistic
 from ..pages import versions
-from ..plain import jsonable
+from ..plain import digest_of, jsonable
 from ..privacy.statement import Statement
 from ..runs.config import RunConfig
 from ..runs.training import Report, TrainConfig, deal
@@ -114,6 +114,13 @@ class Dealt:
     sites: tuple[str, ...]
 
     @property
+    def identity(self) -> bytes:
+        """Of the encoding of these rows and of what the deal depends on."""
+        naming, schema = self.naming, self.naming.schema
+        plain = None if schema is None else schema.to_dict()
+        return digest_of("training", self.label, plain, naming.sites, naming.data_norm, naming.d)
+
+    @property
     def sizes(self) -> Array:
         """Rows of every site."""
         return np.array([float(len(part)) for part in self.parts])
@@ -174,7 +181,10 @@ def infer(
     naming, sizes = dealt.naming, dealt.sizes
     rows = naming.rows([(found, dataset.y_train[part]) for found, part in zip(dealt.tables, dealt.parts, strict=True)])
     loss = Weighted(Logistic()) if naming.long else Logistic()
-    desk = Desk.open(run, rows, loss, recipe(naming.constant), ledger=ledger, run_name=run_name, label=dealt.label)
+    desk = Desk.open(
+        run, rows, loss, recipe(naming.constant), ledger=ledger, run_name=run_name, identity=dealt.identity,
+        label=dealt.label,
+    )  # fmt: skip
     found = estimate(desk, naming)
     desk.close()
     statement = desk.statement(caveat=dataset.caveat)
@@ -190,8 +200,8 @@ def infer(
         model[0, -1] = 1.0
         levels = levels_of(naming.schema, held.by)
         X_held, y_held = dataset.all_held_out(X)
-        sites = len(dealt.parts)
-        evaluation = ask_held(run, held, X_held, y_held, model, sites, levels, caveat=dataset.caveat)
+        own: dict[str, Any] = {"scored_by": answered.digest, "caveat": dataset.caveat}
+        evaluation = ask_held(run, held, X_held, y_held, model, len(dealt.parts), levels, **own)
     mu = found.scale
     ahead = {}
     if math.isfinite(mu):
@@ -254,8 +264,8 @@ def check(run: RunConfig, config: TrainConfig | None = None) -> None:
 
 def ask_held(
     run: RunConfig, held: Held, X: Array, y: Array, model: Array, sites: int, levels: tuple[Level, ...] = (),
-    *, ledger: DurableLedger | None = None, run_name: str | None = None, digest: bytes | None = None,
-    name: str = "", caveat: str | None = None,
+    *, scored_by: bytes, ledger: DurableLedger | None = None, run_name: str | None = None,
+    digest: bytes | None = None, caveat: str | None = None,
 ) -> Evaluation:  # fmt: skip
     """Deal held-out rows to the sites by their positions, and ask for histograms of scores.
 
@@ -267,14 +277,15 @@ def ask_held(
     y : array (n,)
     model : array (1, d)
         Public; scores are products with it.
+    scored_by : bytes
+        :func:`sottovoce.plain.digest_of` the public model that is evaluated: the rows may hold its scores already.
     """
     config = held.config(run)
     parts = np.array_split(np.arange(len(y)), sites)
     rows = rows_of([(X[part], y[part]) for part in parts])
     plan = histograms(rows.d, groups_of(levels, rows.d))
-    desk = Desk.open(
-        config, rows, LOSS, plan, ledger=ledger, run_name=run_name, label=f"evaluation {name}", digest=digest
-    )
+    identity = held.identity(scored_by)
+    desk = Desk.open(config, rows, LOSS, plan, ledger=ledger, run_name=run_name, identity=identity, digest=digest)
     quality = evaluate(desk, model, threshold=held.threshold, levels=levels)[0]
     desk.close()
     asked = tuple((item.name, item.share) for item in plan)
@@ -296,14 +307,17 @@ def evaluate_report(report: Report, held: Held) -> Evaluation:
     run = replace(report.config.run, noise=None)
     sites, model = result.facts.n_nodes, result.consensus[:1]
     X, y = dataset.all_held_out(dataset.X_test)
-    return ask_held(run, held, X, y, model, sites, levels, caveat=dataset.caveat)
+    return ask_held(run, held, X, y, model, sites, levels, scored_by=digest_of(model), caveat=dataset.caveat)
 
 
 def evaluate_table(
     margins: Array, X: Array, y: Array, schema: Schema | None, held: Held, run: RunConfig, *,
-    ledger: DurableLedger | None = None, run_name: str | None = None, name: str = "",
+    scored_by: bytes, ledger: DurableLedger | None = None, run_name: str | None = None,
 ) -> Evaluation:  # fmt: skip
-    """Evaluate a public model, called `name`, on one table: scores `margins`, encoded rows X for subgroups."""
+    """Evaluate the public model with the digest `scored_by` on one table.
+
+    Its scores are `margins`; encoded rows X tell subgroups.
+    """
     whole = np.hstack([X, margins[:, None]])
     model = np.zeros((1, whole.shape[1]))
     model[0, -1] = 1.0
@@ -316,10 +330,10 @@ def evaluate_table(
         model,
         1,
         levels,
+        scored_by=scored_by,
         ledger=ledger,
         run_name=run_name,
         digest=rows_digest(X, y),
-        name=name,
         caveat=None if schema is None else schema.caveat,
     )
 

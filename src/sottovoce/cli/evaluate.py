@@ -17,7 +17,7 @@ from ..answers.training import Held, evaluate_table
 from ..data import read_table
 from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger, rows_digest
-from ..plain import jsonable
+from ..plain import digest_of, jsonable
 from ..runs import defaults
 from ..runs.config import RunConfig
 from ..runs.simulate import Result
@@ -40,7 +40,7 @@ _OPTIONS = [
     say("--system-noise", "Draw noise from the operating system: a release.", is_flag=True),
     say("--ledger", "These rows' ledger on disk, made by `sottovoce ledger init`.", type=_FILE),
     say("--report", "Also write this, with the run's own answers, as one HTML page to read or pass on.", type=_FILE),
-    say("--run", "Name of this evaluation in the ledger.  [default: from the configuration]", name="run_name"),
+    say("--run", "Name of this evaluation in the ledger.  [default: from all that is asked]", name="run_name"),
     as_json(),
 ]
 
@@ -78,16 +78,17 @@ def evaluate(
     encoded = schema.encode(table)
     assert encoded.y is not None
     if answered is not None:
-        margins = answered.margins(table)
+        margins, model = answered.margins(table), answered.digest
     else:
         w = result.consensus[replicate]
+        model = digest_of(w, schema.to_dict())
         margins = schema.task.vectors(w) @ encoded.X.T if isinstance(schema.task, ManyClasses) else encoded.X @ w
     config = RunConfig(
         method="auto", epsilon=epsilon, delta=delta, relation=relation, seed=None if system_noise else seed
     )
     with nullcontext() if ledger is None else DurableLedger.open(ledger) as book:
         held = Held(epsilon, threshold, by)
-        kept: dict[str, Any] = {"ledger": book, "run_name": run_name, "name": run.stem}
+        kept: dict[str, Any] = {"scored_by": model, "ledger": book, "run_name": run_name}
         found: Any
         digest = rows_digest(encoded.X, encoded.y)
         own: dict[str, Any] = {"digest": digest, "caveat": schema.caveat}

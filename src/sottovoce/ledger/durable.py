@@ -27,6 +27,7 @@ import hmac
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Self
 
@@ -246,9 +247,11 @@ class DurableLedger(OnDisk):
                 self._afford(events, f"run {run!r} of {len(events)} releases", "reserved")
                 self._file.append({"kind": "reserve", "run": run, "plan": plan, "events": plain, "at": _now()})
             elif not known.open:
-                raise LedgerMismatch(f"run={run!r}: is closed; choose a new name, or replay it with resume")
+                rule = f"is closed; choose a new name, such as {self._free(run)!r}, or replay it with resume"
+                raise LedgerMismatch(f"run={run!r}: {rule}")
             elif known.plan != plan or known.texts != [canonical(event) for event in plain]:
-                raise LedgerMismatch(f"run={run!r}: was reserved with another plan; resume it as it was, or rename")
+                rule = f"was reserved with another plan; resume it as it was, or name this run {self._free(run)!r}"
+                raise LedgerMismatch(f"run={run!r}: {rule}")
         return Run(self, run)
 
     def afford(self, events: Sequence[Event]) -> Array:
@@ -256,9 +259,15 @@ class DurableLedger(OnDisk):
         with self._file.transaction("DEFERRED"):
             return self._afford(events, f"a run of {len(events)} releases", "reserved")
 
-    def resume(self, run: str, plan: str) -> Run:
+    def resume(self, run: str, plan: str, *before: str) -> Run:
         """Go through a run again from its first row: rows are replayed, never charged twice; a closed run is only
         replayed.
+
+        Parameters
+        ----------
+        run, plan : str
+        *before : str
+            Digests that older versions made of the same plan.
 
         Raises
         ------
@@ -266,8 +275,9 @@ class DurableLedger(OnDisk):
             If there is no such run, or it has another plan.
         """
         self._file.read()
-        if self._run(run).plan != plan:
-            rule = "is in this ledger with another plan; go on with that one, or give this run another name"
+        if self._run(run).plan not in (plan, *before):
+            another = f"give this run another name, such as {self._free(run)!r}"
+            rule = f"is in this ledger with another plan; go on with that one, or {another}"
             raise LedgerMismatch(f"run={run!r}: {rule}")
         return Run(self, run)
 
@@ -382,6 +392,10 @@ class DurableLedger(OnDisk):
         if run not in self._file.state.runs:
             raise LedgerError(f"run={run!r}: is not in this ledger; see show() for its runs")
         return self._file.state.runs[run]
+
+    def _free(self, run: str) -> str:
+        """A name that no run has."""
+        return next(name for k in count(2) if (name := f"{run}-{k}") not in self._file.state.runs)
 
     def _stored(self, run: str, release: int) -> bytes | None:
         known = self._run(run)

@@ -1,0 +1,118 @@
+"""A stored answer belongs to the public point at which it was asked, whatever a run is called."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sottovoce.answers.asking import Desk
+from sottovoce.answers.evaluation import LOSS, recipe, rows_of
+from sottovoce.curator import Curator
+from sottovoce.errors import LedgerMismatch
+from sottovoce.facts import Facts
+from sottovoce.graphs import make_graph
+from sottovoce.ledger.durable import DurableLedger
+from sottovoce.net import DenseNet
+from sottovoce.plain import digest_of
+from sottovoce.privacy.noise import SystemNoise
+from sottovoce.queries import Bounded, NoisyBounded, NoisyGradient, Positives, Scores, SummedBounded
+from sottovoce.runs.config import RunConfig
+from sottovoce.typing import Array
+
+N, D = 3, 4
+CONSTANT: Array = np.eye(D)[-1]
+EDGES: Array = np.array([-0.5, 0.0, 0.5])
+GROUPS: Array = np.eye(D)[:1]
+
+
+@dataclass
+class Site:
+    """All nodes, whose releases a ledger on disk keeps."""
+
+    ledger: DurableLedger
+    trust: str
+
+    def asked(self, what: Bounded) -> Array:
+        """The one release of the run, now or as it is stored."""
+        rng = np.random.default_rng(0)
+        parts = [(rng.normal(size=(50, D - 1)), rng.choice([-1.0, 1.0], 50)) for _ in range(N)]
+        summed = self.trust == "sum"
+        more: dict[str, Any] = {"participants": N, "colluders": 1} if summed else {}
+        facts = Facts(LOSS, np.full((N, 1), 50.0), D, 1.0, 1.0, N, "replace-one", pure=False, **more)
+        alpha, net = np.full((N, 1), 0.1), DenseNet(make_graph("complete", N))
+        query = (SummedBounded if summed else NoisyBounded).of(what, alpha, "x")
+        runs = self.ledger.runs
+        run = self.ledger.resume("a", "p") if runs else self.ledger.reserve("a", "p", [query.event(facts)])
+        curator = Curator(rows_of(parts), facts, SystemNoise((1, N)), run)
+        return curator.ask_sum(query, net) if isinstance(query, SummedBounded) else curator.ask(query)
+
+
+@pytest.fixture(params=["nobody", "sum"])
+def site(request: pytest.FixtureRequest, tmp_path: Path) -> Site:
+    path = tmp_path / "l"
+    return Site(DurableLedger.create(path, epsilon=9.0, delta=1e-5, accountant="zcdp", n_nodes=N), request.param)
+
+
+def question(shift: float = 0.0, **more: Any) -> Scores:
+    at = np.broadcast_to(np.arange(1.0, D + 1.0) + shift, (1, N, D))
+    return replace(Scores(at, CONSTANT, EDGES, GROUPS), **more)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [question(1e-9), question(edges=EDGES + 0.1), question(groups=np.eye(D)[1:2]), question(constant=-CONSTANT)],
+)
+def test_a_stored_answer_is_read_at_its_own_point_only(site: Site, other: Scores) -> None:
+    first = site.asked(question())
+    np.testing.assert_array_equal(site.asked(question()), first)
+    with pytest.raises(LedgerMismatch, match="release 1 of this run was made at another public point"):
+        site.asked(other)
+    assert len(site.ledger.rows) == 1
+    np.testing.assert_array_equal(site.asked(question()), first)
+
+
+def test_an_answer_that_an_older_version_kept_without_a_stamp_is_read(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as older:
+        older.setattr(Bounded, "stamp", lambda self: b"")
+        first = site.asked(question())
+    np.testing.assert_array_equal(site.asked(question()), first)
+
+
+def test_only_answers_were_ever_kept_without_the_stamp_that_they_have() -> None:
+    assert NoisyBounded.unstamped and SummedBounded.unstamped and not NoisyGradient.unstamped
+
+
+def test_a_run_in_a_ledger_needs_an_identity_and_is_read_under_no_other(tmp_path: Path) -> None:
+    rows = rows_of([(np.random.default_rng(1).normal(size=(60, D - 1)), np.ones(60))])
+    config = RunConfig(method="auto", epsilon=1.0, delta=1e-5, seed=0)
+    with DurableLedger.create(tmp_path / "l", epsilon=9.0, delta=1e-5, accountant="zcdp") as book:
+        with pytest.raises(TypeError, match="identity"):
+            Desk.open(config, rows, LOSS, recipe(rows.d), ledger=book)
+        opened: dict[str, Any] = {"ledger": book, "run_name": "a"}
+        Desk.open(config, rows, LOSS, recipe(rows.d), identity=b"1", **opened)
+        Desk.open(config, rows, LOSS, recipe(rows.d), identity=b"1", **opened)
+        count, scores = recipe(rows.d)
+        moved = (count, replace(scores, what=lambda at: Scores(at, CONSTANT, np.arange(11.0))))  # as many cells
+        for identity, plan in ((b"2", recipe(rows.d)), (b"1", recipe(rows.d, np.eye(rows.d)[:1])), (b"1", moved)):
+            with pytest.raises(LedgerMismatch, match="such as 'a-2'"):
+                Desk.open(config, rows, LOSS, plan, identity=identity, **opened)
+
+
+def test_a_digest_tells_values_apart_and_is_the_same_in_every_version() -> None:
+    """Ledgers hold these: a change here would take away answers that were paid for."""
+    values: list[Any] = [
+        None, True, 1, 1.0, 1.5, np.inf, "1", b"1", [1], [[1]], {"1": 1}, np.ones(1), np.ones((1, 1)), np.ones(2),
+        Positives(np.ones(1)), Positives(np.ones(1), np.ones(1)),
+    ]  # fmt: skip
+    assert len({digest_of(value) for value in values}) == len(values)
+    assert digest_of(np.array([0.0])) == digest_of(np.array([-0.0])) and digest_of((1,)) == digest_of([1])
+    assert digest_of("a", 1.5, np.arange(3.0)).hex() == "b615600ded5ede29febb56e62f960e09"
+    assert question().stamp().hex() == "d7030cbbc16579a6d02ea4d67bcbf2fe"
+    with pytest.raises(TypeError, match="no digest of a set"):
+        digest_of({1})
