@@ -62,6 +62,8 @@ class Facts:
         where nothing is summed.
     sites_per_row : int
         Sites at which one person may have a row; only sums need it to know their price.
+    sizes : array of shape (N, 1), optional
+        Rows of every node, in the view of one of them; None in the view of all, where `n` has them.
     """
 
     loss: Loss
@@ -78,6 +80,7 @@ class Facts:
     participants: int = 0
     colluders: int = 0
     sites_per_row: int = 1
+    sizes: Array | None = None
 
     def __post_init__(self) -> None:
         n = np.asarray(self.n, dtype=float)
@@ -95,6 +98,11 @@ class Facts:
             raise InvalidInput("relation", self.relation, f"must be one of {sorted(RELATIONS)}", "use 'replace-one'")
         if self.rows is None:
             object.__setattr__(self, "rows", float(n.sum()))
+
+    @property
+    def every_n(self) -> Array:
+        """Rows of every node, (N, 1), also in the view of one of them."""
+        return self.n if self.sizes is None else self.sizes
 
     @property
     def gradients_changed(self) -> float:
@@ -146,4 +154,4 @@ class Facts:
 
     def node(self, i: int) -> Facts:
         """The same facts as node `i` sees them."""
-        return replace(self, n=self.n[i])
+        return replace(self, n=self.n[i], sizes=self.every_n)

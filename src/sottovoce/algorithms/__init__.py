@@ -15,6 +15,7 @@ from .pp_admm import PPADMM
 from .prox import CentralProx, ProxADMM, ProxAverage
 from .pvp import PVP
 from .r_admm import RADMM
+from .recipe import Recipe
 from .sums import SumMomentum, SumProx
 
 REGISTRY: dict[str, type[Algorithm]] = {  # type: ignore[type-arg]
@@ -27,6 +28,12 @@ REGISTRY: dict[str, type[Algorithm]] = {  # type: ignore[type-arg]
         *(DGD, Central, CentralGD, CentralSGD, CentralProx, CentralMomentum),
     )
 }
+
+RECIPES = ("newton", "slopes", "least_squares", "components", "histogram", "confusion", "misses", "once")
+"""Names of recipes (:mod:`sottovoce.answers`): records of their runs hold them, and users do not choose them."""
+
+KNOWN: dict[str, type[Algorithm]] = REGISTRY | dict.fromkeys(RECIPES, Recipe)  # type: ignore[type-arg]
+"""By all names that records of runs hold; for a recipe's, what all recipes have in common."""
 
 KNOBS: dict[str, Knob] = gather(REGISTRY.values())
 """What users may set on methods, by name: all fields of methods that are declared as knobs."""
@@ -53,4 +60,4 @@ def same_as(name: str) -> tuple[str, ...]:
     return tuple(other for other, cls in REGISTRY.items() if other == own or cls.equals == name)
 
 
-__all__ = ["KNOBS", "REGISTRY", "Algorithm", "Knob", "Node", "knobs_of", "same_as"]
+__all__ = ["KNOBS", "KNOWN", "RECIPES", "REGISTRY", "Algorithm", "Knob", "Node", "Recipe", "knobs_of", "same_as"]

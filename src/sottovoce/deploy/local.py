@@ -95,7 +95,10 @@ def run_sites(
         budget = np.broadcast_to(prepared.ledger.epsilon, (prepared.facts.n_nodes,))[i]
         ledger = Ledger(make_accountant(config.notion), budget, prepared.ledger.delta)
         place = Place(facts, nets[i], Curator(rows.node(i), facts, noise, ledger), (), rows.d, place_of(start))
-        return engine.run(prepared.algorithm.at(i), place, config.rounds), ledger
+        try:
+            return engine.run(prepared.algorithm.at(i), place, config.rounds), ledger
+        finally:
+            nets[i].close()
 
     # From here, because only one thread of a process can limit the linear algebra library.
     with one_thread_a_product(), ThreadPoolExecutor(max_workers=prepared.facts.n_nodes) as pool:

@@ -27,7 +27,7 @@ from ..typing import Array
 from ..weighted import weights
 from .moments import flat
 from .statistic import NoisyValue
-from .sums import Sum
+from .sums import Among, Sum
 from .vault import Vault
 
 _UNIT = 2.0**-53
@@ -352,6 +352,13 @@ class NoisyBounded(NoisyValue):
     def entries(self, facts: Facts) -> int:
         return self._what.width(facts)
 
+    def mean_spread(self, facts: Facts, among: Among) -> float:
+        """Standard deviation of the noise on each entry of the mean over all rows, from the facts of all nodes."""
+        if self.alpha is None:
+            return 0.0
+        weights = facts.n[:, 0] / np.sum(facts.n)
+        return float(np.sqrt(np.sum((weights * self.event(facts).spread()) ** 2)))
+
     def value(self, vault: Vault, facts: Facts) -> Array:
         return self._what.value(vault, facts)
 
@@ -396,6 +403,14 @@ class SummedBounded(Sum):
 
     def stamp(self) -> bytes:
         return self._what.stamp()
+
+    def mean_spread(self, facts: Facts, among: Among) -> float:
+        """Standard deviation of the noise on each entry of the opened mean, from the facts of all nodes."""
+        if self.alpha is None:
+            return 0.0
+        if among.sites < facts.n_nodes:
+            return float(self.total_spread(facts.node(0), among).ravel()[0])
+        return float(self.event(facts).spread()[0])
 
     def blank(self, facts: Facts) -> Array:
         return self._what.blank(facts)

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from ..algorithms import KNOBS, REGISTRY, knobs_of
+from ..algorithms import KNOBS, KNOWN, RECIPES, REGISTRY, Recipe, knobs_of
 from ..algorithms.knobs import WRITTEN, paragraphs
 from ..errors import InvalidInput
 from ..ledger.memory import validate_target
 from ..losses import make_loss
 from ..privacy import accountants
 from ..schedules import Schedule
+from ..trust import CURATOR, NOBODY, Trust
 from ..typing import Any
 
 C = TypeVar("C")
@@ -193,15 +194,16 @@ class RunConfig:
         if self.method == "auto":  # measured: docs/results.md
             object.__setattr__(self, "method", _first_guess(self.delta, self.loss, self.trust, self.max_grad_norm))
             object.__setattr__(self, "auto", True)
-        if self.method not in REGISTRY:
+        if self.method not in KNOWN:
             raise InvalidInput("method", self.method, f"must be one of {sorted(REGISTRY)}", "see `sottovoce methods`")
-        cls = REGISTRY[self.method]
+        cls = KNOWN[self.method]
         if self.trust not in TRUSTED:
             raise InvalidInput("trust", self.trust, f"must be one of {', '.join(map(repr, TRUSTED))}", "use 'nobody'")
-        if self.trust != "nobody" and cls.trust.kind != self.trust:
-            rule = f"{self.method} trusts {cls.trust.kind}"
+        kind = self.trusted.kind
+        if self.trust not in ("nobody", kind):
+            rule = f"{self.method} trusts {kind}"
             raise InvalidInput("trust", self.trust, rule, "leave it out, or use method='auto' or a method that does")
-        if cls.trust.kind == "sum":
+        if kind == "sum":
             if self.graph not in ("ring", "complete"):  # a ring is what is meant if nothing is said
                 rule = (
                     f"{self.method} opens one sum over all sites; sums over neighbours hide nothing: those of a ring "
@@ -279,6 +281,11 @@ class RunConfig:
             )  # fmt: skip
 
     @property
+    def trusted(self) -> Trust:
+        """Whom people trust: whom the method trusts, or of a recipe whom `trust` names."""
+        return _UNDER[self.trust] if self.method in RECIPES else REGISTRY[self.method].trust
+
+    @property
     def notion(self) -> str:
         """The accountant's name."""
         return self.accountant or ("pure" if self.delta is None else "best")
@@ -304,6 +311,31 @@ class RunConfig:
         values = {k: read[type(v)](v) if type(v) in read else v for k, v in plain.items() if k in known}
         epsilon = values["epsilon"]
         return cls(**(values | {"epsilon": epsilon if isinstance(epsilon, tuple) else float(epsilon)}))
+
+    def for_recipe(self, method: Recipe, **changes: Any) -> RunConfig:
+        """The configuration of a recipe that is asked under this one's budget, trust, relation and seed.
+
+        Nothing else is kept: a recipe has steps of its own, and its own noise if that was calibrated before.
+
+        Raises
+        ------
+        InvalidInput
+            If nothing can be asked under it.
+        """
+        kept = {field: getattr(self, field) for field in _KEPT} | changes
+        if self.form != "corrected":
+            raise InvalidInput("form", self.form, "no paper has a printed form of answers", "leave it out")
+        if isinstance(kept["epsilon"], tuple):
+            raise InvalidInput("epsilon", self.epsilon, "answers over all sites have one price", "give one number")
+        trust = self.trusted.kind
+        return RunConfig(
+            method.name, rounds=len(method.items), noise=method.noise, graph="complete", trust=trust, **kept
+        )  # fmt: skip
+
+
+_UNDER = {"nobody": NOBODY, "sum": Trust.in_sum(honest=2, colluding=1), "curator": CURATOR}
+_KEPT = ("epsilon", "delta", "relation", "accountant", "sites_per_row", "copies", "seed", "replicates", "colluders",
+    "participants")  # fmt: skip
 
 
 def _first_guess(delta: float | None, loss: str, trust: str, cap: float) -> str:
