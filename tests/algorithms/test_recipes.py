@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
+import pkgutil
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
-from sottovoce.algorithms import Recipe
+import sottovoce.answers
+from sottovoce.algorithms import RECIPES, REGISTRY, Recipe
 from sottovoce.algorithms.items import Item, Script
+from sottovoce.answers.inference import newton_of
+from sottovoce.answers.naming import of_columns
 from sottovoce.curator import Curator
 from sottovoce.data.rows import Rows
 from sottovoce.errors import AttemptLost, BudgetExceeded, CheckpointError, InvalidInput
@@ -19,6 +24,7 @@ from sottovoce.facts import Facts
 from sottovoce.graphs import make_graph
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.memory import Ledger
+from sottovoce.losses import Logistic
 from sottovoce.net import DenseNet
 from sottovoce.privacy.accountants import make_accountant
 from sottovoce.privacy.noise import KeyedNoise
@@ -29,6 +35,7 @@ from sottovoce.runs.engine import Place
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.simulate import Result, simulate
 from sottovoce.schedules import Schedule
+from sottovoce.weighted import Weighted
 
 N, D = 4, 3
 
@@ -78,6 +85,16 @@ def asked(of: RunConfig, method: Recipe = METHOD, **more: Any) -> Result:
     return simulate(of, rows(), method=method, **more)
 
 
+def test_every_recipe_has_a_name_that_records_know() -> None:
+    names = [module.name for module in pkgutil.iter_modules(sottovoce.answers.__path__)]
+    modules = [import_module(f"sottovoce.answers.{name}") for name in names]
+    modules += [import_module("sottovoce.components"), import_module("sottovoce.algorithms.once")]
+    found = {
+        one for module in modules for one in vars(module).values() if isinstance(one, type) and issubclass(one, Recipe)
+    }
+    assert sorted(cls.name for cls in found - {Recipe}) == sorted(RECIPES) and not REGISTRY.keys() & set(RECIPES)
+
+
 @pytest.mark.parametrize("trust", ["nobody", "sum", "curator"])
 def test_the_plan_is_the_ledger_that_the_run_leaves(trust: str) -> None:
     of = config(trust=trust)
@@ -103,7 +120,7 @@ def test_all_rounds_are_affordable_or_none_is_begun() -> None:
     """Noise that was calibrated before: a budget that covers three of four rounds is refused before the first."""
     given = METHOD.with_noise(prepare(config(), rows().n, D, method=METHOD).algorithm.noise)
     assert asked(config(), given).ledger == asked(config()).ledger
-    with pytest.raises(InvalidInput, match="epsilon=1.8: the whole run costs 2"):
+    with pytest.raises(InvalidInput, match=r"epsilon=1\.8: the whole run costs 2"):
         asked(config(epsilon=1.8), given)
     three = Ledger(make_accountant("best"), math.inf, 1e-5)
     for event in prepare(config(), rows().n, D, method=given).plan(3).rows:
@@ -183,6 +200,18 @@ def test_a_lost_attempt_ends_a_run_that_needs_all_rounds() -> None:
     place = Place(prepared.facts, Loses(make_graph("complete", N)), curator, (1, N), D)
     ended = engine.run(prepared.algorithm, place, 4)
     assert (ended.stopped, ended.rounds) == ("too few sites are left", 2) and len(prepared.ledger.rows) == 3
+
+
+def test_a_saved_run_is_read_again(tmp_path: Path) -> None:
+    naming = of_columns(["a", "b"], 1.0)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2))
+    held = naming.rows([(X[p], np.where(X[p, 0] > 0, 1.0, -1.0)) for p in np.array_split(np.arange(300), 3)])
+    result = simulate(config(), held, method=newton_of(naming), loss=Weighted(Logistic()))
+    result.save(tmp_path / "run.npz")
+    again = Result.load(tmp_path / "run.npz")
+    assert again.config == result.config and again.facts.loss == Weighted(Logistic()) and again.outcome is None
+    assert again.statement == result.statement and again.algorithm["public"] == result.algorithm["public"]
 
 
 def test_a_site_knows_the_noise_of_the_whole() -> None:

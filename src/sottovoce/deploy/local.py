@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import numpy as np
 
@@ -132,11 +131,12 @@ def answer_sites(plan: Plan, tables: Sequence[SiteTable]) -> list[tuple[Array, F
 
     def site(i: int) -> tuple[Array, Found]:
         noise, book = KeyedNoise(seed, [0], [i], lead=()), Ledger(make_accountant(plan.config.notion))
-        desks = at_site(plan, names[i], tables[i], nets[i], noise, book)
+        asker, found = at_site(plan, names[i], tables[i], nets[i], noise, book), Found()
         try:
-            found = Found(desks.infer()) if plan.infers else Found()
+            if plan.infers:
+                found = asker.infer()[1]
             model = found.model if plan.infers else models[i]
-            return model, found if asks.evaluation is None else replace(found, quality=desks.judge(model))
+            return model, found if asks.evaluation is None else asker.judge(model, found)[1]
         finally:
             nets[i].close()
 
