@@ -254,3 +254,20 @@ def test_only_what_answers_use_is_kept_of_a_configuration() -> None:
         relation="zero-out", sites_per_row=2, accountant="zcdp", seed=8,
     )  # fmt: skip
     assert own == kept == own.for_recipe(METHOD) and RunConfig.from_dict(own.to_dict()) == own
+
+
+def test_a_script_is_gone_through_once_and_again_only_where_it_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    began, script = [], Descent.script
+
+    def counting(self: Descent, facts: Facts, replicates: int) -> Script:
+        began.append(1)
+        return (yield from script(self, facts, replicates))
+
+    monkeypatch.setattr(Descent, "script", counting)
+    states: list[Any] = []
+    whole = asked(config(), observers=[lambda k, state: states.append(state)])
+    assert len(began) == 1
+    prepared = prepare(config(), rows().n, D, method=METHOD)
+    for _ in range(2):  # the state alone is enough, as often as one likes
+        np.testing.assert_array_equal(prepared.algorithm.outcome(states[-1], prepared.facts), whole.outcome)
+    assert len(began) == 3

@@ -34,21 +34,33 @@ class Answer(NamedTuple):
         return self.among.rows
 
 
-class Opened(NamedTuple):
-    """Public state, the same at all nodes: K answers of W entries together, and of which sites each of them is."""
+Script = Generator[Bounded, Answer, Any]
+"""Yields the statistic of the next item at its points (R, d), and returns the outcome."""
 
+
+class _Opened(NamedTuple):
     told: Array  # answers, side by side  (..., W)
     rows: Array  # behind each answer     (K,)
     sites: Array  # behind each answer    (K,)
 
 
-Script = Generator[Bounded, Answer, Any]
-"""Yields the statistic of the next item at its points (R, d), and returns the outcome."""
+class Opened(_Opened):
+    """Public state, the same at all nodes: K answers of W entries together, and of which sites each of them is.
+
+    The script comes along where it stands.  It is no part of the state, and is taken once: without it, as after a
+    checkpoint, it is gone through again.
+    """
+
+    live: Script | None = None
+
+    def take(self) -> Script | None:
+        """The script that waits for the last answer, if there is one."""
+        live, self.live = self.live, None
+        return live
 
 
-def play(script: Script, answers: Iterable[Answer]) -> Any:
+def play(script: Script, answers: Iterable[Answer], said: Any = None) -> Any:
     """What a script says after these answers: the statistic that it asks for next, or its outcome."""
-    said: Any = next(script)
     for answer in answers:
         try:
             said = script.send(answer)
@@ -68,3 +80,8 @@ def same(what: Bounded, item: Item, facts: Facts) -> Bounded:
     if type(what) is not type(listed) or what.width(facts) != listed.width(facts):
         raise ValueError(f"the next release of the list is {item.name!r}, and the script asks for {what}")
     return what
+
+
+def shared(x: Array, facts: Facts) -> Array:
+    """Of what all nodes have alike, once: in a simulation the axis of nodes has length 1."""
+    return x[..., :1, :] if facts.n.ndim > 1 else x

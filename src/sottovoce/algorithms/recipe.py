@@ -20,7 +20,7 @@ from ..queries import Among, Bounded, NoisyBounded, SummedBounded
 from ..schedules import Schedule
 from ..typing import Any, Array
 from .base import Algorithm, Node
-from .items import Answer, Item, Opened, Script, play, same
+from .items import Answer, Item, Opened, Script, play, same, shared
 
 _NONE = Schedule()  # a recipe has no penalty
 
@@ -72,18 +72,21 @@ class Recipe(Algorithm[Opened]):
 
     def init(self, node: Node) -> Opened:
         K, W = len(self.items), sum(self.widths(node.facts))
-        return Opened(_shared(np.zeros((*node.zeros().shape[:-1], W)), node), np.zeros(K), np.zeros(K))
+        return Opened(shared(np.zeros((*node.zeros().shape[:-1], W)), node.facts), np.zeros(K), np.zeros(K))
 
     def round(self, k: int, state: Opened, node: Node) -> Opened:
         start = sum(self.widths(node.facts)[: k - 1])
-        what = same(self._played(k - 1, state, node.facts), self.items[k - 1], node.facts)
+        script, said = self._played(k - 1, state, node.facts)
+        what = same(said, self.items[k - 1], node.facts)
         at = what.at.reshape(*state.told.shape[:-1], -1)
         at = np.array(np.broadcast_to(at, (*node.zeros().shape[:-1], at.shape[-1])))
         found, among = self._release(k, replace(what, at=at), node)
         told, rows, sites = (x.copy() for x in state)
-        told[..., start : start + found.shape[-1]] = _shared(found, node)
+        told[..., start : start + found.shape[-1]] = shared(found, node.facts)
         rows[k - 1], sites[k - 1] = among.rows, among.sites
-        return Opened(told, rows, sites)
+        after = Opened(told, rows, sites)
+        after.live = script
+        return after
 
     def _release(self, k: int, what: Bounded, node: Node) -> tuple[Array, Among]:
         """The mean over the rows of all sites that take part, and which these are."""
@@ -103,19 +106,21 @@ class Recipe(Algorithm[Opened]):
         return kind.of(what, None if self.noise is None else self.noise(k), self.items[k - 1].name)
 
     def outcome(self, state: Opened, facts: Facts) -> Any:
-        return self._played(len(self.items), state, facts)
+        return self._played(len(self.items), state, facts)[1]
 
     def model(self, state: Opened) -> Array:
         return np.zeros((*state.told.shape[:-1], 1))  # what is found is the outcome
 
-    def _played(self, done: int, state: Opened, facts: Facts) -> Any:
-        """What the script says after `done` answers."""
+    def _played(self, done: int, state: Opened, facts: Facts) -> tuple[Script, Any]:
+        """The script after `done` answers, and what it says."""
         told, ends = state.told.reshape(-1, state.told.shape[-1]), np.cumsum((0, *self.widths(facts)))
-        behind = [Among(float(n), int(m)) for n, m in zip(state.rows[:done], state.sites[:done], strict=True)]
-        answers = (
-            Answer(told[:, ends[j] : ends[j + 1]], one, self.spread(j, facts, one)) for j, one in enumerate(behind)
-        )
-        return play(self.script(facts, len(told)), answers)
+        live = state.take()
+        script = self.script(facts, len(told)) if live is None else live
+        answers = []
+        for j in range(0 if live is None else done - 1, done):
+            among = Among(float(state.rows[j]), int(state.sites[j]))
+            answers.append(Answer(told[:, ends[j] : ends[j + 1]], among, self.spread(j, facts, among)))
+        return script, play(script, answers, next(script) if live is None else None)
 
     def spread(self, j: int, facts: Facts, among: Among) -> float:
         """Standard deviation of the noise on each entry of the answer to item j, for these sites."""
@@ -128,11 +133,6 @@ class Recipe(Algorithm[Opened]):
 
     def to_dict(self) -> dict[str, Any]:
         return self.identity() | ({} if self.noise is None else {"noise": self.noise.to_dict()})
-
-
-def _shared(x: Array, node: Node) -> Array:
-    """Of what all nodes have alike, once: in a simulation the axis of nodes has length 1."""
-    return x[..., :1, :] if node.facts.n.ndim > 1 else x
 
 
 @dataclass(frozen=True)
