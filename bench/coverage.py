@@ -186,7 +186,8 @@ def summary(cell: Cell, sets: list[dict[str, Any]]) -> dict[str, Any]:
 @lru_cache
 def version() -> str:
     """Of the code that makes a data set and its table."""
-    files = [f"answers/{name}.py" for name in ("asking", "inference", "naming", "overshoot")] + [
+    files = [f"answers/{name}.py" for name in ("inference", "naming", "overshoot")] + [
+        "algorithms/recipe.py",
         "queries/bounded.py",
         "weighted.py",
     ]

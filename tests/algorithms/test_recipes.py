@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import sottovoce.answers
-from sottovoce.algorithms import RECIPES, REGISTRY, Recipe
+from sottovoce.algorithms import ANSWERS, REGISTRY, Recipe
 from sottovoce.algorithms.items import Item, Script
 from sottovoce.answers.inference import newton_of
 from sottovoce.answers.naming import of_columns
@@ -92,7 +92,7 @@ def test_every_recipe_has_a_name_that_records_know() -> None:
     found = {
         one for module in modules for one in vars(module).values() if isinstance(one, type) and issubclass(one, Recipe)
     }
-    assert sorted(cls.name for cls in found - {Recipe}) == sorted(RECIPES) and not REGISTRY.keys() & set(RECIPES)
+    assert sorted(cls.name for cls in found - {Recipe}) == sorted(ANSWERS) and not REGISTRY.keys() & set(ANSWERS)
 
 
 @pytest.mark.parametrize("trust", ["nobody", "sum", "curator"])

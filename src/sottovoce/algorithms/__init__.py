@@ -29,10 +29,10 @@ REGISTRY: dict[str, type[Algorithm]] = {  # type: ignore[type-arg]
     )
 }
 
-RECIPES = ("newton", "slopes", "least_squares", "components", "histogram", "confusion", "misses", "once")
+ANSWERS = ("newton", "slopes", "least_squares", "components", "histogram", "confusion", "misses", "once")
 """Names of recipes (:mod:`sottovoce.answers`): records of their runs hold them, and users do not choose them."""
 
-KNOWN: dict[str, type[Algorithm]] = REGISTRY | dict.fromkeys(RECIPES, Recipe)  # type: ignore[type-arg]
+KNOWN: dict[str, type[Algorithm]] = REGISTRY | dict.fromkeys(ANSWERS, Recipe)  # type: ignore[type-arg]
 """By all names that records of runs hold; for a recipe's, what all recipes have in common."""
 
 KNOBS: dict[str, Knob] = gather(REGISTRY.values())
@@ -60,4 +60,4 @@ def same_as(name: str) -> tuple[str, ...]:
     return tuple(other for other, cls in REGISTRY.items() if other == own or cls.equals == name)
 
 
-__all__ = ["KNOBS", "KNOWN", "RECIPES", "REGISTRY", "Algorithm", "Knob", "Node", "Recipe", "knobs_of", "same_as"]
+__all__ = ["ANSWERS", "KNOBS", "KNOWN", "REGISTRY", "Algorithm", "Knob", "Node", "Recipe", "knobs_of", "same_as"]

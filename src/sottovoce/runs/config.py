@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from ..algorithms import KNOBS, KNOWN, RECIPES, REGISTRY, Recipe, knobs_of
+from ..algorithms import ANSWERS, KNOBS, KNOWN, REGISTRY, Recipe, knobs_of
 from ..algorithms.knobs import WRITTEN, paragraphs
 from ..errors import InvalidInput
 from ..ledger.memory import validate_target
@@ -283,7 +283,7 @@ class RunConfig:
     @property
     def trusted(self) -> Trust:
         """Whom people trust: whom the method trusts, or of a recipe whom `trust` names."""
-        return _UNDER[self.trust] if self.method in RECIPES else REGISTRY[self.method].trust
+        return _UNDER[self.trust] if self.method in ANSWERS else REGISTRY[self.method].trust
 
     @property
     def notion(self) -> str:

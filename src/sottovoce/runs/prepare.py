@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from ..algorithms import RECIPES, REGISTRY, Algorithm, Recipe, knobs_of
+from ..algorithms import ANSWERS, REGISTRY, Algorithm, Recipe, knobs_of
 from ..capped import cap
 from ..data.rows import Rows
 from ..data.table import fits
@@ -251,7 +251,7 @@ def asked_by(config: RunConfig, method: Recipe | None) -> RunConfig:
     InvalidInput
     """
     if method is None:
-        if config.method in RECIPES:
+        if config.method in ANSWERS:
             raise InvalidInput(
                 "method", config.method, "is a recipe, which is asked in place of a method", "use 'auto'"
             )
