@@ -23,15 +23,15 @@ from scipy.special import expit
 
 from sottovoce import data
 from sottovoce.answers import evaluation as ev
-from sottovoce.answers.asking import Desk
-from sottovoce.answers.inference import estimate, recipe, table
+from sottovoce.answers.inference import newton_of, table
 from sottovoce.answers.naming import columns_of, of_schema
 from sottovoce.data.rows import Rows
 from sottovoce.data.schema import Schema
 from sottovoce.deploy.demonstration import FEW
 from sottovoce.losses import Logistic
+from sottovoce.plain import digest_of
 from sottovoce.runs.config import RunConfig
-from sottovoce.runs.simulate import pooled_minimiser
+from sottovoce.runs.simulate import pooled_minimiser, simulate
 from sottovoce.weighted import Weighted
 
 SITES = 5
@@ -70,8 +70,7 @@ def coefficients(epsilon: float, runs: int, folder: Path) -> dict[str, Any]:
     rows = naming.rows(parts)
     loss = Weighted(Logistic()) if naming.long else Logistic()
     config = RunConfig(method="auto", trust="sum", epsilon=epsilon, delta=1e-5, seed=0, replicates=runs)
-    desk = Desk.open(config, rows, loss, recipe(naming.constant))
-    found = estimate(desk, naming)
+    found = simulate(config, rows, method=newton_of(naming), loss=loss).outcome
     tables = [table(found, naming, r, 1e-5).lines for r in range(runs)]
     lines = []
     for k, term in enumerate(naming.terms):
@@ -94,8 +93,8 @@ def areas(epsilon: float, runs: int) -> dict[str, Any]:
     cut = np.array_split(np.arange(len(dataset.y_test)), SITES)
     rows = ev.rows_of([(dataset.X_test[p], dataset.y_test[p]) for p in cut])
     config = RunConfig(method="auto", trust="sum", epsilon=epsilon, delta=1e-5, seed=0, replicates=runs)
-    desk = Desk.open(config, rows, ev.LOSS, ev.recipe(rows.d))
-    found = [one[""].auc for one in ev.evaluate(desk, np.repeat(w[None], runs, axis=0))]
+    method = ev.Histogram(judged=digest_of(w), weights=w)
+    found = [one[""].auc for one in ev.qualities(simulate(config, rows, method=method, loss=ev.LOSS).outcome)]
     exact = ev.exact(dataset.X_test @ w, dataset.y_test)["auc"]
     error = np.array([float(one.value or np.nan) - exact for one in found])
     held = np.mean([float(one.low or 0) <= exact <= float(one.high or 0) for one in found])

@@ -29,12 +29,12 @@ from _coverage_picture import draw
 from scipy.special import expit
 
 import sottovoce
-from sottovoce.answers.asking import Desk
-from sottovoce.answers.inference import estimate, recipe, table
+from sottovoce.answers.inference import newton_of, table
 from sottovoce.answers.naming import Naming, of_columns, of_schema
 from sottovoce.data.schema import Schema
 from sottovoce.losses import Logistic
 from sottovoce.runs.config import RunConfig
+from sottovoce.runs.simulate import simulate
 from sottovoce.weighted import Weighted
 
 SITES = 5
@@ -157,8 +157,8 @@ def one(cell: Cell, seed: int) -> dict[str, Any]:
     found = DESIGNS[cell.design](cell.n, rng)
     loss = Weighted(Logistic()) if found.naming.long else Logistic()
     config = RunConfig(method="auto", trust=cell.trust, epsilon=cell.epsilon, delta=1e-5, seed=seed)
-    desk = Desk.open(config, found.naming.rows(found.parts), loss, recipe(found.naming.constant))
-    lines = table(estimate(desk, found.naming), found.naming, delta=1e-5).lines
+    result = simulate(config, found.naming.rows(found.parts), method=newton_of(found.naming), loss=loss)
+    lines = table(result.outcome, found.naming, delta=1e-5).lines
     inside, width = [], []
     for line, truth, error in zip(lines, found.truth, exact_errors(found), strict=True):
         printed = line.refused is None
@@ -183,8 +183,8 @@ def summary(cell: Cell, sets: list[dict[str, Any]]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-FILES = (*(f"answers/{name}.py" for name in ("asking", "inference", "naming", "overshoot")), "queries/bounded.py",
-         "weighted.py")  # fmt: skip
+FILES = (*(f"answers/{name}.py" for name in ("inference", "naming", "overshoot")), "algorithms/recipe.py",
+         "queries/bounded.py", "weighted.py")  # fmt: skip
 
 
 @lru_cache

@@ -20,12 +20,12 @@ import numpy as np
 from coverage import EFFECTS, SHARES, split, summary
 
 from sottovoce.answers import slopes
-from sottovoce.answers.asking import Desk
 from sottovoce.answers.inference import Estimates
 from sottovoce.answers.naming import Naming, of_columns, of_schema
 from sottovoce.data.schema import Schema
 from sottovoce.losses import HuberResidual
 from sottovoce.runs.config import RunConfig
+from sottovoce.runs.simulate import simulate
 from sottovoce.task import BoundedNumber
 from sottovoce.weighted import Weighted
 
@@ -126,8 +126,7 @@ def one(cell: Cell, seed: int) -> dict[str, Any]:
     rows = rows.with_offset([TASK.encode(y[p]) for p in parts])
     loss = Weighted(HuberResidual(1.0)) if found.naming.long else HuberResidual(1.0)
     config = RunConfig(method="auto", trust="sum", epsilon=cell.epsilon, delta=1e-5, seed=seed)
-    desk = Desk.open(config, rows, loss, slopes.recipe(found.naming.constant))
-    estimates = slopes.estimate(desk, found.naming)
+    estimates: Estimates = simulate(config, rows, method=slopes.slopes_of(found.naming), loss=loss).outcome
 
     def inside(made: Estimates) -> list[bool | None]:
         lines = slopes.table_of(made, found.naming, TASK, 1e-5).lines

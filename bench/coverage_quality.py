@@ -21,19 +21,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from coverage import Kept, fill, split, version
+from coverage import SITES, Kept, fill, version
 from scipy import stats
 from scipy.special import expit
 
 from sottovoce.answers import evaluation as ev
-from sottovoce.answers.asking import Desk
-from sottovoce.answers.classes import evaluate_classes
+from sottovoce.answers.judging import Scored, judge_of
+from sottovoce.plain import digest_of
 from sottovoce.runs.config import RunConfig
-from sottovoce.task import ManyClasses
+from sottovoce.task import ManyClasses, TwoClasses
 
 SETS, QUICK = 500, 20
 GRID = 400_000
-FILES = ("answers/asking.py", "answers/classes.py", "answers/evaluation.py", "queries/bounded.py")
+FILES = ("answers/judging.py", "answers/classes.py", "answers/evaluation.py", "queries/bounded.py")
 
 
 class Design(NamedTuple):
@@ -109,13 +109,12 @@ def released(cell: Cell, rng: np.random.Generator) -> dict[str, ev.Estimate]:
         K = len(joint)
         drawn = rng.choice(K * K, p=joint.ravel(), size=cell.n)
         task = ManyClasses(tuple("abcdefgh"[:K]))
-        made = evaluate_classes(task, np.eye(K)[:, drawn % K], drawn // K, ev.Held(cell.epsilon), config, 5)
-        return {"accuracy": made.accuracy}
+        scored = Scored(np.eye(K)[:, drawn % K], digest_of(np.eye(K)), drawn // K)
+        return {"accuracy": judge_of(task, ev.Held(cell.epsilon), None).ask(scored, config, SITES).accuracy}
     score = DESIGNS[cell.design].score(rng.random(cell.n))
     y = np.where(rng.random(cell.n) < DESIGNS[cell.design].chance(score), 1.0, -1.0)
-    rows = ev.rows_of([(score[p, None], y[p]) for p in split(cell.n)])
-    desk = Desk.open(config, rows, ev.LOSS, ev.recipe(rows.d))
-    found = ev.evaluate(desk, np.ones((1, 1)))[0][""]
+    scored = Scored(score, digest_of(np.ones(1)), y)
+    found = judge_of(TwoClasses(), ev.Held(cell.epsilon), None).ask(scored, config, SITES).quality[""]
     return {"accuracy": found.rates["accuracy"], "auc": found.auc}
 
 

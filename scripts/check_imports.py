@@ -82,7 +82,7 @@ LAYERS = (
             "runs.start",
             "runs.simulate",
             "runs.public",
-            *("answers.__init__", "answers.asking", "answers.naming", "answers.evaluation", "answers.overshoot"),
+            *("answers.__init__", "answers.naming", "answers.evaluation", "answers.overshoot"),
             "answers.inference",
             "answers.saved",
             "deploy",
@@ -116,7 +116,7 @@ VERSION = "_version"  # may be imported by all, imports nothing of the package
 ALGORITHMS = "algorithms"
 ALGORITHM_MAY_IMPORT = (
     *("__future__", "abc", "collections", "dataclasses", "enum", "functools", "itertools", "math", "types", "typing"),
-    *(f"{PACKAGE}.{name}" for name in ("typing", "errors", "facts", "trust", "schedules", "queries", "net")),
+    *(f"{PACKAGE}.{name}" for name in ("typing", "errors", "plain", "facts", "trust", "schedules", "queries", "net")),
     f"{PACKAGE}.{ALGORITHMS}",  # under the same rule themselves
 )
 ALGORITHM_MAY_IMPORT_EXACTLY = ("numpy", "numpy.typing", "numpy.linalg")

@@ -36,6 +36,7 @@ import numpy as np
 from .errors import InvalidInput
 from .losses import Loss, make_loss, namespace
 from .typing import Any, Array
+from .weighted import Weighted
 
 LEAST = 1e-6
 """Smallest cap: below it gradients would be lost in the rounding of a solve."""
@@ -62,14 +63,16 @@ def cap(loss: Loss, most: float) -> Loss:
 
 
 def read_loss(spec: str) -> Loss:
-    """The loss of a :attr:`sottovoce.losses.Loss.spec`, capped or not.
+    """The loss of a :attr:`sottovoce.losses.Loss.spec`, capped or not, for rows of any norm or not.
 
     Raises
     ------
     InvalidInput
     """
-    name, _, most = spec.partition(_MARK)
-    return cap(make_loss(name), float(most) if most else math.inf)
+    own = spec.removeprefix(f"{Weighted.name} ")
+    name, _, most = own.partition(_MARK)
+    loss = cap(make_loss(name), float(most) if most else math.inf)
+    return loss if own == spec else Weighted(loss)
 
 
 @dataclass(frozen=True)

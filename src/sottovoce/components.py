@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .answers.asking import Desk, Item
+from .algorithms.items import Item
+from .algorithms.once import Once
 from .answers.naming import of_columns
 from .errors import InvalidInput
 from .losses import Logistic
@@ -17,9 +19,25 @@ from .queries import SecondMoments
 from .queries.moments import square
 from .runs import defaults
 from .runs.config import RunConfig
+from .runs.simulate import simulate
 from .sited import SitedTable
 from .typing import Any, Array, ArrayLike
 from .weighted import Weighted
+
+
+@dataclass(frozen=True)
+class Components(Once):
+    """Second moments of rows; the outcome is an answer."""
+
+    name: ClassVar[str] = "components"
+    summary: ClassVar[str] = "second moments, for principal components"
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        return (Item("second moments", SecondMoments, 1.0),)
+
+    def point(self, d: int) -> Array:
+        return np.zeros(d)
 
 
 class ConsensusPCA(SitedTable, TransformerMixin, BaseEstimator):
@@ -125,8 +143,8 @@ class ConsensusPCA(SitedTable, TransformerMixin, BaseEstimator):
         run = RunConfig(
             "auto", self.epsilon, self.delta, relation=self.relation, trust=self.trust, seed=seed, **knobs
         )  # fmt: skip
-        desk = Desk.open(run, rows, Weighted(Logistic()), (Item("second moments", SecondMoments, 1.0),))
-        S, s = square(desk.ask("second moments", np.zeros((1, d + 1)))[0], d + 1), desk.spread("second moments")
+        result = simulate(run, rows, method=Components(), loss=Weighted(Logistic()))
+        S, s = square(result.outcome.value[0], d + 1), result.outcome.spread
         scale, value = float(naming.into_units[0, 0]), naming.value
         count = min(max(float(S[-1, -1]) / value**2, 5.0 * s / value**2), 1.0)  # the mean weight of a row
         mean = S[:-1, -1] / (value * count)
@@ -139,7 +157,7 @@ class ConsensusPCA(SitedTable, TransformerMixin, BaseEstimator):
         self.clear_ = np.asarray(np.minimum(gaps[:-1], gaps[1:])[:k] > 2.0 * self.noise_)
         self.components_, self.explained_variance_, self.mean_ = vectors[:k], values[:k], mean / scale
         self.explained_variance_ratio_ = values[:k] / total if total > 0.0 else np.zeros(k)
-        self.sites_, self.privacy_spent_ = sites, desk.statement().to_dict()
+        self.sites_, self.privacy_spent_ = sites, result.privacy
         return self
 
     def transform(self, X: ArrayLike) -> Array:

@@ -62,6 +62,8 @@ class Facts:
         where nothing is summed.
     sites_per_row : int
         Sites at which one person may have a row; only sums need it to know their price.
+    sizes : array of shape (N, 1), optional
+        Rows of every node, in the view of one of them; None in the view of all, where `n` has them.
     """
 
     loss: Loss
@@ -78,6 +80,7 @@ class Facts:
     participants: int = 0
     colluders: int = 0
     sites_per_row: int = 1
+    sizes: Array | None = None
 
     def __post_init__(self) -> None:
         n = np.asarray(self.n, dtype=float)
@@ -106,6 +109,11 @@ class Facts:
         """Facts by which all sites refuse and certify alike: as if each had all rows, whose rounding is the largest."""
         assert self.rows is not None
         return replace(self, n=np.full_like(self.n, self.rows))
+
+    @property
+    def every_n(self) -> Array:
+        """Rows of every node, (N, 1), also in the view of one of them."""
+        return self.n if self.sizes is None else self.sizes
 
     @property
     def gradients_changed(self) -> float:
@@ -157,4 +165,4 @@ class Facts:
 
     def node(self, i: int) -> Facts:
         """The same facts as node `i` sees them."""
-        return replace(self, n=self.n[i])
+        return replace(self, n=self.n[i], sizes=self.every_n)

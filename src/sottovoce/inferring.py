@@ -10,8 +10,7 @@ from scipy.sparse import issparse
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
-from .answers.asking import Desk
-from .answers.inference import Coefficients, estimate, model_of, recipe, table
+from .answers.inference import Coefficients, Estimates, model_of, newton_of, table
 from .answers.naming import of_columns
 from .answers.training import check
 from .errors import InvalidInput
@@ -20,6 +19,7 @@ from .losses import Logistic
 from .reports.coefficients import html_table, remark
 from .runs.config import RunConfig
 from .runs.engine import FINISHED
+from .runs.simulate import simulate
 from .task import TwoClasses
 from .typing import Any, Array, IntArray
 from .weighted import Weighted
@@ -89,8 +89,8 @@ class Inferring(Shown):
         own = [str(site) for site in sites] if apart and len(parts) > 1 else []
         naming = of_columns(names, float(me.data_norm), own)
         rows = naming.rows([(X[part], TwoClasses().encode(label[part])) for part in parts])
-        desk = Desk.open(run, rows, Weighted(Logistic()), recipe(naming.constant))
-        found = estimate(desk, naming)
+        result = simulate(run, rows, method=newton_of(naming), loss=Weighted(Logistic()), caveat=caveat)
+        found: Estimates = result.outcome
         beta, k = naming.into_units @ model_of(found)[0], X.shape[1]
         shares = np.array([len(part) for part in parts]) / len(label)
         me.coefficients_ = table(found, naming, delta=run.delta)
@@ -98,7 +98,7 @@ class Inferring(Shown):
         me.intercept_ = np.atleast_1d(beta[k:] @ shares if own else beta[k])
         me.site_coef_ = np.repeat(me.coef_, len(parts), axis=0)
         me.site_intercept_ = beta[k:] if own else np.repeat(me.intercept_, len(parts))
-        me.privacy_spent_, me.n_iter_, me.stopped_ = desk.statement(caveat=caveat).to_dict(), 1, FINISHED
+        me.privacy_spent_, me.n_iter_, me.stopped_ = result.privacy, 1, FINISHED
         me.max_grad_norm_, me.choice_ = math.inf, None
 
     def to_sklearn(self) -> LogisticRegression:

@@ -9,11 +9,11 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d
 
-from .answers import slopes
-from .answers.asking import Desk
+from .algorithms.recipe import Recipe
 from .answers.inference import model_of
 from .answers.naming import of_columns
-from .answers.regression import SQUARED, least_squares, recipe
+from .answers.regression import SQUARED, LeastSquares
+from .answers.slopes import slopes_of, table_of
 from .answers.training import WEIGHED
 from .data.given import checked
 from .data.rows import Rows
@@ -237,15 +237,16 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         naming = of_columns([str(name) for name in names], self.data_norm)
         rows = naming.rows([(X[part], np.ones(len(part))) for part in parts]).with_offset([t[part] for part in parts])
         rows = rows if counts is None else rows.with_weight(counts)
-        plan, constant = (slopes.recipe if self.inference else recipe)(naming.constant), naming.constant > 0
-        desk = Desk.open(RunConfig(method="auto", **knobs), rows, Weighted(HuberResidual(1.0)), plan)
+        constant, run = naming.constant, RunConfig(method="auto", **knobs)
+        free = np.ones(naming.d) if self.fit_intercept else 1.0 - constant
+        method: Recipe = slopes_of(naming) if self.inference else LeastSquares(constant=constant, free=free)
+        result = simulate(run, rows, method=method, loss=Weighted(HuberResidual(1.0)), caveat=caveat)
         if self.inference:
-            found = slopes.estimate(desk, naming)
-            w = model_of(found)[0]
-            self.coefficients_ = slopes.table_of(found, naming, task, desk.config.delta)
+            w = model_of(result.outcome)[0]
+            self.coefficients_ = table_of(result.outcome, naming, task, run.delta)
         else:
-            w = least_squares(desk, ~constant | self.fit_intercept, constant)[0]
-        return naming.into_units @ w, desk.statement(caveat=caveat).to_dict()
+            w = result.outcome[0]
+        return naming.into_units @ w, result.privacy
 
     def _by_rounds(
         self, X: Array, task: BoundedNumber, t: Array, parts: list[IntArray], knobs: dict[str, Any],

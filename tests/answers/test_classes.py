@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sottovoce.answers.classes import evaluate_classes
 from sottovoce.answers.evaluation import Held
+from sottovoce.answers.judging import Scored, judge_of
 from sottovoce.errors import InvalidInput
 from sottovoce.reports import sections
 from sottovoce.runs.config import RunConfig
@@ -26,16 +26,20 @@ def drawn(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return np.eye(3)[:, cell % 3], cell // 3
 
 
+def judged(margins: np.ndarray, y: np.ndarray, held: Held, run: RunConfig = RUN, task: ManyClasses = TASK) -> Any:
+    return judge_of(task, held, None).ask(Scored(margins, b"model", y), run, 4)
+
+
 def asked(n: int, seed: int, epsilon: float = 1.0) -> Any:
     margins, y = drawn(n, seed)
     run = RunConfig(method="auto", epsilon=1.0, delta=1e-5, trust="sum", seed=seed)
-    return evaluate_classes(TASK, margins, y, Held(epsilon), run, 4, scored_by=b"model")
+    return judged(margins, y, Held(epsilon), run)
 
 
 def test_without_noise_they_are_the_counts() -> None:
     margins, y = drawn(900, 0)
     y[:9] = -1
-    found = evaluate_classes(TASK, margins, y, Held(math.inf), RUN, 4, scored_by=b"model")
+    found = judged(margins, y, Held(math.inf))
     want = np.zeros((3, 3))
     for answer, label in zip(margins.argmax(axis=0)[9:], y[9:], strict=True):
         want[label, answer] += 1
@@ -87,7 +91,7 @@ def test_the_noise_in_an_accuracy_is_that_of_the_counts_that_are_added() -> None
     exact, deviations, told = float(np.mean(answers == y)), [], []
     for seed in range(200):
         run = RunConfig(method="auto", epsilon=1.0, delta=1e-5, trust="sum", seed=seed)
-        one = evaluate_classes(task, np.eye(5)[:, answers], y, Held(0.5), run, 4).accuracy
+        one = judged(np.eye(5)[:, answers], y, Held(0.5), run, task).accuracy
         assert one.value is not None and one.low is not None and one.high is not None
         deviations.append(one.value - exact)
         told.append(((one.high - one.low) / 2.0 / stats.norm.isf(0.025)) ** 2 - one.value * (1.0 - one.value) / n)
@@ -104,14 +108,14 @@ def test_few_rows_of_a_class_are_refused() -> None:
 def test_what_two_classes_have_alone_is_refused(more: dict[str, Any]) -> None:
     margins, y = drawn(50, 0)
     with pytest.raises(InvalidInput, match="two classes"):
-        evaluate_classes(TASK, margins, y, Held(1.0, **more), RUN, scored_by=b"model")
+        judged(margins, y, Held(1.0, **more))
 
 
 def test_a_page_escapes_the_names_of_classes() -> None:
     evil = "<script>alert(1)</script>"
     task = ManyClasses((evil, "b", "c"))
     margins, y = drawn(2000, 0)
-    plain = evaluate_classes(task, margins, y, Held(2.0), RUN, 4, scored_by=b"model").to_dict()
+    plain = judged(margins, y, Held(2.0), task=task).to_dict()
     for holder in (False, True):
         text = "".join(sections({"evaluation": plain}, holder=holder))
         assert evil not in text and "&lt;script&gt;" in text and ("for the holder only" in text) is holder

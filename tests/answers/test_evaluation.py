@@ -11,11 +11,13 @@ from scipy import stats
 from scipy.special import expit
 
 from sottovoce.answers import evaluation as ev
-from sottovoce.answers.asking import Desk
-from sottovoce.answers.training import Held, evaluate_table
+from sottovoce.answers.evaluation import Held
+from sottovoce.answers.judging import Scored, judge_of
 from sottovoce.data.schema import Schema
 from sottovoce.errors import InvalidInput
 from sottovoce.runs.config import RunConfig
+from sottovoce.runs.simulate import simulate
+from sottovoce.task import TwoClasses
 
 
 def config(**more: Any) -> RunConfig:
@@ -31,10 +33,11 @@ def asked(scores: np.ndarray, y: np.ndarray, of: RunConfig, **more: Any) -> list
     X = np.column_stack([scores, *more.pop("columns", [])])
     levels = more.get("levels", ())
     rows = ev.rows_of([(X[p], y[p]) for p in np.array_split(np.arange(len(y)), 4)])
-    desk = Desk.open(of, rows, ev.LOSS, ev.recipe(rows.d, ev.groups_of(levels, rows.d)))
-    model = np.zeros((of.replicates, X.shape[1]))
-    model[:, 0] = 1.0
-    return ev.evaluate(desk, model, **more)
+    weights, threshold = np.eye(X.shape[1])[0], more.get("threshold", 0.5)
+    method = ev.Histogram(
+        judged=b"model", weights=weights, threshold=threshold, groups=ev.groups_of(levels, rows.d)
+    )  # fmt: skip
+    return ev.qualities(simulate(of, rows, method=method, loss=ev.LOSS).outcome, **more)
 
 
 def test_without_noise_everything_is_near_the_exact_numbers() -> None:
@@ -131,7 +134,8 @@ def test_an_encoding_that_was_computed_from_rows_is_said() -> None:
     declared = Schema.from_dict({"columns": {"age": {"kind": "number", "lo": 0.0, "hi": 1.0}}})
     for read in (True, False):
         schema = replace(declared, data_dependent=read)
-        found = evaluate_table(scores, np.zeros((800, 2)), y, schema, held, run, scored_by=b"model")
+        judge = judge_of(TwoClasses(), held, schema)
+        found = judge.ask(Scored(scores, b"model", y, np.zeros((800, 2))), run, caveat=schema.caveat)
         assert found.statement.caveat == schema.caveat and (schema.caveat is not None) == read
 
 

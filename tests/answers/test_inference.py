@@ -11,16 +11,16 @@ from scipy import stats
 from scipy.special import expit
 
 from sottovoce.answers import inference
-from sottovoce.answers.asking import Desk, Item
-from sottovoce.answers.inference import TAU, Estimates, estimate, forecast, recipe, table
+from sottovoce.answers.inference import TAU, Estimates, Newton, forecast, newton_of, table
 from sottovoce.answers.naming import Naming, of_columns, of_schema
 from sottovoce.data.schema import Schema
 from sottovoce.errors import BudgetExceeded, InvalidInput
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.losses import Logistic
 from sottovoce.privacy.gaussian import gaussian_mu
-from sottovoce.queries import Gradient
+from sottovoce.queries import Among, Gradient
 from sottovoce.runs.config import RunConfig
+from sottovoce.runs.simulate import Result, simulate
 from sottovoce.weighted import Weighted
 
 BETA = np.array([0.5, -0.4, 0.0, -0.8])
@@ -46,10 +46,10 @@ def numbers(n: int, seed: int = 0, norm: float = 3.0) -> tuple[Naming, list[tupl
     return of_columns(["a", "b", "c"], norm), parts, X
 
 
-def fitted(of: RunConfig, n: int = 8000, seed: int = 0, norm: float = 3.0) -> tuple[Naming, Estimates, Desk]:
+def fitted(of: RunConfig, n: int = 8000, seed: int = 0, norm: float = 3.0) -> tuple[Naming, Estimates, Result]:
     naming, parts, _ = numbers(n, seed, norm)
-    desk = Desk.open(of, naming.rows(parts), Weighted(Logistic()), recipe(naming.constant))
-    return naming, estimate(desk, naming), desk
+    result = simulate(of, naming.rows(parts), method=newton_of(naming), loss=Weighted(Logistic()))
+    return naming, result.outcome, result
 
 
 def newton(X: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -106,8 +106,8 @@ def test_sites_have_constants_of_their_own() -> None:
         X = rng.normal(size=(20_000, 1)) + i
         parts.append((X, np.where(rng.random(20_000) < expit(0.5 * X[:, 0] + own[i]), 1.0, -1.0)))
     of = config(epsilon=float("inf"))
-    desk = Desk.open(of, naming.rows(parts), Weighted(Logistic()), recipe(naming.constant))
-    lines = table(estimate(desk, naming), naming).lines
+    found = simulate(of, naming.rows(parts), method=newton_of(naming), loss=Weighted(Logistic())).outcome
+    lines = table(found, naming).lines
     for line, truth in zip(lines, [0.5, *own], strict=True):
         assert abs(line.estimate - truth) < 4.0 * line.standard_error  # type: ignore[operator]
     assert [line.term.level for line in lines[1:]] == ["north", "south", "west"]
@@ -191,59 +191,63 @@ def test_rare_levels_are_merged_with_the_reference_and_named() -> None:
     text = np.array(["a", "b", "rare"], dtype=object)[rng.choice(3, size=9000, p=[0.6, 0.3985, 0.0015])]
     y = np.where(rng.random(9000) < expit(-0.3 + 0.6 * (text == "b")), 1.0, -1.0)
     parts = [({"k": text[p]}, y[p]) for p in np.array_split(np.arange(9000), 3)]
-    desk = Desk.open(config(), naming.rows(parts), Logistic(), recipe(naming.constant))
-    lines = table(estimate(desk, naming), naming, delta=1e-5).lines
+    found = simulate(config(), naming.rows(parts), method=newton_of(naming), loss=Logistic()).outcome
+    lines = table(found, naming, delta=1e-5).lines
     assert "merged with the reference" in str(lines[1].refused)
     assert lines[0].refused is None and abs(lines[0].estimate - 0.6) < 4 * lines[0].standard_error  # type: ignore[operator]
 
 
-class TestDesk:
-    def test_the_plan_costs_what_was_asked_for(self) -> None:
+class TestRecipe:
+    def test_the_list_costs_what_was_asked_for(self) -> None:
         for trust in ("sum", "nobody"):
-            _, _, desk = fitted(config(trust=trust))
-            said = desk.statement()
-            assert 2.99 < said.epsilon <= 3.0 and said.releases == 9
+            *_, result = fitted(config(trust=trust))
+            said = result.statement
+            assert 2.99 < said.epsilon <= 3.0 and said.releases == 9 == result.rounds and result.stopped == "finished"
             assert said.trust.kind == trust and (said.alone is not None) == (trust == "sum")
 
     def test_shares_add_up_to_the_budget(self) -> None:
-        assert sum(item.share for item in recipe(np.ones(3))) == pytest.approx(1.0)
+        assert sum(item.share for item in newton_of(numbers(40)[0]).items) == pytest.approx(1.0)
 
     def test_local_noise_adds_up_over_sites(self) -> None:
-        *_, summed = fitted(config())
-        *_, local = fitted(config(trust="nobody"))
+        spreads = []
+        for trust in ("sum", "nobody"):
+            naming, found, result = fitted(config(trust=trust))
+            scaled = newton_of(naming).with_noise(newton_of(naming).shape.scaled(found.scale))
+            spreads.append(scaled.spread(8, result.facts, Among.all(result.facts)))
         # of four equal sites: sqrt(4) of a curator's, against sqrt(4 / 3) in sums with one colluder
-        assert local.spread("last gradient") / summed.spread("last gradient") == pytest.approx(np.sqrt(3.0), rel=1e-3)
+        assert spreads[1] / spreads[0] == pytest.approx(np.sqrt(3.0), rel=1e-3)
 
-    def test_nothing_outside_the_plan_is_asked(self) -> None:
+    def test_nothing_outside_the_list_is_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
         naming, parts, _ = numbers(400)
-        desk = Desk.open(config(), naming.rows(parts), Weighted(Logistic()), [Item("g", Gradient, 1.0)])
-        with pytest.raises(ValueError, match="the plan's next release is g"):
-            desk.ask("h", np.zeros((1, naming.d)))
 
-    @pytest.mark.parametrize("more", [{"delta": None}, {"epsilon": (1.0, 2.0, 1.0, 1.0), "trust": "nobody"}])
+        def script(self: Newton, facts: Any, replicates: int) -> Any:
+            yield Gradient(np.zeros((replicates, facts.d)))
+
+        monkeypatch.setattr(Newton, "script", script)
+        with pytest.raises(ValueError, match="the next release of the list is 'count of positives'"):
+            simulate(config(), naming.rows(parts), method=newton_of(naming), loss=Weighted(Logistic()))
+
+    @pytest.mark.parametrize(
+        "more", [{"delta": None}, {"epsilon": (1.0, 2.0, 1.0, 1.0), "trust": "nobody"}, {"noise": 0.5}]
+    )
     def test_terms_that_sums_cannot_have_are_refused(self, more: dict[str, Any]) -> None:
         naming, parts, _ = numbers(400)
         with pytest.raises(InvalidInput):
-            Desk.open(config(**more), naming.rows(parts), Weighted(Logistic()), recipe(naming.constant))
+            simulate(config(**more), naming.rows(parts), method=newton_of(naming), loss=Weighted(Logistic()))
 
     def test_a_ledger_on_disk_keeps_the_releases_and_its_budget(self, tmp_path: Any) -> None:
         naming, parts, _ = numbers(2000)
-        rows = naming.rows(parts)
+        rows, method = naming.rows(parts), newton_of(naming)
         of = config(trust="nobody", epsilon=2.0)
         DurableLedger.create(tmp_path / "l", epsilon=3.0, delta=1e-5, accountant="zcdp", n_nodes=4).close()
-        found = []
+        found, loss = [], Weighted(Logistic())
         for _ in range(2):  # the second time everything is read from the ledger
             with DurableLedger.open(tmp_path / "l") as book:
-                desk = Desk.open(
-                    of, rows, Weighted(Logistic()), recipe(naming.constant), ledger=book, run_name="one", identity=b"x"
-                )
-                found.append(estimate(desk, naming).estimate)
-                desk.close()
+                result = simulate(of, rows, method=method, loss=loss, ledger=book, run_name="one")
+                found.append(result.outcome.estimate)
         np.testing.assert_array_equal(*found)
         with DurableLedger.open(tmp_path / "l") as book, pytest.raises(BudgetExceeded):
-            Desk.open(
-                of, rows, Weighted(Logistic()), recipe(naming.constant), ledger=book, run_name="two", identity=b"x"
-            )
+            simulate(of, rows, method=method, loss=loss, ledger=book, run_name="two")
 
 
 def one_exact_step(X: np.ndarray, y: np.ndarray, off: np.ndarray, marks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

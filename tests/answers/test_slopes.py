@@ -11,7 +11,6 @@ import pytest
 
 from sottovoce import ConsensusRegressor
 from sottovoce.answers import slopes
-from sottovoce.answers.asking import Desk
 from sottovoce.answers.inference import Estimates
 from sottovoce.answers.naming import Naming, of_columns, of_schema
 from sottovoce.data.schema import Schema
@@ -19,6 +18,7 @@ from sottovoce.errors import InvalidInput
 from sottovoce.losses import HuberResidual
 from sottovoce.queries.moments import square
 from sottovoce.runs.config import RunConfig
+from sottovoce.runs.simulate import simulate
 from sottovoce.task import BoundedNumber
 from sottovoce.weighted import Weighted
 
@@ -34,13 +34,14 @@ def drawn(n: int, seed: int, *, spread: float = 0.6, norm: float = 2.4) -> tuple
     return of_columns(["age", "dose", "none"], norm), X, np.clip(X @ BETA[:3] + BETA[3] + e, 0.0, 60.0)
 
 
-def opened(naming: Naming, X: Any, y: np.ndarray, epsilon: float = 1.0, seed: int = 0) -> Desk:
+def estimated(naming: Naming, X: Any, y: np.ndarray, epsilon: float = 1.0, seed: int = 0) -> Estimates:
     parts = np.array_split(np.arange(len(y)), 4)
     tables = [({k: v[p] for k, v in X.items()} if isinstance(X, dict) else X[p], np.ones(len(p))) for p in parts]
     rows = naming.rows(tables).with_offset([DAYS.encode(y[p]) for p in parts])
     config = RunConfig(method="auto", trust="sum", epsilon=epsilon, delta=1e-5, seed=seed)
     loss = Weighted(HuberResidual(1.0)) if naming.long else HuberResidual(1.0)
-    return Desk.open(config, rows, loss, slopes.recipe(naming.constant))
+    found: Estimates = simulate(config, rows, method=slopes.slopes_of(naming), loss=loss).outcome
+    return found
 
 
 def least_squares(naming: Naming, X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -51,31 +52,37 @@ def least_squares(naming: Naming, X: np.ndarray, y: np.ndarray) -> tuple[np.ndar
     return S, np.linalg.solve(S, (A.T * weight) @ t / len(A))
 
 
-def test_the_step_is_exact() -> None:
+def test_the_step_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     """``estimate - OLS = S^-1 (E (w - OLS) - e)`` for the noise E in S and e in g, long rows and all."""
     naming, X, y = drawn(5000, 0, spread=0.2, norm=1.6)
-    desk, answers = opened(naming, X, y), {}
-    ask = desk.ask
+    answers, script = {}, slopes.Stepped.script
 
-    def listening(name: str, at: np.ndarray, what: Any = None) -> np.ndarray:
-        answers[name] = (ask(name, at, what), at, what)
-        return answers[name][0]
+    def listening(self: slopes.Stepped, facts: Any, replicates: int) -> Any:
+        names, whole = iter(self.items), script(self, facts, replicates)
+        what = next(whole)
+        while True:
+            answer = yield what
+            answers[next(names).name] = answer, what
+            try:
+                what = whole.send(answer)
+            except StopIteration as end:
+                return end.value
 
-    desk.ask = listening  # type: ignore[method-assign]
-    found = slopes.estimate(desk, naming)
+    monkeypatch.setattr(slopes.Stepped, "script", listening)
+    found = estimated(naming, X, y)
     exact, best = least_squares(naming, X, y)
-    S = square(answers["second moments"][0], naming.d)[0]
-    g, at, what = answers["last gradient"]
-    w, noise = at[0], what.h * g[0] - exact @ (at[0] - best)
+    S = square(answers["second moments"][0].value, naming.d)[0]
+    g, what = answers["last gradient"]
+    w, noise = what.at[0], what.h * g.value[0] - exact @ (what.at[0] - best)
     wanted = np.linalg.solve(S, (S - exact) @ (w - best) - noise)
     np.testing.assert_allclose(found.estimate[0] - best, wanted, atol=1e-12)
     assert np.linalg.norm(wanted) > 1e-4
-    assert np.linalg.norm(noise) / what.h == pytest.approx(desk.spread("last gradient") * 2.0, rel=0.7)
+    assert np.linalg.norm(noise) / what.h == pytest.approx(g.spread * 2.0, rel=0.7)
 
 
 def test_without_noise_it_is_white_s_covariance() -> None:
     naming, X, y = drawn(3000, 1)
-    found = slopes.table_of(slopes.estimate(opened(naming, X, y, math.inf), naming), naming, DAYS)
+    found = slopes.table_of(estimated(naming, X, y, math.inf), naming, DAYS)
     A = np.column_stack([X, np.ones(len(X))])
     weight = 1.0 / np.maximum(1.0, np.linalg.norm(naming.encoded(X), axis=1)) ** 2
     H = np.linalg.inv((A.T * weight) @ A)
@@ -92,7 +99,7 @@ def coverage(sets: int, change: Any = lambda found: found, **how: float) -> floa
     inside = []
     for seed in range(sets):
         naming, X, y = drawn(2000, seed, **how)
-        found = change(slopes.estimate(opened(naming, X, y, 1.0, seed), naming))
+        found = change(estimated(naming, X, y, 1.0, seed))
         lines = slopes.table_of(found, naming, DAYS).lines
         inside += [line.low <= b <= line.high for line, b in zip(lines, BETA, strict=True)]
     return float(np.mean(inside))
@@ -127,7 +134,7 @@ def test_the_tail_of_a_skewed_target_is_not_clipped() -> None:
     X = rng.normal(size=(n, 3))
     y = np.clip(8.0 + X @ BETA[:3] / 3 + 2.5 * (rng.lognormal(0.0, 0.8, n) - math.exp(0.32)), 0.0, 60.0)
     naming = of_columns(["age", "dose", "none"], 2.4)
-    found = slopes.estimate(opened(naming, X, y, 3.0), naming)
+    found = estimated(naming, X, y, 3.0)
     _, best = least_squares(naming, X, y)
     errors = np.sqrt(np.diagonal(found.covariance[0]))
     assert np.all(abs(found.estimate[0] - best) < 4 * errors)
@@ -141,7 +148,7 @@ def test_a_rare_level_counts_as_the_reference() -> None:
     ward = rng.choice(np.array(["a", "b", "rare"], dtype=object), p=[0.6, 0.399, 0.001], size=n)
     y = np.clip(20.0 + 6.0 * (ward == "b") + 3.0 * rng.normal(size=n), 0.0, 60.0)
     naming = of_schema(schema)
-    lines = slopes.table_of(slopes.estimate(opened(naming, {"ward": ward}, y, 3.0), naming), naming, DAYS, 1e-5).lines
+    lines = slopes.table_of(estimated(naming, {"ward": ward}, y, 3.0), naming, DAYS, 1e-5).lines
     assert lines[0].low < 6.0 < lines[0].high and "merged" in str(lines[1].refused) and lines[2].refused is None
 
 

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sottovoce.answers.asking import Desk
-from sottovoce.answers.evaluation import LOSS, recipe, rows_of
+from sottovoce.answers.evaluation import LOSS, Histogram, rows_of
 from sottovoce.curator import Curator
 from sottovoce.errors import LedgerMismatch
 from sottovoce.facts import Facts
@@ -21,6 +20,7 @@ from sottovoce.plain import digest_of
 from sottovoce.privacy.noise import SystemNoise
 from sottovoce.queries import Bounded, NoisyBounded, NoisyGradient, Positives, Scores, Sum
 from sottovoce.runs.config import RunConfig
+from sottovoce.runs.simulate import simulate
 from sottovoce.typing import Array
 
 N, D = 3, 4
@@ -89,20 +89,25 @@ def test_only_answers_were_ever_kept_without_the_stamp_that_they_have() -> None:
     assert NoisyBounded.unstamped and not NoisyGradient.unstamped
 
 
-def test_a_run_in_a_ledger_needs_an_identity_and_is_read_under_no_other(tmp_path: Path) -> None:
+def test_a_run_in_a_ledger_is_that_of_one_identity(tmp_path: Path) -> None:
+    """A model, a threshold and subgroups are not in the rows that the ledger is bound to, nor in the configuration."""
     rows = rows_of([(np.random.default_rng(1).normal(size=(60, D - 1)), np.ones(60))])
     config = RunConfig(method="auto", epsilon=1.0, delta=1e-5, seed=0)
+    first = Histogram(judged=b"1", weights=np.ones(D - 1))
+    others = [{"judged": b"2"}, {"weights": np.zeros(D - 1)}, {"threshold": 0.4}, {"groups": np.eye(D)[:1]}]
     with DurableLedger.create(tmp_path / "l", epsilon=9.0, delta=1e-5, accountant="zcdp") as book:
-        with pytest.raises(TypeError, match="identity"):
-            Desk.open(config, rows, LOSS, recipe(rows.d), ledger=book)
-        opened: dict[str, Any] = {"ledger": book, "run_name": "a"}
-        Desk.open(config, rows, LOSS, recipe(rows.d), identity=b"1", **opened)
-        Desk.open(config, rows, LOSS, recipe(rows.d), identity=b"1", **opened)
-        count, scores = recipe(rows.d)
-        moved = (count, replace(scores, what=lambda at: Scores(at, CONSTANT, np.arange(11.0))))  # as many cells
-        for identity, plan in ((b"2", recipe(rows.d)), (b"1", recipe(rows.d, np.eye(rows.d)[:1])), (b"1", moved)):
+
+        def asked(method: Histogram, name: str | None = "a") -> Any:
+            return simulate(config, rows, method=method, loss=LOSS, ledger=book, run_name=name).outcome
+
+        np.testing.assert_array_equal(asked(first).shares, asked(first).shares)
+        for other in others:
             with pytest.raises(LedgerMismatch, match="such as 'a-2'"):
-                Desk.open(config, rows, LOSS, plan, identity=identity, **opened)
+                asked(replace(first, **other))  # type: ignore[arg-type]
+        assert len(book.rows) == 2
+        for method in (first, *(replace(first, **other) for other in others)):  # type: ignore[arg-type]
+            asked(method, None)
+        assert len(book.runs) == 2 + len(others)
 
 
 def test_a_digest_tells_values_apart_and_is_the_same_in_every_version() -> None:

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from planting import planted
 
 from sottovoce import ConsensusRegressor
+from sottovoce.algorithms.items import Item
 from sottovoce.audit import answers, attack
 from sottovoce.audit.answers import (
     DELTA,
@@ -20,14 +21,15 @@ from sottovoce.audit.answers import (
     TRUSTS,
     Asking,
     D,
+    Given,
     Pair,
     cases,
     held_out,
     play,
     play_one,
     release,
-    watch,
 )
+from sottovoce.audit.game import watch
 from sottovoce.audit.several import WorstVerdict
 from sottovoce.cli import cli
 from sottovoce.data.rows import Rows
@@ -150,14 +152,8 @@ class ForgetsCounts(Ledger):
 def test_a_count_that_is_priced_as_free_is_refuted() -> None:
     pair = Pair(lambda at: Positives(at, np.eye(D)[-1]), np.zeros(D), PAIRS["count of positives"].rows)
     case = release("count of positives", pair, CLAIM["nobody"])
-    item = case.plan[0]
-    plan = (replace(item, share=0.9), replace(item, name="gradient", what=Gradient, share=0.1))
-
-    def script(desk: object) -> None:
-        for one in plan:
-            desk.ask(one.name, np.zeros((desk.place.lead[0], D)))  # type: ignore[attr-defined]
-
-    honest = replace(case, plan=plan, script=script)
+    count = Item("count of positives", pair.what, 0.9)
+    honest = replace(case, method=Given(asks=(count, Item("gradient", Gradient, 0.1)), where=np.zeros(D)))
     assert not play_one(honest, 2000).refuted
     verdict = play_one(replace(honest, book=ForgetsCounts.of), 2000)
     assert verdict.claimed_epsilon < 0.5 and verdict.refuted

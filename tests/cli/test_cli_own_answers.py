@@ -73,8 +73,11 @@ def models(ok: Call, tmp_path: Path, what: str) -> Path:
 
 
 def told(ok: Call, models: Path, name: str, *more: object) -> Any:
+    """What was released; the statement also says what a ledger holds, as it does of every run."""
     rows = models / "a" / "rows.csv"
-    return ok("evaluate", models / name / "run.npz", rows, "--epsilon", 2, "--json", *more).json
+    plain = ok("evaluate", models / name / "run.npz", rows, "--epsilon", 2, "--json", *more).json
+    assert ("ledger" in plain.pop("privacy")) == ("--ledger" in more)
+    return plain
 
 
 A, B = ("a",), ("b",)

@@ -18,10 +18,8 @@ from sites_in_tests import Stop, rewrite
 from sums_in_tests import Lost, hub_of, run
 from test_transports import Task
 
-from sottovoce.answers.asking import Desk
-from sottovoce.answers.evaluation import LOSS, Held, evaluate, recipe, rows_of
-from sottovoce.answers.inference import estimate
-from sottovoce.answers.inference import recipe as steps
+from sottovoce.answers.evaluation import LOSS, Held, Histogram, Quality, qualities, rows_of
+from sottovoce.answers.inference import newton_of
 from sottovoce.data.rows import Rows
 from sottovoce.deploy import asks as asked
 from sottovoce.deploy.answering import LOST, document, record
@@ -36,7 +34,9 @@ from sottovoce.errors import InvalidInput
 from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy.accountants import make_accountant
 from sottovoce.privacy.statement import Statement
+from sottovoce.queries import Among
 from sottovoce.reports import page as report_page
+from sottovoce.runs.simulate import simulate
 
 pytest.importorskip("cryptography")
 
@@ -46,6 +46,12 @@ def check_spending(sites: Answering, names: tuple[str, ...] = NAMES) -> None:
         with sites.ledger(name) as ledger:
             ledger.verify()
             assert ledger.to_list() == [event.to_dict() for event in sites.plan.events(name)]
+
+
+def judged(held: Held, plan: Plan, rows: Rows, model: np.ndarray) -> Quality:
+    """The evaluation of a plan in one process."""
+    method = Histogram(judged=b"model", weights=model)
+    return qualities(simulate(held.config(plan.config, method), rows, method=method, loss=LOSS).outcome)[0][""]
 
 
 @pytest.mark.parametrize("trust", ["sum", "nobody"])
@@ -76,17 +82,15 @@ def test_separate_sites_find_what_one_process_finds(tmp_path: Path, what: str, t
 
 @pytest.mark.parametrize("trust", ["sum", "nobody"])
 def test_it_is_what_a_simulation_computes(tmp_path: Path, trust: str) -> None:
-    """The desks of a simulation hold all nodes at once; the same noise gives the same numbers."""
+    """The curator of a simulation holds all nodes at once; the same noise gives the same numbers."""
     sites = answering(tmp_path, BOTH, trust=trust)
     plan, lists = sites.plan, sites.plan.lists
     assert lists is not None and lists.naming is not None and plan.asks is not None
     parts = [[table.at(p) for p in plan.asks.split(len(table.y))] for table in sites.tables]
     rows = lists.naming.rows([(own.X, own.y) for own, _ in parts])
-    desk = Desk.open(plan.config, rows, plan.facts.loss, steps(lists.naming.constant))
-    found = estimate(desk, lists.naming)
+    found = simulate(plan.config, rows, method=newton_of(lists.naming), loss=plan.facts.loss).outcome
     held = rows_of([(lists.naming.encoded(own.X, i), own.y) for i, (_, own) in enumerate(parts)])
-    config = Held(4.0).config(plan.config)
-    quality = evaluate(Desk.open(config, held, LOSS, recipe(held.d)), found.estimate)[0][""]
+    quality = judged(Held(4.0), plan, held, found.estimate[0])
     model, there = answer_sites(plan, sites.tables)[0]
     assert there.estimates is not None and there.quality is not None
     np.testing.assert_allclose(model, found.estimate[0], rtol=1e-7)
@@ -189,8 +193,7 @@ def test_an_evaluation_goes_on_without_a_site_that_was_lost_in_training(tmp_path
     end = ends["north"]
     assert isinstance(end, Finished) and end.found is not None and end.found.quality is not None
     held = rows_of([(part.X, part.y) for part in parts])
-    desk = Desk.open(Held(math.inf).config(sites.plan.config), held, LOSS, recipe(held.d))
-    alone = evaluate(desk, end.model[None])[0][""]
+    alone = judged(Held(math.inf), sites.plan, held, end.model)
     assert end.found.quality[""].rows == sum(asks.held(SIZES[i]) for i in left)
     np.testing.assert_allclose(end.found.quality[""].counts, alone.counts, atol=1e-6)
     assert at_hub is not None and record(sites.plan, at_hub) == record(sites.plan, end.found)
@@ -201,10 +204,11 @@ def test_noise_of_fewer_sites_is_known_to_be_as_large_as_it_is(tmp_path: Path) -
     sites = answering(tmp_path / "sites", TRAINED)
     with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
         ends = run(sites, hub, lambda name: Lost(hub, name, 3) if name == "south" else None)
-    end, terms = ends["north"], sites.plan.asked[0]
+    end, stage = ends["north"], sites.plan.stages[-1]
     assert isinstance(end, Finished) and end.found is not None and end.found.quality is not None
-    noise, n = end.found.quality[""].noise, float(terms.facts.n.sum())
-    whole = n * terms.spread(terms.plan[1])
+    assert stage.recipe is not None
+    noise, n = end.found.quality[""].noise, float(stage.facts.n.sum())
+    whole = n * stage.recipe.spread(1, stage.facts, Among.all(stage.facts))
     assert noise / whole == pytest.approx(math.sqrt((3 / 2) / (4 / 3)), rel=1e-3)  # u / (u - t) shares of noise
 
 
@@ -279,8 +283,7 @@ def test_rows_that_are_trained_on_never_reach_the_evaluation(tmp_path: Path) -> 
     for rows in (sites.tables, changed):
         parts = [own.at(BOTH.split(n)[1]) for own, n in zip(rows, SIZES, strict=True)]
         held = rows_of([(lists.naming.encoded(own.X, i), own.y) for i, own in enumerate(parts)])
-        desk = Desk.open(lists.evaluation.config, held, LOSS, lists.evaluation.plan)
-        found.append(evaluate(desk, model[None])[0][""].counts)
+        found.append(judged(Held(4.0), sites.plan, held, model).counts)
     np.testing.assert_array_equal(found[0], found[1])
 
 
@@ -330,9 +333,9 @@ def test_a_plan_file_says_what_is_asked(tmp_path: Path) -> None:
     sites = answering(tmp_path / "sites", BOTH)
     sites.plan.write(tmp_path / "plan.json")
     again = Plan.read(tmp_path / "plan.json")
-    assert (
-        again == sites.plan and again.digest == sites.plan.digest and again.asked[0].scale == sites.plan.asked[0].scale
-    )
+    assert again == sites.plan and again.digest == sites.plan.digest
+    scales = [[stage.recipe.scale for stage in plan.stages if stage.recipe] for plan in (again, sites.plan)]
+    assert scales[0] == scales[1] and len(scales[0]) == 2
     assert [e.to_dict() for e in again.planned(1)] == [e.to_dict() for e in sites.plan.planned(1)]
     another = answering(tmp_path / "others", replace(BOTH, holdout=0.31))
     assert another.plan.digest != sites.plan.digest

@@ -258,6 +258,18 @@ def test_rounding_is_covered_where_every_row_rounds() -> None:
     assert np.linalg.norm(found - want) <= float(what.rounding(of, np.array([3000.0]))[0])
 
 
+@pytest.mark.parametrize("k", range(23))
+def test_a_plan_prices_at_points_of_one_entry(k: int) -> None:
+    """Neither the answer's width nor the rounding in its sensitivity is read off the point."""
+    what, loss = statistics(at(W, 2))[k]
+    of, alpha = facts([30, 40], loss), np.full((2, 1), 0.5)
+    short = replace(what, at=np.zeros((2, 1)))
+    full, plan = NoisyBounded.of(what, alpha, "test"), NoisyBounded.of(short, alpha, "test")
+    assert plan.entries(of) == full.entries(of) == plan.blank(of).shape[-1]
+    assert plan.event(of).to_dict() == full.event(of).to_dict()
+    assert Sum.of(plan).event(of).to_dict() == Sum.of(full).event(of).to_dict()
+
+
 RUNS = 400
 
 
@@ -274,13 +286,13 @@ def test_noise_has_the_stated_scale(way: str, k: int) -> None:
     if way == "nobody":
         query = NoisyBounded.of(what, alpha, "test")
         noise, event = asked.ask(query) - clean, query.event(of)
-        assert isinstance(event, GaussianMechanism) and event.dimension == what.width()
+        assert isinstance(event, GaussianMechanism) and event.dimension == what.width(of)
         sigma = event.sigma[:, None]
     else:
         summed = Sum.of(NoisyBounded.of(what, alpha, "test"))
         mean = np.sum(clean * of.n / of.rows, axis=1, keepdims=True)
         noise, shown = (asked.ask(summed, DenseNet(make_graph("complete", 3))) - mean)[:, :1], summed.event(of)
-        assert isinstance(shown, SummedGaussianMechanism) and shown.dimension == what.width()
+        assert isinstance(shown, SummedGaussianMechanism) and shown.dimension == what.width(of)
         assert shown.spread()[0] == pytest.approx(shown.sensitivity[0] / 0.5 * np.sqrt(1.5))
         sigma = shown.spread()[:1, None]
     squares, free = float(np.sum((noise / sigma) ** 2)), noise.size

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sottovoce.answers.asking import Desk
-from sottovoce.answers.misses import LOSS, evaluate_numbers, exact, recipe, rows_of
-from sottovoce.answers.training import Held
+from sottovoce.answers.evaluation import Held
+from sottovoce.answers.judging import Scored, judge_of
+from sottovoce.answers.misses import LOSS, ErrorMoments, exact, rows_of
 from sottovoce.curator import Curator
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
@@ -20,11 +20,16 @@ from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.queries import Misses, NoisyBounded
 from sottovoce.queries.misses import SCALES
 from sottovoce.runs.config import RunConfig
+from sottovoce.runs.simulate import simulate
 from sottovoce.task import BoundedNumber
 
 TASK = BoundedNumber(0, 60, "days")
 MODEL = np.array([[[1.0, 0.0]]])
 CONSTANT = np.array([0.0, 1.0])
+
+
+def judged(scores: np.ndarray, y: np.ndarray, held: Held, run: RunConfig, sites: int = 1, **more: Any) -> Any:
+    return judge_of(TASK, held, None).ask(Scored(scores, b"model", y), run, sites, **more)
 
 
 def facts(n: int, relation: str = "replace-one") -> Facts:
@@ -68,9 +73,7 @@ def test_no_row_moves_them_further_than_stated_and_some_row_nearly_so_far(relati
 
 def test_without_noise_the_answers_are_the_exact_ones() -> None:
     scores, y = made_up(3000, 1)
-    found = evaluate_numbers(
-        TASK, scores, y, Held(np.inf), RunConfig(method="auto", epsilon=1.0, delta=1e-5), 3, scored_by=b"model"
-    )
+    found = judged(scores, y, Held(np.inf), RunConfig(method="auto", epsilon=1.0, delta=1e-5), 3)
     for name, estimate in found.errors.estimates.items():
         assert estimate.value == pytest.approx(found.exact[name], rel=1e-9)
         assert estimate.low < estimate.value < estimate.high
@@ -87,7 +90,7 @@ def test_intervals_hold_sampling_and_noise() -> None:
     for seed in range(60):
         scores, y = made_up(3000, seed)
         run = RunConfig(method="auto", epsilon=1.0, delta=1e-5, seed=seed, trust="sum")
-        found = evaluate_numbers(TASK, scores, y, Held(1.0), run, 5, scored_by=b"model").errors
+        found = judged(scores, y, Held(1.0), run, 5).errors
         for name in hits:
             estimate = found.estimates[name]
             hits[name] += bool(estimate.low <= truth[name] <= estimate.high)
@@ -97,26 +100,25 @@ def test_intervals_hold_sampling_and_noise() -> None:
     assert bare < 45
 
 
-def test_the_noise_on_the_answer_is_what_the_desk_says() -> None:
+def test_the_noise_on_the_answer_is_what_it_says() -> None:
     """A chi-squared test at one in 10^4 for the right scale, which two thirds and three halves of it fail."""
     scores, y = made_up(300, 2)
     rows = rows_of([(scores[:150], y[:150]), (scores[150:], y[150:])])
     noise = []
     for seed in range(60):
         run = RunConfig(method="auto", epsilon=1.0, delta=1e-5, seed=seed)
-        desk = Desk.open(run, rows, LOSS, recipe())
-        noise.append(desk.ask("errors", MODEL[0])[0] / desk.spread("errors"))
-    clean = Desk.open(RunConfig(method="auto", epsilon=np.inf), rows, LOSS, recipe()).ask("errors", MODEL[0])[0]
-    squares = float(np.sum((np.array(noise) - clean / desk.spread("errors")) ** 2))
+        found = simulate(run, rows, method=ErrorMoments(judged=b"model"), loss=LOSS).outcome
+        noise.append(found.value[0] / found.spread)
+    exactly = RunConfig(method="auto", epsilon=np.inf)
+    clean = simulate(exactly, rows, method=ErrorMoments(judged=b"model"), loss=LOSS).outcome.value[0]
+    squares = float(np.sum((np.array(noise) - clean / found.spread) ** 2))
     accept = [float(stats.chi2.sf(squares * s**2, 600)) for s in (1.0, 1.5, 2 / 3)]
     assert 1e-4 < accept[0] < 1 - 1e-4 and accept[1] < 1e-4 and accept[2] > 1 - 1e-4
 
 
 def test_r2_is_refused_where_noise_hides_the_spread_of_the_target() -> None:
     scores, y = made_up(200, 3)
-    found = evaluate_numbers(
-        TASK, scores, y, Held(0.1), RunConfig(method="auto", epsilon=1.0, delta=1e-5), scored_by=b"model"
-    )
+    found = judged(scores, y, Held(0.1), RunConfig(method="auto", epsilon=1.0, delta=1e-5))
     assert found.errors.r2.value is None and "raise epsilon" in str(found.errors.r2.refused)
     assert found.errors.mean_absolute.low == 0.0
 
@@ -131,14 +133,11 @@ def test_r2_is_refused_where_noise_hides_the_spread_of_the_target() -> None:
 def test_what_makes_no_sense_is_refused(held: dict[str, Any], said: str) -> None:
     run = RunConfig(method="auto", epsilon=1.0, delta=1e-5)
     with pytest.raises(InvalidInput, match=said):
-        evaluate_numbers(TASK, *made_up(100, 0), Held(**held), run, scored_by=b"model")
+        judged(*made_up(100, 0), Held(**held), run)
 
 
 def test_an_encoding_that_was_computed_from_rows_is_said() -> None:
     scores, y = made_up(900, 3)
     run = RunConfig(method="auto", epsilon=1.0, delta=1e-5)
     for caveat in (None, "the schema was computed from rows"):
-        assert (
-            evaluate_numbers(TASK, scores, y, Held(1.0), run, 3, scored_by=b"model", caveat=caveat).statement.caveat
-            == caveat
-        )
+        assert judged(scores, y, Held(1.0), run, 3, caveat=caveat).statement.caveat == caveat

@@ -17,6 +17,7 @@ from .pp_admm import PPADMM
 from .prox import ProxADMM, ProxAverage
 from .pvp import PVP
 from .r_admm import RADMM
+from .recipe import Recipe
 
 METHODS = (
     Method(ADMM), Method(DVP), Method(PVP), Method(MADMM), Method(RADMM), Method(MRADMM), Method(PPADMM),
@@ -59,6 +60,12 @@ REGISTRY: dict[str, type[Algorithm[Any]]] = {one.name: one.bound for one in METH
 
 NAMES = tuple(dict.fromkeys(one.cls.name for one in METHODS))
 """Of the methods themselves, whatever the trust."""
+
+ANSWERS = ("newton", "slopes", "least_squares", "components", "histogram", "confusion", "misses", "once")
+"""Names of recipes (:mod:`sottovoce.answers`): records of their runs hold them, and users do not choose them."""
+
+KNOWN: dict[str, type[Algorithm]] = REGISTRY | dict.fromkeys(ANSWERS, Recipe)  # type: ignore[type-arg]
+"""By all names that records of runs hold; for a recipe's, what all recipes have in common."""
 
 KNOBS: dict[str, Knob] = gather(REGISTRY.values())
 """What users may set on methods, by name: all fields of methods that are declared as knobs."""
@@ -124,7 +131,9 @@ def same_as(name: str) -> tuple[str, ...]:
 
 
 __all__ = [
+    "ANSWERS",
     "KNOBS",
+    "KNOWN",
     "METHODS",
     "NAMES",
     "REGISTRY",
@@ -132,6 +141,7 @@ __all__ = [
     "Knob",
     "Method",
     "Node",
+    "Recipe",
     "knobs_of",
     "same_as",
     "trusts_of",

@@ -1,4 +1,4 @@
-"""What algorithms share: the protocol, and the two formulas of consensus ADMM that all ADMM methods contain."""
+"""What algorithms share: the protocol, with the two formulas that all ADMM methods contain."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ..queries import Query
 from ..schedules import Schedule
 from ..trust import NOBODY, Trust
 from ..typing import Any, Array
+from .augmented import Augmented, augment, dual
 from .knobs import WRITTEN, knobs_of
 
 
@@ -64,6 +65,7 @@ class Algorithm(ABC, Generic[StateT]):
     forms: ClassVar[tuple[str, ...]] = ("corrected",)
     trust: ClassVar[Trust] = NOBODY
     """Whom people have to trust with their rows, and what everybody else sees."""
+    any_trust: ClassVar[bool] = False  # it is the same under every trust, and has one name
     curvature: ClassVar[str] = "edge"
     """What a penalty eta adds to the objective's curvature: ``2 eta`` per "edge", or ``eta`` per "node"."""
     least_penalty: ClassVar[float] = 0.001
@@ -80,6 +82,7 @@ class Algorithm(ABC, Generic[StateT]):
     """Whether releases depend on statistics of earlier rounds, which a resumed run has to compute again."""
     objective_noise: ClassVar[bool] = False
     """Whether noise is inside the objective, so that the price includes a determinant that curvature makes small."""
+    complete: ClassVar[bool] = False  # only all rounds together mean something: all are paid for, and none is lost
 
     def __post_init__(self) -> None:
         for name, one in knobs_of(type(self)).items():
@@ -100,6 +103,14 @@ class Algorithm(ABC, Generic[StateT]):
         """
         return None
 
+    def dry(self) -> Algorithm[Any]:
+        """What makes the same releases in a plan, where nothing is opened: by default the method itself."""
+        return self
+
+    def identity(self) -> dict[str, Any]:
+        """Plain data of public content that the configuration lacks: a stored run is that of one identity."""
+        return {}
+
     def check(self, node: Node) -> None:
         """Refuse parameters that break a precondition of the method's theorems, before anything is spent."""
 
@@ -110,6 +121,10 @@ class Algorithm(ABC, Generic[StateT]):
     @abstractmethod
     def round(self, k: int, state: StateT, node: Node) -> StateT:
         """Round k = 1, 2, ...: at most one query, exactly one exchange."""
+
+    def outcome(self, state: StateT, facts: Facts) -> Any:
+        """What was found beside a model, from public state and the facts of all nodes: by default nothing."""
+        return None
 
     def model(self, state: StateT) -> Array:
         """The classifier of every node, shape (..., d)."""
@@ -132,18 +147,4 @@ class Algorithm(ABC, Generic[StateT]):
         return {"name": self.name} | plain
 
 
-class Augmented(NamedTuple):
-    """The public linear and quadratic terms that ADMM adds to a node's objective."""
-
-    linear: Array
-    curvature: Array
-
-
-def augment(eta: Array, V: Array, f: Array, S: Array, lam: Array) -> Augmented:
-    """``2 lam.w + eta sum_j ||w - (f_i + f_j)/2||^2 = linear.w + curvature ||w||^2 / 2 + const`` (000, eq. 9)."""
-    return Augmented(linear=2 * lam - eta * (V * f + S), curvature=2 * eta * V)
-
-
-def dual(eta: Array, V: Array, f: Array, S: Array, lam: Array) -> Array:
-    """``lam_i + (eta / 2) sum_j (f_i - f_j)`` (000, eq. 11)."""
-    return lam + eta / 2 * (V * f - S)
+__all__ = ["Algorithm", "Augmented", "Node", "StateT", "augment", "dual"]

@@ -13,7 +13,7 @@ from .base import Algorithm
 
 SUM = Trust.in_sum(honest=2, colluding=1)
 """The least that a sum needs; a run says how many of its sites may collude."""
-_TRUST = {"nobody": NOBODY, "sum": SUM, "curator": CURATOR}
+TRUSTS = {"nobody": NOBODY, "sum": SUM, "curator": CURATOR}
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Method:
         if self.name == self.cls.name:
             return self.cls
         known = {"__module__": self.cls.__module__, "__doc__": self.cls.__doc__}
-        named = {"name": self.name, "trust": _TRUST[self.kind], "equals": ""}
+        named = {"name": self.name, "trust": TRUSTS[self.kind], "equals": ""}
         named |= {"needs_delta": True} if self.kind == "sum" else {}  # shares of noise are Gaussian
         bound = type(self.cls.__name__, (self.cls,), known | named | dict(self.own))
         return cast("type[Algorithm[Any]]", bound)

@@ -8,20 +8,18 @@ answers are right, are post-processing, with intervals that hold sampling and no
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
-from ..ledger.durable import DurableLedger
-from ..plain import digest_of
+from ..algorithms.items import Answer, Item
+from ..algorithms.once import Once
 from ..privacy.statement import Statement
 from ..queries import Scores
-from ..runs.config import RunConfig
-from ..runs.training import Report
 from ..task import ManyClasses
 from ..typing import Any, Array
-from .asking import Desk, Item, shares_of
-from .evaluation import LOSS, Estimate, Held, project, ratio, rows_of
+from .evaluation import Estimate, project, ratio
 
 _CONSTANT: Array = np.array([0.0, 1.0])
 
@@ -55,6 +53,7 @@ class ClassEvaluation:
     counts: Array
     statement: Statement
     exact: dict[str, Any]
+    asked: list[dict[str, Any]]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -68,52 +67,52 @@ class ClassEvaluation:
         return {
             "rows": self.rows, "noise": self.noise, "accuracy": self.accuracy.to_dict(), "classes": classes,
             "confusion": self.counts.tolist(), "exact": self.exact, "privacy": self.statement.to_dict(),
-            "asked": shares_of((item.name, item.share) for item in recipe(len(self.names))),
+            "asked": self.asked,
         }  # fmt: skip
 
 
-def recipe(K: int) -> tuple[Item, ...]:
-    """What is asked about K classes: one release."""
-    edges = np.arange(0.5, K * K - 1.0)
-    return (Item("answers by class", lambda at: Scores(at, _CONSTANT, edges), 1.0),)
-
-
-def evaluate_classes(
-    task: ManyClasses, margins: Array, y: Array, held: Held, run: RunConfig, sites: int = 1, *,
-    scored_by: bytes, ledger: DurableLedger | None = None, run_name: str | None = None, digest: bytes | None = None,
-    caveat: str | None = None,
-) -> ClassEvaluation:  # fmt: skip
-    """Deal held-out rows to the sites by their positions, and ask how they are answered by class.
+@dataclass(frozen=True)
+class Confusion(Once):
+    """Rows by their class and the model's answer, of rows that hold the number of their cell; the outcome is an answer.
 
     Parameters
     ----------
-    margins : array (K, n)
-        Of a public model.
-    y : array (n,)
-        As `task` encodes labels.
-    scored_by : bytes
-        :func:`sottovoce.plain.digest_of` the public model whose margins these are.
-
-    Raises
-    ------
-    InvalidInput
+    judged : bytes
+        :func:`sottovoce.plain.digest_of` the public model.
+    K : int
+        Classes.
     """
-    held.check_whole()
-    K, config = len(task.names), held.config(run)
-    known, answers = task.known(y), task.decode(margins)
-    cell = np.where(known, task.number(np.maximum(y, 0)) * K + answers, 0)
-    parts = np.array_split(np.arange(len(y)), sites)
-    rows = rows_of([(cell[part, None].astype(float), known[part].astype(float)) for part in parts])
-    identity = held.identity(scored_by)
-    desk = Desk.open(config, rows, LOSS, recipe(K), ledger=ledger, run_name=run_name, identity=identity, digest=digest)
-    told = desk.ask("answers by class", np.array([[1.0, 0.0]]))[0].reshape(2, K, K)[1]
-    n, noise = desk.rows, desk.rows * desk.spread("answers by class")
-    desk.close()
-    exact = np.bincount(cell[known], minlength=K * K).reshape(K, K).astype(float)
-    found = _measured(task.names, n * told, n, noise)
-    return ClassEvaluation(
-        task.names, n, noise, *found, np.maximum(n * told, 0.0), desk.statement(caveat=caveat), _exact(task, exact)
-    )
+
+    judged: bytes = field(kw_only=True)
+    K: int = field(kw_only=True)
+
+    name: ClassVar[str] = "confusion"
+    summary: ClassVar[str] = "how good a public model of several classes is, by class"
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        edges = np.arange(0.5, self.K**2 - 1.0)
+        return (Item("answers by class", lambda at: Scores(at, _CONSTANT, edges), 1.0),)
+
+    def point(self, d: int) -> Array:
+        return np.array([1.0, 0.0])
+
+
+def cells_of(task: ManyClasses, margins: Array, y: Array) -> tuple[Array, Array]:
+    """Of every row the number of its cell, and whether its class is known: 0 or 1."""
+    known = task.known(y)
+    cell = np.where(known, task.number(np.maximum(y, 0)) * len(task.names) + task.decode(margins), 0)
+    return cell.astype(float), known.astype(float)
+
+
+def measure(
+    names: tuple[str, ...], found: Answer, statement: Statement, exact: dict[str, Any], asked: list[dict[str, Any]]
+) -> ClassEvaluation:
+    """What follows from the outcome of :class:`Confusion`, of one replicate."""
+    K, n = len(names), found.rows
+    counts = n * found.value[0].reshape(2, K, K)[1]
+    measured = _measured(names, counts, n, n * found.spread)
+    return ClassEvaluation(names, n, n * found.spread, *measured, np.maximum(counts, 0.0), statement, exact, asked)
 
 
 def _measured(
@@ -135,21 +134,13 @@ def _measured(
     return accuracy, by_class(False, right), by_class(True, right), by_class(False, None)
 
 
-def _exact(task: ManyClasses, counts: Array) -> dict[str, Any]:
-    """Without noise, on rows with a known class: for their holder only."""
+def exact(task: ManyClasses, margins: Array, y: Array) -> dict[str, Any]:
+    """The same without noise, on rows with a known class: for their holder only."""
+    K, (cell, known) = len(task.names), cells_of(task, margins, y)
+    counts = np.bincount(cell[known > 0].astype(int), minlength=K * K).reshape(K, K).astype(float)
     total = float(counts.sum())
     rows = np.maximum(counts.sum(axis=1), 1.0)
     return {
         "rows": total, "accuracy": float(np.trace(counts)) / max(total, 1.0),
         **{f"recall on {name}": float(counts[k, k] / rows[k]) for k, name in enumerate(task.names)},
     }  # fmt: skip
-
-
-def evaluate_classes_report(report: Report, held: Held) -> ClassEvaluation:
-    """The same of the first replicate's average model of a run by rounds, on its test rows."""
-    dataset, result, task = report.dataset, report.result, report.task
-    assert isinstance(task, ManyClasses)
-    X, y = dataset.all_held_out(dataset.X_test)
-    w, sites = result.consensus[0], result.facts.n_nodes
-    own: dict[str, Any] = {"scored_by": digest_of(w), "caveat": dataset.caveat}
-    return evaluate_classes(task, task.vectors(w) @ X.T, y, held, report.config.run, sites, **own)

@@ -11,26 +11,28 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy import stats
 from scipy.special import expit, logit
 
+from ..algorithms.items import Item, Script
+from ..algorithms.recipe import Recipe
 from ..data.blocks import Bins, Category
 from ..data.rows import Rows
 from ..data.schema import Schema
 from ..errors import InvalidInput
+from ..facts import Facts
 from ..losses import Logistic
-from ..plain import digest_of
 from ..privacy.statement import Statement
-from ..queries import Positives, Scores
+from ..queries import Among, Positives, Scores
 from ..runs.config import RunConfig
+from ..runs.prepare import Prepared
 from ..typing import Array
 from ..weighted import Weighted, long_rows
-from .asking import Desk, Item, Terms, shares_of
 from .naming import reference_of
 
 CELLS, REACH = 12, 3.0
@@ -52,30 +54,6 @@ class Level(NamedTuple):
 
     name: str
     feature: int | None
-
-
-def recipe(d: int, groups: Array | None = None) -> tuple[Item, ...]:
-    """What is asked about rows of d entries, their constants last: a coarse base rate, then the histogram."""
-    constant: Array = np.eye(d)[-1]
-    edges: Array = np.asarray(WIDTH * (np.arange(1, CELLS) - CELLS / 2.0), dtype=np.float64)
-    return (
-        Item("count of positives", lambda at: Positives(at, constant), 0.02),
-        Item("scores", lambda at: Scores(at, constant, edges, groups), 0.98),
-    )
-
-
-def check_rows(terms: Terms) -> None:
-    """Refuse held-out rows of which no AUC could be printed, even with as many of one class as of the other.
-
-    Raises
-    ------
-    InvalidInput
-    """
-    n, groups = float(terms.facts.n.sum()), terms.widths()[1] // (2 * CELLS)
-    needed = 2.0 * LEAST * n * terms.spread(terms.plan[1]) * math.sqrt(groups)
-    if n < needed:
-        rule = f"{n:,.0f} held-out rows are too few for this noise: about {math.ceil(needed):,} would do"
-        raise InvalidInput("holdout", None, rule, "hold out more, or raise the evaluation's epsilon")
 
 
 def rows_of(parts: Sequence[tuple[Array, Array]]) -> Rows:
@@ -232,16 +210,17 @@ class Held:
             if value != default:
                 raise InvalidInput(name, value, "is for labels of two classes", "leave it out")
 
-    def identity(self, model: bytes) -> bytes:
-        """Of the evaluation of a model with this digest: everything public that decides what is asked of the rows."""
-        return digest_of("evaluation", model, float(self.threshold), self.by)
+    def config(self, run: RunConfig, method: Recipe) -> RunConfig:
+        """Of the releases, from that of the training: a budget of their own, and noise keyed apart.
 
-    def config(self, run: RunConfig) -> RunConfig:
-        """Of the releases, from that of the training: a budget of their own, and noise keyed apart."""
+        Raises
+        ------
+        InvalidInput
+        """
         seed = run.seed
         if seed is not None:
             seed = int.from_bytes(hashlib.blake2b(f"{seed} evaluation".encode(), digest_size=6).digest(), "big")
-        return replace(run, epsilon=float(self.epsilon), seed=seed, replicates=1, noise=None)
+        return run.for_recipe(method, epsilon=float(self.epsilon), seed=seed, replicates=1)
 
 
 @dataclass(frozen=True)
@@ -254,48 +233,128 @@ class Evaluation:
     quality: dict[str, Quality]
     statement: Statement
     exact: dict[str, float]
-    asked: tuple[tuple[str, float], ...] = ()
+    asked: list[dict[str, Any]] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         return {
             **self.quality[""].to_dict(), "exact": self.exact, "privacy": self.statement.to_dict(),
-            "asked": shares_of(self.asked),
+            "asked": self.asked,
             "by": {name: found.to_dict() for name, found in self.quality.items() if name},
         }  # fmt: skip
 
 
-def evaluate(
-    desk: Desk, model: Array, *, threshold: float = 0.5, levels: Sequence[Level] = ()
-) -> list[dict[str, Quality]]:
-    """Ask for all of :func:`recipe`: the quality of each replicate's model, overall and by level.
+class Cells(NamedTuple):
+    """What :class:`Histogram` finds, for R replicates.
+
+    Attributes
+    ----------
+    shares : array (R, groups, 2, CELLS)
+        Of rows, by group, label and cell.
+    center : array (R,)
+        The middle of the cells, in logits.
+    rows : float
+    spread : float
+        Standard deviation of the noise on each share.
+    """
+
+    shares: Array
+    center: Array
+    rows: float
+    spread: float
+
+
+@dataclass(frozen=True)
+class Histogram(Recipe):
+    """Scores of a public model by label, on rows of :func:`rows_of`: a coarse base rate, then the histogram.
 
     Parameters
     ----------
-    desk : Desk
-        Of :func:`rows_of` held-out rows.
-    model : array (R, d)
-        Public: scores are products with it.
+    judged : bytes
+        :func:`sottovoce.plain.digest_of` the public model: rows may hold its scores already, and then nothing else that
+        is public tells one model from another.
+    weights : array (d - 1,), optional
+        Scores are products with it; a plan needs none.
     threshold : float
         A probability; the cells are laid so that it is on an edge.
-    levels : sequence of Level
-        Subgroups; the masks of :func:`recipe` must be those of :func:`groups_of`.
-
-    Returns
-    -------
-    list of dict of str to Quality
-        By replicate; the key ``""`` is for all rows.
+    groups : array (g, d), optional
+        Of :func:`groups_of`.
 
     Raises
     ------
     InvalidInput
     """
-    groups = 1 + sum(level.feature is not None for level in levels)
-    answer, center = ask(desk, model, threshold)
-    n = desk.rows
-    found, sigma = n * answer.reshape(len(model), groups, 2, CELLS), n * desk.spread("scores")
+
+    judged: bytes = field(kw_only=True)
+    weights: Array | None = None
+    threshold: float = 0.5
+    groups: Array | None = None
+
+    name: ClassVar[str] = "histogram"
+    summary: ClassVar[str] = "how good a public model of two classes is, by a histogram of scores"
+
+    def __post_init__(self) -> None:
+        check_threshold(self.threshold)
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        edges: Array = np.asarray(WIDTH * (np.arange(1, CELLS) - CELLS / 2.0), dtype=np.float64)
+        return (
+            Item("count of positives", lambda at: Positives(at, _last(at)), 0.02),
+            Item("scores", lambda at: Scores(at, _last(at), edges, self.groups), 0.98),
+        )
+
+    def script(self, facts: Facts, replicates: int) -> Script:
+        assert self.weights is not None
+        count, scores = (item.what for item in self.items)
+        at = np.tile(np.append(self.weights, 0.0), (replicates, 1))
+        told = yield count(at)
+        least = min(0.5, max(1.0 / told.rows, 2.0 * told.spread))
+        base, cut = logit(np.clip(told.value[:, 0], least, 1.0 - least)), float(logit(self.threshold))
+        center = cut + WIDTH * np.rint((base - cut) / WIDTH)
+        told = yield scores(np.hstack([at[:, :-1], -center[:, None]]))
+        return Cells(told.value.reshape(replicates, -1, 2, CELLS), center, told.rows, told.spread)
+
+
+def _last(at: Array) -> Array:
+    return np.eye(at.shape[-1])[-1]
+
+
+def check_rows(prepared: Prepared) -> None:
+    """Refuse held-out rows of which no AUC could be printed, even with as many of one class as of the other.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    method, facts = prepared.algorithm, prepared.facts
+    assert isinstance(method, Histogram)
+    n, groups = float(facts.n.sum()), method.widths(facts)[1] // (2 * CELLS)
+    needed = 2.0 * LEAST * n * method.spread(1, facts, Among.all(facts)) * math.sqrt(groups)
+    if n < needed:
+        rule = f"{n:,.0f} held-out rows are too few for this noise: about {math.ceil(needed):,} would do"
+        raise InvalidInput("holdout", None, rule, "hold out more, or raise the evaluation's epsilon")
+
+
+def qualities(cells: Cells, threshold: float = 0.5, levels: Sequence[Level] = ()) -> list[dict[str, Quality]]:
+    """The quality of each replicate's model, overall and by level.
+
+    Parameters
+    ----------
+    cells : Cells
+        The outcome of :class:`Histogram` with this threshold, and with the masks of these levels.
+    threshold : float
+    levels : sequence of Level
+
+    Returns
+    -------
+    list of dict of str to Quality
+        By replicate; the key ``""`` is for all rows.
+    """
+    n, groups = cells.rows, cells.shares.shape[1]
+    found, sigma = n * cells.shares, n * cells.spread
     out = []
-    for raw, middle in zip(found, center, strict=True):
+    for raw, middle in zip(found, cells.center, strict=True):
         edges = middle + WIDTH * (np.arange(1, CELLS) - CELLS / 2.0)
         parts = {"": _quality(raw.sum(axis=0), sigma * math.sqrt(groups), edges, threshold, n)}
         marked = [level for level in levels if level.feature is not None]
@@ -304,18 +363,6 @@ def evaluate(
         parts |= {level.name: _quality(raw[0], sigma, edges, threshold) for level in levels if level.feature is None}
         out.append(parts)
     return out
-
-
-def ask(desk: Desk, model: Array, threshold: float) -> tuple[Array, Array]:
-    """The histograms of :func:`recipe`, (R, entries), and the middle of their cells, (R,)."""
-    check_threshold(threshold)
-    at = np.hstack([model, np.zeros((len(model), 1))])
-    count = desk.ask("count of positives", at)[:, 0]
-    least = min(0.5, max(1.0 / desk.rows, 2.0 * desk.spread("count of positives")))
-    base, cut = logit(np.clip(count, least, 1.0 - least)), float(logit(threshold))
-    center = cut + WIDTH * np.rint((base - cut) / WIDTH)
-    at[:, -1] = -center
-    return desk.ask("scores", at), center
 
 
 def project(counts: Array, total: float) -> Array:

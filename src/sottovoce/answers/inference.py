@@ -17,19 +17,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from scipy import stats
 
+from ..algorithms.items import Item, Script
+from ..algorithms.recipe import Recipe
 from ..errors import InvalidInput
+from ..facts import Facts
 from ..privacy.gaussian import gaussian_epsilon
 from ..queries import Curvature, Gradient, Positives, SecondMoments, SlopeMoments
 from ..queries.moments import square
 from ..reports.coefficients import remark, text_table
 from ..runs.config import RunConfig
 from ..typing import Any, Array, BoolArray
-from .asking import Desk, Item
 from .naming import Naming, Term
 from .overshoot import missed
 
@@ -48,21 +51,6 @@ _RARE = 3.4  # bends are cut at this many mean bends: at .1 with 3% positives
 RAREST = 0.01
 """A level with a smaller share of the rows is merged with its reference if noise would hide its coefficient."""
 _FLOOR = 0.05  # of the noise's norm: eigenvalues of a Hessian are raised to it in the steps
-
-
-def recipe(constant: Array) -> tuple[Item, ...]:
-    """What is asked, with shares of the budget; `constant` marks the columns that hold constants."""
-    return (
-        Item("count of positives", lambda at: Positives(at, constant), 0.01),
-        Item("second moments", SecondMoments, 0.08),
-        Item("first gradient", Gradient, 0.06),
-        Item("second Hessian", Curvature, 0.10),
-        Item("second gradient", Gradient, 0.10),
-        Item("third gradient", Gradient, 0.06),
-        Item("last Hessian", Curvature, 0.22),
-        Item("moments of slopes", SlopeMoments, 0.05),
-        Item("last gradient", Gradient, 0.32),
-    )
 
 
 @dataclass(frozen=True)
@@ -127,36 +115,75 @@ def check_run(run: RunConfig) -> None:
         raise InvalidInput("loss", run.loss, rule, "leave loss and max_grad_norm out")
 
 
-def estimate(desk: Desk, naming: Naming) -> Estimates:
-    """Ask for all of :func:`recipe`, and compute estimates and their covariance."""
-    R, d = desk.replicates, naming.d
-    zero, mask = np.zeros((R, d)), naming.constant
-    count = desk.ask("count of positives", zero)[:, 0]
-    n = desk.rows
-    least = max(1.0 / n, 2.0 * desk.spread("count of positives"))
-    share = np.clip(count, min(least, 0.5), 1.0 - min(least, 0.5))
-    w = np.log(share / (1.0 - share))[:, None] / naming.value * mask
-    S = square(desk.ask("second moments", zero), d)
-    bend = (share * (1.0 - share))[:, None, None]
-    cap = float(np.minimum(desk.facts.loss.bend_bound, _RARE * bend).max())  # one for all replicates
-    kept = _kept(S, bend, naming, cap * desk.spread("last Hessian"))
-    S = _within(S, kept)
-    g = kept * desk.ask("first gradient", w)
-    noise = desk.spread("second moments")
-    w = w - _step(bend * S, bend[:, 0, 0] * noise, g, S, _FIRST)
-    H = cap * square(desk.ask("second Hessian", w, Curvature(w, cap)), d)
-    g = kept * desk.ask("second gradient", w)
-    w = w - _step(_within(H, kept), np.full(R, cap * desk.spread("second Hessian")), g, S, _SECOND)
-    g = kept * desk.ask("third gradient", w)
-    w = w - _step(_within(H, kept), np.full(R, cap * desk.spread("second Hessian")), g, S, _THIRD)
-    H = cap * square(desk.ask("last Hessian", w, Curvature(w, cap)), d)
-    J = square(desk.ask("moments of slopes", w), d)
-    g = kept * desk.ask("last gradient", w)
-    H, J = _within(H, kept), _within(J, kept)
-    s_H, s_g = cap * desk.spread("last Hessian"), desk.spread("last gradient")
-    scale = math.inf if desk.scale is None else desk.scale
-    center, marks = S @ (mask / naming.value), np.where(marked(naming), np.diag(naming.into_units), 0.0)
-    return _one_step(w, H, J, g, S, s_H, s_g, share, kept, n, scale, center, marks)
+@dataclass(frozen=True)
+class Newton(Recipe):
+    """Coefficients of the logistic loss by Newton steps on noisy sums; the outcome is :class:`Estimates`.
+
+    Parameters
+    ----------
+    constant : array (d,)
+        1 in the columns that hold constants.
+    value : float
+        What a constant column holds in a row.
+    marks : array (d,)
+        What a column that marks a level holds in rows of that level; 0 for other columns.
+    """
+
+    constant: Array = field(kw_only=True)
+    value: float = field(kw_only=True)
+    marks: Array = field(kw_only=True)
+
+    name: ClassVar[str] = "newton"
+    summary: ClassVar[str] = "coefficients with intervals, by Newton steps"
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        return (
+            Item("count of positives", lambda at: Positives(at, self.constant), 0.01),
+            Item("second moments", SecondMoments, 0.08),
+            Item("first gradient", Gradient, 0.06),
+            Item("second Hessian", Curvature, 0.10),
+            Item("second gradient", Gradient, 0.10),
+            Item("third gradient", Gradient, 0.06),
+            Item("last Hessian", Curvature, 0.22),
+            Item("moments of slopes", SlopeMoments, 0.05),
+            Item("last gradient", Gradient, 0.32),
+        )
+
+    def script(self, facts: Facts, replicates: int) -> Script:
+        R, d, mask = replicates, facts.d, self.constant
+        zero = np.zeros((R, d))
+        count = yield Positives(zero, mask)
+        n, least = count.rows, max(1.0 / count.rows, 2.0 * count.spread)
+        share = np.clip(count.value[:, 0], min(least, 0.5), 1.0 - min(least, 0.5))
+        w = np.log(share / (1.0 - share))[:, None] / self.value * mask
+        moments = yield SecondMoments(zero)
+        S = square(moments.value, d)
+        bend = (share * (1.0 - share))[:, None, None]
+        cap = float(np.minimum(facts.loss.bend_bound, _RARE * bend).max())  # one for all replicates
+        kept = _kept(S, bend, self.marks, cap * self.spread(6, facts, moments.among))
+        S = _within(S, kept)
+        gradient = yield Gradient(w)
+        w = w - _step(bend * S, bend[:, 0, 0] * moments.spread, kept * gradient.value, S, _FIRST)
+        hessian = yield Curvature(w, cap)
+        H, noise = _within(cap * square(hessian.value, d), kept), np.full(R, cap * hessian.spread)
+        for most in (_SECOND, _THIRD):
+            gradient = yield Gradient(w)
+            w = w - _step(H, noise, kept * gradient.value, S, most)
+        hessian = yield Curvature(w, cap)
+        slopes = yield SlopeMoments(w)
+        gradient = yield Gradient(w)
+        H, J = _within(cap * square(hessian.value, d), kept), _within(square(slopes.value, d), kept)
+        return _one_step(
+            w, H, J, kept * gradient.value, S, cap * hessian.spread, gradient.spread, share, kept, n, self.scale,
+            S @ (mask / self.value), self.marks,
+        )  # fmt: skip
+
+
+def newton_of(naming: Naming) -> Newton:
+    """The recipe for rows of an encoding."""
+    marks = np.where(marked(naming), np.diag(naming.into_units), 0.0)
+    return Newton(constant=naming.constant, value=naming.value, marks=marks)
 
 
 def model_of(found: Estimates) -> Array:
@@ -177,7 +204,7 @@ def marked(naming: Naming) -> BoolArray:
     return np.array([term.reference is not None for term in naming.terms])
 
 
-def _kept(S: Array, bend: Array, naming: Naming, noise: float) -> BoolArray:
+def _kept(S: Array, bend: Array, marks: Array, noise: float) -> BoolArray:
     """Columns but for those of rare levels whose tau, expected from second moments alone, is above `TAU`.
 
     It drops the level with the largest tau until none of the rare levels is above.  What is left is the model in which
@@ -185,12 +212,11 @@ def _kept(S: Array, bend: Array, naming: Naming, noise: float) -> BoolArray:
     """
     d = S.shape[-1]
     kept = np.ones((len(S), d), dtype=bool)
-    levels = marked(naming)
+    levels = marks > 0
     if noise == 0.0 or not levels.any():
         return kept
-    entries = np.diag(naming.into_units)
     for r, moments in enumerate(S):
-        rare = levels & (np.diag(moments) < RAREST * entries**2)
+        rare = levels & (np.diag(moments) < RAREST * marks**2)
         while np.any(rare & kept[r]):
             H = _within(bend[r] * moments[None], kept[r : r + 1])[0]
             values, vectors = np.linalg.eigh(H)

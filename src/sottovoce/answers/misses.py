@@ -7,26 +7,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
+from ..algorithms.items import Answer, Item
+from ..algorithms.once import Once
 from ..data.labels import targets_of
 from ..data.rows import Rows
-from ..errors import InvalidInput
-from ..ledger.durable import DurableLedger
 from ..losses import HuberResidual
-from ..plain import digest_of
 from ..privacy.statement import Statement
 from ..queries import Misses
 from ..queries.misses import SCALES
-from ..runs.config import RunConfig
-from ..runs.training import Report
 from ..task import BoundedNumber
 from ..typing import Any, Array
 from ..weighted import Weighted, long_rows
-from .asking import Desk, Item
-from .evaluation import Estimate, Held
+from .evaluation import Estimate
 
 LOSS = Weighted(HuberResidual(1.0))
 """Of the rows of an evaluation, which may be of any norm: moments of clipped scores do not depend on it."""
@@ -83,9 +80,27 @@ class NumberEvaluation:
         return {**self.errors.to_dict(), "exact": self.exact, "privacy": self.statement.to_dict()}
 
 
-def recipe() -> tuple[Item, ...]:
-    """What is asked: one release."""
-    return (Item("errors", lambda at: Misses(at, _CONSTANT), 1.0),)
+@dataclass(frozen=True)
+class ErrorMoments(Once):
+    """Moments of a public model's errors, on rows of :func:`rows_of`; the outcome is an answer.
+
+    Parameters
+    ----------
+    judged : bytes
+        :func:`sottovoce.plain.digest_of` the public model whose scores the rows hold.
+    """
+
+    judged: bytes = field(kw_only=True)
+
+    name: ClassVar[str] = "misses"
+    summary: ClassVar[str] = "how far predictions of a bounded number are off"
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        return (Item("errors", lambda at: Misses(at, _CONSTANT), 1.0),)
+
+    def point(self, d: int) -> Array:
+        return np.array([1.0, 0.0])
 
 
 def rows_of(parts: Sequence[tuple[Array, Array]]) -> Rows:
@@ -109,10 +124,9 @@ class _Moments:
     rows: float
 
     @classmethod
-    def of(cls, desk: Desk) -> _Moments:
-        """Ask; means are divided by the released share of rows with a number, which is at most 1."""
-        found, s = desk.ask("errors", np.array([[1.0, 0.0]]))[0] / SCALES, desk.spread("errors") / SCALES
-        n = desk.rows
+    def of(cls, answer: Answer) -> _Moments:
+        """Means are divided by the released share of rows with a number, which is at most 1."""
+        found, s, n = answer.value[0] / SCALES, answer.spread / SCALES, answer.rows
         share = min(max(float(found[0]), _CLEAR * float(s[0]), 1.0 / n), 1.0)
         m, s = found / share, s / share
         absolute, e2, _, t2, e4, e2t, e2t2, t3, t4 = m[1:]
@@ -129,9 +143,9 @@ class _Moments:
         return max(float(g @ self.covariance @ g), 0.0) / self.rows + noise
 
 
-def measure(desk: Desk, task: BoundedNumber) -> Errors:
-    """Ask for :func:`recipe`, of rows of :func:`rows_of`."""
-    moments = _Moments.of(desk)
+def measure(found: Answer, task: BoundedNumber) -> Errors:
+    """What follows from the outcome of :class:`ErrorMoments`, of one replicate."""
+    moments = _Moments.of(found)
     absolute, e2, t, t2 = (float(x) for x in moments.means)
     width, V = task.high - task.low, t2 - t * t
     half = 0.5 * width
@@ -146,8 +160,8 @@ def measure(desk: Desk, task: BoundedNumber) -> Errors:
     else:
         rule = "noise and sampling hide the variance of the target: raise epsilon, or hold out more rows"
         r2 = Estimate(None, refused=rule)
-    n, noise = desk.rows, width * float(moments.noise[0])
-    return Errors(n, noise, r2, middle, root, mean, task.unit)
+    noise = width * float(moments.noise[0])
+    return Errors(found.rows, noise, r2, middle, root, mean, task.unit)
 
 
 def exact(task: BoundedNumber, margins: Array, y: Array) -> dict[str, float]:
@@ -166,51 +180,4 @@ def exact(task: BoundedNumber, margins: Array, y: Array) -> dict[str, float]:
     return found
 
 
-def evaluate_numbers(
-    task: BoundedNumber, margins: Array, y: Array, held: Held, run: RunConfig, sites: int = 1, *,
-    scored_by: bytes, ledger: DurableLedger | None = None, run_name: str | None = None, digest: bytes | None = None,
-    caveat: str | None = None,
-) -> NumberEvaluation:  # fmt: skip
-    """Deal held-out rows to the sites by their positions, and ask how far a public model is off.
-
-    Parameters
-    ----------
-    margins : array (n,)
-        The model's, in encoded units: -1 and 1 are the bounds of the target.
-    y : array (n,)
-        As `task` encodes labels.
-    scored_by : bytes
-        :func:`sottovoce.plain.digest_of` the public model whose margins these are.
-
-    Raises
-    ------
-    InvalidInput
-    """
-    held.check_whole()
-    config = held.config(run)
-    rows = rows_of([(margins[part], y[part]) for part in np.array_split(np.arange(len(y)), sites)])
-    identity = held.identity(scored_by)
-    desk = Desk.open(config, rows, LOSS, recipe(), ledger=ledger, run_name=run_name, identity=identity, digest=digest)
-    found = measure(desk, task)
-    desk.close()
-    return NumberEvaluation(found, desk.statement(caveat=caveat), exact(task, margins, y))
-
-
-def evaluate_numbers_report(report: Report, held: Held) -> NumberEvaluation:
-    """The same of the first replicate's average model of a run by rounds, on its test rows.
-
-    Raises
-    ------
-    InvalidInput
-    """
-    dataset, result = report.dataset, report.result
-    assert isinstance(report.task, BoundedNumber)
-    if not len(dataset.y_test):
-        raise InvalidInput("evaluation", held.epsilon, "there are no test rows", "give a test_share")
-    X, y = dataset.all_held_out(dataset.X_test)
-    w, sites = result.consensus[0], result.facts.n_nodes
-    own: dict[str, Any] = {"scored_by": digest_of(w), "caveat": dataset.caveat}
-    return evaluate_numbers(report.task, X @ w, y, held, report.config.run, sites, **own)
-
-
-__all__ = ["Errors", "NumberEvaluation", "evaluate_numbers", "evaluate_numbers_report"]
+__all__ = ["ErrorMoments", "Errors", "NumberEvaluation", "exact", "measure", "rows_of"]

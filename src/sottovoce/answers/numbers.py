@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from .. import data
+from ..algorithms.recipe import Recipe
 from ..data.labels import targets_of
 from ..data.schema import unfit
 from ..errors import InvalidInput
@@ -18,18 +19,19 @@ from ..pages import versions
 from ..plain import jsonable
 from ..privacy.statement import Statement
 from ..runs.config import RunConfig
+from ..runs.simulate import simulate
 from ..runs.training import TrainConfig
 from ..task import BoundedNumber
 from ..typing import Any, Array
 from ..weighted import Weighted
-from . import slopes
-from .asking import Desk, shares_of
 from .evaluation import Held
 from .inference import model_of
-from .misses import NumberEvaluation, evaluate_numbers, exact
+from .judging import Scored, judge_of
+from .misses import NumberEvaluation, exact
 from .naming import CONSTANT, Naming, outcome
-from .regression import SQUARED, least_squares, recipe
+from .regression import SQUARED, LeastSquares
 from .saved import Answered, to_keep
+from .slopes import slopes_of, table_of
 from .training import LIBRARIES, WEIGHED, Dealt, check_held
 
 
@@ -43,7 +45,7 @@ class Fitted:
     coefficients : list of dict
         One for every column and level, in the units of the columns and of the target; with standard errors and
         intervals if they were asked for.
-    asked : tuple of (str, float)
+    asked : list of dict
         The name of every release with its share of the budget.
     needs : dict of str to float or None
         What would do for all of a table with intervals, about.
@@ -66,7 +68,7 @@ class Fitted:
     evaluation: NumberEvaluation | None = None
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
-    asked: tuple[tuple[str, float], ...] = ()
+    asked: list[dict[str, Any]] = field(default_factory=list)
     needs: dict[str, float] | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -77,7 +79,7 @@ class Fitted:
             "partition": self.config.partition, "n_train": self.sizes.astype(int).tolist(),
             "n_test": self.n_test, "features": self.answered.naming.d, "sites": list(self.sites),
             "label": outcome(self.answered.schema), "versions": versions(*LIBRARIES),
-            "asked": shares_of(self.asked), "coefficients": self.coefficients, "needs": self.needs,
+            "asked": self.asked, "coefficients": self.coefficients, "needs": self.needs,
             "weighed": self.answered.naming.weighed,
             "exact": self.exact, "test_error": self.exact.get(rms),
             "mean_test_error": self.baseline.get(rms),
@@ -130,34 +132,34 @@ def fit_numbers(
         rows = rows.with_weight(weights)
     rows = rows.with_offset(targets_of(list(zip(known, targets, strict=True))))
     loss = Weighted(HuberResidual(1.0)) if naming.long else HuberResidual(1.0)
-    plan = (slopes.recipe if intervals else recipe)(naming.constant)
-    desk = Desk.open(
-        run, rows, loss, plan, ledger=ledger, run_name=run_name, identity=dealt.identity, label=dealt.label
+    free = np.ones(naming.d)
+    method: Recipe = slopes_of(naming) if intervals else LeastSquares(constant=naming.constant, free=free)
+    result = simulate(
+        run, rows, method=method, loss=loss, ledger=ledger, run_name=run_name, label=dealt.label, caveat=dataset.caveat
     )
     needs = None
     if intervals:
-        found = slopes.estimate(desk, naming)
-        model, shown = model_of(found)[0], slopes.table_of(found, naming, task, run.delta)
+        model, shown = model_of(result.outcome)[0], table_of(result.outcome, naming, task, run.delta)
         coefficients, needs = shown.to_dict(), shown.needs
     else:
-        model = least_squares(desk, np.ones(naming.d, dtype=bool), naming.constant > 0)[0]
+        model = result.outcome[0]
         coefficients = lines(naming, task, model)
-    desk.close()
     answered = Answered(naming, model, dealt.shares, {}, dataset.schema)
     scored = len(dataset.y_test) > 0
     test = dataset.X_test if dataset.schema is None else dataset.test_columns
     margins = answered.margins(test) if scored else np.empty(0)
     evaluation = None
     if held is not None:
-        scores, targets_held = dataset.all_held_out(margins[:, None])
-        own: dict[str, Any] = {"scored_by": answered.digest, "caveat": dataset.caveat}
-        evaluation = evaluate_numbers(task, scores[:, 0], targets_held, held, run, len(dealt.parts), **own)
+        scores, y = dataset.all_held_out(margins[:, None])
+        judge = judge_of(task, held, dataset.schema)
+        judged = Scored(scores[:, 0], answered.digest, y)
+        evaluation = judge.ask(judged, run, len(dealt.parts), caveat=dataset.caveat)
     middle = np.full(len(dataset.y_test), task.baselines(dataset.y_train)["mean"])
     done = Fitted(
-        config, task, answered, coefficients, desk.statement(caveat=dataset.caveat),
+        config, task, answered, coefficients, result.statement,
         exact(task, margins, dataset.y_test), exact(task, middle, dataset.y_test), dealt.sizes,
         dealt.sites, dataset.n_held_out, evaluation, (*dataset.notes, *unfit(dataset.clipped, shortened=False)),
-        time.perf_counter() - started, tuple((item.name, item.share) for item in plan), needs,
+        time.perf_counter() - started, method.asked, needs,
     )  # fmt: skip
     return replace(done, answered=replace(answered, record=to_keep(done.to_dict(), dataset.notes)))
 

@@ -13,13 +13,17 @@ have no intervals; :mod:`sottovoce.answers.slopes` spends the budget on coeffici
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
+from ..algorithms.items import Item, Script
+from ..algorithms.recipe import Recipe
+from ..facts import Facts
 from ..queries import HuberGradient, Residuals, SecondMoments
 from ..queries.moments import square
 from ..typing import Array, BoolArray
-from .asking import Desk, Item
 
 SQUARED = "squared"
 """What users call the loss."""
@@ -36,52 +40,61 @@ _SPREADS = np.logspace(-3.0, 3.0, 61)
 _EXACT = 1e-24
 
 
-def recipe(constant: Array) -> tuple[Item, ...]:
-    """What is asked, with shares of the budget; `constant` marks the column of ones."""
-    return (
-        Item("second moments", SecondMoments, 0.20),
-        Item("first gradient", HuberGradient, 0.20),
-        Item("residuals", lambda at: Residuals(at, constant, EDGES), 0.04),
-        *(Item(f"gradient {k + 2}", HuberGradient, share) for k, share in enumerate(_LATER)),
-    )
-
-
-def least_squares(desk: Desk, free: BoolArray, constant: BoolArray) -> Array:
-    """Coefficients of encoded columns, (R, d), for targets in [-1, 1].
+@dataclass(frozen=True)
+class LeastSquares(Recipe):
+    """Coefficients of encoded columns for targets in [-1, 1]; the outcome is an array (R, d), of one replicate.
 
     Parameters
     ----------
-    desk : Desk
-        Of :func:`recipe`, with one replicate.
-    free : array of bool (d,)
-        Columns that have a coefficient; others keep 0.
-    constant : array of bool (d,)
-        The column of ones.
+    constant : array (d,)
+        1 in the columns that hold constants.
+    free : array (d,)
+        1 in the columns that have a coefficient; others keep 0.
     """
-    R, d = desk.replicates, len(free)
-    zero, noise = np.zeros((R, d)), desk.spread("second moments")
-    S = shrunk(square(desk.ask("second moments", zero), d), free, free & ~constant, noise)
-    found = [-desk.ask("first gradient", zero)]
-    spreads, errors = [desk.spread("first gradient")], list[Array]()
 
-    def fit(w: Array) -> tuple[Array, Array]:
-        """Of all gradients so far, if the coefficients are about `w`, their mean and mean squared error."""
-        away = [np.sum(w**2, axis=1), *errors]  # noise in S moves what a gradient says by how far away its point was
-        weight = 1.0 / np.stack([s**2 + noise**2 / 2.0 * e + _EXACT for s, e in zip(spreads, away, strict=True)])
-        c = np.einsum("kr,krd->rd", weight, np.stack(found)) / weight.sum(axis=0)[:, None]
-        return mean_given(S, c * free, 1.0 / weight.sum(axis=0), free & ~constant, free & constant)
+    constant: Array = field(kw_only=True)
+    free: Array = field(kw_only=True)
 
-    w, error = fit(fit(zero)[0])
-    inside = 1.0 - min(_BEYOND * spreads[0], _MOST)
-    h = _width(desk.ask("residuals", w).mean(axis=0), inside)
-    for k in range(len(_LATER)):
-        name, scale = f"gradient {k + 2}", h if h == 1.0 else h / inside
-        g = scale * desk.ask(name, w, HuberGradient(w, h))
-        found.append(np.einsum("rij,rj->ri", S, w) - g)
-        spreads.append(scale * desk.spread(name))
-        errors.append(error)
-        w, error = fit(fit(w)[0])
-    return w
+    name: ClassVar[str] = "least_squares"
+    summary: ClassVar[str] = "least squares, shrunken by what noise hides"
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        return (
+            Item("second moments", SecondMoments, 0.20),
+            Item("first gradient", HuberGradient, 0.20),
+            Item("residuals", lambda at: Residuals(at, self.constant, EDGES), 0.04),
+            *(Item(f"gradient {k + 2}", HuberGradient, share) for k, share in enumerate(_LATER)),
+        )
+
+    def script(self, facts: Facts, replicates: int) -> Script:
+        R, d, free, constant = replicates, facts.d, self.free > 0, self.constant > 0
+        zero = np.zeros((R, d))
+        moments = yield SecondMoments(zero)
+        noise = moments.spread
+        S = shrunk(square(moments.value, d), free, free & ~constant, noise)
+        gradient = yield HuberGradient(zero)
+        found, spreads, errors = [-gradient.value], [gradient.spread], list[Array]()
+
+        def fit(w: Array) -> tuple[Array, Array]:
+            """Of all gradients so far, if the coefficients are about `w`, their mean and mean squared error."""
+            away = [np.sum(w**2, axis=1), *errors]  # noise in S moves a gradient's word by how far away its point was
+            weight = 1.0 / np.stack([s**2 + noise**2 / 2.0 * e + _EXACT for s, e in zip(spreads, away, strict=True)])
+            c = np.einsum("kr,krd->rd", weight, np.stack(found)) / weight.sum(axis=0)[:, None]
+            return mean_given(S, c * free, 1.0 / weight.sum(axis=0), free & ~constant, free & constant)
+
+        w, error = fit(fit(zero)[0])
+        inside = 1.0 - min(_BEYOND * spreads[0], _MOST)
+        cells = yield Residuals(w, self.constant, EDGES)
+        h = _width(cells.value.mean(axis=0), inside)
+        for _ in _LATER:
+            gradient = yield HuberGradient(w, h)
+            scale = h if h == 1.0 else h / inside
+            found.append(np.einsum("rij,rj->ri", S, w) - scale * gradient.value)
+            spreads.append(scale * gradient.spread)
+            errors.append(error)
+            w, error = fit(fit(w)[0])
+        return w
 
 
 def shrunk(S: Array, free: BoolArray, columns: BoolArray, noise: float) -> Array:

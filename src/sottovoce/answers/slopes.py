@@ -14,17 +14,19 @@ spread residuals have, where sigma^2 S^-1 assumes that all have the same.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import stats
 
+from ..algorithms.items import Item, Script
+from ..algorithms.recipe import Recipe
+from ..facts import Facts
 from ..queries import HuberGradient, ResidualMoments, Residuals, SecondMoments
 from ..queries.moments import square
 from ..task import BoundedNumber
 from ..typing import Array, BoolArray
-from .asking import Desk, Item
 from .inference import RAREST, UNSURE, Coefficient, Coefficients, Estimates, marked, noise_of, positive, table
 from .naming import CONSTANT, Naming
 from .regression import mean_given, shrunk
@@ -37,40 +39,62 @@ _MERGED = 3.0  # noise deviations of a second moment, below which a rare level i
 _FLOOR = 0.05  # of the noise's norm: a matrix with an eigenvalue below it is refused
 
 
-def recipe(constant: Array) -> tuple[Item, ...]:
-    """What is asked, with shares of the budget; `constant` marks the columns that hold constants."""
-    return (
-        Item("second moments", SecondMoments, 0.28),
-        Item("first gradient", HuberGradient, 0.10),
-        Item("residuals", lambda at: Residuals(at, constant, EDGES), 0.07),
-        Item("moments of residuals", ResidualMoments, 0.07),
-        Item("last gradient", HuberGradient, 0.48),
-    )
-
-
-def estimate(desk: Desk, naming: Naming) -> Estimates:
-    """Ask for all of :func:`recipe`; estimates for targets in [-1, 1], and their covariance.
+@dataclass(frozen=True)
+class Stepped(Recipe):
+    """Least squares with intervals, of targets in [-1, 1]; the outcome is :class:`Estimates`.
 
     Replicates share what follows from a histogram or from rare levels: which columns are kept, and h.
+
+    Parameters
+    ----------
+    constant : array (d,)
+        1 in the columns that hold constants.
+    marks : array (d,)
+        What a column that marks a level holds in rows of that level; 0 for other columns.
     """
-    R, d, constant = desk.replicates, naming.d, naming.constant > 0
-    zero = np.zeros((R, d))
-    S = square(desk.ask("second moments", zero), d)
-    s_S = desk.spread("second moments")
-    kept = _kept(S.mean(axis=0), naming, s_S)
-    w = _near(-desk.ask("first gradient", zero), desk.spread("first gradient"), S, s_S, kept, constant)
-    h = width(desk.ask("residuals", w).mean(axis=0), desk.spread("residuals"))
-    J = h**2 * square(desk.ask("moments of residuals", w, ResidualMoments(w, h)), d)
-    g = h * desk.ask("last gradient", w, HuberGradient(w, h))
-    s_g, scale = h * desk.spread("last gradient"), math.inf if desk.scale is None else desk.scale
-    inverse = np.stack([_inverse(one, kept, _FLOOR * s_S * math.sqrt(2.0 * d)) for one in S])
-    shift = -np.einsum("rij,rj->ri", inverse, g)
-    noise = noise_of(inverse, shift, s_g, s_S)
-    strain = np.where(inverse.any(axis=(1, 2)), 0.0, 2.0 * UNSURE)  # no step is too long for a quadratic
-    return Estimates(
-        w + shift, w, inverse @ (positive(J) / desk.rows) @ inverse + noise, noise, inverse, strain, np.full(R, s_S),
-        np.zeros(R), np.tile(kept, (R, 1)), desk.rows, scale,
-    )  # fmt: skip
+
+    constant: Array = field(kw_only=True)
+    marks: Array = field(kw_only=True)
+
+    name: ClassVar[str] = "slopes"
+    summary: ClassVar[str] = "least squares with intervals"
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        return (
+            Item("second moments", SecondMoments, 0.28),
+            Item("first gradient", HuberGradient, 0.10),
+            Item("residuals", lambda at: Residuals(at, self.constant, EDGES), 0.07),
+            Item("moments of residuals", ResidualMoments, 0.07),
+            Item("last gradient", HuberGradient, 0.48),
+        )
+
+    def script(self, facts: Facts, replicates: int) -> Script:
+        R, d, constant = replicates, facts.d, self.constant > 0
+        zero = np.zeros((R, d))
+        moments = yield SecondMoments(zero)
+        S, s_S = square(moments.value, d), moments.spread
+        kept = _kept(S.mean(axis=0), self.marks, s_S)
+        first = yield HuberGradient(zero)
+        w = _near(-first.value, first.spread, S, s_S, kept, constant)
+        cells = yield Residuals(w, self.constant, EDGES)
+        h = width(cells.value.mean(axis=0), cells.spread)
+        squares = yield ResidualMoments(w, h)
+        last = yield HuberGradient(w, h)
+        J, g = h**2 * square(squares.value, d), h * last.value
+        inverse = np.stack([_inverse(one, kept, _FLOOR * s_S * math.sqrt(2.0 * d)) for one in S])
+        shift = -np.einsum("rij,rj->ri", inverse, g)
+        noise = noise_of(inverse, shift, h * last.spread, s_S)
+        strain = np.where(inverse.any(axis=(1, 2)), 0.0, 2.0 * UNSURE)  # no step is too long for a quadratic
+        return Estimates(
+            w + shift, w, inverse @ (positive(J) / last.rows) @ inverse + noise, noise, inverse, strain,
+            np.full(R, s_S), np.zeros(R), np.tile(kept, (R, 1)), last.rows, self.scale,
+        )  # fmt: skip
+
+
+def slopes_of(naming: Naming) -> Stepped:
+    """The recipe for rows of an encoding."""
+    return Stepped(constant=naming.constant, marks=np.where(marked(naming), np.diag(naming.into_units), 0.0))
 
 
 def width(cells: Array, noise: float) -> float:
@@ -91,10 +115,10 @@ def _near(c: Array, noise: float, S: Array, s_S: float, kept: BoolArray, constan
     return w
 
 
-def _kept(S: Array, naming: Naming, noise: float) -> BoolArray:
+def _kept(S: Array, marks: Array, noise: float) -> BoolArray:
     """Columns but for those of rare levels that noise hides: they count as the reference."""
     moments = np.diag(S)
-    rare = marked(naming) & (moments < RAREST * np.diag(naming.into_units) ** 2)
+    rare = (marks > 0) & (moments < RAREST * marks**2)
     return ~(rare & (moments < _MERGED * noise))
 
 

@@ -10,22 +10,22 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from .. import data
-from ..data.schema import Schema, unfit
+from ..data.schema import unfit
 from ..errors import InvalidInput
-from ..ledger.durable import DurableLedger, rows_digest
+from ..ledger.durable import DurableLedger
 from ..losses import Logistic
 from ..pages import versions
 from ..plain import digest_of, jsonable
 from ..privacy.statement import Statement
 from ..runs.config import RunConfig
+from ..runs.simulate import simulate
 from ..runs.training import Report, TrainConfig, deal
 from ..task import TwoClasses
 from ..typing import Any, Array, IntArray
 from ..weighted import Weighted
-from .asking import Desk, check_terms, shares_of
-from .evaluation import LOSS, Evaluation, Held, Level, evaluate, exact, groups_of, levels_of, rows_of
-from .evaluation import recipe as histograms
-from .inference import Coefficients, Estimates, check_run, estimate, forecast, model_of, recipe, table
+from .evaluation import Evaluation, Held, exact
+from .inference import Coefficients, Estimates, check_run, forecast, model_of, newton_of, table
+from .judging import Scored, judge_of
 from .naming import Naming, columns_of, naming_of, outcome
 from .saved import Answered, to_keep
 
@@ -50,7 +50,7 @@ class Inferred:
         Rows and names of the sites.
     n_test : int
         Rows that were held out, whatever their label.
-    asked : tuple of (str, float)
+    asked : list of dict
         The name of every release with its share of the budget.
     """
 
@@ -64,7 +64,7 @@ class Inferred:
     sizes: Array
     sites: tuple[str, ...]
     n_test: int
-    asked: tuple[tuple[str, float], ...]
+    asked: list[dict[str, Any]]
     evaluation: Evaluation | None = None
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
@@ -77,7 +77,7 @@ class Inferred:
             "method": "inference", "data": self.config.data, "nodes": len(self.sizes),
             "partition": self.config.partition, "n_train": self.sizes.astype(int).tolist(),
             "sites": list(self.sites), "n_test": self.n_test, "features": self.answered.naming.d,
-            "label": outcome(self.answered.schema), "asked": shares_of(self.asked), "versions": versions(*LIBRARIES),
+            "label": outcome(self.answered.schema), "asked": self.asked, "versions": versions(*LIBRARIES),
             "coefficients": self.coefficients.to_dict(), "strain": self.coefficients.strain,
             "needs": self.coefficients.needs, "weighed": self.coefficients.weighed, "forecast": self.forecast,
             "auc": self.exact.get("auc") if best is None else best.auc.value,
@@ -112,13 +112,6 @@ class Dealt:
     parts: list[IntArray]
     label: str
     sites: tuple[str, ...]
-
-    @property
-    def identity(self) -> bytes:
-        """Of the encoding of these rows and of what the deal depends on."""
-        naming, schema = self.naming, self.naming.schema
-        plain = None if schema is None else schema.to_dict()
-        return digest_of("training", self.label, plain, naming.sites, naming.data_norm, naming.d)
 
     @property
     def sizes(self) -> Array:
@@ -181,13 +174,11 @@ def infer(
     naming, sizes = dealt.naming, dealt.sizes
     rows = naming.rows([(found, dataset.y_train[part]) for found, part in zip(dealt.tables, dealt.parts, strict=True)])
     loss = Weighted(Logistic()) if naming.long else Logistic()
-    desk = Desk.open(
-        run, rows, loss, recipe(naming.constant), ledger=ledger, run_name=run_name, identity=dealt.identity,
-        label=dealt.label,
-    )  # fmt: skip
-    found = estimate(desk, naming)
-    desk.close()
-    statement = desk.statement(caveat=dataset.caveat)
+    method = newton_of(naming)
+    result = simulate(
+        run, rows, method=method, loss=loss, ledger=ledger, run_name=run_name, label=dealt.label, caveat=dataset.caveat
+    )
+    found, statement, facts = result.outcome, result.statement, result.facts
     lines = table(found, naming, delta=run.delta)
     answered = Answered(naming, model_of(found)[0], dealt.shares, {}, dataset.schema)
     scored = len(dataset.y_test) > 0
@@ -195,21 +186,24 @@ def infer(
     quality = exact(answered.margins(test), dataset.y_test) if scored else {}
     evaluation = None
     if held is not None:
-        X = np.hstack([naming.encoded(test), answered.margins(test)[:, None]])
-        model = np.zeros((1, X.shape[1]))
-        model[0, -1] = 1.0
-        levels = levels_of(naming.schema, held.by)
-        X_held, y_held = dataset.all_held_out(X)
-        own: dict[str, Any] = {"scored_by": answered.digest, "caveat": dataset.caveat}
-        evaluation = ask_held(run, held, X_held, y_held, model, len(dealt.parts), levels, **own)
+        X, y = dataset.all_held_out(np.hstack([naming.encoded(test), answered.margins(test)[:, None]]))
+        scored_rows = Scored(X[:, -1], answered.digest, y, X[:, :-1])
+        judge = judge_of(task, held, naming.schema)
+        evaluation = judge.ask(scored_rows, run, len(dealt.parts), caveat=dataset.caveat)
     mu = found.scale
     ahead = {}
     if math.isfinite(mu):
-        kinds = {"summed": desk.summed, "colluders": desk.facts.colluders}
-        ahead = forecast(naming, float(sizes.sum()), mu, sites=desk.facts.n_nodes, **kinds)  # type: ignore[arg-type]
+        ahead = forecast(
+            naming,
+            float(sizes.sum()),
+            mu,
+            sites=facts.n_nodes,
+            summed=facts.participants > 0,
+            colluders=facts.colluders,
+        )
     done = Inferred(
         config, answered, lines, found, statement, quality, ahead, sizes, dealt.sites, dataset.n_held_out,
-        tuple((item.name, item.share) for item in desk.plan), evaluation,
+        method.asked, evaluation,
         (*dataset.notes, *unfit(dataset.clipped, shortened=False)), time.perf_counter() - started, task,
     )  # fmt: skip
     record = to_keep(done.to_dict(), dataset.notes)
@@ -243,11 +237,7 @@ def check_held(held: Held | None, dataset: data.Dataset, run: RunConfig, ledger:
         raise InvalidInput("evaluation", held.epsilon, rule, "use `sottovoce evaluate` with their own ledger")
     if not len(dataset.y_test):
         raise InvalidInput("evaluation", held.epsilon, "there are no test rows", "give a test_share")
-    check_terms(held.config(run))
-    if isinstance(dataset.task, TwoClasses):
-        levels_of(dataset.schema, held.by)
-    else:
-        held.check_whole()
+    judge_of(dataset.task, held, dataset.schema).check(run)
 
 
 def check(run: RunConfig, config: TrainConfig | None = None) -> None:
@@ -262,80 +252,24 @@ def check(run: RunConfig, config: TrainConfig | None = None) -> None:
         raise InvalidInput("start", None, "inference starts from a count of its own", "leave the start out")
 
 
-def ask_held(
-    run: RunConfig, held: Held, X: Array, y: Array, model: Array, sites: int, levels: tuple[Level, ...] = (),
-    *, scored_by: bytes, ledger: DurableLedger | None = None, run_name: str | None = None,
-    digest: bytes | None = None, caveat: str | None = None,
-) -> Evaluation:  # fmt: skip
-    """Deal held-out rows to the sites by their positions, and ask for histograms of scores.
+def evaluate_report(report: Report, held: Held) -> Any:
+    """Evaluate the first replicate's average model of a run by rounds on its test rows, dealt to the sites.
 
-    Parameters
-    ----------
-    run : RunConfig
-        Relation, delta, trust and seed; noise is keyed apart from that of the training.
-    X : array (n, d)
-    y : array (n,)
-    model : array (1, d)
-        Public; scores are products with it.
-    scored_by : bytes
-        :func:`sottovoce.plain.digest_of` the public model that is evaluated: the rows may hold its scores already.
-    """
-    config = held.config(run)
-    parts = np.array_split(np.arange(len(y)), sites)
-    rows = rows_of([(X[part], y[part]) for part in parts])
-    plan = histograms(rows.d, groups_of(levels, rows.d))
-    identity = held.identity(scored_by)
-    desk = Desk.open(config, rows, LOSS, plan, ledger=ledger, run_name=run_name, identity=identity, digest=digest)
-    quality = evaluate(desk, model, threshold=held.threshold, levels=levels)[0]
-    desk.close()
-    asked = tuple((item.name, item.share) for item in plan)
-    return Evaluation(quality, desk.statement(caveat=caveat), exact(X @ model[0], y, held.threshold), asked)
-
-
-def evaluate_report(report: Report, held: Held) -> Evaluation:
-    """Evaluate the first replicate's average model of an ordinary run on its test rows, dealt to the sites.
+    Returns
+    -------
+    Evaluation, ClassEvaluation or NumberEvaluation
+        By what the label is.
 
     Raises
     ------
     InvalidInput
     """
-    dataset, result = report.dataset, report.result
-    if not isinstance(report.task, TwoClasses):
-        raise InvalidInput("evaluation", held.epsilon, "is for two classes", "leave it out")
-    check_held(held, dataset, report.config.run)
-    levels = levels_of(dataset.schema, held.by)
-    run = replace(report.config.run, noise=None)
-    sites, model = result.facts.n_nodes, result.consensus[:1]
+    dataset, result, run = report.dataset, report.result, report.config.run
+    check_held(held, dataset, run)
+    judge, w = judge_of(dataset.task, held, dataset.schema), result.consensus[0]
     X, y = dataset.all_held_out(dataset.X_test)
-    return ask_held(run, held, X, y, model, sites, levels, scored_by=digest_of(model), caveat=dataset.caveat)
+    scored = Scored(judge.margins(w, X), digest_of(w), y, X)
+    return judge.ask(scored, run, result.facts.n_nodes, caveat=dataset.caveat)
 
 
-def evaluate_table(
-    margins: Array, X: Array, y: Array, schema: Schema | None, held: Held, run: RunConfig, *,
-    scored_by: bytes, ledger: DurableLedger | None = None, run_name: str | None = None,
-) -> Evaluation:  # fmt: skip
-    """Evaluate the public model with the digest `scored_by` on one table.
-
-    Its scores are `margins`; encoded rows X tell subgroups.
-    """
-    whole = np.hstack([X, margins[:, None]])
-    model = np.zeros((1, whole.shape[1]))
-    model[0, -1] = 1.0
-    levels = levels_of(schema, held.by)
-    return ask_held(
-        run,
-        held,
-        whole,
-        y,
-        model,
-        1,
-        levels,
-        scored_by=scored_by,
-        ledger=ledger,
-        run_name=run_name,
-        digest=rows_digest(X, y),
-        caveat=None if schema is None else schema.caveat,
-    )
-
-
-__all__ = ["Evaluation", "Held", "Inferred", "Naming", "evaluate_report", "evaluate_table", "infer", "outcome"]
+__all__ = ["Evaluation", "Held", "Inferred", "Naming", "evaluate_report", "infer", "outcome"]

@@ -1,25 +1,27 @@
 """Answers: every bounded sum and every recipe plays at a worst pair of tables, under local trust and in sums.
 
-All is asked through the desk that answers people (:mod:`sottovoce.answers.asking`).  Rows have three entries, of which
-the last is their constant, and the tables differ in one row of the smallest of three sites.  A release alone is
-Gaussian, so the epsilon of its pair is also known exactly.
+Recipes are those that answer people (:mod:`sottovoce.answers`).  Rows have three entries, of which the last is their
+constant, and the tables differ in one row of the smallest of three sites.  A release alone is Gaussian, so the epsilon
+of its pair is also known exactly.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ..answers import evaluation, inference, regression, slopes
-from ..answers.asking import Desk, Item
+from ..algorithms.items import Item
+from ..algorithms.once import Once
+from ..algorithms.recipe import Recipe
+from ..answers.evaluation import Histogram
+from ..answers.inference import newton_of
 from ..answers.naming import of_columns
-from ..curator import Curator
+from ..answers.regression import LeastSquares
+from ..answers.slopes import slopes_of
 from ..data.rows import Rows
-from ..graphs import make_graph
-from ..ledger.memory import Ledger
 from ..losses import HuberResidual, Logistic, Loss
 from ..privacy.events import GaussianMechanism
 from ..privacy.gaussian import gaussian_epsilon
@@ -43,16 +45,14 @@ from ..weighted import Weighted
 from .game import (
     Attack,
     Case,
-    OpenNet,
-    Recorder,
     Transcripts,
     Verdict,
     attacks,
     candidates,
     likelihood,
     solvers,
-    transcripts,
     verdict,
+    watch,
 )
 from .likelihood import honest_sums
 from .several import WorstVerdict, play_all
@@ -65,22 +65,30 @@ LOGISTIC = Logistic()
 
 
 @dataclass(frozen=True)
+class Given(Once):
+    """Items of a list at a public point."""
+
+    asks: tuple[Item, ...] = field(kw_only=True)
+    where: Array = field(kw_only=True)
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        return self.asks
+
+    def point(self, d: int) -> Array:
+        return self.where
+
+
+@dataclass(frozen=True)
 class Asking(Case):
-    """Two tables, and what a desk is asked about them.
+    """Two tables, and the recipe that is asked about them.
 
     Attributes
     ----------
-    loss : Loss
-    plan : tuple of Item
-    script : callable
-        Asks for all of the plan.
     before : Asking, optional
         Releases about other rows.  The claim for both is the larger price of the two, as rows are in one of them only.
     """
 
-    loss: Loss = LOGISTIC
-    plan: tuple[Item, ...] = ()
-    script: Callable[[Desk], object] = Desk.close
     before: Asking | None = None
 
 
@@ -142,14 +150,10 @@ def tables(pair: Pair, victims: int = 1) -> tuple[Rows, Rows]:
 
 def release(name: str, pair: Pair, config: RunConfig, victims: int = 1) -> Asking:
     """One release that spends the whole budget, at a fixed point."""
-
-    def script(desk: Desk) -> None:
-        desk.ask(name, np.broadcast_to(pair.at, (desk.replicates, D)))
-
     loss: Loss = LOGISTIC if pair.numbers is None else HuberResidual(1.0)
     return Asking(
         replace(config, sites_per_row=victims), tables(pair, victims), 0, f"{name}: the row that moves it furthest",
-        loss=Weighted(loss) if pair.long else loss, plan=(Item(name, pair.what, 1.0),), script=script,
+        method=Given(asks=(Item(name, pair.what, 1.0),), where=pair.at), loss=Weighted(loss) if pair.long else loss,
     )  # fmt: skip
 
 
@@ -158,25 +162,17 @@ def recipes(config: RunConfig) -> dict[str, Asking]:
     naming, why = of_columns(["x0", "x1"], 1.0), "a row whose answer is replaced by its opposite"
     flipped = Pair(Gradient, _ZERO, (_row(1, 0, 1), _row(1, 0, -1)))
     numbers = Pair(Products, _ZERO, (_row(0, 0, 1),) * 2, (1.0, -1.0))
+    score, residual = 2.0 * np.eye(D)[0, :-1], HuberResidual(1.0)
 
-    def held(desk: Desk) -> None:
-        evaluation.ask(desk, np.broadcast_to(2.0 * np.eye(D)[:1, :-1], (desk.replicates, D - 1)), 0.5)
+    def case(pair: Pair, method: Recipe, loss: Loss = LOGISTIC) -> Asking:
+        return Asking(config, tables(pair), 0, why, method=method, loss=loss)
 
     return {
-        "inference": Asking(
-            config, tables(flipped), 0, why, plan=inference.recipe(LAST),
-            script=lambda desk: inference.estimate(desk, naming),
-        ),
-        "evaluation": Asking(config, tables(flipped), 0, why, plan=evaluation.recipe(D), script=held),
-        "regression": Asking(
-            config, tables(numbers), 0, why, loss=HuberResidual(1.0), plan=regression.recipe(LAST),
-            script=lambda desk: regression.least_squares(desk, np.ones(D, dtype=bool), LAST > 0),
-        ),
-        "regression with intervals": Asking(
-            config, tables(numbers), 0, why, loss=HuberResidual(1.0), plan=slopes.recipe(LAST),
-            script=lambda desk: slopes.estimate(desk, naming),
-        ),
-    }  # fmt: skip
+        "inference": case(flipped, newton_of(naming)),
+        "evaluation": case(flipped, Histogram(judged=b"", weights=score)),
+        "regression": case(numbers, LeastSquares(constant=LAST, free=np.ones(D)), residual),
+        "regression with intervals": case(numbers, slopes_of(naming), residual),
+    }
 
 
 def held_out(config: RunConfig, trained: bool = False) -> Asking:
@@ -206,21 +202,6 @@ def cases(epsilon: float | None = None, delta: float | None = None) -> dict[str,
     return found
 
 
-def watch(case: Asking, world: int, replicates: int, seed: int) -> Transcripts:
-    """Ask a desk for all of a case, and keep what leaves the sites."""
-    config = replace(case.config, seed=seed, replicates=replicates)
-    desk = Desk.open(config, case.worlds[world], case.loss, case.plan)
-    curator = desk.place.curator
-    assert isinstance(curator, Curator) and isinstance(desk.book, Ledger)
-    if case.noise is not None:
-        curator.noise = case.noise(seed, range(replicates), range(len(SITES)))
-    curator = replace(curator, ledger=desk.book if case.book is None else case.book(desk.book))
-    seen, net = Recorder(curator, desk.facts), OpenNet(make_graph("complete", len(SITES)))
-    desk.place = replace(desk.place, curator=seen, net=net)
-    case.script(desk)
-    return transcripts(case, seen, net, desk.book, curator.ledger.rows)
-
-
 def shift(case: Asking, seen: Transcripts) -> float:
     """Shift over sigma between the two tables in a case of one release."""
     if seen.opened:
@@ -244,7 +225,7 @@ def play_one(case: Asking, replicates: int = RUNS, *, seed: int = 0, confidence:
         scores = [likelihood(one, pair).scores for one, pair in zip(parts, seen, strict=True)]
         found = [Attack("likelihood ratio", (scores[0][0] + scores[1][0], scores[0][1] + scores[1][1]), 0)]
     exact = None
-    if all(len(one.plan) == 1 for one in parts):
+    if all(one.method is not None and len(one.method.items) == 1 for one in parts):
         mu = math.hypot(*(shift(one, pair[0]) for one, pair in zip(parts, seen, strict=True)))
         exact = gaussian_epsilon(case.config.delta or 0.0, mu)
     said = verdict(case, [one for pair in seen for one in pair], found, confidence)

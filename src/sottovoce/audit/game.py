@@ -19,13 +19,14 @@ import numpy as np
 from scipy.spatial import cKDTree
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from ..algorithms import Algorithm
+from ..algorithms import Algorithm, Recipe
 from ..curator import Book, Curator, make_solver
 from ..data.rows import Rows
 from ..errors import LedgerError
 from ..facts import Facts
 from ..graphs import Graph
 from ..ledger.memory import Ledger
+from ..losses import Loss
 from ..net import DenseNet, Net
 from ..privacy.events import Event
 from ..privacy.noise import KeyedNoise, Noise
@@ -66,6 +67,8 @@ class Case:
         Planted faults, for tests of the audit itself: another source of noise, another ledger.
     colluders : int, optional
         Of sums: how many sites tell the adversary all they know; by default as many as the claim allows.
+    method, loss : optional
+        A recipe that is asked under the configuration in place of a method, and the loss of its rows.
     """
 
     config: RunConfig
@@ -77,6 +80,8 @@ class Case:
     noise: NoiseOf | None = None
     book: BookOf | None = None
     colluders: int | None = None
+    method: Recipe | None = None
+    loss: Loss | None = None
 
     @property
     def known(self) -> int:
@@ -167,8 +172,8 @@ def watch(case: Case, world: int, replicates: int, seed: int) -> Transcripts:
     config = replace(case.config, seed=seed, replicates=replicates)
     rows = case.worlds[world]
     named(config, None, rows.d)  # an audit starts at zero
-    ready = prepare(config, rows.n, rows.d)
-    rows = held(config, rows)
+    ready = prepare(config, rows.n, rows.d, method=case.method, loss=case.loss)
+    rows = held(ready.config, rows)
     nodes = range(len(rows.n))
     algorithm = ready.algorithm if case.algorithm is None else case.algorithm(ready.algorithm)
     noise = (case.noise or KeyedNoise)(seed, range(replicates), nodes)
@@ -176,7 +181,7 @@ def watch(case: Case, world: int, replicates: int, seed: int) -> Transcripts:
     curator = Curator(rows, ready.facts, noise, book, _solver(case, world))
     recorder, net = Recorder(curator, ready.facts), OpenNet(ready.graph)
     lead = (replicates, len(rows.n))
-    engine.run(algorithm, Place(ready.facts, net, recorder, lead, rows.d), config.rounds)
+    engine.run(algorithm, Place(ready.facts, net, recorder, lead, rows.d), ready.config.rounds)
     return transcripts(case, recorder, net, ready.ledger, book.rows)
 
 

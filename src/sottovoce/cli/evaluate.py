@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import click
 
 from .. import files
-from ..answers.classes import evaluate_classes
-from ..answers.misses import evaluate_numbers
+from ..answers.evaluation import Held
+from ..answers.judging import Scored, judge_of
 from ..answers.saved import Answered
-from ..answers.training import Held, evaluate_table
 from ..data import read_table
 from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger, rows_digest
@@ -21,7 +19,6 @@ from ..plain import digest_of, jsonable
 from ..runs import defaults
 from ..runs.config import RunConfig
 from ..runs.simulate import Result
-from ..task import BoundedNumber, ManyClasses
 from .classes import render_any
 from .options import as_json, say, takes, typed
 from .predict import is_answered, schema_of
@@ -77,27 +74,20 @@ def evaluate(
     table = read_table(rows)
     encoded = schema.encode(table)
     assert encoded.y is not None
+    judge = judge_of(schema.task, Held(epsilon, threshold, by), schema)
     if answered is not None:
         margins, model = answered.margins(table), answered.digest
     else:
         w = result.consensus[replicate]
-        model = digest_of(w, schema.to_dict())
-        margins = schema.task.vectors(w) @ encoded.X.T if isinstance(schema.task, ManyClasses) else encoded.X @ w
+        margins, model = judge.margins(w, encoded.X), digest_of(w, schema.to_dict())
     config = RunConfig(
         method="auto", epsilon=epsilon, delta=delta, relation=relation, seed=None if system_noise else seed
     )
     with nullcontext() if ledger is None else DurableLedger.open(ledger) as book:
-        held = Held(epsilon, threshold, by)
-        kept: dict[str, Any] = {"scored_by": model, "ledger": book, "run_name": run_name}
-        found: Any
-        digest = rows_digest(encoded.X, encoded.y)
-        own: dict[str, Any] = {"digest": digest, "caveat": schema.caveat}
-        if isinstance(schema.task, BoundedNumber):
-            found = evaluate_numbers(schema.task, margins, encoded.y, held, config, **own, **kept)
-        elif isinstance(schema.task, ManyClasses):
-            found = evaluate_classes(schema.task, margins, encoded.y, held, config, **own, **kept)
-        else:
-            found = evaluate_table(margins, encoded.X, encoded.y, schema, held, config, **kept)
+        found = judge.ask(
+            Scored(margins, model, encoded.y, encoded.X), config, ledger=book, run_name=run_name,
+            digest=rows_digest(encoded.X, encoded.y), caveat=schema.caveat,
+        )  # fmt: skip
     if report is not None:
         record = of_result(result) if answered is None else answered.record
         released = {key: jsonable(value) for key, value in found.to_dict().items() if key != "exact"}

@@ -155,7 +155,9 @@ def train(
     lost = None if save is None else _lost(trained, save)
     found: Any = None
     if held is not None:
-        found = _evaluated(trained, held)
+        from ..answers.training import evaluate_report
+
+        found = evaluate_report(trained, held)
     kept = _with_answers(trained, found)
     if found is not None and save is not None and lost is None:
         kept.save(save)
@@ -178,17 +180,6 @@ def train(
             render_any(found, Console())
     if lost is not None:
         raise lost
-
-
-def _evaluated(trained: Report, held: Any) -> Any:
-    """What is asked of the test rows, by what the label is."""
-    from ..answers.classes import evaluate_classes_report
-    from ..answers.misses import evaluate_numbers_report
-    from ..answers.training import evaluate_report
-
-    many = evaluate_report if isinstance(trained.task, TwoClasses) else evaluate_classes_report
-    ask: Any = evaluate_numbers_report if isinstance(trained.task, BoundedNumber) else many
-    return ask(trained, held)
 
 
 def _with_answers(trained: Report, found: Any) -> Result:

@@ -1,33 +1,35 @@
-"""Answers between sites: the desks of a plan at a site or at the hub, and what follows from what was opened.
+"""Answers between sites: the recipes of a plan at a site or at the hub, and what follows from what was opened.
 
-A site asks through its own curator, a hub reads what the sites sent.  Both run the code that a simulation runs
-(:mod:`sottovoce.answers`), on numbers that are the same everywhere; so do their results agree to the last bit.
+A site asks through its own curator, a hub reads what the sites sent.  Both run the engine and the recipes that a
+simulation runs, on numbers that are the same everywhere; so do their results agree to the last bit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..curator import Book, Curator
+from ..curator import Asked, Book, Curator
 from ..data.rows import Rows
+from ..errors import NetClosed
 from ..facts import Facts
 from ..ledger.life import share_of_life
-from ..ledger.memory import Ledger
 from ..net import Net
+from ..plain import digest_of
 from ..privacy.noise import KeyedNoise, Noise
 from ..queries import Query, Sum
 from ..queries.sums import Among
-from ..runs.engine import Place
+from ..runs import engine
+from ..runs.engine import FEW, FINISHED, NEIGHBOUR, Outcome, Place
 from ..typing import Any, Array, IntArray
 from .asks import Lists, SiteTable
 from .plan import Plan
+from .stages import Stage
 
 if TYPE_CHECKING:
-    from ..answers.asking import Desk, Terms
     from ..answers.evaluation import Quality
     from ..answers.inference import Estimates
 
@@ -60,21 +62,17 @@ class Found:
         return model_of(self.estimates)[0]
 
 
-class Desks:
-    """The desks of one plan.
+class Asker:
+    """Runs the recipes of one plan, one after the other.
 
     Parameters
     ----------
     plan : Plan
     net : Net
-    curate : callable ``(facts, which)``
-        Makes what answers queries: a curator of the rows that are trained on (`which` 0) or held out (1), or a reader.
+    curate : callable ``(facts, stage)``
+        Makes what answers queries about the rows of a stage: a curator, or a reader.
     node : int
         Whose view of the facts is taken; all views give the same answers.
-    book : Book
-        That is charged; a reader charges nothing.
-    simulated : bool
-        Whether the noise can be repeated.
     observe : callable ``(k)``, optional
         Called after the k-th exchange of the plan.
     trained : Rows, optional
@@ -82,12 +80,11 @@ class Desks:
     """
 
     def __init__(
-        self, plan: Plan, net: Net, curate: Callable[[Facts, int], Any], node: int, book: Book, simulated: bool,
+        self, plan: Plan, net: Net, curate: Callable[[Facts, Stage], Asked], node: int,
         observe: Callable[[int], None] | None = None, trained: Rows | None = None,
     ) -> None:  # fmt: skip
         self.plan, self._net, self._curate, self._node = plan, net, curate, node
-        self._book, self._simulated, self._observe = book, simulated, observe
-        self._lists, self._trained = _lists(plan), trained
+        self._observe, self._trained = observe, trained
 
     @property
     def trained(self) -> Rows:
@@ -95,44 +92,45 @@ class Desks:
         assert self._trained is not None
         return self._trained
 
-    def _desk(self, terms: Terms, which: int, before: int) -> Desk:
-        from ..answers.asking import Desk
+    def _run(self, stage: Stage, **public: Any) -> tuple[Outcome, Any]:
+        """How the stage ended, and what was found if it was asked to its end; `public` is new to its recipe."""
+        facts, recipe = stage.facts.node(self._node), stage.recipe
+        assert recipe is not None
+        method, tell = replace(recipe, **public).at(self._node), self._observe
+        place = Place(facts, self._net, self._curate(facts, stage), (), facts.d)
+        watch = [] if tell is None else [lambda k, state: tell(stage.first + k)]
+        outcome = engine.run(method, place, len(method.items), observers=watch)
+        return outcome, method.outcome(outcome.state, facts) if outcome.stopped == FINISHED else None
 
-        facts, tell = terms.facts.node(self._node), self._observe
-        place = Place(facts, self._net, self._curate(facts, which), (), facts.d)
-        told = None if tell is None else lambda k: tell(before + k)
-        return Desk(terms, place, self._book, self._simulated, told)
+    def infer(self) -> tuple[Outcome, Found]:
+        """Ask for all of an inference."""
+        outcome, estimates = self._run(self.plan.stages[0])
+        return outcome, Found(estimates)
 
-    def infer(self) -> Estimates:
-        """Ask for all of an inference.
-
-        Raises
-        ------
-        NetClosed, AttemptLost
-            If it cannot be finished.
-        """
-        from ..answers.inference import estimate
-
-        terms, naming = self._lists.inference, self._lists.naming
-        assert terms is not None and naming is not None
-        return estimate(self._desk(terms, 0, 0), naming)
-
-    def judge(self, model: Array) -> dict[str, Quality]:
+    def judge(self, model: Array, found: Found) -> tuple[Outcome, Found]:
         """Ask for all of an evaluation of the model with which a site ended, or of the mean of all of them.
 
-        Raises
-        ------
-        NetClosed, AttemptLost
-            If it cannot be finished.
+        Returns
+        -------
+        Outcome
+        Found
+            With the quality, or with a note of why there is none.
         """
-        from ..answers.evaluation import evaluate
+        from ..answers.evaluation import qualities
 
-        terms, asks = self._lists.evaluation, self.plan.asks
-        assert terms is not None and asks is not None
-        if self.plan.shows_models:
-            model = self._net.whole_sum(model) / len(self.plan.sites)
-        desk = self._desk(terms, 1, self.plan.attempts - len(terms.plan))
-        return evaluate(desk, model[None], threshold=asks.threshold, levels=self._lists.levels)[0]
+        stage, asks = self.plan.stages[-1], self.plan.asks
+        assert asks is not None
+        if stage.shown:
+            try:
+                model = self._net.whole_sum(model) / len(self.plan.sites)
+            except NetClosed:
+                return Outcome(None, 0, NEIGHBOUR), found
+        outcome, cells = self._run(stage, weights=model, judged=digest_of(model))
+        if outcome.stopped == FEW:
+            return outcome, replace(found, notes=(LOST,))
+        if outcome.stopped != FINISHED:
+            return outcome, found
+        return outcome, replace(found, quality=qualities(cells, asks.threshold, _lists(self.plan).levels)[0])
 
 
 def _lists(plan: Plan) -> Lists:
@@ -143,32 +141,33 @@ def _lists(plan: Plan) -> Lists:
 def at_site(
     plan: Plan, name: str, table: SiteTable, net: Net, noise: Noise, book: Book,
     observe: Callable[[int], None] | None = None,
-) -> Desks:  # fmt: skip
-    """The desks of a plan that asks for answers at one of its sites, with its table and its own part of the noise."""
+) -> Asker:  # fmt: skip
+    """Of a plan that asks for answers, at one of its sites, with its table and its own part of the noise."""
     from ..answers.evaluation import rows_of
 
-    i, lists = plan.index(name), _lists(plan)
+    i, naming = plan.index(name), _lists(plan).naming
     assert plan.asks is not None
-    trained, held = (table.at(positions) for positions in plan.asks.split(len(table.y)))
-    rows: list[Rows] = []
-    for which, (terms, part) in enumerate(((lists.inference, trained), (lists.evaluation, held))):
-        naming = lists.naming
+    trained, others = (table.at(positions) for positions in plan.asks.split(len(table.y)))
+
+    def rows_at(held: bool) -> Rows:
+        part = others if held else trained
         raw = part.X if part.columns is None else part.columns
-        if which == 0:
-            rows.append(part.rows() if naming is None else naming.rows([(raw, part.y)], i))
-        elif terms is not None:
-            rows.append(rows_of([(part.X if naming is None else naming.encoded(raw, i), part.y)]))
-        if terms is not None:
-            rows[which].check(terms.facts.loss)
+        if held:
+            return rows_of([(part.X if naming is None else naming.encoded(raw, i), part.y)])
+        return part.rows() if naming is None else naming.rows([(raw, part.y)], i)
 
-    def curate(facts: Facts, which: int) -> Curator:
-        own = noise
-        if which == 1 and noise.simulated:  # of another key than the training's, as in a simulation
-            assert lists.evaluation is not None and lists.evaluation.config.seed is not None
-            own = KeyedNoise(lists.evaluation.config.seed, [0], [i], lead=())
-        return Curator(rows[which], facts, own, book)
+    rows = {stage.held: rows_at(stage.held) for stage in plan.stages}
+    for stage in plan.stages:
+        if stage.recipe is not None:
+            rows[stage.held].check(stage.facts.loss)
 
-    return Desks(plan, net, curate, i, book, noise.simulated, observe, rows[0])
+    def curate(facts: Facts, stage: Stage) -> Curator:
+        seed, own = stage.prepared.config.seed, noise
+        if stage.before and noise.simulated and seed is not None:  # a curator numbers its releases: each has its key
+            own = KeyedNoise(seed, [0], [i], lead=())
+        return Curator(rows[stage.held], facts, own, book)
+
+    return Asker(plan, net, curate, i, observe, rows[False])
 
 
 class ReadNet(Net):
@@ -228,9 +227,9 @@ class Reader:
         return query.opened(net.total(np.zeros(1, dtype=np.int64)), self.facts, among)
 
 
-def at_hub(plan: Plan, net: ReadNet) -> Desks:
-    """The desks of a plan at its hub."""
-    return Desks(plan, net, lambda facts, _: Reader(facts), 0, Ledger(), plan.demonstration)
+def at_hub(plan: Plan, net: ReadNet) -> Asker:
+    """Of a plan, at its hub."""
+    return Asker(plan, net, lambda facts, _: Reader(facts), 0)
 
 
 def ahead(plan: Plan, releases: Sequence[dict[str, Any]], life: float | None = None) -> dict[str, Any]:
@@ -249,9 +248,10 @@ def ahead(plan: Plan, releases: Sequence[dict[str, Any]], life: float | None = N
     if asks is None:
         return {}
     more = list(releases)
-    for terms in plan.asked:
-        for item, event in zip(terms.plan, terms.events(), strict=True):
-            alone = np.broadcast_to(terms.alone(event), (nodes,)).tolist()
+    for stage in plan.stages:
+        book, items = stage.prepared.ledger, () if stage.recipe is None else stage.recipe.items
+        for item, event in zip(items, stage.planned() if items else (), strict=True):
+            alone = np.broadcast_to(book.accountant.total([event], book.delta), (nodes,)).tolist()
             spread = np.broadcast_to(event.spread(), (nodes,)).tolist()
             more.append({"event": type(event).__name__, "asks": item.name, "epsilon": alone, "spread": spread})
     plain: dict[str, Any] = {
@@ -268,19 +268,14 @@ def _forecast(plan: Plan) -> dict[str, float]:
     """How many rows a table needs, about; empty without noise."""
     from ..answers.inference import forecast
 
-    terms, naming = _lists(plan).inference, _lists(plan).naming
-    if terms is None or naming is None or terms.scale is None:
+    stage, naming = plan.stages[0], _lists(plan).naming
+    if naming is None or stage.recipe is None or stage.recipe.noise is None:
         return {}
+    facts = stage.facts
     return forecast(
-        naming, float(terms.facts.n.sum()), terms.scale, sites=terms.facts.n_nodes, summed=terms.summed,
-        colluders=terms.facts.colluders,
+        naming, float(facts.n.sum()), stage.recipe.scale, sites=facts.n_nodes, summed=plan.summed,
+        colluders=facts.colluders,
     )  # fmt: skip
-
-
-def _shares(terms: Terms | None) -> list[dict[str, Any]]:
-    from ..answers.asking import shares_of
-
-    return shares_of(() if terms is None else ((item.name, item.share) for item in terms.plan))
 
 
 def record(plan: Plan, found: Found) -> dict[str, Any]:
@@ -290,11 +285,12 @@ def record(plan: Plan, found: Found) -> dict[str, Any]:
     lists, asks, statements = _lists(plan), plan.asks, plan.statements
     assert asks is not None
     held = [asks.held(site.rows) for site in plan.sites]
+    asked = [[] if stage.recipe is None else stage.recipe.asked for stage in plan.stages]
     best = None if found.quality is None else found.quality[""]
     plain: dict[str, Any] = {
         "method": "inference" if plan.infers else plan.config.method, "data": plan.run, "nodes": len(plan.sites),
         "n_train": plan.facts.n[:, 0].astype(int).tolist(), "n_test": sum(held), "features": plan.last_width,
-        "sites": list(plan.names), "label": outcome(plan.encoding), "asked": _shares(lists.inference),
+        "sites": list(plan.names), "label": outcome(plan.encoding), "asked": asked[0],
         "auc": None if best is None else best.auc.value, "brier": None if best is None else best.brier.value,
         "evaluation": None, "privacy": statements[0].to_dict(), "notes": list(found.notes),
         "config": plan.config.to_dict(),
@@ -314,7 +310,7 @@ def record(plan: Plan, found: Found) -> dict[str, Any]:
         plain |= more
     if found.quality is not None and best is not None:
         plain["evaluation"] = {
-            **best.to_dict(), "privacy": statements[-1].to_dict(), "asked": _shares(lists.evaluation),
+            **best.to_dict(), "privacy": statements[-1].to_dict(), "asked": asked[-1],
             "by": {name: one.to_dict() for name, one in found.quality.items() if name},
         }  # fmt: skip
     return plain

@@ -14,18 +14,19 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
+from ..algorithms import Recipe
 from ..data.rows import Rows
 from ..data.schema import Schema
 from ..data.table import Table
 from ..errors import InvalidInput
-from ..losses import Logistic, make_loss
+from ..losses import Logistic, Loss, make_loss
 from ..runs.config import RunConfig
+from ..runs.prepare import Prepared, prepare
 from ..task import TwoClasses
 from ..typing import Any, Array, IntArray
 from ..weighted import Weighted
 
 if TYPE_CHECKING:  # which load SciPy's statistics, and most plans ask nothing
-    from ..answers.asking import Terms
     from ..answers.evaluation import Level
     from ..answers.naming import Naming
 
@@ -170,9 +171,9 @@ _KINDS: dict[str, tuple[type, ...]] = {
 class Lists(NamedTuple):
     """What a plan asks, priced: of the rows that are trained on, and of those that are held out."""
 
-    inference: Terms | None
+    inference: Prepared | None
     naming: Naming | None
-    evaluation: Terms | None
+    evaluation: Prepared | None
     levels: tuple[Level, ...]
 
 
@@ -200,7 +201,6 @@ def lists_of(
         If it cannot be asked, or the rows are too few for it by their public numbers.
     """
     from ..answers import evaluation, inference
-    from ..answers.asking import Terms
     from ..answers.naming import naming_of
 
     for field, many in (("sites_per_row", config.sites_per_row), ("copies", config.copies)):
@@ -222,7 +222,7 @@ def lists_of(
         if short is not None:
             rule = f"leaves {held[short]} held-out rows and {sizes[short] - held[short]} others at {names[short]!r}"
             raise InvalidInput("holdout", asks.holdout, rule, "give each site at least one of both")
-    naming, terms = None, None
+    naming, priced = None, None
     width, based = d, schema
     if asks.inference:
         inference.check_run(config)
@@ -232,17 +232,25 @@ def lists_of(
         plain = [f"x{j}" for j in range(d)]
         naming = naming_of(schema, plain, 1.0, list(names) if asks.site_constants and len(names) > 1 else [])
         kind = Weighted(Logistic()) if naming.long else Logistic()
-        terms = Terms.of(config, trained, naming.d, kind, inference.recipe(naming.constant), asks.scale)
+        priced = _priced(inference.newton_of(naming), config, trained, naming.d, kind, asks.scale)
         width, based = naming.d, naming.schema
     if asks.evaluation is None:
-        return Lists(terms, naming, None, ())
+        return Lists(priced, naming, None, ())
     levels = evaluation.levels_of(based, asks.by)
-    items = evaluation.recipe(width + 1, evaluation.groups_of(levels, width + 1))
-    own = evaluation.Held(asks.evaluation, asks.threshold, asks.by).config(config)
+    groups = evaluation.groups_of(levels, width + 1)
+    histogram = evaluation.Histogram(judged=b"", threshold=asks.threshold, groups=groups)  # of what will be trained
+    own = evaluation.Held(asks.evaluation, asks.threshold, asks.by).config(config, histogram)
     n = np.array([[float(m)] for m in held])
-    judged = Terms.of(own, n, width + 1, evaluation.LOSS, items, asks.evaluation_scale)
+    judged = _priced(histogram, own, n, width + 1, evaluation.LOSS, asks.evaluation_scale)
     evaluation.check_rows(judged)
-    return Lists(terms, naming, judged, levels)
+    return Lists(priced, naming, judged, levels)
+
+
+def _priced(method: Recipe, config: RunConfig, n: Array, d: int, loss: Loss, scale: float | None) -> Prepared:
+    """A recipe with the noise of a scale that was calibrated before, or calibrated now."""
+    if scale is not None:
+        method = method.with_noise(method.shape.scaled(scale))
+    return prepare(config.for_recipe(method), n, d, method=method, loss=loss)
 
 
 def table_of(schema: Schema | None, X: Array, y: Array, columns: dict[str, Any] | Table | None) -> SiteTable:

@@ -217,12 +217,13 @@ class Hub:
         if plan.asks is None or models is None:
             return None
         first = 1 if plan.infers else plan.rounds + 1
-        desks = at_hub(plan, self._read(first))
-        found = Found(desks.infer()) if plan.infers else Found()
+        asker, found = at_hub(plan, self._read(first)), Found()
+        if plan.infers:
+            found = asker.infer()[1]
         if plan.asks.evaluation is None:
             return found
         try:
-            return replace(found, quality=desks.judge(found.model if plan.infers else models[0]))
+            return asker.judge(found.model if plan.infers else models[0], found)[1]
         except LookupError:
             return replace(found, notes=(LOST,))
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import numpy as np
 
@@ -95,7 +94,10 @@ def run_sites(
         budget = np.broadcast_to(prepared.ledger.epsilon, (prepared.facts.n_nodes,))[i]
         ledger = Ledger(make_accountant(config.notion), budget, prepared.ledger.delta)
         place = Place(facts, nets[i], Curator(rows.node(i), facts, noise, ledger), (), rows.d, place_of(start))
-        return engine.run(prepared.algorithm.at(i), place, config.rounds), ledger
+        try:
+            return engine.run(prepared.algorithm.at(i), place, config.rounds), ledger
+        finally:
+            nets[i].close()
 
     # From here, because only one thread of a process can limit the linear algebra library.
     with one_thread_a_product(), ThreadPoolExecutor(max_workers=prepared.facts.n_nodes) as pool:
@@ -129,11 +131,12 @@ def answer_sites(plan: Plan, tables: Sequence[SiteTable]) -> list[tuple[Array, F
 
     def site(i: int) -> tuple[Array, Found]:
         noise, book = KeyedNoise(seed, [0], [i], lead=()), Ledger(make_accountant(plan.config.notion))
-        desks = at_site(plan, names[i], tables[i], nets[i], noise, book)
+        asker, found = at_site(plan, names[i], tables[i], nets[i], noise, book), Found()
         try:
-            found = Found(desks.infer()) if plan.infers else Found()
+            if plan.infers:
+                found = asker.infer()[1]
             model = found.model if plan.infers else models[i]
-            return model, found if asks.evaluation is None else replace(found, quality=desks.judge(model))
+            return model, found if asks.evaluation is None else asker.judge(model, found)[1]
         finally:
             nets[i].close()
 

@@ -30,7 +30,7 @@ DTYPE = "<f8"
 Kind = Literal["hello", "release", "refuse", "stop"]
 """Agreement on the plan; a vector of a round; the last model of a site that cannot go on; of one that is done."""
 _KEYS = {"v", "run", "plan", "round", "sender", "kind", "dtype", "shape", "payload", "sig"}
-HUB, FEW = "the hub ended the run", "too few sites are left"
+HUB = "the hub ended the run"
 OUT = "the other sites go on without this one"
 """Why a run across sites stopped, beside the reasons of :mod:`sottovoce.runs.engine`."""
 Reason = Literal["done", "its budget is spent", "a neighbour left", "the hub ended the run", "too few sites are left"]
@@ -89,10 +89,6 @@ def signed(key: SigningKey, domain: bytes, body: dict[str, Any]) -> bytes:
     return canonical(body | {"sig": signature}).encode()
 
 
-ANSWERS_CAP = 1e9
-"""The longest noisy mean in a run without sums: without noise they have a norm of at most 1."""
-
-
 def longest(plan: Plan) -> int:
     """The most bytes of a message of this plan."""
     return message_bytes(plan.widest)
@@ -117,7 +113,7 @@ def check_payload(plan: Plan, kind: str, payload: Array, round: int) -> None:
         raise Refused(f"payload: must have shape {expected}, and has {payload.shape}")
     if not np.all(np.isfinite(payload)):
         raise Refused("payload: holds NaN or infinite entries")
-    cap = plan.norm_cap if kind != "release" or round <= plan.rounds + plan.shows_models else ANSWERS_CAP
+    cap = plan.cap(round) if kind == "release" else plan.norm_cap
     if not (np.max(np.abs(payload), initial=0.0) <= cap and np.linalg.norm(payload) <= cap):  # no square overflows
         raise Refused(f"payload: is longer than the plan's cap of {cap:g}")
 

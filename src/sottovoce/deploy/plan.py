@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 
@@ -22,21 +22,18 @@ from ..data.schema import Schema
 from ..errors import InvalidInput, SottovoceError, UnknownEvent
 from ..facts import Facts
 from ..graphs import Graph, make_graph
-from ..ledger.memory import Ledger
 from ..plain import canonical, keyed_hash
 from ..privacy.events import Event
 from ..privacy.statement import Statement, caveat_text
 from ..runs.config import RunConfig
-from ..runs.prepare import Prepared, prepare, privacy_statement
+from ..runs.prepare import Prepared, prepare
 from ..runs.start import Start, named
 from ..typing import Any, Array
 from . import limits
 from .asks import Asks, Lists, lists_of
 from .names import check_different, check_name, check_run
+from .stages import Stage
 from .strict import NotStrict, parse
-
-if TYPE_CHECKING:
-    from ..answers.asking import Terms
 
 VERSION = 1
 LARGEST = 32 * 2**20
@@ -46,6 +43,8 @@ ROWS = 10**12
 _PUBLIC = 4096  # bytes of what a site tells about itself
 _ROOM = 100.0
 _LOG_ODDS = 1e9  # no coefficient of encoded columns is longer
+ANSWERS_CAP = 1e9
+"""The longest noisy mean in a run without sums: without noise they have a norm of at most 1."""
 _LONGEST = 1_000_000  # entries of a start, so that the file stays below LARGEST
 _DRAWN = ("erdos-renyi", "watts-strogatz", "edges")
 """Graphs that are drawn at random or read from a file: the plan lists their edges, so nobody draws or reads them."""
@@ -196,7 +195,7 @@ class Plan:
         if asks is not None:
             encoding, names = None if schema is None else Schema.from_dict(schema), [site.name for site in sites]
             lists = lists_of(asks, config, [site.rows for site in sites], d, encoding, names)
-            scales = [None if terms is None else terms.scale for terms in (lists.inference, lists.evaluation)]
+            scales = [None if one is None else scale_of(one) for one in (lists.inference, lists.evaluation)]
             asks = replace(asks, scale=scales[0], evaluation_scale=scales[1])
             if lists.inference is not None:
                 edges = make_graph("complete", len(sites)).edges
@@ -250,7 +249,7 @@ class Plan:
         if (
             self.lists is not None
             and not self.infers
-            and len(self._allowed(self.names[0])) < len(self.prepared.plan(node=0).rows)
+            and len(self.stages[0].allowed(0)) < len(self.stages[0].planned(0))
         ):
             rule = "the training would end before all of its rounds, and the evaluation comes after them"
             raise InvalidInput("epsilon", None, rule, "raise it, or leave noise out")
@@ -306,22 +305,26 @@ class Plan:
         return 0 if self.infers else self.config.rounds
 
     @cached_property
-    def widths(self) -> tuple[int, ...]:
-        """Numbers that a site sends in each exchange of the run but for greetings, rosters and last models.
+    def stages(self) -> tuple[Stage, ...]:
+        """The runs of the plan, in order: the training or the inference, and the evaluation.
 
         Before an evaluation without sums, each site sends its last model to all, because the mean is what is judged.
         """
-        found = (self.d,) * self.rounds
-        if self.lists is not None:
-            found += (self.d,) if self.shows_models else ()
-            for terms in (self.lists.inference, self.lists.evaluation):
-                found += () if terms is None else terms.widths()
-        return found
+        lists = self.lists
+        first = Stage(self.prepared if lists is None or lists.inference is None else lists.inference)
+        if lists is None or lists.evaluation is None:
+            return (first,)
+        shown = 0 if self.infers or self.summed else self.d
+        return first, Stage(lists.evaluation, len(first.widths), held=True, shown=shown)
 
-    @property
-    def shows_models(self) -> bool:
-        """Whether all sites send their models to all before an evaluation."""
-        return self.lists is not None and not (self.infers or self.summed)
+    def stage_of(self, exchange: int) -> Stage:
+        """The stage to which an exchange belongs."""
+        return next(stage for stage in reversed(self.stages) if exchange > stage.before or stage.before == 0)
+
+    @cached_property
+    def widths(self) -> tuple[int, ...]:
+        """Numbers that a site sends in each exchange of the run but for greetings, rosters and last models."""
+        return sum((stage.widths for stage in self.stages), ())
 
     @property
     def attempts(self) -> int:
@@ -344,10 +347,14 @@ class Plan:
         if self.asks is None:
             return {site.name: site.rows for site in self.sites}
         held = {site.name: self.asks.held(site.rows) for site in self.sites}
-        asked = () if self.lists is None or self.lists.evaluation is None else self.lists.evaluation.plan
-        if attempt > self.attempts - len(asked):
+        if self.stage_of(attempt).held:
             return held
         return {site.name: site.rows - held[site.name] for site in self.sites}
+
+    def cap(self, exchange: int) -> float:
+        """The longest vector that a site may send in an exchange: answers have a cap of their own."""
+        answers = exchange <= self.attempts and self.stage_of(exchange).answers(exchange)
+        return ANSWERS_CAP if answers else self.norm_cap
 
     @property
     def last_round(self) -> int:
@@ -378,31 +385,12 @@ class Plan:
     @cached_property
     def statements(self) -> tuple[Statement, ...]:
         """The same of the rows that are trained on, and of those that are held out if there are any."""
-        whole: list[Statement] = []
-        if not self.infers:
-            rows = self.prepared.plan().rows
-            whole.append(privacy_statement(self.prepared, rows, simulated=self.demonstration, caveat=self.caveat))
-        return (*whole, *(t.statement(t.events(), **self._said(self.demonstration)) for t in self.asked))
+        return tuple(stage.statement(self.demonstration, self.caveat) for stage in self.stages)
 
     def statement_at(self, name: str, simulated: bool) -> Statement:
         """What can be proved of everything that was planned for one site, about its own rows."""
-        i, whole = self.index(name), list[Statement]()
-        if not self.infers:
-            prepared = self.prepared
-            limits = Ledger(prepared.ledger.accountant, prepared.ledger.epsilon, prepared.ledger.delta)
-            own = replace(self.config, sites_per_row=1)
-            alone = replace(prepared, facts=prepared.facts.node(i), config=own, ledger=limits)
-            whole.append(privacy_statement(alone, self._allowed(name), simulated=simulated, caveat=self.caveat))
-        return either((*whole, *(t.statement(t.events(i), **self._said(simulated)) for t in self.asked)))
-
-    def _said(self, simulated: bool) -> dict[str, Any]:
-        return {"simulated": simulated, "caveat": self.caveat}
-
-    @property
-    def asked(self) -> tuple[Terms, ...]:
-        """What is asked beside the training or in its place, in order."""
-        lists = () if self.lists is None else (self.lists.inference, self.lists.evaluation)
-        return tuple(terms for terms in lists if terms is not None)
+        i = self.index(name)
+        return either([stage.statement_at(i, simulated, self.caveat) for stage in self.stages])
 
     @cached_property
     def digest(self) -> str:
@@ -438,21 +426,19 @@ class Plan:
 
     def neighbours(self, name: str, round: int = 0) -> tuple[str, ...]:
         """Names of those that a site hears in an exchange, in the order of the nodes: from all, after the training."""
-        if self.rounds < round <= self.attempts:
+        if 0 < round <= self.attempts and self.stage_of(round).recipe is not None:
             return tuple(other for other in self.names if other != name)
         return tuple(self.names[j] for j in self.graph.neighbours(self.index(name)))
 
     def planned(self, node: int | None = None) -> tuple[Event, ...]:
         """The events of all that is planned, in order, whatever the budget; of all sites without a node."""
-        training = () if self.infers else self.prepared.plan(node=node).rows
-        return sum((terms.events(node) for terms in self.asked), training)
+        return sum((stage.planned(node) for stage in self.stages), ())
 
     def events(self, name: str) -> tuple[Event, ...]:
         """All that a site will charge, in order, as far as the run's own budget allows."""
         if name not in self._events:
             try:
-                asked = (terms.events(self.index(name)) for terms in self.asked)
-                self._events[name] = sum(asked, () if self.infers else self._allowed(name))
+                self._events[name] = sum((stage.allowed(self.index(name)) for stage in self.stages), ())
             except UnknownEvent as error:
                 raise InvalidInput("plan", self.run, f"has no proved price: {error}", "write another one") from None
         return self._events[name]
@@ -460,15 +446,6 @@ class Plan:
     @cached_property
     def _events(self) -> dict[str, tuple[Event, ...]]:
         return {}
-
-    def _allowed(self, name: str) -> tuple[Event, ...]:
-        prepared, i = self.prepared, self.index(name)
-        accountant, delta = prepared.ledger.accountant, prepared.ledger.delta
-        budget = np.broadcast_to(prepared.ledger.epsilon, (len(self.sites),))[i]
-        everything = prepared.plan(node=i).rows
-        # Totals only grow: if the whole run fits, so does each part, and one look is cheaper than one a release.
-        fits = np.all(accountant.within(accountant.spent(everything), delta, budget))
-        return everything if fits else prepared.plan(node=i, budget=float(budget)).rows
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -541,6 +518,12 @@ def either(statements: Sequence[Statement]) -> Statement:
 def _trained(sites: Sequence[Member], asks: Asks | None) -> Array:
     """Rows of every site that are not held out, (N, 1)."""
     return np.array([[float(site.rows - (0 if asks is None else asks.held(site.rows)))] for site in sites])
+
+
+def scale_of(prepared: Prepared) -> float | None:
+    """Shift over sigma of a recipe's releases together; None without noise."""
+    noise = prepared.algorithm.noise
+    return None if noise is None else float(np.max(noise.factor))
 
 
 def _scales(asks: Asks) -> list[float | None]:

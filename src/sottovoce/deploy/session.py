@@ -19,7 +19,6 @@ import numpy as np
 from ..curator import Curator
 from ..data.rows import Rows
 from ..errors import (
-    AttemptLost,
     EndedEarly,
     InvalidInput,
     LedgerCorrupt,
@@ -36,16 +35,15 @@ from ..plain import canonical
 from ..privacy.noise import Noise, SystemNoise
 from ..privacy.statement import Statement
 from ..runs import engine
-from ..runs.engine import BUDGET, FINISHED, NEIGHBOUR, Observer, Outcome, Place
+from ..runs.engine import BUDGET, FEW, FINISHED, NEIGHBOUR, Observer, Outcome, Place
 from ..runs.prepare import held
 from ..runs.simulate import check_notion
 from ..runs.start import place_of
 from ..typing import Any, Array, IntArray
-from .answering import LOST, Desks, Found, at_site
+from .answering import Asker, Found, at_site
 from .asks import SiteTable
 from .keys import SigningKey
 from .messages import (
-    FEW,
     HUB,
     OUT,
     Farewell,
@@ -355,14 +353,14 @@ class SiteSession:
         else:
             book = self.ledger.reserve(plan.run, plan.digest, plan.events(self.name))
         net = self._net(journal, transport)
-        desks = None
+        asker = None
         if plan.asks is not None and self.table is not None:
-            desks = at_site(plan, self.name, self.table, net, noise, book, self._observe)
+            asker = at_site(plan, self.name, self.table, net, noise, book, self._observe)
         started = time.perf_counter()
         try:
             net.greet()
             net.waited, started = 0.0, time.perf_counter()
-            model, outcome, found = self._take_part(net, desks, rows, noise, book)
+            model, outcome, found = self._take_part(net, asker, rows, noise, book)
         except Refused:
             net.refused()
             raise
@@ -384,34 +382,25 @@ class SiteSession:
         )  # fmt: skip
 
     def _take_part(
-        self, net: WireNet | SumNet, desks: Desks | None, rows: Rows, noise: Noise, book: Run
+        self, net: WireNet | SumNet, asker: Asker | None, rows: Rows, noise: Noise, book: Run
     ) -> tuple[Array, Outcome, Found | None]:
         """The training, and what is asked after it or in its place: the model, how it ended, and what was found."""
         plan, found = self.plan, Found()
-        if plan.asks is None or desks is None:
+        if plan.asks is None or asker is None:
             return *self._train(net, rows, noise, book), None
         if plan.infers:
-            model, outcome = self._blank(), Outcome(None, 0, NEIGHBOUR)
-            try:
-                found = Found(desks.infer())
-            except AttemptLost:  # what it would have been cannot be asked for again
-                return model, replace(outcome, stopped=FEW), found
-            except NetClosed:
-                return model, outcome, found
-            assert found.estimates is not None
-            model, outcome = found.model, Outcome(None, len(book.rows), FINISHED)
+            outcome, found = asker.infer()
+            model = found.model if outcome.stopped == FINISHED else self._blank()
         else:
-            model, outcome = self._train(net, held(plan.config, desks.trained), noise, book)
+            model, outcome = self._train(net, held(plan.config, asker.trained), noise, book)
         if plan.asks.evaluation is None or outcome.stopped != FINISHED:
             return model, outcome, found
-        try:
-            quality = desks.judge(model)
-            outcome = replace(outcome, rounds=len(book.rows)) if plan.infers else outcome
-            return model, outcome, replace(found, quality=quality)
-        except AttemptLost:
-            return model, outcome, replace(found, notes=(LOST,))
-        except NetClosed:
-            return model, replace(outcome, stopped=NEIGHBOUR), found
+        judged, found = asker.judge(model, found)
+        if plan.infers and judged.stopped == FINISHED:
+            outcome = replace(outcome, rounds=len(book.rows))
+        if judged.stopped in (NEIGHBOUR, BUDGET):
+            outcome = replace(outcome, stopped=judged.stopped)
+        return model, outcome, found
 
     def _train(self, net: WireNet | SumNet, rows: Rows, noise: Noise, book: Run) -> tuple[Array, Outcome]:
         plan, i = self.plan, self.plan.index(self.name)

@@ -27,6 +27,7 @@ from ..typing import Array
 from ..weighted import weights
 from .moments import flat
 from .statistic import NoisyValue
+from .sums import Among
 from .vault import Vault
 
 _UNIT = 2.0**-53
@@ -35,6 +36,8 @@ _UNIT = 2.0**-53
 @dataclass(frozen=True)
 class Bounded(ABC):
     """What every row adds at a public point.
+
+    Widths and sensitivities follow from public facts alone: a plan asks at points of one entry.
 
     Parameters
     ----------
@@ -47,7 +50,7 @@ class Bounded(ABC):
     """Whether no two rows' contributions have a negative inner product."""
 
     @abstractmethod
-    def width(self) -> int:
+    def width(self, facts: Facts) -> int:
         """Entries of the statistic."""
 
     @abstractmethod
@@ -73,7 +76,7 @@ class Bounded(ABC):
         Each entry is a sum of that many products of a few factors, each rounded, in any order of summation: it errs by
         at most ``(rows + d + 24) u`` times the sum of absolute values (Higham 2002, chapter 3), and so does the vector.
         """
-        return np.asarray((rows + self.at.shape[-1] + 24.0) * _UNIT * self.norm(facts))
+        return np.asarray((rows + facts.d + 24.0) * _UNIT * self.norm(facts))
 
     def moved(self, facts: Facts, rows: Array) -> Array:
         """Largest Euclidean change of a computed mean of `rows` rows."""
@@ -87,9 +90,9 @@ class Bounded(ABC):
         """Of the point and of every other public parameter: what an answer belongs to."""
         return digest_of(self)
 
-    def blank(self) -> Array:
+    def blank(self, facts: Facts) -> Array:
         """Zeros of the answer's shape."""
-        return np.zeros((*self.at.shape[:-1], self.width()))
+        return np.zeros((*self.at.shape[:-1], self.width(facts)))
 
 
 @dataclass(frozen=True)
@@ -98,8 +101,8 @@ class Gradient(Bounded):
 
     cone: ClassVar[bool] = False
 
-    def width(self) -> int:
-        return self.at.shape[-1]
+    def width(self, facts: Facts) -> int:
+        return facts.d
 
     def norm(self, facts: Facts) -> float:
         return facts.loss.slope_bound
@@ -118,8 +121,8 @@ class HuberGradient(Bounded):
     h: float = 1.0
     cone: ClassVar[bool] = False
 
-    def width(self) -> int:
-        return self.at.shape[-1]
+    def width(self, facts: Facts) -> int:
+        return facts.d
 
     def norm(self, facts: Facts) -> float:
         return 1.0
@@ -135,8 +138,8 @@ class _Gram(Bounded):
     ``<a a', b b'> = (a.b)^2 >= 0``, so contributions lie in a cone.
     """
 
-    def width(self) -> int:
-        return self.at.shape[-1] * (self.at.shape[-1] + 1) // 2
+    def width(self, facts: Facts) -> int:
+        return facts.d * (facts.d + 1) // 2
 
     @abstractmethod
     def factors(self, loss: Loss, z: Array) -> Array:
@@ -196,8 +199,8 @@ class Products(Bounded):
 
     cone: ClassVar[bool] = False
 
-    def width(self) -> int:
-        return self.at.shape[-1]
+    def width(self, facts: Facts) -> int:
+        return facts.d
 
     def norm(self, facts: Facts) -> float:
         return facts.loss.offset_bound
@@ -219,7 +222,7 @@ class Positives(Bounded):
 
     constant: Array | None = None
 
-    def width(self) -> int:
+    def width(self, facts: Facts) -> int:
         return 1
 
     def norm(self, facts: Facts) -> float:
@@ -258,7 +261,7 @@ class Scores(Bounded):
         assert self.edges is not None
         return 1 + (0 if self.groups is None else len(self.groups)), 2, len(self.edges) + 1
 
-    def width(self) -> int:
+    def width(self, facts: Facts) -> int:
         return int(np.prod(self.shape))
 
     def norm(self, facts: Facts) -> float:
@@ -297,7 +300,7 @@ class Residuals(Bounded):
     constant: Array | None = None
     edges: Array | None = None
 
-    def width(self) -> int:
+    def width(self, facts: Facts) -> int:
         assert self.edges is not None
         return len(self.edges) + 1
 
@@ -357,7 +360,14 @@ class NoisyBounded(NoisyValue):
             raise InvalidInput("delta", None, "noise on sums is Gaussian and has no pure price", "use delta=1e-5")
 
     def entries(self, facts: Facts) -> int:
-        return self._what.width()
+        return self._what.width(facts)
+
+    def mean_spread(self, facts: Facts, among: Among) -> float:
+        """Standard deviation of the noise on each entry of the mean over all rows, from the facts of all nodes."""
+        if self.alpha is None:
+            return 0.0
+        weights = facts.n[:, 0] / np.sum(facts.n)
+        return float(np.sqrt(np.sum((weights * self.event(facts).spread()) ** 2)))
 
     def value(self, vault: Vault, facts: Facts) -> Array:
         return self._what.value(vault, facts)
@@ -366,7 +376,7 @@ class NoisyBounded(NoisyValue):
         return self._what.stamp()
 
     def blank(self, facts: Facts) -> Array:
-        return self._what.blank()
+        return self._what.blank(facts)
 
     @property
     def _what(self) -> Bounded:

@@ -44,7 +44,7 @@ class Misses(Bounded):
     constant: Array | None = None
     cone: ClassVar[bool] = False
 
-    def width(self) -> int:
+    def width(self, facts: Facts) -> int:
         return len(SCALES)
 
     def norm(self, facts: Facts) -> float:

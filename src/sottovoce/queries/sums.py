@@ -197,6 +197,14 @@ class Sum:
         grid = self._grid(facts, among)
         return np.asarray(math.sqrt(among.sites) * grid.tau * grid.step)
 
+    def mean_spread(self, facts: Facts, among: Among) -> float:
+        """Standard deviation of the noise on each entry of the opened mean, from the facts of all nodes."""
+        if self.alpha is None:
+            return 0.0
+        if among.sites < facts.n_nodes:
+            return float(self.total_spread(facts.node(0), among).ravel()[0])
+        return float(self.event(facts).spread()[0])
+
     def replay(self, vault: Vault, facts: Facts, release: int) -> None:
         """Called when the share is taken from the ledger: the solver goes on as if it had solved."""
         self.what.replay(vault, facts.alike, release)

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from ..algorithms import KNOBS, REGISTRY, knobs_of, under
+from ..algorithms import ANSWERS, KNOBS, KNOWN, REGISTRY, Recipe, knobs_of, under
 from ..algorithms.knobs import WRITTEN, paragraphs
+from ..algorithms.method import TRUSTS
 from ..errors import InvalidInput
 from ..ledger.memory import validate_target
 from ..losses import make_loss
 from ..privacy import accountants
 from ..schedules import Schedule
+from ..trust import Trust
 from ..typing import Any
 
 C = TypeVar("C")
@@ -197,14 +199,16 @@ class RunConfig:
         if self.method == "auto":  # measured: docs/results.md
             object.__setattr__(self, "method", _first_guess(self.delta, self.loss, self.trust, self.max_grad_norm))
             object.__setattr__(self, "auto", True)
-        if self.method not in REGISTRY:
+        if self.method not in KNOWN:
             raise InvalidInput("method", self.method, f"must be one of {sorted(REGISTRY)}", "see `sottovoce methods`")
-        if self.trust is not None:
+        if self.method in ANSWERS:  # which go by one name under every trust
+            object.__setattr__(self, "trust", self.trust or "nobody")
+        elif self.trust is not None:
             object.__setattr__(self, "method", under(self.method, self.trust))
         elif self.trusts == "nobody":
             object.__setattr__(self, "trust", "nobody")
-        cls = REGISTRY[self.method]
-        if cls.trust.kind == "sum":
+        cls = KNOWN[self.method]
+        if self.trusts == "sum":
             if self.graph not in ("ring", "complete"):  # a ring is what is meant if nothing is said
                 rule = (
                     f"{self.method} opens one sum over all sites; sums over neighbours hide nothing: those of a ring "
@@ -282,9 +286,14 @@ class RunConfig:
             )  # fmt: skip
 
     @property
+    def trusted(self) -> Trust:
+        """Whom people trust: whom the method's name says, or of a recipe whom `trust` names."""
+        return TRUSTS[self.trust or "nobody"] if self.method in ANSWERS else REGISTRY[self.method].trust
+
+    @property
     def trusts(self) -> str:
-        """Whom the run trusts: `trust`, or whom the method's name says."""
-        return REGISTRY[self.method].trust.kind
+        """The kind of :attr:`trusted`."""
+        return self.trusted.kind
 
     @property
     def notion(self) -> str:
@@ -313,6 +322,29 @@ class RunConfig:
         values = {k: read[type(v)](v) if type(v) in read else v for k, v in plain.items() if k in known}
         epsilon = values["epsilon"]
         return cls(**(values | {"epsilon": epsilon if isinstance(epsilon, tuple) else float(epsilon)}))
+
+    def for_recipe(self, method: Recipe, **changes: Any) -> RunConfig:
+        """The configuration of a recipe that is asked under this one's budget, trust, relation and seed.
+
+        Nothing else is kept: a recipe has steps of its own, and its own noise if that was calibrated before.
+
+        Raises
+        ------
+        InvalidInput
+            If nothing can be asked under it.
+        """
+        kept = {field: getattr(self, field) for field in _KEPT} | changes
+        if self.form != "corrected":
+            raise InvalidInput("form", self.form, "no paper has a printed form of answers", "leave it out")
+        if isinstance(kept["epsilon"], tuple):
+            raise InvalidInput("epsilon", self.epsilon, "answers over all sites have one price", "give one number")
+        return RunConfig(
+            method.name, rounds=len(method.items), noise=method.noise, graph="complete", trust=self.trusts, **kept
+        )  # fmt: skip
+
+
+_KEPT = ("epsilon", "delta", "relation", "accountant", "sites_per_row", "copies", "seed", "replicates", "colluders",
+    "participants")  # fmt: skip
 
 
 def _first_guess(delta: float | None, loss: str, trust: str | None, cap: float) -> str:

@@ -25,7 +25,7 @@ from ..typing import Any, Array
 Observer = Callable[[int, Any], None]
 """Called with the round and the state after it.  In a simulation an observer may read rows; a site has no observers."""
 
-FINISHED, BUDGET, NEIGHBOUR = "finished", "budget spent", "a neighbour left"
+FINISHED, BUDGET, NEIGHBOUR, FEW = "finished", "budget spent", "a neighbour left", "too few sites are left"
 _VERSION = 2
 UNREADABLE = (SottovoceError, ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError)
 """What reading a damaged or foreign file can raise."""
@@ -87,7 +87,8 @@ def run(
     """Run rounds ``done + 1 .. rounds``.
 
     The run stops before a release that would exceed the budget, and when a neighbour leaves.  Completed rounds are
-    kept.  A round whose sum over sites is not opened leaves the state as it was.
+    kept.  A round whose sum over sites is not opened leaves the state as it was, and ends a run that needs all rounds.
+    The net stays open: other runs may follow on it.
 
     Parameters
     ----------
@@ -98,23 +99,22 @@ def run(
     algorithm.check(place)
     state = algorithm.init(place) if state is None else state
     stopped = FINISHED
-    try:
-        for k in range(done + 1, rounds + 1):
-            try:
-                state = algorithm.round(k, state, place)
-            except AttemptLost:
-                pass  # charged, and nothing was opened: the next round starts from the same state
-            except BudgetExceeded:
-                stopped = BUDGET
+    for k in range(done + 1, rounds + 1):
+        try:
+            state = algorithm.round(k, state, place)
+        except AttemptLost:  # charged, and nothing was opened: the next round starts from the same state
+            if algorithm.complete:
+                stopped = FEW
                 break
-            except NetClosed:
-                stopped = NEIGHBOUR
-                break
-            done = k
-            for observe in observers:
-                observe(k, state)
-    finally:
-        place.net.close()
+        except BudgetExceeded:
+            stopped = BUDGET
+            break
+        except NetClosed:
+            stopped = NEIGHBOUR
+            break
+        done = k
+        for observe in observers:
+            observe(k, state)
     return Outcome(state, done, stopped)
 
 
@@ -125,7 +125,7 @@ def check_trust(algorithm: Algorithm[Any], facts: Facts) -> None:
     ------
     InvalidInput
     """
-    if (algorithm.trust.kind == "sum") != facts.summed:
+    if not algorithm.any_trust and (algorithm.trust.kind == "sum") != facts.summed:
         rule = f"{algorithm.name} trusts {algorithm.trust.kind}, and these facts are of a run that opens " + (
             "sums alone" if facts.summed else "no sums"
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from ..algorithms import REGISTRY, Algorithm, knobs_of
+from ..algorithms import ANSWERS, REGISTRY, Algorithm, Recipe, knobs_of
 from ..capped import cap
 from ..data.rows import Rows
 from ..data.table import fits
@@ -107,7 +107,7 @@ def quorum(config: RunConfig, nodes: int) -> tuple[int, int]:
         If the sites are too few for the protocol (docs/privacy/sums.md): a sum needs two honest sites, and any two sets
         of its sites must have an honest one in common, so that there cannot be two histories.
     """
-    if REGISTRY[config.method].trust.kind != "sum":
+    if config.trusted.kind != "sum":
         return 0, 0
     t = config.colluders
     least = max(t + 2, (nodes + t) // 2 + 1)
@@ -126,12 +126,12 @@ def quorum(config: RunConfig, nodes: int) -> tuple[int, int]:
 def trust_of(config: RunConfig, nodes: int) -> Trust:
     """Whom a run trusts: its method's trust, with the numbers of the run."""
     least, t = quorum(config, nodes)
-    return Trust.in_sum(least - t, t) if least else REGISTRY[config.method].trust
+    return Trust.in_sum(least - t, t) if least else config.trusted
 
 
 def held(config: RunConfig, rows: Rows) -> Rows:
     """The rows as the method's curators hold them, on the backend asked for: a trusted curator holds those of all."""
-    if REGISTRY[config.method].trust.pools_rows:
+    if config.trusted.pools_rows:
         rows = rows.pooled()
     return rows if config.backend == "numpy" else rows.on(config.backend)
 
@@ -162,7 +162,10 @@ class Prepared:
         )  # fmt: skip
 
 
-def prepare(config: RunConfig, n: Array, d: int, *, graph: Graph | None = None) -> Prepared:
+def prepare(
+    config: RunConfig, n: Array, d: int, *, graph: Graph | None = None, method: Recipe | None = None,
+    loss: Loss | None = None,
+) -> Prepared:  # fmt: skip
     """Check everything that can be checked without rows, and calibrate the noise.
 
     Parameters
@@ -173,21 +176,28 @@ def prepare(config: RunConfig, n: Array, d: int, *, graph: Graph | None = None) 
         Features.
     graph : Graph, optional
         None for the one that the configuration describes.
+    method : Recipe, optional
+        To be run under this configuration's budget and trust (:meth:`sottovoce.RunConfig.for_recipe`), with noise that
+        was calibrated before if it has some.
+    loss : Loss, optional
+        None for the configuration's.
 
     Raises
     ------
     InvalidInput
-        On any parameter that breaks a rule, a target that cannot be met, or a budget below the price of one round.
+        On any parameter that breaks a rule, a target that cannot be met, or a budget below the price of one round: of
+        all rounds, if only they together mean something.
     """
+    config = asked_by(config, method)
     check_size(config, n, d)
     accountant = accountants.make_accountant(config.notion)
     rho = config.rho
-    if REGISTRY[config.method].trust.pools_rows:  # of the same problem: sum_i f_i over N is mean loss + rho/(2N)
+    if config.trusted.pools_rows:  # of the same problem: sum_i f_i over N is mean loss + rho/(2N)
         n, rho = n.sum(axis=0, keepdims=True), rho / len(n)
     if graph is None:
         seed = 0 if config.seed is None else config.seed
         graph = make_graph(config.graph if len(n) > 1 else "complete", len(n), seed)
-    loss = cap(make_loss(config.loss), config.max_grad_norm)
+    loss = cap(make_loss(config.loss), config.max_grad_norm) if loss is None else loss
     participants, colluders = quorum(config, len(n))
     facts = Facts(
         loss, n, d, config.C, rho, len(n), config.relation, certified(config, loss), pure=accountant.name == "pure",
@@ -202,7 +212,11 @@ def prepare(config: RunConfig, n: Array, d: int, *, graph: Graph | None = None) 
             raise InvalidInput(name, value.words if isinstance(value, Schedule) else value, rule, "correct it")
     if not config.sites_per_row <= len(n):
         raise InvalidInput("sites_per_row", config.sites_per_row, f"there are {len(n)} sites", "use fewer")
-    algorithm = build(config, facts, graph)
+    algorithm: Algorithm[Any]
+    if method is None:
+        algorithm = build(config, facts, graph)
+    else:
+        algorithm = method if config.noise is not None or not config.budgeted else method.with_noise(method.shape)
     delta, budget, m = config.delta or 0.0, np.asarray(config.epsilon, dtype=float), config.sites_per_row
     if algorithm.noise is not None and config.noise is None:
         claimed = config.form != "corrected"
@@ -221,11 +235,34 @@ def prepare(config: RunConfig, n: Array, d: int, *, graph: Graph | None = None) 
         # A printed form is asked for by its paper's claim; what can be proved for it may be more, and is reported.
         budget = np.array(math.inf) if claimed else budget
     else:
-        first = plan(algorithm, facts, graph, 1, accountant, delta, m, config.copies)
-        if np.any(first.per_node() > budget):
-            rule = f"one round costs {first.total():.4g}"
+        many = config.rounds if algorithm.complete else 1
+        first = plan(algorithm, facts, graph, many, accountant, delta, m, config.copies)
+        totals = np.array(first.total() / (1.0 + 1e-9)) if algorithm.complete else first.per_node()
+        if np.any(totals > budget):
+            rule = f"{'the whole run' if algorithm.complete else 'one round'} costs {first.total():.4g}"
             raise InvalidInput("epsilon", config.epsilon, rule, "raise epsilon, or lower noise, or leave noise out")
     return Prepared(config, facts, graph, algorithm, Ledger(accountant, budget, delta, m))
+
+
+def asked_by(config: RunConfig, method: Recipe | None) -> RunConfig:
+    """The configuration of a run: of a recipe that is asked under another's budget, one of its own.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    if method is None:
+        if config.method in ANSWERS:
+            raise InvalidInput(
+                "method", config.method, "is a recipe, which is asked in place of a method", "use 'auto'"
+            )
+        return config
+    if config.method == method.name:
+        return config
+    if config.noise is not None:
+        rule = "a recipe calibrates the noise of its own releases"
+        raise InvalidInput("noise", config.noise, rule, "leave it out, and give an epsilon")
+    return config.for_recipe(method)
 
 
 def check_size(config: RunConfig, n: Array, d: int) -> None:

@@ -7,13 +7,13 @@ import json
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from .. import files
-from ..algorithms import REGISTRY
+from ..algorithms import Recipe
 from ..curator import Curator
 from ..data.rows import Rows
 from ..errors import BudgetExceeded, CheckpointError, InvalidInput, shown
@@ -21,7 +21,7 @@ from ..facts import Facts
 from ..later import Later
 from ..ledger.durable import DurableLedger, Run, rows_digest
 from ..ledger.memory import Joint, Ledger
-from ..losses import make_loss
+from ..losses import Loss, make_loss
 from ..net import DenseNet
 from ..privacy.events import Event
 from ..privacy.noise import KeyedNoise, Noise, SystemNoise
@@ -31,7 +31,7 @@ from ..typing import Any, Array
 from . import engine
 from .config import RunConfig
 from .engine import Observer, Outcome, Place
-from .prepare import Prepared, held, prepare, privacy_statement
+from .prepare import Prepared, asked_by, held, prepare, privacy_statement
 from .start import Start, named, place_of
 
 joblib = Later("joblib")
@@ -74,6 +74,8 @@ class Result:
         What the caller wants to keep with the run (schema, data set, scores); it must fit in JSON.
     start : Start or None
         The public point from which the run started; `config` holds its digest.
+    outcome
+        Of a recipe that was asked to its end: what its script returned.  It is not saved.
     """
 
     config: RunConfig
@@ -87,6 +89,7 @@ class Result:
     seconds: float = 0.0
     extra: dict[str, Any] = field(default_factory=dict)
     start: Start | None = None
+    outcome: Any = None
 
     @property
     def privacy(self) -> dict[str, Any]:
@@ -141,7 +144,7 @@ class Result:
             kinds = {"algorithm": dict, "rounds": int, "stopped": str, "ledger": list, "privacy": dict, "extra": dict}
             if meta.keys() != kinds.keys() or not all(type(meta[name]) is kind for name, kind in kinds.items()):
                 raise ValueError("another record")
-            said = Statement.from_dict(meta.pop("privacy"), REGISTRY[config.method].trust)
+            said = Statement.from_dict(meta.pop("privacy"), config.trusted)
             start = None
             if "start" in arrays:
                 start = Start.of(arrays["start"], files.from_json(str(arrays["start_record"])))
@@ -164,6 +167,9 @@ def simulate(
     caveat: Caveat = None,
     deal: bytes | None = None,
     start: Start | None = None,
+    method: Recipe | None = None,
+    loss: Loss | None = None,
+    digest: bytes | None = None,
 ) -> Result:
     """Run all nodes and replicates at once.
 
@@ -177,7 +183,7 @@ def simulate(
         A file that is written after every round.  If it exists and belongs to this configuration, the run goes on from
         it, with the same bits as if it had never stopped.
     label : str
-        Names the data in the checkpoint's key.
+        Names the data in the checkpoint's key.  It never holds a digest of rows: a run in a ledger is named by the key.
     ledger : DurableLedger or Ledger, optional
         A budget that several runs share.  A ledger on disk reserves the run before the first round and stores every
         release before it is used; the same call resumes or replays the run.  With a ledger in memory, the run is
@@ -194,19 +200,27 @@ def simulate(
         The public point from which the run starts, and to which its regulariser pulls; None for zero.  Prices do not
         depend on it.  What it was computed from is no part of the run's cost; the statement says so.  Observers see
         states that are counted from it.
+    method : Recipe, optional
+        In place of the configuration's: what is asked under its budget, trust and seed.  The run's key holds its
+        identity, so that no answer is ever read as that of another recipe, model or threshold.
+    loss : Loss, optional
+        None for the configuration's.
+    digest : bytes, optional
+        Of the rows that a ledger on disk belongs to; None for `rows`.
 
     Returns
     -------
     Result
     """
     started = time.perf_counter()
-    rows.check(make_loss(config.loss))
+    asked, config = config, asked_by(config, method)
+    rows.check(make_loss(config.loss) if loss is None else loss)
     config = named(config, start, rows.d)
-    prepared = prepare(config, rows.n, rows.d)
+    prepared = prepare(config, rows.n, rows.d, method=method, loss=loss)
     if checkpoint is not None:
         files.check("checkpoint", checkpoint, make=True)
     dealt, rows = rows, held(config, rows)
-    facts, key = prepared.facts, _key(config, prepared.facts, label)
+    facts, key = prepared.facts, _key(config, prepared.facts, label, prepared.algorithm.identity())
     nodes = facts.n_nodes
     lead = (config.replicates, nodes)
     noise: Noise = (
@@ -217,8 +231,10 @@ def simulate(
     if isinstance(ledger, DurableLedger):
         if ledger.demonstration and not noise.simulated:
             raise InvalidInput("ledger", None, "was made for a demonstration", "use the ledger of these rows")
-        ledger.bind(rows_digest(*rows.arrays()))
-        book = _reserve(prepared, ledger, run_name or key, key)
+        ledger.bind(rows_digest(*rows.arrays()) if digest is None else digest)
+        before = () if method is None or not label else (_key_before(asked, facts, label, method),)
+        name = run_name or next((known for known in before if known in ledger.runs), key)
+        book = _reserve(prepared, ledger, name, key, *before)
     elif ledger is not None:
         # Not sound where two people have equal rows and change places: the digest stays, and what they spent moves.
         book = holding = _join(prepared, ledger, rows_digest(*dealt.arrays()) if deal is None else deal)
@@ -257,6 +273,7 @@ def simulate(
         statement=statement,
         seconds=time.perf_counter() - started,
         start=start,
+        outcome=prepared.algorithm.outcome(outcome.state, facts) if outcome.stopped == engine.FINISHED else None,
     )
 
 
@@ -341,7 +358,7 @@ def _join(prepared: Prepared, shared: Ledger, deal: bytes) -> Joint:
     return Joint(prepared.ledger, shared, _affordable(prepared), deal)
 
 
-def _reserve(prepared: Prepared, ledger: DurableLedger, name: str, key: str) -> Run:
+def _reserve(prepared: Prepared, ledger: DurableLedger, name: str, key: str, *before: str) -> Run:
     """Reserve the releases that the run's own budget allows, or resume the run if the ledger has it already."""
     check_notion(prepared.config, prepared.facts, ledger)
     if len(ledger.epsilon) != prepared.facts.n_nodes:
@@ -352,13 +369,22 @@ def _reserve(prepared: Prepared, ledger: DurableLedger, name: str, key: str) -> 
         raise InvalidInput("sites_per_row", prepared.config.sites_per_row, rule, "share a ledger in memory, or use 1")
     allowed = _affordable(prepared)
     if name in ledger.runs:
-        return ledger.resume(name, key)
+        return ledger.resume(name, key, *before)
     return ledger.reserve(name, key, allowed)
 
 
-def _key(config: RunConfig, facts: Facts, label: str) -> str:
-    text = json.dumps([config.to_dict(), facts.to_dict(), label], sort_keys=True)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+def _key(config: RunConfig, facts: Facts, label: str, identity: dict[str, Any]) -> str:
+    return _digest([config.to_dict(), facts.to_dict(), label, *([identity] if identity else [])])
+
+
+def _key_before(config: RunConfig, facts: Facts, label: str, method: Recipe) -> str:
+    """By which version 0.1 knew a recipe on the rows of a table; it holds the names of what is asked, but no model."""
+    known = replace(facts, C=1.0, rho=1.0, tol=1e-8, max_degree=None)
+    return _digest([config.to_dict(), known.to_dict(), label, [item.name for item in method.items]])
+
+
+def _digest(parts: list[Any]) -> str:
+    return hashlib.blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def pooled_minimiser(rows: Rows, config: RunConfig, l2: float | None = None) -> Array:

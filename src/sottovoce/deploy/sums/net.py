@@ -16,9 +16,10 @@ from ...ledger.journal import Journal
 from ...net import Net
 from ...plain import canonical, keyed_hash
 from ...queries.sums import Among
+from ...runs.engine import FEW
 from ...typing import Array, IntArray
 from ..keys import SigningKey
-from ..messages import FEW, HUB, OUT, Farewell, Kind, Message, Reason, longest_inbox, read_farewell
+from ..messages import HUB, OUT, Farewell, Kind, Message, Reason, longest_inbox, read_farewell
 from ..plan import Plan
 from ..strict import parse
 from ..transport import Transport

@@ -1,0 +1,31 @@
+"""A recipe that asks at one public point, which no answer moves."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ..facts import Facts
+from ..typing import Array
+from .items import Script
+from .recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Once(Recipe):
+    """All items at one point; the outcome is the last answer."""
+
+    name: ClassVar[str] = "once"
+
+    @abstractmethod
+    def point(self, d: int) -> Array:
+        """The point, of shape (d,)."""
+
+    def script(self, facts: Facts, replicates: int) -> Script:
+        at, told = np.tile(self.point(facts.d), (replicates, 1)), None
+        for item in self.items:
+            told = yield item.what(at)
+        return told

@@ -1,0 +1,148 @@
+"""A recipe: bounded sums in a fixed list, asked one a round at points that follow from the answers before.
+
+Round k asks item k.  The items' shares of the budget are the table of the noise schedule, so plans, calibration,
+ledgers, replay and sites are those of every method.  The public half is a generator, :meth:`Recipe.script`.  State is
+what was opened: a round goes through the script again, on the answers so far, up to its own question.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass, fields, replace
+from typing import ClassVar
+
+import numpy as np
+
+from ..facts import Facts
+from ..plain import digest_of
+from ..queries import Among, Bounded, NoisyBounded, Sum
+from ..schedules import Schedule
+from ..typing import Any, Array
+from .base import Algorithm, Node
+from .items import Answer, Item, Opened, Script, play, same, shared
+
+_NONE = Schedule()  # a recipe has no penalty
+
+
+@dataclass(frozen=True)
+class Recipe(Algorithm[Opened]):
+    """Bounded sums at public points, of a list that is fixed beforehand.  All that it depends on are its public fields.
+
+    Guarantee
+    ---------
+    Each answer is a Gaussian mechanism (:mod:`sottovoce.queries.bounded`) whose event depends on no point.
+    """
+
+    penalty: Schedule = _NONE
+    noise: Schedule | None = None
+    needs_delta: ClassVar[bool] = True
+    complete: ClassVar[bool] = True
+    any_trust: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def items(self) -> tuple[Item, ...]:
+        """All that is asked, in order."""
+
+    @abstractmethod
+    def script(self, facts: Facts, replicates: int) -> Script:
+        """What to ask of the items, one after the other, and what follows from the answers."""
+
+    @property
+    def asked(self) -> list[dict[str, Any]]:
+        """Plain data of the items."""
+        return [{"release": item.name, "share": item.share} for item in self.items]
+
+    @property
+    def shape(self) -> Schedule:
+        """Of the noise over rounds: roots of the shares."""
+        return Schedule(table=tuple(math.sqrt(item.share) for item in self.items))
+
+    @property
+    def scale(self) -> float:
+        """Shift over sigma of all items together; infinite without noise."""
+        return math.inf if self.noise is None else float(np.max(self.noise.factor))
+
+    def widths(self, facts: Facts) -> tuple[int, ...]:
+        """Entries of each answer."""
+        return tuple(item.what(np.zeros(1)).width(facts) for item in self.items)
+
+    def dry(self) -> Algorithm[Opened]:
+        return Dry(self.penalty, self.noise, self)
+
+    def init(self, node: Node) -> Opened:
+        K, W = len(self.items), sum(self.widths(node.facts))
+        return Opened(shared(np.zeros((*node.zeros().shape[:-1], W)), node.facts), np.zeros(K), np.zeros(K))
+
+    def round(self, k: int, state: Opened, node: Node) -> Opened:
+        start = sum(self.widths(node.facts)[: k - 1])
+        script, said = self._played(k - 1, state, node.facts)
+        what = same(said, self.items[k - 1], node.facts)
+        at = what.at.reshape(*state.told.shape[:-1], -1)
+        at = np.array(np.broadcast_to(at, (*node.zeros().shape[:-1], at.shape[-1])))
+        found, among = self._release(k, replace(what, at=at), node)
+        told, rows, sites = (x.copy() for x in state)
+        told[..., start : start + found.shape[-1]] = shared(found, node.facts)
+        rows[k - 1], sites[k - 1] = among.rows, among.sites
+        after = Opened(told, rows, sites)
+        after.live = script
+        return after
+
+    def _release(self, k: int, what: Bounded, node: Node) -> tuple[Array, Among]:
+        """The mean over the rows of all sites that take part, and which these are."""
+        facts, among = node.facts, Among.all(node.facts)
+        if facts.summed:
+            among = node.net.among(facts)  # agreed on now, and asked again by the curator
+            return node.ask(self.query(k, what)), among
+        return node.net.whole_sum(node.ask(self.query(k, what)) * (facts.n / among.rows)), among
+
+    def query(self, k: int, what: Bounded) -> NoisyBounded:
+        """For item k: answered by the sum that is opened, or by each site's own mean."""
+        return NoisyBounded.of(what, None if self.noise is None else self.noise(k), self.items[k - 1].name)
+
+    def outcome(self, state: Opened, facts: Facts) -> Any:
+        return self._played(len(self.items), state, facts)[1]
+
+    def model(self, state: Opened) -> Array:
+        return np.zeros((*state.told.shape[:-1], 1))  # what is found is the outcome
+
+    def _played(self, done: int, state: Opened, facts: Facts) -> tuple[Script, Any]:
+        """The script after `done` answers, and what it says."""
+        told, ends = state.told.reshape(-1, state.told.shape[-1]), np.cumsum((0, *self.widths(facts)))
+        live = state.take()
+        script = self.script(facts, len(told)) if live is None else live
+        answers = []
+        for j in range(0 if live is None else done - 1, done):
+            among = Among(float(state.rows[j]), int(state.sites[j]))
+            answers.append(Answer(told[:, ends[j] : ends[j + 1]], among, self.spread(j, facts, among)))
+        return script, play(script, answers, next(script) if live is None else None)
+
+    def spread(self, j: int, facts: Facts, among: Among) -> float:
+        """Standard deviation of the noise on each entry of the answer to item j, for these sites."""
+        whole = replace(facts, n=facts.every_n)
+        query = self.query(j + 1, self.items[j].what(np.zeros(1)))
+        return (Sum.of(query) if facts.summed else query).mean_spread(whole, among)
+
+    def identity(self) -> dict[str, Any]:
+        public = [getattr(self, f.name) for f in fields(self)[2:]]  # behind penalty and noise
+        return {"name": self.name, "asked": self.asked, "public": digest_of(*public).hex()}
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.identity() | ({} if self.noise is None else {"noise": self.noise.to_dict()})
+
+
+@dataclass(frozen=True)
+class Dry(Algorithm[Opened]):
+    """The releases of a recipe without its arithmetic, for plans."""
+
+    of: Recipe
+    name: ClassVar[str] = "dry"
+    any_trust: ClassVar[bool] = True
+
+    def init(self, node: Node) -> Opened:
+        return Opened(np.zeros(0), np.zeros(0), np.zeros(0))
+
+    def round(self, k: int, state: Opened, node: Node) -> Opened:
+        node.ask(self.of.query(k, self.of.items[k - 1].what(np.zeros(1))))  # of no node's own: blanks stay small
+        return state

@@ -1,0 +1,91 @@
+"""The stages of a plan: runs of the one engine that follow each other on one net, each on its own part of the rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from ..algorithms import Recipe
+from ..facts import Facts
+from ..ledger.memory import Ledger
+from ..privacy.events import Event
+from ..privacy.statement import Caveat, Statement
+from ..runs.prepare import Prepared, privacy_statement
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One run of a plan: its training, or a recipe that is asked in its place or after it.
+
+    Parameters
+    ----------
+    prepared : Prepared
+        Of all sites.
+    before : int
+        Exchanges of the stages before it.
+    held : bool
+        Whether it reads the rows that are held out; else the others.
+    shown : int
+        If all sites show their models to all first, in an exchange of its own: entries of a model.  Else 0.
+    """
+
+    prepared: Prepared
+    before: int = 0
+    held: bool = False
+    shown: int = 0
+
+    @property
+    def recipe(self) -> Recipe | None:
+        """What is asked; None for a training."""
+        method = self.prepared.algorithm
+        return method if isinstance(method, Recipe) else None
+
+    @property
+    def facts(self) -> Facts:
+        """Of all sites, and of the rows that it reads."""
+        return self.prepared.facts
+
+    @cached_property
+    def widths(self) -> tuple[int, ...]:
+        """Numbers that a site sends in each exchange."""
+        rounds, facts = self.prepared.config.rounds, self.facts
+        own = (facts.d,) * rounds if self.recipe is None else self.recipe.widths(facts)
+        return ((self.shown,) if self.shown else ()) + own
+
+    @property
+    def first(self) -> int:
+        """The exchange before its first round."""
+        return self.before + (self.shown > 0)
+
+    def answers(self, exchange: int) -> bool:
+        """Whether an exchange of the plan is a round of a recipe."""
+        return self.recipe is not None and exchange > self.first
+
+    def planned(self, node: int | None = None) -> tuple[Event, ...]:
+        """All events in order, of all sites or of one, whatever the budget."""
+        return self.prepared.plan(node=node).rows
+
+    def allowed(self, node: int) -> tuple[Event, ...]:
+        """The events of a site as far as the run's own budget allows: of a recipe, all."""
+        everything, book = self.planned(node), self.prepared.ledger
+        if self.recipe is not None:
+            return everything
+        budget = np.broadcast_to(book.epsilon, (self.facts.n_nodes,))[node]
+        # Totals only grow: if the whole run fits, so does each part, and one look is cheaper than one a release.
+        fits = np.all(book.accountant.within(book.accountant.spent(everything), book.delta, budget))
+        return everything if fits else self.prepared.plan(node=node, budget=float(budget)).rows
+
+    def statement(self, simulated: bool, caveat: Caveat) -> Statement:
+        """What is proved of all of it, for every site."""
+        return privacy_statement(self.prepared, self.planned(), simulated=simulated, caveat=caveat)
+
+    def statement_at(self, node: int, simulated: bool, caveat: Caveat) -> Statement:
+        """What is proved of one site's part, about its own rows."""
+        if self.recipe is not None:
+            return privacy_statement(self.prepared, self.planned(node), simulated=simulated, caveat=caveat)
+        book = self.prepared.ledger
+        limits, own = Ledger(book.accountant, book.epsilon, book.delta), replace(self.prepared.config, sites_per_row=1)
+        alone = replace(self.prepared, facts=self.facts.node(node), config=own, ledger=limits)
+        return privacy_statement(alone, self.allowed(node), simulated=simulated, caveat=caveat)
