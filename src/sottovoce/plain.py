@@ -60,7 +60,7 @@ def digest_of(*public: Any) -> bytes:
 
 
 def _told(value: Any) -> Any:
-    """As JSON that differs where values do: floats with all bits, arrays by shape and hash, dataclasses by their class."""
+    """As JSON that differs where values do: floats with all bits, arrays by shape and hash, dataclasses by class."""
     if isinstance(value, np.ndarray):
         numbers = np.ascontiguousarray(value.astype("<f8", casting="same_kind")) + 0.0  # 0 has one sign
         return {"array": list(value.shape), "hash": keyed_hash(numbers.tobytes()).hex()}
