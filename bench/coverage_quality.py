@@ -28,7 +28,6 @@ from scipy.special import expit
 from sottovoce.answers import evaluation as ev
 from sottovoce.answers.asking import Desk
 from sottovoce.answers.classes import evaluate_classes
-from sottovoce.plain import digest_of
 from sottovoce.runs.config import RunConfig
 from sottovoce.task import ManyClasses
 
@@ -110,8 +109,8 @@ def released(cell: Cell, rng: np.random.Generator) -> dict[str, ev.Estimate]:
         K = len(joint)
         drawn = rng.choice(K * K, p=joint.ravel(), size=cell.n)
         task = ManyClasses(tuple("abcdefgh"[:K]))
-        margins, model = np.eye(K)[:, drawn % K], digest_of(np.eye(K))
-        made = evaluate_classes(task, margins, drawn // K, ev.Held(cell.epsilon), config, 5, scored_by=model)
+        held = ev.Held(cell.epsilon)
+        made = evaluate_classes(task, np.eye(K)[:, drawn % K], drawn // K, held, config, 5, scored_by=b"joint law")
         return {"accuracy": made.accuracy}
     score = DESIGNS[cell.design].score(rng.random(cell.n))
     y = np.where(rng.random(cell.n) < DESIGNS[cell.design].chance(score), 1.0, -1.0)
