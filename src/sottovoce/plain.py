@@ -60,12 +60,13 @@ def digest_of(*public: Any) -> bytes:
 
 
 def _told(value: Any) -> Any:
-    """As JSON that differs where values do: floats with all bits, arrays by shape and hash."""
+    """As JSON that differs where values do: floats with all bits, arrays by shape and hash, dataclasses by class."""
     if isinstance(value, np.ndarray):
-        numbers = np.ascontiguousarray(value, dtype="<f8") + 0.0  # 0 has one sign
+        numbers = np.ascontiguousarray(value.astype("<f8", casting="same_kind")) + 0.0  # 0 has one sign
         return {"array": list(value.shape), "hash": keyed_hash(numbers.tobytes()).hex()}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _told(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        entries = {field.name: _told(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {"class": type(value).__name__, "fields": entries}
     if isinstance(value, dict):
         return {str(k): _told(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
@@ -73,7 +74,7 @@ def _told(value: Any) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float | bytes):
-        return [value.hex()]
+        return {type(value).__name__: value.hex()}
     if value is None or isinstance(value, str | int):
         return value
     raise TypeError(f"no digest of a {type(value).__name__}")

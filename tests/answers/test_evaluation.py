@@ -74,6 +74,49 @@ def test_the_interval_of_the_area_covers(slope: float) -> None:
     assert stats.binom.cdf(inside, runs, 0.91) > 1e-4 and stats.binom.sf(inside - 1, runs, 0.995) > 1e-4
 
 
+@pytest.mark.parametrize(
+    ("spread", "slope", "of", "n"),
+    [(1.3, -1.0, {}, 8000), (0.1, -12.0, {"epsilon": 1.0}, 8000), (0.1, -12.0, {"epsilon": float("inf")}, 2000)],
+)
+def test_the_interval_of_the_area_covers_where_a_model_orders_wrongly(
+    spread: float, slope: float, of: dict[str, Any], n: int
+) -> None:
+    """The true slope is negative; at one in 10^4 that coverage is not below 90%."""
+
+    def made(n: int) -> tuple[np.ndarray, np.ndarray]:
+        scores = -0.6 + spread * rng.normal(size=n)
+        return scores, np.where(rng.random(n) < expit(slope * (scores + 0.6) - 0.6), 1.0, -1.0)
+
+    rng, inside, runs = np.random.default_rng(8), 0, 60
+    truth = ev.exact(*made(400_000))["auc"]
+    for seed in range(runs):
+        found = asked(*made(n), config(seed=seed, **of))[0][""]
+        inside += float(found.auc.low or 0) <= truth <= float(found.auc.high or 0)
+    assert truth < 0.3 and stats.binom.cdf(inside, runs, 0.9) > 1e-4 and found.slope < 0.0
+
+
+def test_a_model_of_which_little_is_told_has_a_wide_interval_of_the_area() -> None:
+    """All scores are in one cell, which tells no order: neither the wrong nor the right one is excluded."""
+    rng = np.random.default_rng(9)
+    scores = rng.choice([-0.95, -0.75, -0.55], 8000)
+    y = np.where(rng.random(8000) < np.where(scores < -0.9, 0.05, np.where(scores < -0.6, 0.3, 0.7)), 1.0, -1.0)
+    auc = asked(scores, y, config(epsilon=float("inf")))[0][""].auc
+    truth = ev.exact(scores, y)["auc"]
+    assert float(auc.low or 0) <= min(truth, 1.0 - truth) and float(auc.high or 0) >= truth > 0.8
+
+
+@pytest.mark.parametrize("epsilon", [float("inf"), 1.0])
+def test_the_interval_of_accuracy_covers_where_the_threshold_is_beyond_all_cells(epsilon: float) -> None:
+    """Rare events that are told well, at one half: rows of the open cell are mostly right on both sides of it."""
+    rng = np.random.default_rng(10)
+    y = np.where(rng.random(8000) < 0.04, 1.0, -1.0)
+    scores = np.where(y > 0, rng.normal(3.0, 1.0, 8000), rng.normal(-4.0, 1.5, 8000))
+    for one in asked(scores, y, config(epsilon=epsilon, replicates=20 if epsilon < 9 else 1)):
+        accuracy, precision = one[""].rates["accuracy"], one[""].rates["precision"]
+        assert float(accuracy.low or 0) <= ev.exact(scores, y)["accuracy"] <= float(accuracy.high or 0)
+        assert precision.refused
+
+
 def test_the_noise_on_a_count_is_the_stated_one() -> None:
     scores, y = drawn(3000, np.random.default_rng(3))
     found = asked(scores, y, config(replicates=600))

@@ -420,7 +420,7 @@ def test_a_hub_that_stays_broken_is_not_reached(
         ("highest", {}), ("highest", {"plan": 7}), ("highest", {"run": None}), ("exchange", {"round": "1"}),
         ("exchange", {"round": True, "message": ""}), ("exchange", {"round": 1}),
         ("exchange", {"round": 1, "message": "\u00fc"}), ("inquire", {"question": "", "enough": 1.0}),
-        ("answer", {"asker": []}), ("leave", {}),
+        ("answer", {"asker": []}), ("leave", {}), ("exchange", {"round": 2**63, "message": ""}),
     ],
 )  # fmt: skip
 def test_what_is_no_request_is_the_sites_fault(

@@ -109,6 +109,17 @@ def test_a_known_site_with_another_key_is_refused_unless_it_is_said_to_have_one(
     assert code == 2 and "another signing key of east" in told
 
 
+def test_a_known_site_is_known_under_its_name_in_other_capitals(sites: Consortium, say: Say) -> None:
+    """As in a plan, where no two names may differ in capitals only."""
+    through(sites)
+    members = tuple(replace(s, name=s.name.capitalize()) if s.name == "east" else s for s in sites.plan.sites)
+    other = tuple(replace(s, key=SigningKey.make().public) if s.name == "East" else s for s in members)
+    for sites_of, code in ((members, 0), (other, 2)):
+        replace(sites.plan, run="trial-2", sites=sites_of).write(sites.folder / "plan.json")
+        ended, told = say("site", "check", sites.folder / "site.toml")
+        assert ended == code and ("another signing key of East" in told) == (code == 2) and "not in any" not in told
+
+
 def test_a_run_that_had_begun_with_new_keys_goes_on_without_being_asked_again(sites: Consortium) -> None:
     through(sites)
     again = planned(sites, "trial-2", south=SigningKey.make())
@@ -305,6 +316,12 @@ def test_a_second_ledger_of_the_same_rows_is_refused(tmp_path: Path, say: Say) -
     shutil.copy(ledger, home / "book.ledger")
     code, told = made(say, away / "north", home / "north.csv", home / "schema.toml")  # it is where the data are
     assert code == 2 and "book.ledger" in told
+    link = tmp_path / "links" / "rows.csv"
+    link.parent.mkdir()
+    link.symlink_to(home / "east.csv")
+    (there / "east" / "north.ledger").rename(link.parent / "east.ledger")
+    code, told = made(say, away / "north", link, home / "schema.toml")  # it is where a link to the data is
+    assert code == 2 and "east.ledger" in told
 
 
 def test_ledgers_of_nothing_or_of_a_demonstration_or_damaged_ones_are_in_nobodys_way(tmp_path: Path, say: Say) -> None:

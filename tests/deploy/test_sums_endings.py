@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from relay_in_tests import certify, transport
@@ -27,6 +28,7 @@ from sottovoce.deploy.sums.masks import RunKey, erase_old, give_up, keys_beside,
 from sottovoce.deploy.sums.net import SumNet
 from sottovoce.errors import LedgerCorrupt, LedgerError, Refused, SottovoceError, Unreachable, exit_code
 from sottovoce.ledger.durable import DurableLedger
+from sottovoce.privacy.events import GaussianMechanism
 from sottovoce.privacy.noise import KeyedNoise
 
 pytest.importorskip("cryptography")
@@ -330,6 +332,25 @@ def test_a_start_erases_keys_of_runs_that_cannot_go_on(sites: Consortium, settin
     assert "north: run open is open in the ledger: its key stays; if it will not go on, `sottovoce" in checked.err
     assert disk.left() == ["north.left.other.masks", "north.open.masks", "south.trial.masks"]
     assert json.loads(Ran("site", "check", settings, "--json").out)["erased"] == []
+
+
+def test_a_key_that_may_be_of_another_ledger_is_not_taken_for_a_foreign_one(tmp_path: Path) -> None:
+    """Run "2024.a" of north.ledger, whose name is also that of run "a" of north.2024.ledger, is open and goes on."""
+    budget: dict[str, Any] = {"epsilon": 9.0, "delta": 1e-5, "accountant": "zcdp"}
+    one: Any = np.ones(1)
+    event = GaussianMechanism("x", "replace-one", one, one, 1)
+    with (
+        DurableLedger.create(tmp_path / "north.ledger", **budget) as first,
+        DurableLedger.create(tmp_path / "north.2024.ledger", **budget) as second,
+    ):
+        first.reserve("2024.a", "p", [event])
+        second.reserve("b", "p", [event])
+        live = RunKey.make(secret_of(first.path, "2024.a")).public
+        RunKey.make(secret_of(second.path, "b"))
+        assert erase_old(second, "b") == {} and erase_old(first) == {}
+        assert RunKey.read(secret_of(first.path, "2024.a")).public == live
+        assert give_up(first, "2024.a") == (1, True) and give_up(second, "b") == (1, True)
+    assert not list(tmp_path.glob("*.masks"))
 
 
 def test_a_key_of_a_run_that_the_ledger_lacks_shows_an_older_copy(sites: Consortium, settings: str, disk: Disk) -> None:

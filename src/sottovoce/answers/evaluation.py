@@ -382,7 +382,14 @@ _STEEPEST = 3.0
 """Largest slope of the log-odds within a cell, in slopes of the calibration curve (see :func:`_ties`)."""
 
 
-def _smoothed(raw: Array, n: float, noise: float, middle: Array) -> tuple[Array, Array, float]:
+class _Slope(NamedTuple):
+    """Of the calibration curve, with its standard error: large if nearly all rows are in one cell."""
+
+    value: float
+    error: float
+
+
+def _smoothed(raw: Array, n: float, noise: float, middle: Array) -> tuple[Array, Array, _Slope]:
     """Counts without negative entries that sum to n, the variance of the noise left in each, and the calibration slope.
 
     Each count is drawn to that of a logistic curve through the noisy counts, by the share of its variance that is
@@ -398,14 +405,14 @@ def _smoothed(raw: Array, n: float, noise: float, middle: Array) -> tuple[Array,
         weight = bent / (noise * ((1.0 - p) ** 2 + p**2) + bent + 1e-9)
         H = (A * (bent * weight)) @ A.T + 1e-6 * max(1.0, n) * np.eye(2)
         step = np.linalg.solve(H, A @ (weight * (raw[1] * (1.0 - p) - raw[0] * p)))
-        b = np.clip(b + np.clip(step, -1.0, 1.0), [-20.0, 0.1], [20.0, 5.0])
+        b = np.clip(b + np.clip(step, -1.0, 1.0), [-20.0, -5.0], [20.0, 5.0])
     p = expit(b @ A)
     expected = total * np.stack([1.0 - p, p])
     known = (_MISFIT * total) ** 2
     share = known / (known + noise) if noise > 0 else np.ones_like(known)
     counts = project(expected + share * (raw - expected), n)
     left = np.minimum(share**2 + 4.0 * share * (1.0 - share), 1.0) * noise  # if counts are off by twice as much
-    return counts, np.broadcast_to(left, raw.shape), float(max(b[1], 0.2))
+    return counts, np.broadcast_to(left, raw.shape), _Slope(float(b[1]), math.sqrt(float(np.linalg.inv(H)[1, 1])))
 
 
 def _squares(edges: Array) -> tuple[Array, Array]:
@@ -443,7 +450,7 @@ def _quality(raw: Array, sigma: float, edges: Array, threshold: float, rows: flo
         rows=n, noise=sigma, positives=Estimate.around(share, (share * (1 - share) + len(middle) * noise / n) / n),
         auc=_auc(counts, left, sigma, slope),
         brier=Estimate.around(brier, spread / n + noise * float(np.sum(worth**2)) / n**2),
-        slope=slope, threshold=threshold, confusion=_confusion(raw, above[0]),
+        slope=slope.value, threshold=threshold, confusion=_confusion(raw, above[0]),
         rates=_rates(counts, raw, above, noise, rows), roc=roc, precision_recall=pairs,
         calibration=_calibration(raw, counts, edges, noise), counts=counts,
     )  # fmt: skip
@@ -458,29 +465,41 @@ def _ties(slope: float) -> Array:
     `_STEEPEST` slopes.
     """
     tie = np.full(CELLS, 0.5 + 0.5 * math.tanh(slope * WIDTH / 6.0))
-    tie[[0, -1]] = (1.0 + slope * TAIL) / (2.0 + slope * TAIL)
+    more = abs(slope) * TAIL / (2.0 * (2.0 + abs(slope) * TAIL))
+    tie[[0, -1]] = 0.5 + math.copysign(more, slope)
     return tie
 
 
-def _auc(counts: Array, left: Array, sigma: float, slope: float) -> Estimate:
-    """Pairs in different cells, and those in one, whose order is not told: the interval holds all of :func:`_ties`."""
+def _auc(counts: Array, left: Array, sigma: float, slope: _Slope) -> Estimate:
+    """Pairs in different cells, and those in one, whose order is not told: the interval holds all of :func:`_ties`.
+
+    A model that orders wrongly has a slope below 0, and the interval reaches further down.  Where most rows are in one
+    cell the slope is hardly known, and all slopes are held that it may have.
+    """
     P, N = (max(float(counts[k].sum()), 1e-9) for k in (1, 0))
     if min(P, N) < LEAST * sigma:
         rule = f"needs about {math.ceil(LEAST * sigma):,} rows of either class, or an epsilon that much larger"
         return Estimate(None, refused=f"too few rows of one class for this noise: {rule}")
     f0, f1 = counts[0] / N, counts[1] / P
-    tie = _ties(slope)
-    below = np.concatenate([[0.0], np.cumsum(f0)[:-1]]) + tie * f0
-    above = np.concatenate([np.cumsum(f1[::-1])[::-1][1:], [0.0]]) + tie * f1
-    area = float(f1 @ below)
-    lift, drop = ((below - area) / P) ** 2, ((above - area) / N) ** 2
-    error = math.sqrt(float((counts[1] + left[1]) @ lift + (counts[0] + left[0]) @ drop))
+
+    def area(slope: float) -> tuple[float, float]:
+        tie = _ties(slope)
+        below = np.concatenate([[0.0], np.cumsum(f0)[:-1]]) + tie * f0
+        above = np.concatenate([np.cumsum(f1[::-1])[::-1][1:], [0.0]]) + tie * f1
+        mid = float(f1 @ below)
+        lift, drop = ((below - mid) / P) ** 2, ((above - mid) / N) ** 2
+        return mid, math.sqrt(float((counts[1] + left[1]) @ lift + (counts[0] + left[0]) @ drop))
 
     def end(slope: float, z: float) -> float:
-        inside = min(max(area + float((f0 * f1) @ (_ties(slope) - tie)), 1e-6), 1.0 - 1e-6)
-        return float(expit(logit(inside) + z * error / (inside * (1.0 - inside))))
+        mid, error = area(slope)
+        inside = min(max(mid, 1e-6), 1.0 - 1e-6)
+        bent = float(expit(logit(inside) + z * error / (inside * (1.0 - inside))))
+        straight = min(max(mid + z * error, 0.0), 1.0)  # the wider one near 0 and 1 if there is much noise
+        return max(bent, straight) if z > 0.0 else min(bent, straight)
 
-    return Estimate(area, end(0.0, -_Z), end(_STEEPEST * slope, _Z))
+    low, high = (_STEEPEST * (slope.value + z * slope.error) for z in (-_Z, _Z))
+    low, high = (min(low, 0.0), max(high, 0.6)) if slope.value > 0.0 else (min(low, -0.6), max(high, 0.0))
+    return Estimate(area(slope.value)[0], end(low, -_Z), end(high, _Z))
 
 
 def _confusion(raw: Array, above: int) -> dict[str, float]:
@@ -494,8 +513,8 @@ def _confusion(raw: Array, above: int) -> dict[str, float]:
 def _above(edges: Array, threshold: float) -> tuple[int, ...]:
     """From which cell on rows count as positive.
 
-    The threshold is on an edge, unless it is beyond all of them: then an open cell lies on both sides of it, and may
-    count as either; the likelier is first, because most of its rows are near its edge.
+    The threshold is on an edge, unless it is beyond all of them: then an open cell lies on both sides of it, and its
+    rows may count as either; the likelier is first, because most of them are near its edge.
     """
     cut = float(logit(threshold))
     if cut > edges[-1] + WIDTH / 4:
@@ -515,6 +534,14 @@ def _rates(counts: Array, raw: Array, above: tuple[int, ...], noise: float, rows
         for name, among in of.items():
             public = rows if name == "accuracy" else None
             found.setdefault(name, []).append(ratio(raw, counts, right * among, among, noise, public))
+    if len(above) > 1:  # neither grows with the threshold: rows of the open cell may all be called rightly, or none
+        cell = np.zeros_like(raw)
+        cell[:, min(above)] = 1.0
+        sure = chosen * (1.0 - cell)
+        right = (ones * sure + (1.0 - ones) * (1.0 - sure)) * (1.0 - cell)
+        for called, part in ((right + cell, sure + cell * ones), (right, sure + cell * (1.0 - ones))):
+            found["accuracy"].append(ratio(raw, counts, called, whole, noise, rows))
+            found["precision"].append(ratio(raw, counts, ones * part, part, noise))
     return {name: _either(several) for name, several in found.items()}
 
 

@@ -35,7 +35,7 @@ class Known:
     run, head : str, optional
         The last run, and the ledger's head at its end; None before the first.
     keys : dict
-        Public signing keys of other sites by name.
+        Public signing keys of other sites by name.  Names that differ in capitals only are one, as in a plan.
     """
 
     run: str | None = None
@@ -73,12 +73,15 @@ class Known:
 
     def after(self, plan: Plan, name: str, head: str, complete: bool) -> Self:
         """What is known after a run; keys change only if it went through."""
-        others = {site.name: site.key for site in plan.sites if site.name != name}
-        return type(self)(plan.run, head, dict(sorted((self.keys | (others if complete else {})).items())))
+        others = {site.name: site.key for site in plan.sites if site.name != name and complete}
+        called = {other.lower() for other in others}
+        kept = {other: key for other, key in self.keys.items() if other.lower() not in called}
+        return type(self)(plan.run, head, dict(sorted((kept | others).items())))
 
     def new(self, plan: Plan, name: str) -> list[str]:
         """Other sites of a plan that are not known by name; none before the first run."""
-        return [site for site in plan.names if self.keys and site != name and site not in self.keys]
+        known = {other.lower() for other in self.keys}
+        return [site for site in plan.names if known and site != name and site.lower() not in known]
 
     def check(self, plan: Plan, name: str) -> None:
         """Refuse a plan that has another signing key for a known site.
@@ -87,7 +90,8 @@ class Known:
         ------
         InvalidInput
         """
-        changed = [s.name for s in plan.sites if s.name != name and self.keys.get(s.name, s.key) != s.key]
+        known = {other.lower(): key for other, key in self.keys.items()}
+        changed = [s.name for s in plan.sites if s.name != name and known.get(s.name.lower(), s.key) != s.key]
         if changed:
             who = ", ".join(changed)
             rule = f"the plan has another signing key of {who} than the runs before"

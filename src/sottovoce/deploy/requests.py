@@ -18,6 +18,7 @@ from .plan import Plan
 from .transport import printable
 
 OTHER_VERSION = "the hub gave an answer of another version"
+_MOST = 2**63  # the hub's log holds no larger numbers
 OTHER_REQUEST = "request: is none of this version; use the same release everywhere"
 
 
@@ -66,7 +67,7 @@ def _text(asked: object, word: str) -> str:
 
 def _number(asked: dict[str, Any], word: str) -> int:
     found = asked.get(word)
-    if type(found) is not int:
+    if type(found) is not int or abs(found) >= _MOST:
         raise Refused(OTHER_REQUEST)
     return found
 

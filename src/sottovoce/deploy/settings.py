@@ -106,14 +106,14 @@ def write_settings(
 def check_no_other(data: Path, folder: Path, fingerprint: bytes) -> list[str]:
     """Refuse to make a ledger in `folder` if there is one of the same rows.
 
-    Looked at is every file ``*.ledger`` in the folder of the data, in the one above `folder`, and in each folder inside
-    these.  Returns why some could not be compared.
+    Looked at is every file ``*.ledger`` in the folder of the data (of a link, in its own too), in the one above
+    `folder`, and in each folder inside these.  Returns why some could not be compared.
 
     Raises
     ------
     InvalidInput
     """
-    places = dict.fromkeys((data.resolve().parent, folder.resolve().parent))
+    places = dict.fromkeys((data.resolve().parent, data.absolute().parent, folder.resolve().parent))
     near = (path for place in places for how in ("*.ledger", "*/*.ledger") for path in sorted(place.glob(how)))
     unknown: list[str] = []
     for path in dict.fromkeys(near):

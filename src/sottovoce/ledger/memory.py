@@ -273,8 +273,8 @@ class Ledger:
         return priced, self._afford([priced], deal)
 
     def _take(self, event: Event, deal: bytes | None, priced: Event, spent: Any) -> None:
-        self._conditions_of(deal).add(event)
         self._write(event, deal, priced, spent)
+        self._conditions_of(deal).add(event)  # last: after an interrupt the next round is priced alone
 
     def _write(self, event: Event, deal: bytes | None, priced: Event, spent: Any) -> None:
         self._relation = same_relation(self._relation, event)

@@ -66,18 +66,27 @@ def secret_of(ledger: Path, run: str) -> Path:
     return ledger.with_name(f"{ledger.stem}.{run}.masks")
 
 
-def keys_beside(ledger: Path) -> dict[str, Path]:
-    """Keys of runs that lie beside a ledger, whole or left half-made: the path of each, by run."""
+def keys_beside(ledger: Path, own: str | None = None) -> dict[str, Path]:
+    """Keys of runs that lie beside a ledger, whole or left half-made: the path of each, by run.
+
+    Where another ledger's name goes on as this one's, such as ``north.2024.ledger``, keys that could be of either count
+    as those of the longer name, but for that of the run `own`.
+    """
     lead, found = f"{ledger.stem}.", dict[str, Path]()
     for entry in sorted(ledger.parent.iterdir() if ledger.parent.is_dir() else ()):
         named = _MASKS.fullmatch(entry.name)
         if named is None or not named[1].startswith(lead):
             continue
-        stems = (named[1][: dot.start()] for dot in re.finditer(r"\.", named[1]) if dot.start() > len(ledger.stem))
-        if not any(ledger.with_name(stem + ledger.suffix).exists() for stem in stems):  # of a ledger with a longer name
-            run = named[1].removeprefix(lead)
+        run = named[1].removeprefix(lead)
+        if run == own or not any(len(stem) > len(ledger.stem) for stem in _ledgers_of(ledger, named[1])):
             found[run] = secret_of(ledger, run)
     return found
+
+
+def _ledgers_of(ledger: Path, name: str) -> list[str]:
+    """Ledgers in a folder, without their ending, of which one with this name could be the key of a run."""
+    stems = (name[: dot.start()] for dot in re.finditer(r"\.", name))
+    return [stem for stem in stems if ledger.with_name(stem + ledger.suffix).exists()]
 
 
 def erase_old(ledger: DurableLedger, present: str = "") -> dict[str, str]:
@@ -94,10 +103,14 @@ def erase_old(ledger: DurableLedger, present: str = "") -> dict[str, str]:
     LedgerCorrupt
         If the ledger lacks the run of a key.  A run is in the ledger before its key is made, so this is an older copy,
         or another ledger.  The key is erased all the same; an empty file stays in its place as long as that is so.
+        Where a ledger with a shorter name lies beside it, the key may be of that one: it stays, and nothing is refused.
     """
     keys = keys_beside(ledger.path)  # before the ledger is read: what starts meanwhile is in it before its key is made
     states = {one["run"]: str(one["state"]) for one in ledger.show()["runs"]}
-    foreign = [run for run in keys if run not in states]
+    alone = [ledger.path.stem]
+    foreign = [
+        run for run in keys if run not in states and _ledgers_of(ledger.path, f"{ledger.path.stem}.{run}") == alone
+    ]
     over = {run: states[run] for run in keys if states.get(run, "open") != "open"}
     for run in over:
         RunKey.erase(keys[run])
@@ -130,7 +143,7 @@ def give_up(ledger: DurableLedger, run: str) -> tuple[int, bool]:
     LedgerError
         If the run is not in the ledger.  The key is erased all the same, as on a disk that is full.
     """
-    key, erased = keys_beside(ledger.path).get(run), False
+    key, erased = keys_beside(ledger.path, own=run).get(run), False
     try:
         returned = ledger.close_run(run, reclaim=True)
     finally:
