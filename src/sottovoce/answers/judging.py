@@ -93,7 +93,7 @@ class Judge(ABC, Generic[T, E]):
 
     def margins(self, w: Array, X: Array) -> Array:
         """Of the classifier w on encoded rows X."""
-        return np.asarray(X @ w)
+        return np.asarray(self.task.vectors(w) @ X.T)
 
     def check(self, run: RunConfig) -> None:
         """Refuse what cannot be asked, before anything is spent.
@@ -174,9 +174,6 @@ class ManyClassesJudge(Judge[ManyClasses, ClassEvaluation]):
 
     def found(self, result: Result, exact: dict[str, Any], asked: list[dict[str, Any]]) -> ClassEvaluation:
         return classes.measure(self.task.names, result.outcome, result.statement, exact, asked)
-
-    def margins(self, w: Array, X: Array) -> Array:
-        return np.asarray(self.task.vectors(w) @ X.T)
 
 
 class NumberJudge(Judge[BoundedNumber, NumberEvaluation]):
