@@ -13,14 +13,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .answers.saved import Answered
+from .answers.saved import SavedModel
 from .data.blocks import Bins, Block, Category, Number, Vector
 from .data.schema import Schema
 from .data.table import MISSING
 from .errors import InvalidInput
 from .later import Later
-from .runs.simulate import Result
-from .task import BoundedNumber, Classification, ManyClasses, Task
+from .task import BoundedNumber, ManyClasses, Task
 from .typing import Any, Array
 
 onnx = Later("onnx")
@@ -54,44 +53,26 @@ class Linear:
     probabilities: bool
 
     @classmethod
-    def of_result(cls, result: Result, replicate: int = 0) -> Linear:
-        """The average model of a run by rounds.
+    def of(cls, saved: SavedModel) -> Linear:
+        """A saved model.  Where coefficients have names, a row of no known site has the mean of the sites' constants.
 
         Raises
         ------
         InvalidInput
             If the run has no schema.
         """
-        plain = result.extra.get("schema")
-        if plain is None:
+        naming, schema = saved.naming, saved.schema
+        if schema is None:
             raise InvalidInput("run", None, "was trained without a schema, so it knows no columns", "train on a table")
-        schema = Schema.from_dict(plain)
-        loss, task = result.config.loss, schema.task
-        vectors = np.atleast_2d(task.vectors(result.consensus[replicate]))
-        if vectors.shape != (task.outputs, schema.n_features):
-            rule = f"has vectors of {vectors.shape[-1]} weights and a schema of {schema.n_features} features"
-            raise InvalidInput("run", None, rule, "use a file written by `train --save`")
-        known = bool(task.names) and (loss == "logistic" or loss.startswith("softmax"))
-        return cls(schema, False, vectors, 0.0, task, known)
-
-    @classmethod
-    def of_answered(cls, answered: Answered) -> Linear:
-        """A run with inference, or a least squares fit; a row of no known site has the mean of the sites' constants.
-
-        Raises
-        ------
-        InvalidInput
-            If the run has no schema.
-        """
-        naming = answered.naming
-        if answered.schema is None or naming.schema is None:
-            raise InvalidInput("run", None, "was trained without a schema, so it knows no columns", "train on a table")
-        weights, constant = answered.model, 0.0
+        task, known = schema.task, saved.trained_by == "logistic" or saved.trained_by.startswith("softmax")
+        if naming is None:
+            return cls(schema, False, np.atleast_2d(task.vectors(saved.model)), 0.0, task, bool(task.names) and known)
+        assert naming.schema is not None
+        weights, constant = saved.model, 0.0
         if naming.sites:  # the last encoded column holds the constant of all; a row of no site has none
-            constant = float((weights[naming.constant > 0] * naming.value) @ answered.shares)
+            constant = float((weights[naming.constant > 0] * naming.value) @ saved.shares)
             weights = np.append(weights[naming.constant == 0], 0.0)
-        task = answered.schema.task
-        return cls(naming.schema, True, weights[None], constant, task, isinstance(task, Classification))
+        return cls(naming.schema, True, weights[None], constant, task, known)
 
 
 @dataclass

@@ -212,6 +212,8 @@ def test_a_saved_run_is_read_again(tmp_path: Path) -> None:
     again = Result.load(tmp_path / "run.npz")
     assert again.config == result.config and again.facts.loss == Weighted(Logistic()) and again.outcome is None
     assert again.statement == result.statement and again.algorithm["public"] == result.algorithm["public"]
+    with pytest.raises(InvalidInput, match="trained no model"):
+        _ = again.consensus
 
 
 def test_a_site_knows_the_noise_of_the_whole() -> None:

@@ -13,10 +13,12 @@ from scipy.special import expit
 from sottovoce.answers import evaluation as ev
 from sottovoce.answers.evaluation import Held
 from sottovoce.answers.judging import Scored, judge_of
+from sottovoce.answers.training import evaluate_report, infer
 from sottovoce.data.schema import Schema
 from sottovoce.errors import InvalidInput
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.simulate import simulate
+from sottovoce.runs.training import TrainConfig, train
 from sottovoce.task import TwoClasses
 
 
@@ -242,3 +244,18 @@ def test_a_threshold_beyond_all_cells_leaves_an_open_cell_on_both_sides() -> Non
     mirrored = asked(-scores, -y, config(epsilon=float("inf")))[0][""]
     assert mirrored.rates["accuracy"].value == pytest.approx(want["accuracy"])
     assert mirrored.confusion["true_negative"] == mirrored.confusion["false_negative"] == 0.0
+
+
+TABLE = "synthetic:n=3000,d=4,seed=1"
+
+
+def test_a_model_without_a_price_is_evaluated_at_one() -> None:
+    """Exact minimisers have no finite epsilon; the releases about held-out rows are others, and have."""
+    exact = RunConfig(method="admm", epsilon=float("inf"), delta=1e-5, rounds=2)
+    found = evaluate_report(train(TrainConfig(exact, TABLE)), Held(1.0))
+    assert 0.99 < found.statement.epsilon <= 1.0 and found.quality[""].auc.value is not None
+
+
+def test_noise_that_an_inference_would_ignore_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="noise"):
+        infer(TrainConfig(config(noise=0.5), TABLE))

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from sottovoce.answers.evaluation import LOSS, Histogram, rows_of
+from sottovoce.answers.judging import Scored
 from sottovoce.curator import Curator
-from sottovoce.errors import LedgerMismatch
+from sottovoce.errors import InvalidInput, LedgerMismatch
 from sottovoce.facts import Facts
 from sottovoce.graphs import make_graph
 from sottovoce.ledger.durable import DurableLedger
@@ -109,6 +110,13 @@ def test_a_run_in_a_ledger_is_that_of_one_identity(tmp_path: Path) -> None:
         for method in (first, *(replace(first, **other) for other in others)):  # type: ignore[arg-type]
             asked(method, None)
         assert len(book.runs) == 2 + len(others)
+
+
+def test_nothing_is_evaluated_without_the_digest_of_its_model() -> None:
+    with pytest.raises(InvalidInput, match="digest of the public model"):
+        Scored(np.zeros(3), b"", np.ones(3))
+    with pytest.raises(TypeError, match="judged"):
+        Histogram(weights=np.ones(3))  # type: ignore[call-arg]
 
 
 def test_a_digest_tells_values_apart_and_is_the_same_in_every_version() -> None:

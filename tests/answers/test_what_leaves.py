@@ -17,7 +17,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.utils.estimator_checks import check_estimator
 
 from sottovoce import ConsensusClassifier, ConsensusRegressor, PrivateRegressor
-from sottovoce.answers.saved import Answered
+from sottovoce.answers.saved import SavedModel
 from sottovoce.cli import cli
 from sottovoce.errors import CheckpointError, HolderNote, InvalidInput
 
@@ -107,7 +107,7 @@ class TestCommands:
     def test_a_damaged_file_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "run.json").write_text('{"kind": "something else"}')
         with pytest.raises(CheckpointError, match="not a saved run"):
-            Answered.load(tmp_path / "run.json")
+            SavedModel.load(tmp_path / "run.json")
 
 
 def rows(n: int = 12_000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -13,7 +13,7 @@ import pytest
 from command_line import Call
 
 from sottovoce import ConsensusRegressor
-from sottovoce.cli.report import of_result
+from sottovoce.answers.saved import record_of
 from sottovoce.curator import Curator
 from sottovoce.reports import page
 from sottovoce.runs.simulate import Result
@@ -116,7 +116,7 @@ class TestSeveralClasses:
         assert told["accuracy"]["low"] <= told["exact"]["accuracy"] <= told["accuracy"]["high"]
         released = ok("evaluate", run, folder / "rows.csv", "--epsilon", 2, "--json", "--system-noise").json
         assert "exact" not in released
-        said = page(of_result(Result.load(run)))
+        said = page(record_of(Result.load(run)))
         assert "answered rightly" in said and "found (recall)" in said and "answered rehab" in said
 
     def test_what_several_classes_cannot_have_is_refused(self, folder: Path, run: Call) -> None:

@@ -4,11 +4,12 @@ The files in ``old/`` were written by 0.1.0 from ``table.csv`` and ``schema.toml
 versions wrote two ledgers of answers, without digests of models and without stamps: ``answers.ledger`` of two
 inferences that were interrupted, ``evaluated.ledger`` of two evaluations of ``run.npz``, one of them called ``first``;
 and, before trust was an argument, runs of `ROWS` by methods under another trust, which broke off in the second of four
-rounds.
+rounds; and two plans with answers, ``inferred.json`` in sums and ``evaluated.json`` without.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -22,6 +23,7 @@ from sottovoce.cli import main
 from sottovoce.data import Schema
 from sottovoce.deploy.plan import Plan
 from sottovoce.ledger.durable import DurableLedger
+from sottovoce.plain import canonical
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.simulate import Result, simulate
 from sottovoce.runs.training import TrainConfig, train
@@ -150,3 +152,22 @@ def test_a_run_of_sums_in_an_old_ledger_goes_on(tmp_path: Path, method: str) -> 
         resumed = simulate(under_way(method), ROWS, ledger=ledger, run_name=method)
         assert set(ledger.runs) == {"sum_momentum", "sum_prox"} and resumed.statement.ledger is not None
     assert np.allclose(resumed.models, simulate(under_way(method), ROWS).models, rtol=1e-9)
+
+
+ASKED = {
+    "inferred.json": ("1c21dbb08c4cb6ae6c316fad03ad039ad5d9183a8e26e639cd96cda77e5ccd42", "7f7b07d09384f9e1", 11),
+    "evaluated.json": ("1e3cd34e9a249212ee09cf7da6f62f81bef5b15e78b8231c1b91ea1408022c55", "5ac47d61276325a7", 7),
+}
+"""Of plans with answers, in sums and without: digest, hash of what their recipes charge, exchanges."""
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_plan_with_answers_has_the_exchanges_and_the_events_that_it_had(name: str) -> None:
+    """So that sites in the middle of it go on: ledgers hold these events, and journals messages of these widths."""
+    plan, (digest, events, exchanges) = Plan.read(OLD / name), ASKED[name]
+    assert plan.digest == digest and len(plan.widths) == exchanges and plan.widths[-2:] == (1, 24)
+    asked = [event.to_dict() for site in plan.names for event in plan.events(site)[0 if plan.infers else 4 :]]
+    assert hashlib.sha256(canonical(asked).encode()).hexdigest()[:16] == events
+    assert [stage.before for stage in plan.stages] == ([0, 9] if plan.infers else [0, 4])
+    assert plan.stages[-1].held and plan.stages[-1].shown == (0 if plan.infers else 3)
+    assert plan.counts(1)["north"] == 294 and plan.counts(exchanges)["north"] == 126

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from scipy.special import expit, softmax
 
 from sottovoce.answers.naming import of_schema
-from sottovoce.answers.saved import Answered
+from sottovoce.answers.saved import SavedModel
 from sottovoce.cli import cli, main
 from sottovoce.data import Schema
 from sottovoce.data.labels import rows_of
@@ -83,7 +83,7 @@ def test_a_graph_answers_as_the_run_does(kind: str, more: dict[str, Any]) -> Non
     pytest.importorskip("onnx")
     schema, result = trained(kind, **more)
     raw = table()
-    found = ran(to_onnx(Linear.of_result(result)), raw)
+    found = ran(to_onnx(Linear.of(SavedModel.of_result(result))), raw)
     margins = schema.task.vectors(result.consensus[0]) @ schema.encode(raw, labels=False).X.T
     if kind == "number":
         np.testing.assert_allclose(found["prediction"][:, 0], schema.task.decode(margins), rtol=1e-9)
@@ -101,9 +101,9 @@ def test_a_graph_of_an_answered_run_keeps_rows_long_and_averages_sites(sites: tu
     schema = Schema.from_dict({"label": LABELS["two"], "columns": columns, "scale": 1.0, "ignore": ["*"]})
     naming = of_schema(schema, sites)
     model = np.random.default_rng(0).normal(size=naming.d) * 3
-    answered = Answered(naming, model, np.array([0.3, 0.7]) if sites else np.ones(1), {}, schema)
+    answered = SavedModel(naming, model, np.array([0.3, 0.7]) if sites else np.ones(1), {}, schema)
     raw = table()
-    found, margins = ran(to_onnx(Linear.of_answered(answered)), raw), answered.margins(raw)
+    found, margins = ran(to_onnx(Linear.of(answered)), raw), answered.margins(raw)
     np.testing.assert_allclose(found["probabilities"][:, 1], expit(margins), rtol=1e-9)
     assert found["label"][:, 0].tolist() == schema.task.answers(margins)
 

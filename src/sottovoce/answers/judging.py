@@ -13,19 +13,19 @@ from typing import ClassVar, Generic, TypeVar
 
 import numpy as np
 
-from ..algorithms.items import Answer
 from ..algorithms.recipe import Recipe
 from ..data.rows import Rows
 from ..data.schema import Schema
+from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger
 from ..losses import Loss
 from ..runs.config import RunConfig
 from ..runs.simulate import Result, simulate
 from ..task import BoundedNumber, ManyClasses, Task, TwoClasses
-from ..typing import Any, Array
+from ..typing import Any, Array, IntArray
 from . import classes, evaluation, misses
 from .classes import ClassEvaluation, Confusion
-from .evaluation import Cells, Evaluation, Held, Histogram, Level
+from .evaluation import Evaluation, Held, Histogram, Level, qualities
 from .misses import ErrorMoments, NumberEvaluation
 
 T = TypeVar("T", bound=Task)
@@ -45,12 +45,21 @@ class Scored:
         As the task encodes labels.
     X : array (n, d), optional
         Encoded columns, which tell subgroups.
+
+    Raises
+    ------
+    InvalidInput
     """
 
     margins: Array
     model: bytes
     y: Array
     X: Array | None = None
+
+    def __post_init__(self) -> None:
+        if not self.model:
+            rule = "must be the digest of the public model that is evaluated"
+            raise InvalidInput("model", None, rule, "give sottovoce.plain.digest_of(...)")
 
 
 @dataclass(frozen=True)
@@ -76,24 +85,16 @@ class Judge(ABC, Generic[T, E]):
         """What is asked about the model with this digest, of rows of d entries."""
 
     @abstractmethod
-    def table(self, scored: Scored) -> tuple[Array, Array]:
-        """Columns and labels, or what stands for them, (n, ...) and (n,)."""
+    def rows(self, scored: Scored, parts: Sequence[IntArray]) -> Rows:
+        """Of every site, from its part of what was scored."""
 
     @abstractmethod
-    def rows(self, parts: Sequence[tuple[Array, Array]]) -> Rows:
-        """Of every site, from its part of the table."""
-
-    @abstractmethod
-    def exact(self, scored: Scored) -> dict[str, Any]:
-        """Without noise: for public rows, and for their holder."""
-
-    @abstractmethod
-    def found(self, result: Result, exact: dict[str, Any], asked: list[dict[str, Any]]) -> E:
-        """What follows from what was released."""
+    def found(self, scored: Scored, method: Recipe, result: Result) -> E:
+        """What follows from what was released, and the same without noise: for public rows, and for their holder."""
 
     def margins(self, w: Array, X: Array) -> Array:
         """Of the classifier w on encoded rows X."""
-        return np.asarray(X @ w)
+        return np.asarray(self.task.vectors(w) @ X.T)
 
     def check(self, run: RunConfig) -> None:
         """Refuse what cannot be asked, before anything is spent.
@@ -123,60 +124,46 @@ class Judge(ABC, Generic[T, E]):
         ------
         InvalidInput
         """
-        X, y = self.table(scored)
-        rows = self.rows([(X[part], y[part]) for part in np.array_split(np.arange(len(y)), sites)])
+        rows = self.rows(scored, np.array_split(np.arange(len(scored.y)), sites))
         method = self.recipe(scored.model, rows.d)
         result = simulate(
             self.held.config(run, method), rows, method=method, loss=self.loss, ledger=ledger, run_name=run_name,
             digest=digest, caveat=caveat,
         )  # fmt: skip
-        return self.found(result, self.exact(scored), method.asked)
+        return self.found(scored, method, result)
 
 
 class TwoClassesJudge(Judge[TwoClasses, Evaluation]):
     """A histogram of scores by label."""
 
-    def recipe(self, model: bytes, d: int) -> Histogram:
+    def recipe(self, model: bytes, d: int) -> Recipe:
         groups = evaluation.groups_of(self.levels, d)
         return Histogram(judged=model, weights=np.eye(d - 1)[-1], threshold=self.held.threshold, groups=groups)
 
-    def table(self, scored: Scored) -> tuple[Array, Array]:
-        columns = [] if scored.X is None else [scored.X]
-        return np.hstack([*columns, scored.margins[:, None]]), scored.y
+    def rows(self, scored: Scored, parts: Sequence[IntArray]) -> Rows:
+        margins = scored.margins[:, None]
+        X = margins if scored.X is None else np.hstack([scored.X, margins])
+        return evaluation.rows_of([(X[part], scored.y[part]) for part in parts])
 
-    def rows(self, parts: Sequence[tuple[Array, Array]]) -> Rows:
-        return evaluation.rows_of(parts)
-
-    def exact(self, scored: Scored) -> dict[str, Any]:
-        return evaluation.exact(scored.margins, scored.y, self.held.threshold)
-
-    def found(self, result: Result, exact: dict[str, Any], asked: list[dict[str, Any]]) -> Evaluation:
-        cells: Cells = result.outcome
-        quality = evaluation.qualities(cells, self.held.threshold, self.levels)[0]
-        return Evaluation(quality, result.statement, exact, asked)
+    def found(self, scored: Scored, method: Recipe, result: Result) -> Evaluation:
+        cut = self.held.threshold
+        exact = evaluation.exact(scored.margins, scored.y, cut)
+        return Evaluation(qualities(result.outcome, cut, self.levels)[0], result.statement, exact, method.asked)
 
 
 class ManyClassesJudge(Judge[ManyClasses, ClassEvaluation]):
     """A histogram of classes by answers."""
 
-    def recipe(self, model: bytes, d: int) -> Confusion:
+    def recipe(self, model: bytes, d: int) -> Recipe:
         return Confusion(judged=model, K=len(self.task.names))
 
-    def table(self, scored: Scored) -> tuple[Array, Array]:
+    def rows(self, scored: Scored, parts: Sequence[IntArray]) -> Rows:
         cell, known = classes.cells_of(self.task, scored.margins, scored.y)
-        return cell[:, None], known
+        return evaluation.rows_of([(cell[part, None], known[part]) for part in parts])
 
-    def rows(self, parts: Sequence[tuple[Array, Array]]) -> Rows:
-        return evaluation.rows_of(parts)
-
-    def exact(self, scored: Scored) -> dict[str, Any]:
-        return classes.exact(self.task, scored.margins, scored.y)
-
-    def found(self, result: Result, exact: dict[str, Any], asked: list[dict[str, Any]]) -> ClassEvaluation:
-        return classes.measure(self.task.names, result.outcome, result.statement, exact, asked)
-
-    def margins(self, w: Array, X: Array) -> Array:
-        return np.asarray(self.task.vectors(w) @ X.T)
+    def found(self, scored: Scored, method: Recipe, result: Result) -> ClassEvaluation:
+        exact = classes.exact(self.task, scored.margins, scored.y)
+        return classes.measure(self.task.names, result.outcome, result.statement, exact, method.asked)
 
 
 class NumberJudge(Judge[BoundedNumber, NumberEvaluation]):
@@ -184,21 +171,15 @@ class NumberJudge(Judge[BoundedNumber, NumberEvaluation]):
 
     loss: ClassVar[Loss] = misses.LOSS
 
-    def recipe(self, model: bytes, d: int) -> ErrorMoments:
+    def recipe(self, model: bytes, d: int) -> Recipe:
         return ErrorMoments(judged=model)
 
-    def table(self, scored: Scored) -> tuple[Array, Array]:
-        return scored.margins, scored.y
+    def rows(self, scored: Scored, parts: Sequence[IntArray]) -> Rows:
+        return misses.rows_of([(scored.margins[part], scored.y[part]) for part in parts])
 
-    def rows(self, parts: Sequence[tuple[Array, Array]]) -> Rows:
-        return misses.rows_of(parts)
-
-    def exact(self, scored: Scored) -> dict[str, Any]:
-        return misses.exact(self.task, scored.margins, scored.y)
-
-    def found(self, result: Result, exact: dict[str, Any], asked: list[dict[str, Any]]) -> NumberEvaluation:
-        answer: Answer = result.outcome
-        return NumberEvaluation(misses.measure(answer, self.task), result.statement, exact)
+    def found(self, scored: Scored, method: Recipe, result: Result) -> NumberEvaluation:
+        exact = misses.exact(self.task, scored.margins, scored.y)
+        return NumberEvaluation(misses.measure(result.outcome, self.task), result.statement, exact)
 
 
 def judge_of(task: Task, held: Held, schema: Schema | None) -> Judge[Any, Any]:

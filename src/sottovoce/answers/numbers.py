@@ -30,7 +30,7 @@ from .judging import Scored, judge_of
 from .misses import NumberEvaluation, exact
 from .naming import CONSTANT, Naming, outcome
 from .regression import SQUARED, LeastSquares
-from .saved import Answered, to_keep
+from .saved import SavedModel, to_keep
 from .slopes import slopes_of, table_of
 from .training import LIBRARIES, WEIGHED, Dealt, check_held
 
@@ -41,7 +41,7 @@ class Fitted:
 
     Attributes
     ----------
-    answered : Answered
+    answered : SavedModel
     coefficients : list of dict
         One for every column and level, in the units of the columns and of the target; with standard errors and
         intervals if they were asked for.
@@ -57,7 +57,7 @@ class Fitted:
 
     config: TrainConfig
     task: BoundedNumber
-    answered: Answered
+    answered: SavedModel
     coefficients: list[dict[str, Any]]
     statement: Statement
     exact: dict[str, float]
@@ -77,7 +77,7 @@ class Fitted:
         report = {
             "method": "least squares", "data": self.config.data, "nodes": len(self.sizes),
             "partition": self.config.partition, "n_train": self.sizes.astype(int).tolist(),
-            "n_test": self.n_test, "features": self.answered.naming.d, "sites": list(self.sites),
+            "n_test": self.n_test, "features": len(self.answered.model), "sites": list(self.sites),
             "label": outcome(self.answered.schema), "versions": versions(*LIBRARIES),
             "asked": self.asked, "coefficients": self.coefficients, "needs": self.needs,
             "weighed": self.answered.naming.weighed,
@@ -144,7 +144,7 @@ def fit_numbers(
     else:
         model = result.outcome[0]
         coefficients = lines(naming, task, model)
-    answered = Answered(naming, model, dealt.shares, {}, dataset.schema)
+    answered = SavedModel(naming, model, dealt.shares, {}, dataset.schema)
     scored = len(dataset.y_test) > 0
     test = dataset.X_test if dataset.schema is None else dataset.test_columns
     margins = answered.margins(test) if scored else np.empty(0)

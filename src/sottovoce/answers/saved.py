@@ -1,8 +1,9 @@
-"""What leaves a run with inference: one JSON file with names, coefficients, intervals, schema and statement."""
+"""A saved model: of a run by rounds, or one JSON file with names, coefficients, intervals, schema and statement."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,11 +12,13 @@ import numpy as np
 
 from .. import files
 from ..data.schema import Schema
-from ..errors import CheckpointError, shown
+from ..errors import CheckpointError, InvalidInput, shown
 from ..plain import digest_of, jsonable
 from ..runs.engine import UNREADABLE
+from ..runs.simulate import Result
+from ..task import TwoClasses
 from ..typing import Any, Array
-from .naming import Naming, naming_of
+from .naming import Naming, naming_of, outcome
 
 _KIND, _VERSION = "sottovoce answers", 1
 
@@ -29,28 +32,50 @@ def to_keep(plain: dict[str, Any], notes: Sequence[str]) -> dict[str, Any]:
     return kept
 
 
+KEPT = ("evaluation", "versions", "command")
+"""What ``train`` keeps of a run by rounds for its page."""
+
+
+def record_of(result: Result) -> dict[str, Any]:
+    """The record of a run by rounds."""
+    plain = {
+        "method": result.config.method, "privacy": result.privacy, "n_train": result.facts.n[:, 0].tolist(),
+        "data": result.extra.get("data"), "config": result.config.to_dict(),
+    }  # fmt: skip
+    schema = result.extra.get("schema")
+    label = None if schema is None else outcome(Schema.from_dict(schema))
+    return plain | {"label": label} | {name: result.extra[name] for name in KEPT if name in result.extra}
+
+
 @dataclass(frozen=True)
-class Answered:
-    """A model whose coefficients have names, from :mod:`sottovoce.answers.inference`.
+class SavedModel:
+    """A public model with what encodes its rows and the record of its run: all that a saved run is read for.
 
     Parameters
     ----------
-    naming : Naming
+    naming : Naming or None
+        Where coefficients have names: of an inference or least squares.  None for a run by rounds.
     model : array (d,)
-        In encoded columns.
+        In encoded columns; of several classes, one vector after the other.
     shares : array (sites,)
         Of all rows: a row of no known site has the mean of the sites' constants.
     record : dict
         Coefficients, statement, configuration and whatever else the run says, as plain data.
     schema : Schema, optional
         As it was declared; None for numbers without a schema.
+    loss : str, optional
+        By which it was trained; None for the one of a model whose coefficients have names.
+    capped : bool
+        Whether gradients were capped, so that probabilities are not calibrated.
     """
 
-    naming: Naming
+    naming: Naming | None
     model: Array
     shares: Array
     record: dict[str, Any] = field(default_factory=dict)
     schema: Schema | None = None
+    loss: str | None = None
+    capped: bool = False
 
     @property
     def coefficients(self) -> list[dict[str, Any]]:
@@ -58,12 +83,50 @@ class Answered:
         return list(self.record.get("coefficients", []))
 
     @property
+    def trained_by(self) -> str:
+        """The loss: log-odds of two classes, or least squares, where coefficients have names."""
+        if self.loss is not None:
+            return self.loss
+        return "logistic" if self.schema is None or isinstance(self.schema.task, TwoClasses) else "squared"
+
+    @property
     def digest(self) -> bytes:
         """Of all on which margins depend but the rows: whose answers an evaluation's are."""
+        if self.naming is None:
+            return digest_of(self.model, None if self.schema is None else self.schema.to_dict())
         return digest_of({key: value for key, value in self.to_dict().items() if key != "record"})
 
-    def margins(self, table: Any) -> Array:
-        """Log-odds of every row of raw columns, or of numbers without a schema."""
+    def encoding(self, run: Path) -> Schema:
+        """The schema, which encodes raw rows.
+
+        Parameters
+        ----------
+        run : Path
+            Where the model was saved, for the refusal.
+
+        Raises
+        ------
+        InvalidInput
+            If there is none.
+        """
+        if self.schema is None:
+            rule = "was trained without a schema, so raw rows cannot be encoded"
+            raise InvalidInput("run", str(run), rule, "train on a table")
+        return self.schema
+
+    def margins(self, table: Any, X: Array | None = None) -> Array:
+        """Of every row of raw columns, or of numbers without a schema: (n,), or (K, n) of several classes.
+
+        Parameters
+        ----------
+        table
+        X : array, optional
+            The same as the schema encodes it, if that is known already.
+        """
+        if self.naming is None:
+            assert self.schema is not None
+            X = self.schema.encode(table, labels=False).X if X is None else X
+            return np.asarray(self.schema.task.vectors(self.model) @ X.T)
         margins = self.naming.encoded(table) @ self.model
         if self.naming.sites:
             own = self.model[self.naming.constant > 0] * self.naming.value
@@ -71,7 +134,8 @@ class Answered:
         return np.asarray(margins)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, with an infinite number as the text ``inf``."""
+        """Plain data of a model whose coefficients have names, with an infinite number as the text ``inf``."""
+        assert self.naming is not None
         columns = [term.name for term in self.naming.terms if term.name != "(constant)"]
         return {
             "kind": _KIND, "version": _VERSION, "schema": None if self.schema is None else self.schema.to_dict(),
@@ -93,14 +157,52 @@ class Answered:
         files.write("save", path, self.to_json())
 
     @classmethod
-    def load(cls, path: str | Path) -> Answered:
-        """Read what :meth:`save` wrote, or a site's or hub's file of an inference; it may come from anybody.
+    def of_result(cls, result: Result, replicate: int = 0, site: int | None = None) -> SavedModel:
+        """Of a run by rounds: the average over sites of one replicate, or one site's own model.
+
+        Raises
+        ------
+        InvalidInput
+            If there is no such replicate or site, or the schema is not that of the models.
+        """
+        replicates, nodes, d = result.models.shape
+        if not 0 <= replicate < replicates:
+            rule = f"the run has replicates 0 to {replicates - 1}"
+            raise InvalidInput("replicate", replicate, rule, "use --replicate 0")
+        if site is not None and not 0 <= site < nodes:
+            rule = f"the run has sites 0 to {nodes - 1}"
+            raise InvalidInput("site", site, rule, "leave --site out for the average")
+        plain, schema = result.extra.get("schema"), None
+        if plain is not None:
+            schema = Schema.from_dict(plain)
+            if (weights := schema.n_features * schema.task.outputs) != d:
+                rule = f"has {d} weights and a schema of {weights}"
+                raise InvalidInput("run", None, rule, "use a file written by `train --save`")
+        model = result.consensus[replicate] if site is None else result.models[replicate, site]
+        config = result.config
+        return cls(None, model, np.ones(1), record_of(result), schema, config.loss, config.max_grad_norm < math.inf)
+
+    @classmethod
+    def load(cls, path: str | Path, replicate: int = 0, site: int | None = None) -> SavedModel:
+        """Read what ``train --save`` wrote, or a site's or hub's file of a run; it may come from anybody.
+
+        Parameters
+        ----------
+        path : path
+        replicate : int
+            Of a run by rounds.
+        site : int, optional
+            Of a run by rounds: whose model; None for the average.
 
         Raises
         ------
         CheckpointError
             If the file is none of these.
+        InvalidInput
+            As :meth:`of_result`.
         """
+        if not is_text(Path(path)):
+            return cls.of_result(Result.load(path), replicate, site)
         try:
             plain = files.from_json(files.read_text("run", Path(path)), infinite=True)
             if "answers" in plain:  # what a site or a hub keeps of a run
@@ -118,3 +220,14 @@ class Answered:
         except UNREADABLE as error:
             rule = "not a saved run; use a file written by `train --save`"
             raise CheckpointError(f"run={shown(Path(path))}: {rule}") from error
+
+
+def is_text(path: Path) -> bool:
+    """Whether a file looks like one of a model whose coefficients have names, which is plain text."""
+    if not path.is_file():  # to open a pipe would wait for whoever writes to it
+        return False
+    try:
+        with path.open("rb") as file:
+            return file.read(1) == b"{"
+    except OSError:
+        return False

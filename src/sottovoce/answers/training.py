@@ -27,7 +27,7 @@ from .evaluation import Evaluation, Held, exact
 from .inference import Coefficients, Estimates, check_run, forecast, model_of, newton_of, table
 from .judging import Scored, judge_of
 from .naming import Naming, columns_of, naming_of, outcome
-from .saved import Answered, to_keep
+from .saved import SavedModel, to_keep
 
 WEIGHED = "intervals are for rows that count alike: with weights the errors of an estimate are other ones"
 
@@ -38,7 +38,7 @@ class Inferred:
 
     Attributes
     ----------
-    answered : Answered
+    answered : SavedModel
     coefficients : Coefficients
         Of the first replicate.
     estimates : Estimates
@@ -55,7 +55,7 @@ class Inferred:
     """
 
     config: TrainConfig
-    answered: Answered
+    answered: SavedModel
     coefficients: Coefficients
     estimates: Estimates
     statement: Statement
@@ -76,7 +76,7 @@ class Inferred:
         report = {
             "method": "inference", "data": self.config.data, "nodes": len(self.sizes),
             "partition": self.config.partition, "n_train": self.sizes.astype(int).tolist(),
-            "sites": list(self.sites), "n_test": self.n_test, "features": self.answered.naming.d,
+            "sites": list(self.sites), "n_test": self.n_test, "features": len(self.answered.model),
             "label": outcome(self.answered.schema), "asked": self.asked, "versions": versions(*LIBRARIES),
             "coefficients": self.coefficients.to_dict(), "strain": self.coefficients.strain,
             "needs": self.coefficients.needs, "weighed": self.coefficients.weighed, "forecast": self.forecast,
@@ -180,7 +180,7 @@ def infer(
     )
     found, statement, facts = result.outcome, result.statement, result.facts
     lines = table(found, naming, delta=run.delta)
-    answered = Answered(naming, model_of(found)[0], dealt.shares, {}, dataset.schema)
+    answered = SavedModel(naming, model_of(found)[0], dealt.shares, {}, dataset.schema)
     scored = len(dataset.y_test) > 0
     test = dataset.X_test if dataset.schema is None else dataset.test_columns
     quality = exact(answered.margins(test), dataset.y_test) if scored else {}

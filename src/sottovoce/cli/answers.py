@@ -25,7 +25,7 @@ def render_inferred(done: Inferred, console: Console, saved: Path | None) -> Non
     size = f"{sizes.min():,}" if sizes.min() == sizes.max() else f"{sizes.min():,} to {sizes.max():,}"
     console.print(
         f"[bold]inference[/] on [bold]{escape(done.config.data)}[/]: {len(sizes)} sites of {size} rows, "
-        f"{escape(done.config.partition)} partition, {done.answered.naming.d} columns"
+        f"{escape(done.config.partition)} partition, {len(done.answered.model)} columns"
     )
     console.print(Panel(marked_words(done.statement.words), title="Privacy", title_align="left"))
     if done.evaluation is not None:

@@ -11,18 +11,15 @@ import click
 from .. import files
 from ..answers.evaluation import Held
 from ..answers.judging import Scored, judge_of
-from ..answers.saved import Answered
+from ..answers.saved import SavedModel
 from ..data import read_table
-from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger, rows_digest
-from ..plain import digest_of, jsonable
+from ..plain import jsonable
 from ..runs import defaults
 from ..runs.config import RunConfig
-from ..runs.simulate import Result
 from .classes import render_any
 from .options import as_json, say, takes, typed
-from .predict import is_answered, schema_of
-from .report import of_result, write
+from .report import write
 from .screen import Console
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -60,36 +57,21 @@ def evaluate(
     """
     if report is not None:
         files.check("report", report, reads=(run, rows, ledger))
-    answered = Answered.load(run) if is_answered(run) else None
-    if answered is None:
-        result = Result.load(run)
-        schema = schema_of(result, run)
-        if not 0 <= replicate < len(result.models):
-            rule = f"the run has replicates 0 to {len(result.models) - 1}"
-            raise InvalidInput("replicate", replicate, rule, "use --replicate 0")
-    elif answered.schema is None:
-        raise InvalidInput("run", str(run), "was trained without a schema", "train on a table")
-    else:
-        schema = answered.schema
+    saved = SavedModel.load(run, replicate)
+    schema = saved.encoding(run)
     table = read_table(rows)
     encoded = schema.encode(table)
     assert encoded.y is not None
     judge = judge_of(schema.task, Held(epsilon, threshold, by), schema)
-    if answered is not None:
-        margins, model = answered.margins(table), answered.digest
-    else:
-        w = result.consensus[replicate]
-        margins, model = judge.margins(w, encoded.X), digest_of(w, schema.to_dict())
     config = RunConfig(
         method="auto", epsilon=epsilon, delta=delta, relation=relation, seed=None if system_noise else seed
     )
     with nullcontext() if ledger is None else DurableLedger.open(ledger) as book:
-        found = judge.ask(
-            Scored(margins, model, encoded.y, encoded.X), config, ledger=book, run_name=run_name,
-            digest=rows_digest(encoded.X, encoded.y), caveat=schema.caveat,
-        )  # fmt: skip
+        scored = Scored(saved.margins(table, encoded.X), saved.digest, encoded.y, encoded.X)
+        digest = rows_digest(encoded.X, encoded.y)
+        found = judge.ask(scored, config, ledger=book, run_name=run_name, digest=digest, caveat=schema.caveat)
     if report is not None:
-        record = of_result(result) if answered is None else answered.record
+        record = saved.record
         released = {key: jsonable(value) for key, value in found.to_dict().items() if key != "exact"}
         commands = "\n".join(filter(None, (record.get("command"), typed())))
         write(report, record | {"evaluation": released, "command": commands})

@@ -7,12 +7,9 @@ from pathlib import Path
 import click
 
 from .. import files
-from ..answers.saved import Answered
-from ..errors import InvalidInput
+from ..answers.saved import SavedModel
 from ..exporting import Linear, to_onnx
-from ..runs.simulate import Result
 from .options import say, takes
-from .predict import is_answered
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _OPTIONS = [
@@ -32,13 +29,6 @@ def export(run: Path, place: Path, replicate: int) -> None:
     the extra `sottovoce[onnx]`.
     """
     files.check("onnx", place, reads=(run,))
-    if is_answered(run):
-        model = Linear.of_answered(Answered.load(run))
-    else:
-        result = Result.load(run)
-        if not 0 <= replicate < len(result.models):
-            rule = f"the run has replicates 0 to {len(result.models) - 1}"
-            raise InvalidInput("replicate", replicate, rule, "use --replicate 0")
-        model = Linear.of_result(result, replicate)
+    model = Linear.of(SavedModel.load(run, replicate))
     files.write("onnx", place, to_onnx(model).SerializeToString())
     click.echo(f"saved to {place}")

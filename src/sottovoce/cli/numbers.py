@@ -28,7 +28,7 @@ def render_fitted(done: Fitted, console: Console, saved: Path | None) -> None:
     size = f"{sizes.min():,}" if sizes.min() == sizes.max() else f"{sizes.min():,} to {sizes.max():,}"
     console.print(
         f"[bold]least squares[/] on [bold]{escape(done.config.data)}[/]: {len(sizes)} sites of {size} rows, "
-        f"{escape(done.config.partition)} partition, {done.answered.naming.d} columns"
+        f"{escape(done.config.partition)} partition, {len(done.answered.model)} columns"
     )
     console.print(Panel(marked_words(done.statement.words), title="Privacy", title_align="left"))
     if done.evaluation is not None:

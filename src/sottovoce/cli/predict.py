@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,10 +13,10 @@ import numpy as np
 from scipy.special import expit, log_softmax
 
 from .. import data, files
+from ..answers.saved import SavedModel
 from ..capped import NOT_CALIBRATED
 from ..data.schema import unfit
 from ..errors import InvalidInput, printable
-from ..runs.simulate import Result
 from ..task import TwoClasses
 from ..typing import Array
 
@@ -54,47 +53,15 @@ def predict(
         files.check("out", out, reads=(run, rows))
     if threshold is not None and not 0.0 < threshold < 1.0:
         raise InvalidInput("threshold", threshold, "must be inside (0, 1)", "use 0.5")
-    if is_answered(run):
-        from ..answers.saved import Answered
-
-        answered = Answered.load(run)
-        if answered.schema is None:
-            raise InvalidInput("run", str(run), "was trained without a schema", "train on a table")
-        table = data.read_table(rows)
-        tell_unfit(answered.schema.encode(table, labels=False).clipped)
-        margin = answered.margins(table)
-        loss = "logistic" if isinstance(answered.schema.task, TwoClasses) else "squared"
-        called = at_threshold(schema_answers(answered.schema, margin, loss, proba), answered.schema, threshold)
-        _write(called, out, as_json)
-        return
-    result = Result.load(run)
-    schema = schema_of(result, run)
-    replicates, nodes = result.models.shape[:2]
-    if not 0 <= replicate < replicates:
-        raise InvalidInput("replicate", replicate, f"the run has replicates 0 to {replicates - 1}", "use --replicate 0")
-    if site is not None and not 0 <= site < nodes:
-        raise InvalidInput("site", site, f"the run has sites 0 to {nodes - 1}", "leave --site out for the average")
-    table = data.read_table(rows)
-    w = result.consensus[replicate] if site is None else result.models[replicate, site]
+    saved = SavedModel.load(run, replicate, site)
+    schema, table = saved.encoding(run), data.read_table(rows)
     encoded = schema.encode(table, labels=False)
     tell_unfit(encoded.clipped)
-    margin = schema.task.vectors(w) @ encoded.X.T
-    answers = schema_answers(schema, margin, result.config.loss, proba)
-    if (result.config.loss == "logistic" or proba) and result.config.max_grad_norm < math.inf:
+    answers = schema_answers(schema, saved.margins(table, encoded.X), saved.trained_by, proba)
+    if saved.capped and (saved.trained_by == "logistic" or proba):
         click.echo(f"Note: {NOT_CALIBRATED}.", err=True)
         answers = [answer | {"calibrated": False} for answer in answers] if as_json else answers
     _write(at_threshold(answers, schema, threshold), out, as_json)
-
-
-def is_answered(path: Path) -> bool:
-    """Whether a file looks like one of a run with inference, which is plain text."""
-    if not path.is_file():  # to open a pipe would wait for whoever writes to it
-        return False
-    try:
-        with path.open("rb") as file:
-            return file.read(1) == b"{"
-    except OSError:
-        return False
 
 
 Answer = dict[str, str | float | bool]
@@ -153,25 +120,6 @@ def at_threshold(answers: list[Answer], schema: data.Schema, threshold: float | 
         raise InvalidInput("threshold", threshold, rule, "leave --threshold out")
     no, yes = schema.task.names
     return [answer | {"prediction": yes if float(answer["probability"]) >= threshold else no} for answer in answers]
-
-
-def schema_of(result: Result, run: Path) -> data.Schema:
-    """The schema that a saved run holds.
-
-    Raises
-    ------
-    InvalidInput
-    """
-    plain = result.extra.get("schema")
-    if plain is None:
-        raise InvalidInput(
-            "run", str(run), "was trained without a schema, so raw rows cannot be encoded", "train on a table"
-        )
-    schema, d = data.Schema.from_dict(plain), result.models.shape[2]
-    if schema.n_features * schema.task.outputs != d:
-        rule = f"has {d} weights and a schema of {schema.n_features * schema.task.outputs}"
-        raise InvalidInput("run", run, rule, "use a file written by `train --save`")
-    return schema
 
 
 def _write(answers: list[Answer], out: Path | None, as_json: bool) -> None:

@@ -8,10 +8,8 @@ from typing import Any
 import click
 
 from .. import files
-from ..data import Schema
 from ..errors import InvalidInput, SottovoceError
 from ..reports import page, picture
-from ..runs.simulate import Result
 from .screen import Console, escape
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -57,12 +55,12 @@ def document(run: Path) -> dict[str, Any]:
     ------
     SottovoceError
     """
-    from .predict import is_answered  # loads SciPy
+    from ..answers.saved import SavedModel, is_text
 
     if not run.is_file():
         raise InvalidInput("run", str(run), "is no file", "check the path, or save a run with `train --save`")
-    if not is_answered(run):
-        return of_result(Result.load(run))
+    if not is_text(run):
+        return SavedModel.load(run).record
     try:
         found = files.from_json(files.read_text("run", run))
         record = found.get("record", found)
@@ -74,20 +72,3 @@ def document(run: Path) -> dict[str, Any]:
         rule = "not a saved run"
         raise InvalidInput("run", str(run), rule, "use a file written by `train --save`, or by --json") from None
     return record
-
-
-def of_result(result: Result) -> dict[str, Any]:
-    """The record of a run without inference."""
-    from ..answers.naming import outcome
-
-    plain = {
-        "method": result.config.method, "privacy": result.privacy, "n_train": result.facts.n[:, 0].tolist(),
-        "data": result.extra.get("data"), "config": result.config.to_dict(),
-    }  # fmt: skip
-    schema = result.extra.get("schema")
-    label = None if schema is None else outcome(Schema.from_dict(schema))
-    return plain | {"label": label} | {name: result.extra[name] for name in KEPT if name in result.extra}
-
-
-KEPT = ("evaluation", "versions", "command")
-"""What ``train`` keeps of a run for its page."""

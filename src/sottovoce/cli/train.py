@@ -24,7 +24,7 @@ from ..runs.training import train as train_on
 from ..task import BoundedNumber, TwoClasses
 from .options import NUMBER, as_json, knob_options, left_open, method_options, run_config, say, takes, typed
 from .render import render
-from .report import of_result, write
+from .report import write
 from .screen import Console
 
 _RUN = RunConfig()
@@ -162,7 +162,9 @@ def train(
     if found is not None and save is not None and lost is None:
         kept.save(save)
     if report is not None:
-        write(report, of_result(kept))
+        from ..answers.saved import record_of
+
+        write(report, record_of(kept))
     if as_json:
         plain = trained.to_dict()
         if found is not None:

@@ -324,10 +324,10 @@ def document(plan: Plan, found: Found) -> dict[str, Any]:
     plain = record(plan, found)
     if found.estimates is None:
         return {"record": plain}
-    from ..answers.saved import Answered
+    from ..answers.saved import SavedModel
 
     naming, n = _lists(plan).naming, plan.facts.n[:, 0]
     assert naming is not None
     shares = n / n.sum() if naming.sites else np.ones(1)
-    whole = Answered(naming, found.model, shares, plain, plan.encoding).to_dict()
+    whole = SavedModel(naming, found.model, shares, plain, plan.encoding).to_dict()
     return {"record": whole.pop("record"), "answers": whole}

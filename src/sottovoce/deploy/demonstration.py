@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from ..answers.naming import columns_of
-from ..answers.saved import Answered
+from ..answers.saved import SavedModel
 from ..data import partition
 from ..data.labels import rows_of
 from ..data.loaders import Dataset, load
@@ -275,7 +275,7 @@ def compare(stage: Stage, transport: str, wall: float) -> dict[str, Any]:
         told = {"record": ends[0]["record"], "same_answers": [end["record"] for end in ends] == known}
     if plan.infers:
         models = np.array([end["answers"]["model"] for end in ends])
-        answered = Answered.load(stage.folder / plan.names[0] / f"{plan.names[0]}.json")
+        answered = SavedModel.load(stage.folder / plan.names[0] / f"{plan.names[0]}.json")
         error = _error(stage.dataset, answered.margins(stage.dataset.test_columns))
     else:
         models = np.array([Result.load(stage.folder / n / f"{n}.npz").models[0, 0] for n in plan.names])

@@ -17,7 +17,7 @@ from typing import Self
 import numpy as np
 
 from .. import files
-from ..algorithms import REGISTRY
+from ..algorithms import KNOWN
 from ..data.schema import Schema
 from ..errors import InvalidInput, SottovoceError, UnknownEvent
 from ..facts import Facts
@@ -113,7 +113,7 @@ def check_public(run: str, config: RunConfig, sites: Sequence[Member], d: int) -
     ):  # fmt: skip
         limits.check_number(field, value, most)
     limits.check_size(d, 1)
-    if not REGISTRY[config.method].trust.between_sites:
+    if not config.trusted.between_sites:
         rule = "its curator would hold the rows of all sites"
         raise InvalidInput("method", config.method, rule, "use a method that trusts nobody")
     check_different("sites", tuple(site.name for site in sites))
@@ -216,7 +216,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         check_public(self.run, self.config, self.sites, self.d)
-        proofs = limits.PROOFS if REGISTRY[self.config.method].trust.kind == "sum" else 0
+        proofs = limits.PROOFS if self.config.trusted.kind == "sum" else 0
         limits.check_size(self.d, int(np.max(self.graph.degree)), proofs)
         if self.asks is not None:
             limits.check_size(self.widest, len(self.sites) - 1, proofs)
@@ -238,7 +238,7 @@ class Plan:
         if not self._drawn and make_graph(described, len(self.sites)).edges != self.edges:
             rule = "is not the graph of the plan's edges"
             raise InvalidInput("graph", self.config.graph, rule, "use the version that wrote the plan")
-        training = not self.infers and REGISTRY[self.config.method].private
+        training = not self.infers and KNOWN[self.config.method].private
         scales = [] if self.asks is None else _scales(self.asks)
         if self.config.budgeted and (None in scales or (training and self.config.noise is None)):
             raise InvalidInput("noise", None, "must stand in a plan, calibrated", "write it with `sottovoce plan`")

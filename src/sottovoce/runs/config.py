@@ -278,7 +278,8 @@ class RunConfig:
             raise InvalidInput("delta", None, rule, "use delta=1e-5, or accountant='pure'")
         if self.budgeted and cls.needs_delta and self.delta is None:
             rule = f"{self.method} draws Gaussian noise, which has no pure price"
-            raise InvalidInput("delta", None, rule, "use delta=1e-5, or a method with spherical noise")
+            other = "" if self.method in ANSWERS else ", or a method with spherical noise"
+            raise InvalidInput("delta", None, rule, f"use delta=1e-5{other}")
         if self.budgeted and not cls.private:
             raise InvalidInput(
                 "epsilon", self.epsilon, f"{self.method} releases exact minimisers, so no finite epsilon can be proved",

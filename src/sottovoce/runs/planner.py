@@ -127,8 +127,8 @@ def calibrate(
 ) -> A:
     """The same algorithm, with its noise scaled so that the run costs each node at most `epsilon`, and not much less.
 
-    A run that needs all of its rounds has one scale for all nodes.  Its events at one scale decide those at all others,
-    so scales that were found are remembered.
+    A run that needs all of its rounds has one scale for all nodes.  Its facts and its events at one scale decide those
+    at all others, so scales that were found are remembered.
 
     Parameters
     ----------
@@ -174,7 +174,8 @@ def calibrate(
     key = ""
     if algorithm.complete:
         events = plan(algorithm, facts, graph, rounds, accountant, delta, sites_per_row).to_list()
-        key = canonical([events, shape.to_dict(), target.tolist(), accountant.name, delta, sites_per_row, copies])
+        asked = [algorithm.name, shape.to_dict(), facts.to_dict(), events]
+        key = canonical([*asked, target.tolist(), accountant.name, delta, sites_per_row, copies])
         if key in _FOUND:
             return algorithm.with_noise(shape.scaled(_FOUND[key]))
     found = largest_scale(price, target, close)

@@ -257,12 +257,11 @@ def asked_by(config: RunConfig, method: Recipe | None) -> RunConfig:
                 "method", config.method, "is a recipe, which is asked in place of a method", "use 'auto'"
             )
         return config
-    if config.method == method.name:
-        return config
-    if config.noise is not None:
+    own = config.for_recipe(method)
+    if config.noise is not None and config != own:
         rule = "a recipe calibrates the noise of its own releases"
         raise InvalidInput("noise", config.noise, rule, "leave it out, and give an epsilon")
-    return config.for_recipe(method)
+    return own
 
 
 def check_size(config: RunConfig, n: Array, d: int) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from .. import files
-from ..algorithms import Recipe
+from ..algorithms import ANSWERS, Recipe
 from ..curator import Curator
 from ..data.rows import Rows
 from ..errors import BudgetExceeded, CheckpointError, InvalidInput, shown
@@ -98,7 +98,16 @@ class Result:
 
     @property
     def consensus(self) -> Array:
-        """The average over nodes (002, section VIII), shape (R, d): post-processing of what was released."""
+        """The average over nodes (002, section VIII), shape (R, d): post-processing of what was released.
+
+        Raises
+        ------
+        InvalidInput
+            If the run trained no model.
+        """
+        if self.config.method in ANSWERS:
+            rule = "is of answers, whose run trained no model"
+            raise InvalidInput("run", self.config.method, rule, "use the file that `train --save` wrote")
         return self.models.mean(axis=1)
 
     def packed(self) -> memoryview:
