@@ -25,15 +25,22 @@ from coverage import SITES, Kept, fill, version
 from scipy import stats
 from scipy.special import expit
 
-from sottovoce.answers import evaluation as ev
+from sottovoce.answers.evaluation import Held
 from sottovoce.answers.judging import Scored, judge_of
+from sottovoce.answers.metrics import Estimate
 from sottovoce.plain import digest_of
 from sottovoce.runs.config import RunConfig
 from sottovoce.task import ManyClasses, TwoClasses
 
 SETS, QUICK = 500, 20
 GRID = 400_000
-FILES = ("answers/judging.py", "answers/classes.py", "answers/evaluation.py", "queries/bounded.py")
+FILES = (
+    "answers/judging.py",
+    "answers/classes.py",
+    "answers/evaluation.py",
+    "answers/metrics.py",
+    "queries/bounded.py",
+)
 
 
 class Design(NamedTuple):
@@ -69,6 +76,8 @@ DESIGNS = {
     "probit": Design(normal(-0.85, 2.0), lambda s: stats.norm.cdf(s / 1.7)),
     "very good": Design(normal(-1.0, 4.0)),
     "rare events": Design(normal(-4.0, 1.2)),
+    "far off": Design(normal(5.0, 1.5), lambda s: expit(s - 5.0)),
+    "shrunk": Design(normal(0.0, 0.1), lambda s: expit(10.0 * s)),
 }
 JOINT = np.array([[0.45, 0.1, 0.05], [0.05, 0.15, 0.05], [0.02, 0.03, 0.1]])
 CLASSES = {"three classes": JOINT, "five classes": np.full((5, 5), 0.01) + 0.15 * np.eye(5)}
@@ -99,10 +108,11 @@ def truth(name: str) -> dict[str, float]:
     _, where = np.unique(score, return_inverse=True)
     ones, none = np.bincount(where, p) / p.sum(), np.bincount(where, 1.0 - p) / (1.0 - p).sum()
     right = np.where(score >= 0.0, p, 1.0 - p)
-    return {"accuracy": float(right.mean()), "auc": float(ones @ (np.cumsum(none) - 0.5 * none))}
+    area, squares = float(ones @ (np.cumsum(none) - 0.5 * none)), p * (1.0 - p) + (p - expit(score)) ** 2
+    return {"accuracy": float(right.mean()), "auc": area, "brier": float(squares.mean())}
 
 
-def released(cell: Cell, rng: np.random.Generator) -> dict[str, ev.Estimate]:
+def released(cell: Cell, rng: np.random.Generator) -> dict[str, Estimate]:
     config = RunConfig(method="auto", trust="sum", epsilon=cell.epsilon, delta=1e-5, seed=int(rng.integers(2**31)))
     if cell.design in CLASSES:
         joint = CLASSES[cell.design]
@@ -110,12 +120,12 @@ def released(cell: Cell, rng: np.random.Generator) -> dict[str, ev.Estimate]:
         drawn = rng.choice(K * K, p=joint.ravel(), size=cell.n)
         task = ManyClasses(tuple("abcdefgh"[:K]))
         scored = Scored(np.eye(K)[:, drawn % K], digest_of(np.eye(K)), drawn // K)
-        return {"accuracy": judge_of(task, ev.Held(cell.epsilon), None).ask(scored, config, SITES).accuracy}
+        return {"accuracy": judge_of(task, Held(cell.epsilon), None).ask(scored, config, SITES).accuracy}
     score = DESIGNS[cell.design].score(rng.random(cell.n))
     y = np.where(rng.random(cell.n) < DESIGNS[cell.design].chance(score), 1.0, -1.0)
     scored = Scored(score, digest_of(np.ones(1)), y)
-    found = judge_of(TwoClasses(), ev.Held(cell.epsilon), None).ask(scored, config, SITES).quality[""]
-    return {"accuracy": found.rates["accuracy"], "auc": found.auc}
+    found = judge_of(TwoClasses(), Held(cell.epsilon), None).ask(scored, config, SITES).quality[""]
+    return {"accuracy": found.rates["accuracy"], "auc": found.auc, "brier": found.brier}
 
 
 def one(cell: Cell, seed: int) -> dict[str, Any]:
@@ -154,12 +164,12 @@ def main() -> None:
     kept = Kept(args.out, version(__file__, FILES))
     fill(kept, wanted, sets, args.jobs, args.minutes, one)
     done = [summary(cell, found) for cell in wanted if (found := kept.first(cell, sets))]
-    print(f"{'':<44} {'':>5}   {'accuracy':^26}   {'area':^26}")
+    print(f"{'':<44} {'':>5}   {'accuracy':^26}   {'area':^26}   {'Brier score':^26}")
     heads = " ".join(f"{head:>6}" for head in ("truth", "cover", "width", "error"))
-    print(f"{'cell':<44} {'sets':>5}   {heads}   {heads}  printed")
+    print(f"{'cell':<44} {'sets':>5}   {heads}   {heads}   {heads}  area printed")
     for row in done:
         told = [f"{row['cell']:<44} {row['sets']:5d}"]
-        for name in ("accuracy", "auc"):
+        for name in ("accuracy", "auc", "brier"):
             found = row.get(name)
             if found is None or found["coverage"] is None:
                 told.append(f"{'-':>6} " * 4)

@@ -82,7 +82,7 @@ LAYERS = (
             "runs.start",
             "runs.simulate",
             "runs.public",
-            *("answers.__init__", "answers.naming", "answers.evaluation", "answers.overshoot"),
+            *("answers.__init__", "answers.naming", "answers.metrics", "answers.evaluation", "answers.overshoot"),
             "answers.inference",
             "answers.saved",
             "deploy",

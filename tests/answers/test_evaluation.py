@@ -11,6 +11,7 @@ from scipy import stats
 from scipy.special import expit
 
 from sottovoce.answers import evaluation as ev
+from sottovoce.answers import metrics
 from sottovoce.answers.evaluation import Held
 from sottovoce.answers.judging import Scored, judge_of
 from sottovoce.answers.training import evaluate_report, infer
@@ -31,7 +32,7 @@ def drawn(n: int, rng: np.random.Generator, slope: float = 1.0) -> tuple[np.ndar
     return slope * (logits + 1.0) - 1.0, np.where(rng.random(n) < expit(logits), 1.0, -1.0)
 
 
-def asked(scores: np.ndarray, y: np.ndarray, of: RunConfig, **more: Any) -> list[dict[str, ev.Quality]]:
+def asked(scores: np.ndarray, y: np.ndarray, of: RunConfig, **more: Any) -> list[dict[str, metrics.Quality]]:
     X = np.column_stack([scores, *more.pop("columns", [])])
     levels = more.get("levels", ())
     rows = ev.rows_of([(X[p], y[p]) for p in np.array_split(np.arange(len(y)), 4)])
@@ -50,7 +51,7 @@ def test_without_noise_everything_is_near_the_exact_numbers() -> None:
     assert abs(float(found.brier.value or 0) - want["brier"]) < 0.002
     assert float(found.rates["accuracy"].value or 0) == pytest.approx(want["accuracy"], abs=5e-4)
     assert found.confusion["true_positive"] == pytest.approx(np.sum((scores >= 0) & (y > 0)))
-    assert 0.9 < found.slope < 1.1 and len(found.calibration) == ev.CELLS
+    assert 0.9 < found.slope < 1.1 and len(found.calibration) == metrics.CELLS
     assert all(cell["low"] - 0.02 <= cell["predicted"] <= cell["high"] + 0.02 for cell in found.calibration)
 
 
@@ -123,7 +124,7 @@ def test_the_noise_on_a_count_is_the_stated_one() -> None:
     scores, y = drawn(3000, np.random.default_rng(3))
     found = asked(scores, y, config(replicates=600))
     share = np.array([float(one[""].positives.value or 0) for one in found]) * 3000
-    noise = found[0][""].noise * np.sqrt(ev.CELLS)
+    noise = found[0][""].noise * np.sqrt(metrics.CELLS)
     squares = float(np.sum((share - np.sum(y > 0)) ** 2)) / noise**2
     assert 1e-4 < stats.chi2.sf(squares, 600) < 1 - 1e-4
     assert stats.chi2.sf(2.25 * squares, 600) < 1e-4 and stats.chi2.sf(squares / 2.25, 600) > 1 - 1e-4
@@ -133,9 +134,9 @@ def test_clamping_alone_would_bias_the_area() -> None:
     scores, y = drawn(3000, np.random.default_rng(4))
     found = asked(scores, y, config(replicates=200, epsilon=0.3))
     want, mine = ev.exact(scores, y)["auc"], np.mean([float(one[""].auc.value or 0) for one in found])
-    rng, edges = np.random.default_rng(0), -1.0 + ev.WIDTH * (np.arange(1, ev.CELLS) - ev.CELLS / 2)
+    rng, edges = np.random.default_rng(0), -1.0 + metrics.WIDTH * (np.arange(1, metrics.CELLS) - metrics.CELLS / 2)
     cells = np.searchsorted(edges, scores, side="right")
-    counts = np.stack([np.bincount(cells[y == k], minlength=ev.CELLS) for k in (-1, 1)])
+    counts = np.stack([np.bincount(cells[y == k], minlength=metrics.CELLS) for k in (-1, 1)])
     clamped = []
     for _ in range(200):
         c0, c1 = np.maximum(counts + found[0][""].noise * rng.normal(size=counts.shape), 0.0)
@@ -165,7 +166,7 @@ def test_subgroups_are_counted_apart() -> None:
 def test_projection_is_the_nearest_point() -> None:
     rng = np.random.default_rng(7)
     raw = 30.0 * rng.normal(size=24)
-    found = ev.project(raw, 50.0)
+    found = metrics.project(raw, 50.0)
     assert found.min() >= 0.0 and found.sum() == pytest.approx(50.0)
     for _ in range(200):
         other = rng.dirichlet(np.ones(24)) * 50.0
@@ -220,6 +221,30 @@ def test_the_interval_of_the_area_covers_where_scores_tie_or_chances_jump(law: A
     for seed in range(runs):
         auc = asked(*law(8000, rng), config(seed=seed, epsilon=epsilon))[0][""].auc
         inside += float(auc.low or 0) <= truth <= float(auc.high or 0)
+    assert stats.binom.cdf(inside, runs, 0.93) > 1e-4
+
+
+def far_off(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Scores that are right but for their constant: nearly all rows are in an open cell."""
+    scores = 1.5 * rng.normal(size=n) + 5.0
+    return scores, np.where(rng.random(n) < expit(scores - 5.0), 1.0, -1.0)
+
+
+def shrunk(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Scores a tenth as large as they should be: all rows are in two cells."""
+    scores = 0.1 * rng.normal(size=n)
+    return scores, np.where(rng.random(n) < expit(10.0 * scores), 1.0, -1.0)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, float("inf")])
+@pytest.mark.parametrize("law", [far_off, shrunk, step])
+def test_the_interval_of_the_brier_score_covers_where_a_model_is_not_calibrated(law: Any, epsilon: float) -> None:
+    """New rows every time; at one in 10^4 that coverage is not below 93%."""
+    rng, inside, runs = np.random.default_rng(13), 0, 60
+    truth = ev.exact(*law(400_000, rng))["brier"]
+    for seed in range(runs):
+        brier = asked(*law(8000, rng), config(seed=seed, epsilon=epsilon))[0][""].brier
+        inside += float(brier.low or 0) <= truth <= float(brier.high or 0)
     assert stats.binom.cdf(inside, runs, 0.93) > 1e-4
 
 

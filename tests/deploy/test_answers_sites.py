@@ -18,8 +18,9 @@ from sites_in_tests import Stop, rewrite
 from sums_in_tests import Lost, hub_of, run
 from test_transports import Task
 
-from sottovoce.answers.evaluation import LOSS, Held, Histogram, Quality, qualities, rows_of
+from sottovoce.answers.evaluation import LOSS, Held, Histogram, qualities, rows_of
 from sottovoce.answers.inference import newton_of
+from sottovoce.answers.metrics import Quality
 from sottovoce.data.rows import Rows
 from sottovoce.deploy import asks as asked
 from sottovoce.deploy.answering import LOST, document, record

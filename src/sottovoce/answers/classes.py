@@ -19,7 +19,7 @@ from ..privacy.statement import Statement
 from ..queries import Scores
 from ..task import ManyClasses
 from ..typing import Any, Array
-from .evaluation import Estimate, project, ratio
+from .metrics import Estimate, project, ratio
 
 _CONSTANT: Array = np.array([0.0, 1.0])
 

@@ -1,9 +1,7 @@
 """How good a model is, on rows that nobody shows: everything from one histogram of scores by label.
 
-Rows held out at every site fall into public cells of their score, equal in logit within `REACH` of the base rate.  The
-noisy counts are projected on the simplex of the known number of rows; clamping at zero alone would bias the area under
-the curve.  ROC, AUC, precision and recall, calibration, Brier score and confusion are post-processing of these counts
-(docs/privacy/answers.md, "Evaluation").
+Rows held out at every site fall into public cells of their score, equal in logit within `REACH` of the base rate.  What
+follows from the noisy counts is in :mod:`sottovoce.answers.metrics` (docs/privacy/answers.md, "Evaluation").
 """
 
 from __future__ import annotations
@@ -11,8 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -33,18 +30,9 @@ from ..runs.config import RunConfig
 from ..runs.prepare import Prepared
 from ..typing import Array
 from ..weighted import Weighted, long_rows
+from .metrics import CELLS, LEAST, WIDTH, Quality, quality_of
 from .naming import reference_of
 
-CELLS, REACH = 12, 3.0
-WIDTH = 2.0 * REACH / CELLS
-"""Of a cell, in logits."""
-LEAST = 25.0
-"""Events of the rarer class over the noise of a count, below which no AUC is printed."""
-CLEAR = 5.0
-"""Noise deviations that a cell must hold to be shown in the calibration."""
-TAIL = 2.0
-"""Mean distance from the last edge, in logits, of rows in the two open cells."""
-_Z = float(stats.norm.isf(0.025))
 LOSS = Weighted(Logistic())
 """Of the rows of an evaluation, which may be of any norm: counts do not depend on it."""
 
@@ -87,79 +75,6 @@ def levels_of(schema: Schema | None, by: str | None) -> tuple[Level, ...]:
     known = [block.name for block in (() if schema is None else schema.blocks) if isinstance(block, Bins | Category)]
     use = f"use one of {', '.join(known[:8])}" if known else "leave it out"
     raise InvalidInput("by", by, "must be a column for which the schema declares levels", use)
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A number with its 95% interval, which holds sampling and noise; all None where it is refused, and why."""
-
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-    refused: str | None = None
-
-    @classmethod
-    def around(cls, value: float, variance: float, lowest: float = 0.0, highest: float = 1.0) -> Estimate:
-        """Within bounds that the number cannot leave."""
-        half = _Z * math.sqrt(max(variance, 0.0))
-        low, mid, high = (float(min(max(value + x, lowest), highest)) for x in (-half, 0.0, half))
-        return cls(mid, low, high)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        plain: dict[str, Any] = {"value": self.value, "low": self.low, "high": self.high}
-        return plain if self.refused is None else plain | {"refused": self.refused}
-
-
-@dataclass(frozen=True)
-class Quality:
-    """How good a model is on held-out rows: post-processing of noisy counts.
-
-    Attributes
-    ----------
-    rows : float
-        Held-out rows; of a subgroup, the noisy number.
-    noise : float
-        Standard deviation of the noise on each count.
-    positives, auc, brier, slope : Estimate
-        Share of positives, area under the ROC curve, mean squared error of probabilities; `slope` is that of a logistic
-        regression of the label on the score, 1 for a calibrated model.
-    threshold : float
-        The probability from which on a row counts as positive below.
-    confusion : dict of str to float
-        Noisy counts, at least 0: ``true_positive`` and so on.
-    rates : dict of str to Estimate
-        ``accuracy``, ``sensitivity``, ``specificity``, ``precision`` at the threshold.
-    roc, precision_recall : list of (float, float)
-    calibration : list of dict
-        Of cells with more than `CLEAR` noise deviations: predicted and observed share of positives, with interval.
-    counts : array (2, cells)
-        Projected counts, by label.
-    """
-
-    rows: float
-    noise: float
-    positives: Estimate
-    auc: Estimate
-    brier: Estimate
-    slope: float
-    threshold: float
-    confusion: dict[str, float]
-    rates: dict[str, Estimate]
-    roc: list[tuple[float, float]]
-    precision_recall: list[tuple[float, float]]
-    calibration: list[dict[str, float]]
-    counts: Array
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return {
-            "rows": self.rows, "noise": self.noise, "positives": self.positives.to_dict(), "auc": self.auc.to_dict(),
-            "brier": self.brier.to_dict(), "calibration_slope": self.slope, "threshold": self.threshold,
-            "confusion": self.confusion, "rates": {name: rate.to_dict() for name, rate in self.rates.items()},
-            "roc": [list(point) for point in self.roc],
-            "precision_recall": [list(point) for point in self.precision_recall], "calibration": self.calibration,
-        }  # fmt: skip
 
 
 def check_threshold(threshold: float) -> None:
@@ -356,245 +271,13 @@ def qualities(cells: Cells, threshold: float = 0.5, levels: Sequence[Level] = ()
     out = []
     for raw, middle in zip(found, cells.center, strict=True):
         edges = middle + WIDTH * (np.arange(1, CELLS) - CELLS / 2.0)
-        parts = {"": _quality(raw.sum(axis=0), sigma * math.sqrt(groups), edges, threshold, n)}
+        parts = {"": quality_of(raw.sum(axis=0), sigma * math.sqrt(groups), edges, threshold, n)}
         marked = [level for level in levels if level.feature is not None]
         for k, level in enumerate(marked):
-            parts[level.name] = _quality(raw[k + 1], sigma, edges, threshold)
-        parts |= {level.name: _quality(raw[0], sigma, edges, threshold) for level in levels if level.feature is None}
+            parts[level.name] = quality_of(raw[k + 1], sigma, edges, threshold)
+        parts |= {level.name: quality_of(raw[0], sigma, edges, threshold) for level in levels if level.feature is None}
         out.append(parts)
     return out
-
-
-def project(counts: Array, total: float) -> Array:
-    """The nearest point without negative entries whose sum is `total`."""
-    flat = np.sort(counts.ravel())[::-1]
-    sums = (np.cumsum(flat) - total) / np.arange(1, flat.size + 1)
-    last = int(np.flatnonzero(flat > sums)[-1])
-    return np.asarray(np.maximum(counts - sums[last], 0.0))
-
-
-_MISFIT = 0.15
-"""Beforehand, how far a cell's counts may be off those of a logistic calibration curve, as a share of its rows.
-
-Intervals allow for twice as much.
-"""
-_STEEPEST = 3.0
-"""Largest slope of the log-odds within a cell, in slopes of the calibration curve (see :func:`_ties`)."""
-
-
-class _Slope(NamedTuple):
-    """Of the calibration curve, with its standard error: large if nearly all rows are in one cell."""
-
-    value: float
-    error: float
-
-
-def _smoothed(raw: Array, n: float, noise: float, middle: Array) -> tuple[Array, Array, _Slope]:
-    """Counts without negative entries that sum to n, the variance of the noise left in each, and the calibration slope.
-
-    Each count is drawn to that of a logistic curve through the noisy counts, by the share of its variance that is
-    noise: a cell of few rows says little, and clamping it at zero would add rows that are not there.  Cells of many
-    rows stay where they are, whatever the shape of the calibration.
-    """
-    total = project(raw.sum(axis=0), n)
-    x = middle - float(np.median(middle))
-    A, b = np.stack([np.ones_like(x), x]), np.array([0.0, 1.0])
-    for _ in range(50):
-        p = expit(b @ A)
-        bent = total * p * (1.0 - p)
-        weight = bent / (noise * ((1.0 - p) ** 2 + p**2) + bent + 1e-9)
-        H = (A * (bent * weight)) @ A.T + 1e-6 * max(1.0, n) * np.eye(2)
-        step = np.linalg.solve(H, A @ (weight * (raw[1] * (1.0 - p) - raw[0] * p)))
-        b = np.clip(b + np.clip(step, -1.0, 1.0), [-20.0, -5.0], [20.0, 5.0])
-    p = expit(b @ A)
-    expected = total * np.stack([1.0 - p, p])
-    known = (_MISFIT * total) ** 2
-    share = known / (known + noise) if noise > 0 else np.ones_like(known)
-    counts = project(expected + share * (raw - expected), n)
-    left = np.minimum(share**2 + 4.0 * share * (1.0 - share), 1.0) * noise  # if counts are off by twice as much
-    return counts, np.broadcast_to(left, raw.shape), _Slope(float(b[1]), math.sqrt(float(np.linalg.inv(H)[1, 1])))
-
-
-def _squares(edges: Array) -> tuple[Array, Array]:
-    """Mean of ``(1 - p)^2`` over each cell's positives and of ``p^2`` over its negatives, if the model is calibrated.
-
-    Scores are uniform in a cell, and exponential in the open ones, before labels tilt them.
-    """
-    share = (np.arange(40) + 0.5) / 40.0
-    beyond = -TAIL * np.log(share)
-    inner = edges[:-1] + WIDTH * share[:, None]
-    p = expit(np.concatenate([(edges[0] - beyond)[:, None], inner, (edges[-1] + beyond)[:, None]], axis=1))
-    return np.average((1.0 - p) ** 2, axis=0, weights=p), np.average(p**2, axis=0, weights=1.0 - p)
-
-
-def _quality(raw: Array, sigma: float, edges: Array, threshold: float, rows: float | None = None) -> Quality:
-    """Of the noisy counts of `rows` rows; without that public number, of as many as the counts tell."""
-    middle, noise = np.concatenate([[edges[0] - TAIL], edges[1:] - WIDTH / 2, [edges[-1] + TAIL]]), sigma**2
-    n = max(1.0, float(raw.sum())) if rows is None else rows
-    counts, left, slope = _smoothed(raw, n, noise, middle)
-    P, N = (max(float(counts[k].sum()), 1e-9) for k in (1, 0))
-    lost, kept = _squares(edges)
-    worth = np.stack([kept, lost])
-    brier = float(np.sum(raw * worth)) / n
-    spread = float(np.sum(counts * worth**2)) / n - brier**2
-    share = float(raw[1].sum()) / n
-    above = _above(edges, threshold)
-    up = np.cumsum(counts[:, ::-1], axis=1)[:, ::-1]
-    roc = [(0.0, 0.0), *((float(up[0, k] / N), float(up[1, k] / P)) for k in reversed(range(len(middle))))]
-    pairs = [
-        (float(up[1, k] / P), float(up[1, k] / max(up[:, k].sum(), 1e-9)))
-        for k in reversed(range(len(middle)))
-        if up[:, k].sum() > CLEAR * sigma
-    ]
-    return Quality(
-        rows=n, noise=sigma, positives=Estimate.around(share, (share * (1 - share) + len(middle) * noise / n) / n),
-        auc=_auc(counts, left, sigma, slope),
-        brier=Estimate.around(brier, spread / n + noise * float(np.sum(worth**2)) / n**2),
-        slope=slope.value, threshold=threshold, confusion=_confusion(raw, above[0]),
-        rates=_rates(counts, raw, above, noise, rows), roc=roc, precision_recall=pairs,
-        calibration=_calibration(raw, counts, edges, noise), counts=counts,
-    )  # fmt: skip
-
-
-def _ties(slope: float) -> Array:
-    """Of pairs within a cell, the share that is ordered rightly if log-odds rise with `slope`; ties count half.
-
-    Scores are uniform in a cell of width L, and exponential in the open ones.  If all scores in a cell tie, as those of
-    a few levels do, the share is that of slope 0.  If chances only rise with the score, the ROC curve lies below the
-    tangents in the neighbouring cells, and the share is at most about ``(1 + tanh(slope L / 2)) / 2``, which is that of
-    `_STEEPEST` slopes.
-    """
-    tie = np.full(CELLS, 0.5 + 0.5 * math.tanh(slope * WIDTH / 6.0))
-    more = abs(slope) * TAIL / (2.0 * (2.0 + abs(slope) * TAIL))
-    tie[[0, -1]] = 0.5 + math.copysign(more, slope)
-    return tie
-
-
-def _auc(counts: Array, left: Array, sigma: float, slope: _Slope) -> Estimate:
-    """Pairs in different cells, and those in one, whose order is not told: the interval holds all of :func:`_ties`.
-
-    A model that orders wrongly has a slope below 0, and the interval reaches further down.  Where most rows are in one
-    cell the slope is hardly known, and all slopes are held that it may have.
-    """
-    P, N = (max(float(counts[k].sum()), 1e-9) for k in (1, 0))
-    if min(P, N) < LEAST * sigma:
-        rule = f"needs about {math.ceil(LEAST * sigma):,} rows of either class, or an epsilon that much larger"
-        return Estimate(None, refused=f"too few rows of one class for this noise: {rule}")
-    f0, f1 = counts[0] / N, counts[1] / P
-
-    def area(slope: float) -> tuple[float, float]:
-        tie = _ties(slope)
-        below = np.concatenate([[0.0], np.cumsum(f0)[:-1]]) + tie * f0
-        above = np.concatenate([np.cumsum(f1[::-1])[::-1][1:], [0.0]]) + tie * f1
-        mid = float(f1 @ below)
-        lift, drop = ((below - mid) / P) ** 2, ((above - mid) / N) ** 2
-        return mid, math.sqrt(float((counts[1] + left[1]) @ lift + (counts[0] + left[0]) @ drop))
-
-    def end(slope: float, z: float) -> float:
-        mid, error = area(slope)
-        inside = min(max(mid, 1e-6), 1.0 - 1e-6)
-        bent = float(expit(logit(inside) + z * error / (inside * (1.0 - inside))))
-        straight = min(max(mid + z * error, 0.0), 1.0)  # the wider one near 0 and 1 if there is much noise
-        return max(bent, straight) if z > 0.0 else min(bent, straight)
-
-    low, high = (_STEEPEST * (slope.value + z * slope.error) for z in (-_Z, _Z))
-    low, high = (min(low, 0.0), max(high, 0.6)) if slope.value > 0.0 else (min(low, -0.6), max(high, 0.0))
-    return Estimate(area(slope.value)[0], end(low, -_Z), end(high, _Z))
-
-
-def _confusion(raw: Array, above: int) -> dict[str, float]:
-    found = {
-        "true_positive": raw[1, above:], "false_positive": raw[0, above:],
-        "false_negative": raw[1, :above], "true_negative": raw[0, :above],
-    }  # fmt: skip
-    return {name: max(0.0, float(cells.sum())) for name, cells in found.items()}
-
-
-def _above(edges: Array, threshold: float) -> tuple[int, ...]:
-    """From which cell on rows count as positive.
-
-    The threshold is on an edge, unless it is beyond all of them: then an open cell lies on both sides of it, and its
-    rows may count as either; the likelier is first, because most of them are near its edge.
-    """
-    cut = float(logit(threshold))
-    if cut > edges[-1] + WIDTH / 4:
-        return CELLS, CELLS - 1
-    return (0, 1) if cut < edges[0] - WIDTH / 4 else (int(np.argmin(np.abs(edges - cut))) + 1,)
-
-
-def _rates(counts: Array, raw: Array, above: tuple[int, ...], noise: float, rows: float | None) -> dict[str, Estimate]:
-    whole, ones = np.ones_like(raw), np.zeros_like(raw)
-    ones[1] = 1.0
-    found: dict[str, list[Estimate]] = {}
-    for first in above:
-        chosen = np.zeros_like(raw)
-        chosen[:, first:] = 1.0
-        right = ones * chosen + (1.0 - ones) * (1.0 - chosen)
-        of = {"accuracy": whole, "sensitivity": ones, "specificity": 1.0 - ones, "precision": chosen}
-        for name, among in of.items():
-            public = rows if name == "accuracy" else None
-            found.setdefault(name, []).append(ratio(raw, counts, right * among, among, noise, public))
-    if len(above) > 1:  # neither grows with the threshold: rows of the open cell may all be called rightly, or none
-        cell = np.zeros_like(raw)
-        cell[:, min(above)] = 1.0
-        sure = chosen * (1.0 - cell)
-        right = (ones * sure + (1.0 - ones) * (1.0 - sure)) * (1.0 - cell)
-        for called, part in ((right + cell, sure + cell * ones), (right, sure + cell * (1.0 - ones))):
-            found["accuracy"].append(ratio(raw, counts, called, whole, noise, rows))
-            found["precision"].append(ratio(raw, counts, ones * part, part, noise))
-    return {name: _either(several) for name, several in found.items()}
-
-
-def _either(several: list[Estimate]) -> Estimate:
-    """The first of several estimates, with an interval that holds theirs; refused if one of them is."""
-    for one in several:
-        if one.low is None or one.high is None:
-            return one
-    return replace(several[0], low=min(x.low or 0.0 for x in several), high=max(x.high or 0.0 for x in several))
-
-
-def ratio(raw: Array, counts: Array, hit: Array, among: Array, noise: float, rows: float | None = None) -> Estimate:
-    """The share of rows in the cells `hit` of those in `among`, with an interval by the delta method.
-
-    Parameters
-    ----------
-    raw, counts : array
-        Noisy counts, and the same projected.
-    hit, among : array
-        1 in the cells that are meant, 0 elsewhere.
-    noise : float
-        Variance of a count's noise.
-    rows : float, optional
-        The public number of rows in `among`; without it their noisy count is taken, and refused if noise may have made
-        it.
-    """
-    size = float((raw * among).sum()) if rows is None else rows
-    if size <= CLEAR * math.sqrt(noise * float(among.sum())):
-        return Estimate(None, refused="too few rows for this noise")
-    value = float((raw * hit).sum()) / size
-    lean = (hit - value * among) / size
-    blurred = lean if rows is None else hit / size  # a public number has no noise that could cancel some of the hits'
-    return Estimate.around(value, float(np.sum(counts * lean**2) + noise * np.sum(blurred**2)))
-
-
-def _calibration(raw: Array, counts: Array, edges: Array, noise: float) -> list[dict[str, float]]:
-    ends = np.concatenate([[edges[0] - WIDTH], edges, [edges[-1] + WIDTH]])
-    shown = []
-    for k, (low, high) in enumerate(pairwise(ends)):
-        size = float(raw[:, k].sum())
-        if size <= CLEAR * math.sqrt(2.0 * noise) or size <= 0:
-            continue
-        rate = float(raw[1, k]) / size
-        inside = min(max(rate, 0.5 / size), 1 - 0.5 / size)
-        variance = inside * (1 - inside) / size + noise * ((1 - rate) ** 2 + rate**2) / size**2
-        found = Estimate.around(rate, variance)
-        shown.append(
-            {
-                "predicted": float(np.mean(expit(np.linspace(low, high, 21)))), "observed": float(found.value or 0.0),
-                "low": float(found.low or 0.0), "high": float(found.high or 0.0), "rows": size,
-            }
-        )  # fmt: skip
-    return shown
 
 
 def exact(scores: Array, y: Array, threshold: float = 0.5) -> dict[str, float]:

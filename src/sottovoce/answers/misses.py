@@ -23,7 +23,7 @@ from ..queries.misses import SCALES
 from ..task import BoundedNumber
 from ..typing import Any, Array
 from ..weighted import Weighted, long_rows
-from .evaluation import Estimate
+from .metrics import Estimate
 
 LOSS = Weighted(HuberResidual(1.0))
 """Of the rows of an evaluation, which may be of any norm: moments of clipped scores do not depend on it."""

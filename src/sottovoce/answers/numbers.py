@@ -49,6 +49,8 @@ class Fitted:
         The name of every release with its share of the budget.
     needs : dict of str to float or None
         What would do for all of a table with intervals, about.
+    weighed : str
+        What long rows do to the coefficients, in a sentence.
     exact, baseline : dict of str to float
         Errors on the test rows without noise, of the fit and of the training rows' mean: for the data's holder.
     notes : tuple of str
@@ -70,6 +72,7 @@ class Fitted:
     seconds: float = 0.0
     asked: list[dict[str, Any]] = field(default_factory=list)
     needs: dict[str, float] | None = None
+    weighed: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """One JSON object; an infinite number is the text ``inf``."""
@@ -80,7 +83,7 @@ class Fitted:
             "n_test": self.n_test, "features": len(self.answered.model), "sites": list(self.sites),
             "label": outcome(self.answered.schema), "versions": versions(*LIBRARIES),
             "asked": self.asked, "coefficients": self.coefficients, "needs": self.needs,
-            "weighed": self.answered.naming.weighed,
+            "weighed": self.weighed,
             "exact": self.exact, "test_error": self.exact.get(rms),
             "mean_test_error": self.baseline.get(rms),
             "evaluation": None if self.evaluation is None else self.evaluation.to_dict(),
@@ -159,7 +162,7 @@ def fit_numbers(
         config, task, answered, coefficients, result.statement,
         exact(task, margins, dataset.y_test), exact(task, middle, dataset.y_test), dealt.sizes,
         dealt.sites, dataset.n_held_out, evaluation, (*dataset.notes, *unfit(dataset.clipped, shortened=False)),
-        time.perf_counter() - started, method.asked, needs,
+        time.perf_counter() - started, method.asked, needs, naming.weighed,
     )  # fmt: skip
     return replace(done, answered=replace(answered, record=to_keep(done.to_dict(), dataset.notes)))
 

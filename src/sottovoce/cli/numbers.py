@@ -51,8 +51,8 @@ def render_fitted(done: Fitted, console: Console, saved: Path | None) -> None:
     else:
         console.print(_coefficients(done))
         console.print("[dim]without standard errors: --inference spends the budget on intervals[/]")
-        if done.answered.naming.weighed:
-            console.print(f"[yellow]note[/] {escape(done.answered.naming.weighed)}")
+        if done.weighed:
+            console.print(f"[yellow]note[/] {escape(done.weighed)}")
     for note in done.notes:
         console.print(f"[yellow]note[/] {escape(note)}")
     if saved is not None:

@@ -30,8 +30,8 @@ from .plan import Plan
 from .stages import Stage
 
 if TYPE_CHECKING:
-    from ..answers.evaluation import Quality
     from ..answers.inference import Estimates
+    from ..answers.metrics import Quality
 
 LOST = "a site was lost amid the evaluation: it was charged as far as it came, and was not opened"
 
