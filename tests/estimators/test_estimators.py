@@ -245,7 +245,7 @@ def unspent(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"n_sites": 0}, "^n_sites=0"),
         ({"n_sites": 2.5}, "^n_sites=2.5"),
         ({"random_state": -1}, "^random_state=-1"),
-        ({"graph": "blob"}, "^graph='blob'"),
+        ({"knobs": {"graph": "blob"}}, "^graph='blob'"),
         ({"rounds": 0}, "^rounds=0"),
     ],
 )
