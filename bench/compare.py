@@ -334,7 +334,7 @@ def one_site(sizes: Sizes) -> dict[str, Any]:
         return found[0]
 
     def ours(seed: int) -> Array:
-        settings = {"epsilon": 1.0, "delta": None, "rho": rho, "fit_intercept": False, "tol": TOL}
+        settings = {"epsilon": 1.0, "delta": None, "fit_intercept": False, "knobs": {"rho": rho, "tol": TOL}}
         return PrivateClassifier("objective", random_state=seed, **settings).fit(X, y).coef_[0]
 
     threads = choices(lambda: theirs(0))

@@ -164,7 +164,7 @@ def test_the_estimator_learns_four_classes_in_one_run():
     names = np.array(["a", "b", "c", "d"])[y]
     model = ConsensusClassifier(
         "prox_admm", loss="softmax", epsilon=3.0, delta=1e-5, n_sites=2, data_norm=1.0, random_state=0,
-        accountant=Ledger(make_accountant("zcdp"), 10.0, 1e-5),
+        ledger=Ledger(make_accountant("zcdp"), 10.0, 1e-5),
     ).fit(X, names)  # fmt: skip
     loose = ConsensusClassifier("admm", loss="softmax", epsilon=np.inf, n_sites=2, rounds=60, random_state=0)
     assert model.coef_.shape == (4, D) and model.site_coef_.shape == (2, 4, D) and model.intercept_.shape == (4,)
@@ -177,7 +177,7 @@ def test_the_estimator_learns_four_classes_in_one_run():
 def test_two_classes_give_one_row_of_coefficients():
     X, y = (np.concatenate([part[j] for part in sites()]) for j in range(2))
     y = y % 2
-    options = {"epsilon": np.inf, "n_sites": 2, "rounds": 300, "rho": 0.05, "random_state": 0}
+    options = {"epsilon": np.inf, "n_sites": 2, "rounds": 300, "knobs": {"rho": 0.05}, "random_state": 0}
     soft = ConsensusClassifier("admm", loss="softmax", **options).fit(X, y)
     assert soft.coef_.shape == (1, D) and soft.site_coef_.shape == (2, D)
     parent = LogisticRegression(C=1 / (48 * 0.05) / 2, tol=1e-10).fit(X, y)  # ||w1||^2 + ||w0||^2 = ||w1 - w0||^2 / 2

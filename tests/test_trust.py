@@ -188,7 +188,13 @@ def test_estimators_take_both_and_refuse_a_contradiction() -> None:
     with pytest.raises(InvalidInput, match=r"^trust='nobody': method 'sum_momentum'"):
         ConsensusClassifier("sum_momentum", rounds=3, data_norm=3.0, random_state=0, trust="nobody").fit(X, y, sites)
     lines = ConsensusRegressor(
-        (-1.0, 1.0), loss="log-cosh:0.5", method="sum_momentum", rounds=3, data_norm=3.0, random_state=0, colluders=2
+        (-1.0, 1.0),
+        loss="log-cosh:0.5",
+        method="sum_momentum",
+        rounds=3,
+        data_norm=3.0,
+        random_state=0,
+        knobs={"colluders": 2},
     ).fit(np.repeat(X, 2, axis=0), np.tile(y, 2), groups=np.arange(180) % 6)
     assert lines.privacy_spent_["trust"]["colluding"] == 2  # as asked: it was 1, as the name said and not `trust`
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -15,6 +16,7 @@ from .algorithms.once import Once
 from .answers.naming import of_columns
 from .errors import InvalidInput
 from .losses import Logistic
+from .parameters import with_knobs
 from .queries import SecondMoments
 from .queries.moments import square
 from .runs import defaults
@@ -40,6 +42,7 @@ class Components(Once):
         return np.zeros(d)
 
 
+@with_knobs("relation", "colluders")
 class ConsensusPCA(SitedTable, TransformerMixin, BaseEstimator):
     """Principal components of rows at several sites.
 
@@ -49,16 +52,15 @@ class ConsensusPCA(SitedTable, TransformerMixin, BaseEstimator):
     epsilon, delta : float
         Privacy budget; ``inf`` computes without noise.
     trust : {"nobody", "sum", "curator"}, default="nobody"
-    colluders : int, default=1
-        Of sums: how many sites may tell others all they know.
     n_sites : int, default=5
         Number of sites if :meth:`fit` is given no groups.
     data_norm : float, default=1.0
         Declared bound on the Euclidean norm of a row.  Longer rows count for less and are not shortened
         (:mod:`sottovoce.weighted`), so components are those of rows so weighted.
-    relation : {"replace-one", "zero-out"}, default="replace-one"
     random_state : int, RandomState or Generator instance, or None, default=None
         None draws noise from the operating system.
+    knobs : dict or None, default=None
+        By name, as for :class:`sottovoce.ConsensusClassifier`: `relation` and `colluders`.
 
     Attributes
     ----------
@@ -92,7 +94,6 @@ class ConsensusPCA(SitedTable, TransformerMixin, BaseEstimator):
     (True, [True])
     """
 
-    max_weight = None
     fit_intercept: ClassVar[bool] = True  # type: ignore[misc]
 
     def __init__(
@@ -102,21 +103,19 @@ class ConsensusPCA(SitedTable, TransformerMixin, BaseEstimator):
         epsilon: float = defaults.EPSILON,
         delta: float = defaults.DELTA,
         trust: str = "nobody",
-        colluders: int = 1,
         n_sites: int = 5,
         data_norm: float = 1.0,
-        relation: str = "replace-one",
         random_state: Any = None,
+        knobs: Mapping[str, Any] | None = None,
     ) -> None:
         self.n_components = n_components
         self.epsilon = epsilon
         self.delta = delta
         self.trust = trust
-        self.colluders = colluders
         self.n_sites = n_sites
         self.data_norm = data_norm
-        self.relation = relation
         self.random_state = random_state
+        self.knobs = knobs
 
     def fit(self, X: ArrayLike, y: Any = None, groups: ArrayLike | None = None) -> Self:
         """Ask for second moments across sites.
@@ -139,10 +138,7 @@ class ConsensusPCA(SitedTable, TransformerMixin, BaseEstimator):
         sites, parts = self._sites(groups, len(features), seed)
         naming = of_columns([f"x{j}" for j in range(d)], self.data_norm)
         rows = naming.rows([(features[part], np.ones(len(part))) for part in parts])
-        knobs: dict[str, Any] = {"colluders": self.colluders} if self.trust == "sum" else {}
-        run = RunConfig(
-            "auto", self.epsilon, self.delta, relation=self.relation, trust=self.trust, seed=seed, **knobs
-        )  # fmt: skip
+        run = RunConfig("auto", seed=seed, **self._run_fields())
         result = simulate(run, rows, method=Components(), loss=Weighted(Logistic()))
         S, s = square(result.outcome.value[0], d + 1), result.outcome.spread
         scale, value = float(naming.into_units[0, 0]), naming.value

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import inspect
 import math
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Self
 
@@ -26,12 +25,11 @@ from .errors import HolderNote, InvalidInput, LedgerMismatch, NotCalibrated
 from .inferring import Inferring, deal_digest
 from .ledger.durable import DurableLedger
 from .ledger.memory import Ledger
-from .parameters import set_knobs, with_knobs
+from .parameters import OFFERED, with_knobs
 from .privacy.statement import Caveat
 from .runs import defaults
 from .runs.choosing import KNOBS, Choice, choose
 from .runs.simulate import Result, RunConfig, Start, simulate
-from .schedules import Schedule
 from .sited import Sited
 from .task import TwoClasses, of_classes
 from .typing import Any, Array, ArrayLike
@@ -51,83 +49,90 @@ def _has_probabilities(estimator: Any) -> bool:
     return str(estimator.loss) in ("logistic", "softmax")
 
 
-@with_knobs
+@with_knobs(
+    *("relation", "sites_per_row", "colluders", "graph", "C", "rho", "eta", "eta_growth", "noise_growth", "form"),
+    *OFFERED, tol=None, max_weight=None,
+)  # fmt: skip
 class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
     """A linear classifier trained across sites that exchange noisy vectors instead of rows.
 
     Parameters
     ----------
     method : str, default="auto"
-        A name that ``sottovoce methods`` lists, or "auto".  "auto" lets :func:`sottovoce.runs.choosing.choose` pick a
-        method from public facts, and also those of `rounds`, `eta`, `rho` and `max_grad_norm` that have their default
-        values: those with which made-up rows of a few kinds are classified best.  It takes the label distributions of
-        sites that are given as groups to differ.  With a cap that it picks, probabilities are not calibrated.
+        A name that ``sottovoce methods`` lists, or "auto": :func:`sottovoce.runs.choosing.choose` picks a method from
+        public facts, and with it those of `rounds`, `eta`, `rho` and `max_grad_norm` that have their default values.
+        It takes the labels of sites that are given as groups to differ.  With a cap, probabilities are not calibrated.
+    epsilon : float or tuple of n_sites floats, default=1.0
+        Privacy budget of the whole fit, per row of one site, under the knob `relation`.  ``inf`` fits without noise.
+    delta : float or None, default=1e-5
+        The addend of the guarantee ``P(S) <= e^epsilon Q(S) + delta`` of the whole fit; None for pure epsilon.  With
+        ``accounting="pure"``, or a ledger that counts pure epsilon, the fit is pure whatever `delta` is, which promises
+        more.
+    data_norm : float, default=1.0
+        Declared bound on the Euclidean norm of a row, public like every parameter and never computed from the data.
+        Rows are divided by it, after longer rows were shortened to it.  A simulation warns the holder of the rows
+        (:class:`sottovoce.errors.HolderNote`) if it shortens every row, or if no row reaches half of it.
+    classes : sequence of labels or None, default=None
+        The labels, declared: all text, all numbers or all booleans, two or more, in any order.  A release needs them,
+        because which labels occur is private.  A row with another label, or with none, counts as a row of zeros, and
+        only the holder of the rows is told how many there are.  None takes the labels from y, in a simulation only,
+        whose statement says so.
+    trust : {"nobody", "sum", "curator"} or None, default=None
+        Whom people trust with their rows: nobody; that only the sum over all sites is ever seen
+        (``docs/methods/sums.md``), which is nearly as accurate as a curator; or a curator who holds all rows.  None for
+        nobody, or whom the method's name says.
     loss : str, default="logistic"
         One of
         <losses>
         or ``"softmax"``: multinomial logistic regression, one run for all classes, for methods with noise on answers or
         gradients (`prox_admm`, `prox_average`, `pvp`, `output`, `ipp_admm`, `dgd`).
-    classes : sequence of labels or None, default=None
-        The labels, declared: all text, all numbers or all booleans, two or more, in any order.  A release needs them,
-        because which labels occur is private.  A row with another label, or with none, is encoded as zeros and still
-        counts as a row.  Only the holder of the rows is told how many there are, by the warning
-        :class:`sottovoce.errors.HolderNote`.  None takes the labels from y; only a simulation may do that, and its
-        statement says so.
-    epsilon : float or tuple of n_sites floats, default=1.0
-        Privacy budget of the whole fit, per row of one site, under `relation`.  ``inf`` fits without noise.
-    delta : float or None, default=1e-5
-        The addend of the guarantee ``P(S) <= e^epsilon Q(S) + delta`` of the whole fit; None for pure epsilon.  With
-        ``accountant="pure"``, or a ledger that counts pure epsilon, the fit is pure whatever `delta` is, which promises
-        more.
-    graph : str, default="ring"
-        Which sites are neighbours, see :func:`sottovoce.graphs.make_graph`.
+    inference : bool, default=False
+        Spend all of the budget on coefficients with intervals (:mod:`sottovoce.answers.inference`), for two classes.
+        Rows longer than `data_norm` then count for less and are not shortened: unless the model is right, coefficients
+        are those of rows so weighted.
+    class_weight : dict or None, default=None
+        What rows of each class count, public numbers; 1 for classes that are not named.  They are divided by the
+        largest.  "balanced" is refused, because it counts labels of private rows.
     n_sites : int, default=5
         Number of sites if :meth:`fit` is given no groups: it then deals the rows to them at random, in parts whose
         sizes differ by at most one row.
     rounds : int, default=10
         Exchanges with the neighbours.
-    data_norm : float, default=1.0
-        Declared bound on the Euclidean norm of a row, public like every parameter.  Rows are divided by it, after
-        longer rows were shortened to it.  This changes each row by itself, so it costs no privacy.  The bound is
-        never computed from the data.  A simulation tells the holder of the rows if it shortens every row, or if no row
-        reaches half of it, by the warning :class:`sottovoce.errors.HolderNote`; a release says nothing of it.
     fit_intercept : bool, default=True
         Append a constant to every row, which is then scaled so that it stays in the unit ball.
+    accounting : {"pure", "zcdp", "rdp", "pld", "best"} or None, default=None
+        How releases add up; None is "pure" without a delta, else "best".
+    ledger : Ledger, DurableLedger or None, default=None
+        A budget for several fits, with its own accounting; each fit is charged to it before any noise is drawn.  A
+        :class:`sottovoce.ledger.memory.Ledger` lasts as long as this process, a
+        :class:`sottovoce.ledger.durable.DurableLedger` as long as the data set, and replays for nothing a fit that it
+        has.  Clones share the ledger; it is not pickled and not sent to other processes.
+    random_state : int, RandomState or Generator instance, or None, default=None
+        None draws noise, and the deal of rows to sites, from the operating system.  Anything else makes the fit a
+        simulation and not a release: who knows it can repeat the fit.
+    knobs : dict or None, default=None
+        Any of the other parameters, by name, such as ``{"sites_per_row": 2, "rho": 0.01}``.
+        ``set_params(knobs__rho=...)`` and a search over ``knobs__rho`` set one.
+
+    Other Parameters
+    ----------------
+    relation : {"replace-one", "zero-out"}, default="replace-one"
+        The guarantee: whether epsilon compares a row with any other, or with an empty one, which promises less.
+    sites_per_row : int, default=1
+        The guarantee: largest number of sites at which one person may have a row.
+    colluders : int, default=1
+        The guarantee, of sums: how many sites may tell others all they know.
+    max_weight : float or None, default=None
+        Public cap on the `sample_weight` of :meth:`fit`; a release with weights needs it.
+    graph : str, default="ring"
+        Which sites are neighbours, see :func:`sottovoce.graphs.make_graph`.
     C, rho, eta, eta_growth, noise_growth : float
         See :class:`sottovoce.runs.simulate.RunConfig`, also for the other forms of `eta` and `eta_growth`;
         :meth:`sottovoce.facts.Facts.sklearn_weights` maps C and rho to scikit-learn's C.
     form : {"corrected", "printed"}, default="corrected"
         A printed form needs a method's name, and ``delta=None`` where the paper claims a pure epsilon.
-    relation : {"replace-one", "zero-out"}, default="replace-one"
-    accountant : str, Ledger, DurableLedger or None, default=None
-        How releases add up: "pure", "zcdp", "rdp", "pld" or "best"; None is "pure" without a delta, else "best".
-        A ledger also holds a budget for several fits, and each fit is charged to it before any noise is drawn.  A
-        :class:`sottovoce.ledger.memory.Ledger` lasts as long as this process, a
-        :class:`sottovoce.ledger.durable.DurableLedger` as long as the data set.  A fit that is already in a durable
-        ledger is read from it and costs nothing.  Clones share the ledger; it is not sent to other processes and not
-        pickled.
-    sites_per_row : int, default=1
-        Largest number of sites at which one person may have a row.
     tol : float or None, default=None
         Relative gradient norm to which local solves are certified; None matches it to the noise of each release.
-    random_state : int, RandomState or Generator instance, or None, default=None
-        None draws noise, and the deal of rows to sites, from the operating system.  With anything else both follow
-        from it: whoever knows it can repeat the fit, which is therefore a simulation and not a release.
-    trust : {"nobody", "sum", "curator"} or None, default=None
-        Whom people trust with their rows: nobody; that only the sum over all sites is ever seen
-        (``docs/methods/sums.md``), which is nearly as accurate as a curator; or a curator who holds all rows.  None for
-        nobody, or whom the method's name says.
-    colluders : int, default=1
-        Of sums: how many sites may tell others all they know.
-    inference : bool, default=False
-        Spend all of the budget on coefficients with intervals (:mod:`sottovoce.answers.inference`), for two classes;
-        longer rows than `data_norm` then count for less and are not shortened, so unless the model is right,
-        coefficients are those of rows so weighted.
-    max_weight : float or None, default=None
-        Public cap on the `sample_weight` of :meth:`fit`; a release with weights needs it.
-    class_weight : dict or None, default=None
-        What rows of each class count, public numbers; 1 for classes that are not named.  They are divided by the
-        largest.  "balanced" is refused, because it counts labels of private rows.
     <knobs>
 
     Attributes
@@ -193,60 +198,38 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
         self,
         method: str = defaults.METHOD,
         *,
-        loss: str = _DEFAULT.loss,
-        classes: Sequence[Any] | None = None,
         epsilon: float | tuple[float, ...] = defaults.EPSILON,
         delta: float | None = defaults.DELTA,
-        graph: str = _DEFAULT.graph,
+        data_norm: float = 1.0,
+        classes: Sequence[Any] | None = None,
+        trust: str | None = None,
+        loss: str = _DEFAULT.loss,
+        inference: bool = False,
+        class_weight: dict[Any, float] | None = None,
         n_sites: int = 5,
         rounds: int = _DEFAULT.rounds,
-        data_norm: float = 1.0,
         fit_intercept: bool = True,
-        C: float = _DEFAULT.C,
-        rho: float = _DEFAULT.rho,
-        eta: float | tuple[float, ...] | Schedule | None = _DEFAULT.eta,
-        eta_growth: float | tuple[float, ...] = _DEFAULT.eta_growth,
-        noise_growth: float = _DEFAULT.noise_growth,
-        form: str = _DEFAULT.form,
-        relation: str = _DEFAULT.relation,
-        accountant: str | Ledger | DurableLedger | None = _DEFAULT.accountant,
-        sites_per_row: int = _DEFAULT.sites_per_row,
-        tol: float | None = None,
+        accounting: str | None = None,
+        ledger: Ledger | DurableLedger | None = None,
         random_state: Any = None,
-        trust: str | None = None,
-        colluders: int = _DEFAULT.colluders,
-        inference: bool = False,
-        max_weight: float | None = None,
-        class_weight: dict[Any, float] | None = None,
-        **knobs: Any,
+        knobs: Mapping[str, Any] | None = None,
     ) -> None:
-        self.trust = trust
-        self.colluders = colluders
-        self.inference = inference
         self.method = method
-        self.loss = loss
-        self.classes = classes
         self.epsilon = epsilon
         self.delta = delta
-        self.graph = graph
+        self.data_norm = data_norm
+        self.classes = classes
+        self.trust = trust
+        self.loss = loss
+        self.inference = inference
+        self.class_weight = class_weight
         self.n_sites = n_sites
         self.rounds = rounds
-        self.data_norm = data_norm
         self.fit_intercept = fit_intercept
-        self.C = C
-        self.rho = rho
-        self.eta = eta
-        self.eta_growth = eta_growth
-        self.noise_growth = noise_growth
-        self.form = form
-        self.relation = relation
-        self.accountant = accountant
-        self.sites_per_row = sites_per_row
-        self.tol = tol
+        self.accounting = accounting
+        self.ledger = ledger
         self.random_state = random_state
-        self.max_weight = max_weight
-        self.class_weight = class_weight
-        set_knobs(self, knobs)
+        self.knobs = knobs
 
     def __sklearn_clone__(self) -> Self:
         twin: Self = super().__sklearn_clone__()
@@ -266,8 +249,8 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
     def __getstate__(self) -> Any:
         """The state without the ledger: what a copy in another process or file is charged would be lost."""
         state = super().__getstate__()
-        kind = type(state.get("accountant"))
-        return state | {"accountant": _LeftBehind(kind.__name__)} if issubclass(kind, Ledger | DurableLedger) else state
+        kind = type(state.get("ledger"))
+        return state | {"ledger": _LeftBehind(kind.__name__)} if issubclass(kind, Ledger | DurableLedger) else state
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -312,24 +295,17 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
             raise InvalidInput("y", None, rule, "give the label of every row")
         classes, label = classes_in(y, n) if fixed is None else (fixed, index_of(y, fixed, n))
         self._check_norm()
-        if isinstance(self.accountant, DurableLedger) and groups is None and self.n_sites != 1:
+        if isinstance(self.ledger, DurableLedger) and groups is None and self.n_sites != 1:
             rule = "a ledger on disk belongs to sites that stay the same"
             raise InvalidInput("groups", None, rule, "give the site of every row to fit")
         seed = self._seed()
         sites, parts = self._sites(groups, n, seed)
         starts = self._starts(coef_init, intercept_init, len(classes), features.shape[1])
         encoded = self._encode(features)
-        shared = {f.name for f in fields(RunConfig)} & set(self.get_params(deep=False))
-        knobs = {name: getattr(self, name) for name in shared}
-        if defaults.pure_total(self.accountant):
-            knobs["delta"] = None
-        ledger = self.accountant if isinstance(self.accountant, Ledger | DurableLedger) else None
-        if ledger is not None:
-            knobs["accountant"] = None
-            if len(of_classes(len(classes)).contrasts) > 1 and self.loss != "softmax":
-                rule = "a shared ledger cannot reserve the runs of more than two classes at once"
-                raise InvalidInput("accountant", type(ledger).__name__, rule, "give a name, or use loss='softmax'")
-        knobs.setdefault("rounds", 1)
+        knobs, ledger = {"rounds": 1} | self._run_fields(), self.ledger
+        if ledger is not None and len(of_classes(len(classes)).contrasts) > 1 and self.loss != "softmax":
+            rule = "a shared ledger cannot reserve the runs of more than two classes at once"
+            raise InvalidInput("ledger", type(ledger).__name__, rule, "leave it out, or use loss='softmax'")
         deal = deal_digest(features, label, parts) if isinstance(ledger, Ledger) else None
         if self.inference and not (sample_weight is None and self.class_weight is None):
             raise InvalidInput("sample_weight", None, WEIGHED, "leave weights out, or use inference=False")
@@ -352,16 +328,24 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
 
     def _check_ledger(self) -> None:
         """Refuse a ledger that stayed in another process, and one on disk where the rows may be part of its table."""
-        if isinstance(self.accountant, _LeftBehind):
+        if self.ledger is None:
+            return
+        if isinstance(self.ledger, _LeftBehind):
             rule = "a ledger stays in its process, and this estimator came to another one or from a file"
-            remedy = "use n_jobs=1 or threads, and set_params(accountant=...) after loading"
-            raise InvalidInput("accountant", self.accountant.kind, rule, remedy)
-        if self._cloned and isinstance(self.accountant, DurableLedger) and not self.accountant.bound:
+            remedy = "use n_jobs=1 or threads, and set_params(ledger=...) after loading"
+            raise InvalidInput("ledger", self.ledger.kind, rule, remedy)
+        if not isinstance(self.ledger, Ledger | DurableLedger):
+            remedy = "use Ledger(...) or DurableLedger.open(path), or accounting= for a rule's name"
+            raise InvalidInput("ledger", type(self.ledger).__name__, "must be a Ledger or a DurableLedger", remedy)
+        if self.accounting is not None:
+            rule = "a ledger has a rule of its own"
+            raise InvalidInput("accounting", self.accounting, rule, "leave it out, or leave the ledger out")
+        if self._cloned and isinstance(self.ledger, DurableLedger) and not self.ledger.bound:
             rule = "a ledger on disk belongs to one table, and a clone may be given a part: cross-validation fits parts"
             remedy = (
                 "fit the estimator itself on the whole table first, or give a Ledger in memory, which counts every fit"
             )
-            raise InvalidInput("accountant", "DurableLedger", rule, remedy)
+            raise InvalidInput("ledger", "DurableLedger", rule, remedy)
 
     def _run(
         self, run: RunConfig, rows: Rows, label: str, model: int, *, ledger: Ledger | DurableLedger | None,
@@ -421,8 +405,9 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
         if not run.auto:
             return run
         if self.choice_ is None:
-            default = {name: p.default for name, p in inspect.signature(type(self).__init__).parameters.items()}
-            free = [knob for knob in KNOBS if knob in default and getattr(self, knob) == default[knob]]
+            default = self.own_knobs | {"rounds": _DEFAULT.rounds}
+            given = self._knobs() | self.get_params(deep=False)
+            free = [knob for knob in KNOBS if knob in given and given[knob] == default[knob]]
             self.choice_ = choose(run, rows.n[:, 0], rows.d, heterogeneity="label" if differ else "iid", free=free)
         return replace(self.choice_.config, seed=run.seed)
 
@@ -498,7 +483,7 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
             warnings.warn(NOT_CALIBRATED, NotCalibrated, stacklevel=3)
 
 
-@with_knobs
+@with_knobs("relation", "C", "eta", "form", *OFFERED, rho=0.0002, tol=None, max_weight=None)
 class PrivateClassifier(ConsensusClassifier):
     """A linear classifier trained at one site and released once, privately (003, chapter 3).
 
@@ -506,19 +491,15 @@ class PrivateClassifier(ConsensusClassifier):
     ----------
     method : {"auto", "objective", "output", "generalised"}, default="auto"
         Objective perturbation, output perturbation, or Kifer's generalised objective perturbation.  "auto" picks one of
-        them, or a method that comes down to one noisy step here, and also those of `eta`, `rho` and `max_grad_norm`
-        that have their default values, all from public facts.  Any other name that ``sottovoce methods`` lists runs on
-        the one site.
-    classes, epsilon, delta, loss, data_norm, fit_intercept, C, form, relation, accountant, tol, random_state
+        them, or a method that comes down to one noisy step here, and also those of the knobs `eta`, `rho` and
+        `max_grad_norm` that have their default values, all from public facts.  Any other name that ``sottovoce
+        methods`` lists runs on the one site.
+    epsilon, delta, data_norm, classes, loss, class_weight, fit_intercept, accounting, ledger, random_state
         As for :class:`ConsensusClassifier`.
-    max_weight, class_weight
-        As for :class:`ConsensusClassifier`.
-    rho : float, default=0.0002
-        Weight of ``||w||^2 / 2`` beside C times the mean loss.
-    eta : float or None, default=None
-        Ridge added to `rho` so that the noise has less effect; None sets it in proportion to the noise, from public
-        facts.
-    <knobs>
+    knobs : dict or None, default=None
+        As for :class:`ConsensusClassifier`, but for those of several sites and rounds.  `rho` is 0.0002, the weight of
+        ``||w||^2 / 2`` against C times the mean loss; `eta` is a ridge added to it so that the noise has less effect,
+        None for one in proportion to the noise, from public facts.
 
     Notes
     -----
@@ -543,39 +524,20 @@ class PrivateClassifier(ConsensusClassifier):
         self,
         method: str = defaults.METHOD,
         *,
-        loss: str = _DEFAULT.loss,
-        classes: Sequence[Any] | None = None,
         epsilon: float = defaults.EPSILON,
         delta: float | None = defaults.DELTA,
         data_norm: float = 1.0,
-        fit_intercept: bool = True,
-        C: float = 1.0,
-        rho: float = 0.0002,
-        eta: float | None = None,
-        form: str = "corrected",
-        relation: str = _DEFAULT.relation,
-        accountant: str | Ledger | DurableLedger | None = None,
-        tol: float | None = None,
-        random_state: Any = None,
-        max_weight: float | None = None,
+        classes: Sequence[Any] | None = None,
+        loss: str = _DEFAULT.loss,
         class_weight: dict[Any, float] | None = None,
-        **knobs: Any,
+        fit_intercept: bool = True,
+        accounting: str | None = None,
+        ledger: Ledger | DurableLedger | None = None,
+        random_state: Any = None,
+        knobs: Mapping[str, Any] | None = None,
     ) -> None:
-        self.method = method
-        self.loss = loss
-        self.classes = classes
-        self.epsilon = epsilon
-        self.delta = delta
-        self.data_norm = data_norm
-        self.fit_intercept = fit_intercept
-        self.C = C
-        self.rho = rho
-        self.eta = eta
-        self.form = form
-        self.relation = relation
-        self.accountant = accountant
-        self.tol = tol
-        self.random_state = random_state
-        self.max_weight = max_weight
-        self.class_weight = class_weight
-        set_knobs(self, knobs)
+        super().__init__(
+            method, epsilon=epsilon, delta=delta, data_norm=data_norm, classes=classes, loss=loss, n_sites=1,
+            class_weight=class_weight, fit_intercept=fit_intercept, accounting=accounting, ledger=ledger,
+            random_state=random_state, knobs=knobs,
+        )  # fmt: skip

@@ -81,8 +81,8 @@ class Inferring(Shown):
             raise InvalidInput("inference", True, "is for two classes", "leave it out")
         if issparse(X) or not me.fit_intercept:
             raise InvalidInput("inference", True, "needs dense rows and an intercept", "leave it out")
-        if knobs.get("accountant") is None and me.accountant is not None:
-            raise InvalidInput("accountant", None, "inference takes an accountant's name", "leave the ledger out")
+        if me.ledger is not None:
+            raise InvalidInput("ledger", None, "inference takes no ledger", "leave it out")
         run = RunConfig(seed=seed, **knobs)
         check(run)
         names = list(getattr(self, "feature_names_in_", [f"x{j}" for j in range(X.shape[1])]))

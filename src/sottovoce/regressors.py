@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Self
 
 import numpy as np
@@ -20,6 +21,7 @@ from .data.rows import Rows
 from .errors import InvalidInput
 from .inferring import Shown
 from .losses import HuberResidual, loss_texts
+from .parameters import with_knobs
 from .privacy.statement import Caveat
 from .runs import defaults
 from .runs.config import RunConfig
@@ -29,10 +31,10 @@ from .task import BoundedNumber
 from .typing import Any, Array, ArrayLike, IntArray
 from .weighted import Weighted
 
-_DEFAULT = RunConfig()
 _READ = "the target's bounds were read off the rows, and epsilon does not cover that"
 
 
+@with_knobs("relation", "sites_per_row", "colluders", "rho", max_weight=None)
 class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
     """A linear regression of a bounded number, trained across sites that exchange noisy vectors instead of rows.
 
@@ -51,8 +53,6 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         Privacy budget of the whole fit, as for :class:`sottovoce.ConsensusClassifier`; ``inf`` fits without noise.
     trust : {"nobody", "sum", "curator"} or None, default=None
         Whom people trust with their rows; None for nobody, or whom the method's name says.
-    colluders : int, default=1
-        Of sums: how many sites may tell others all they know.
     n_sites : int, default=5
         Number of sites if :meth:`fit` is given no groups.
     rounds : int, default=100
@@ -60,18 +60,16 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         Declared bound on the Euclidean norm of a row.  With the squared loss longer rows count for less and are not
         shortened (:mod:`sottovoce.weighted`): unless the model is right, coefficients are those of rows so weighted.
     fit_intercept : bool, default=True
-    rho : float
-        See :class:`sottovoce.runs.simulate.RunConfig`; not for the squared loss.
-    relation : {"replace-one", "zero-out"}, default="replace-one"
-    accountant : str or None, default=None
-    sites_per_row : int, default=1
+    accounting : str or None, default=None
+        How releases add up, as for :class:`sottovoce.ConsensusClassifier`.
     random_state : int, RandomState or Generator instance, or None, default=None
         As for :class:`sottovoce.ConsensusClassifier`: None draws noise from the operating system.
-    max_weight : float or None, default=None
-        Public cap on the `sample_weight` of :meth:`fit`; a release with weights needs it.
     inference : bool, default=False
         Spend all of the budget on coefficients with intervals (:mod:`sottovoce.answers.slopes`), for the squared loss.
         They are not shrunk to zero, so predictions are worse where there is much noise.
+    knobs : dict or None, default=None
+        By name, as for :class:`sottovoce.ConsensusClassifier`: `relation`, `sites_per_row`, `colluders`, `max_weight`,
+        and `rho`, which the squared loss does not read.
 
     Attributes
     ----------
@@ -116,18 +114,14 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         epsilon: float = defaults.EPSILON,
         delta: float | None = defaults.DELTA,
         trust: str | None = None,
-        colluders: int = 1,
         n_sites: int = 5,
         rounds: int = defaults.ROUNDS_OF_NUMBERS,
         data_norm: float = 1.0,
         fit_intercept: bool = True,
-        rho: float = _DEFAULT.rho,
-        relation: str = _DEFAULT.relation,
-        accountant: str | None = None,
-        sites_per_row: int = 1,
+        accounting: str | None = None,
         random_state: Any = None,
-        max_weight: float | None = None,
         inference: bool = False,
+        knobs: Mapping[str, Any] | None = None,
     ) -> None:
         self.y_bounds = y_bounds
         self.loss = loss
@@ -135,18 +129,14 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         self.epsilon = epsilon
         self.delta = delta
         self.trust = trust
-        self.colluders = colluders
         self.n_sites = n_sites
         self.rounds = rounds
         self.data_norm = data_norm
         self.fit_intercept = fit_intercept
-        self.rho = rho
-        self.relation = relation
-        self.accountant = accountant
-        self.sites_per_row = sites_per_row
+        self.accounting = accounting
         self.random_state = random_state
-        self.max_weight = max_weight
         self.inference = inference
+        self.knobs = knobs
 
     def fit(
         self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None, sample_weight: ArrayLike | None = None
@@ -176,9 +166,8 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         n = len(features)
         seed = self._seed()
         sites, parts = self._sites(groups, n, seed)
-        knobs = {name: getattr(self, name) for name in ("epsilon", "relation", "accountant", "sites_per_row")}
-        knobs |= {"trust": self.trust, "colluders": self.colluders}
-        knobs["delta"] = None if defaults.pure_total(self.accountant) else self.delta
+        knobs = self._run_fields()
+        knobs = {name: knobs[name] for name in knobs.keys() - {"method", "loss", "rounds", "rho"}}
         offsets = task.encode(target)
         fit = self._squared if self.loss == SQUARED else self._by_rounds
         weights, caveat_of_weights = self._weights(sample_weight, n)
@@ -261,7 +250,7 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         method = self.method
         if method == defaults.METHOD:
             method = defaults.method_of_numbers(self.trust or "nobody", knobs["delta"])
-        run = RunConfig(method=method, loss=self.loss, rounds=self.rounds, rho=self.rho, **knobs)
+        run = RunConfig(method=method, loss=self.loss, rounds=self.rounds, rho=self._knobs()["rho"], **knobs)
         result = simulate(run, rows, caveat=caveat)
         coef, constant = self._decode(result.consensus)
         return np.append(coef[0], constant[0]), result.privacy
@@ -273,15 +262,16 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         return np.clip(features @ self.coef_ + self.intercept_, *self.y_bounds_)
 
 
+@with_knobs("relation", rho=0.0002, max_weight=None)
 class PrivateRegressor(ConsensusRegressor):
     """A linear regression of a bounded number at one site, released once.
 
     Parameters
     ----------
-    y_bounds, loss, method, epsilon, delta, data_norm, fit_intercept, relation, accountant, random_state, max_weight
+    y_bounds, loss, method, epsilon, delta, rounds, data_norm, fit_intercept, accounting, random_state
         As for :class:`ConsensusRegressor`.
-    rho : float, default=0.0002
-    rounds : int, default=100
+    knobs : dict or None, default=None
+        The same but `sites_per_row` and `colluders`; `rho` is 0.0002.
 
     Examples
     --------
@@ -295,11 +285,7 @@ class PrivateRegressor(ConsensusRegressor):
     True
     """
 
-    n_sites = 1
-    trust = None
-    colluders = 1
-    sites_per_row = 1
-    inference = False
+    n_sites, trust, inference = 1, None, False
 
     def __init__(
         self,
@@ -312,25 +298,14 @@ class PrivateRegressor(ConsensusRegressor):
         rounds: int = defaults.ROUNDS_OF_NUMBERS,
         data_norm: float = 1.0,
         fit_intercept: bool = True,
-        rho: float = 0.0002,
-        relation: str = _DEFAULT.relation,
-        accountant: str | None = None,
+        accounting: str | None = None,
         random_state: Any = None,
-        max_weight: float | None = None,
+        knobs: Mapping[str, Any] | None = None,
     ) -> None:
-        self.y_bounds = y_bounds
-        self.loss = loss
-        self.method = method
-        self.epsilon = epsilon
-        self.delta = delta
-        self.rounds = rounds
-        self.data_norm = data_norm
-        self.fit_intercept = fit_intercept
-        self.rho = rho
-        self.relation = relation
-        self.accountant = accountant
-        self.random_state = random_state
-        self.max_weight = max_weight
+        super().__init__(
+            y_bounds, loss=loss, method=method, epsilon=epsilon, delta=delta, n_sites=1, rounds=rounds, knobs=knobs,
+            data_norm=data_norm, fit_intercept=fit_intercept, accounting=accounting, random_state=random_state,
+        )  # fmt: skip
 
 
 __all__ = ["ConsensusRegressor", "PrivateRegressor"]

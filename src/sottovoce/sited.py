@@ -15,6 +15,7 @@ from .data import partition
 from .data.given import checked, misfit, sites_in
 from .data.weights import check_cap, class_shares, shares
 from .errors import HolderNote, InvalidInput
+from .parameters import Knobbed
 from .typing import Any, Array, ArrayLike, IntArray
 
 SLACK = 1.0 + 1e-12
@@ -22,44 +23,42 @@ SLACK = 1.0 + 1e-12
 HEAVIEST_READ = "the largest weight was read off the rows, and epsilon does not cover that"
 
 
-class Sited:
-    """For estimators with `random_state`, `n_sites`, `data_norm`, `epsilon`, `fit_intercept` and `max_weight`."""
+class Sited(Knobbed):
+    """For estimators with `random_state`, `n_sites`, `data_norm`, `epsilon` and `fit_intercept`."""
 
     random_state: Any
     n_sites: int
     data_norm: float
     epsilon: Any
     fit_intercept: bool
-    max_weight: float | None
     class_weight: Any = None
 
     def _weights(
         self, given: ArrayLike | None, n: int, classes: Array | None = None, label: IntArray | None = None
     ) -> tuple[Array | None, str | None]:
         """What every row counts, in [0, 1], and a caveat of the statement; None and None if all rows count alike."""
-        weight, caveat = None, None
+        weight, caveat, cap = None, None, self._knobs()["max_weight"]
         if given is not None:
             own = np.asarray(checked("sample_weight", lambda: np.asarray(given, dtype=np.float64)))
             if own.shape != (n,):
                 rule = f"must have one number for each of the {n} rows, and has shape {own.shape}"
                 raise InvalidInput("sample_weight", None, rule, "give one number a row")
-            cap = self.max_weight
             if cap is None and self.random_state is None:
                 rule = "a release needs a public cap on weights: the largest one is private"
-                remedy = "give max_weight=3, or a random_state for a simulation"
+                remedy = "give knobs={'max_weight': 3}, or a random_state for a simulation"
                 raise InvalidInput("max_weight", None, rule, remedy)
             if cap is None:
                 if not np.any(own):
                     rule = "Sample weights must contain at least one non-zero number"
-                    raise InvalidInput("sample_weight", None, rule, "declare max_weight, or leave weights out")
+                    raise InvalidInput("sample_weight", None, rule, "declare the knob max_weight, or leave weights out")
                 cap = float(np.max(own)) if 0 < np.max(own) < np.inf else 1.0  # others are refused below
                 caveat = HEAVIEST_READ if not np.all(own == own[0]) else None
             weight, heavy = shares("sample_weight", own, cap)
             if heavy:
                 what = f"{heavy} of {n} rows have a weight above max_weight and count as much as that"
                 warnings.warn(f"{what} (for the data's holder only)", HolderNote, stacklevel=3)
-        elif self.max_weight is not None:
-            check_cap("max_weight", self.max_weight)
+        elif cap is not None:
+            check_cap("max_weight", cap)
         if self.class_weight is not None:
             assert classes is not None and label is not None
             of_class = class_shares("class_weight", self.class_weight, classes.tolist())[np.maximum(label, 0)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self
 
 import numpy as np
@@ -21,6 +21,7 @@ from .algorithms import under
 from .data.given import checked
 from .data.rows import Rows
 from .errors import HolderNote, InvalidInput
+from .parameters import with_knobs
 from .runs import defaults
 from .runs.config import TRUSTED, RunConfig
 from .runs.simulate import simulate
@@ -82,6 +83,7 @@ def intervals(time: Array, event: BoolArray, edges: Array) -> IntArray:
         return np.where(time > edges[0], last, -1).astype(np.intp)
 
 
+@with_knobs("relation", "colluders", "max_grad_norm", rho=1e-4)
 class ConsensusSurvival(SitedTable, BaseEstimator):
     """Discrete-time hazards trained across sites, with a person's rows of all intervals protected together.
 
@@ -95,21 +97,18 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
     epsilon, delta : float
         Privacy budget of the whole fit, per person; ``inf`` fits without noise.
     trust : {"nobody", "sum", "curator"}, default="nobody"
-    colluders : int, default=1
-        Of sums: how many sites may tell others all they know.
     n_sites : int, default=5
         Number of sites if :meth:`fit` is given no groups.
     rounds : int, default=10
     data_norm : float, default=1.0
         Declared bound on the Euclidean norm of a person's columns; longer ones are shortened.
-    rho : float, default=0.0001
-        Weight of ``||w||^2 / 2`` beside the mean over people.
-    max_grad_norm : float, default=inf
-        Cap on a row's gradient before weights: see :class:`sottovoce.ConsensusClassifier`.
-    relation : {"replace-one", "zero-out"}, default="replace-one"
-    accountant : str or None, default=None
+    accounting : str or None, default=None
+        How releases add up, as for :class:`sottovoce.ConsensusClassifier`.
     random_state : int, RandomState or Generator instance, or None, default=None
         None draws noise from the operating system.
+    knobs : dict or None, default=None
+        By name, as for :class:`sottovoce.ConsensusClassifier`: `relation`, `colluders`, `rho` (0.0001, the weight of
+        ``||w||^2 / 2`` against the mean over people) and `max_grad_norm` (of a row's gradient before weights).
 
     Attributes
     ----------
@@ -146,7 +145,6 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
     """
 
     fit_intercept: ClassVar[bool] = False  # type: ignore[misc]  # every interval has a constant
-    max_weight = None
 
     def __init__(
         self,
@@ -155,29 +153,23 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
         epsilon: float = defaults.EPSILON,
         delta: float | None = defaults.DELTA,
         trust: str = "nobody",
-        colluders: int = 1,
         n_sites: int = 5,
         rounds: int = 10,
         data_norm: float = 1.0,
-        rho: float = 1e-4,
-        max_grad_norm: float = math.inf,
-        relation: str = "replace-one",
-        accountant: str | None = None,
+        accounting: str | None = None,
         random_state: Any = None,
+        knobs: Mapping[str, Any] | None = None,
     ) -> None:
         self.edges = edges
         self.epsilon = epsilon
         self.delta = delta
         self.trust = trust
-        self.colluders = colluders
         self.n_sites = n_sites
         self.rounds = rounds
         self.data_norm = data_norm
-        self.rho = rho
-        self.max_grad_norm = max_grad_norm
-        self.relation = relation
-        self.accountant = accountant
+        self.accounting = accounting
         self.random_state = random_state
+        self.knobs = knobs
 
     def fit(self, X: ArrayLike, time: ArrayLike, event: ArrayLike, groups: ArrayLike | None = None) -> Self:
         """Train across sites.
@@ -207,12 +199,7 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
         encoded = self._encode(features)
         tables = [expand(encoded[part], last[part], events[part], m) for part in parts]
         rows = Rows.build(tables).with_weight([np.full(len(y), person_weight(m)) for _, y in tables])
-        knobs: dict[str, Any] = {"colluders": self.colluders} if self.trust == "sum" else {}
-        run = RunConfig(
-            METHODS[self.trust], self.epsilon, None if defaults.pure_total(self.accountant) else self.delta,
-            self.rounds, C=float(m), rho=self.rho, max_grad_norm=self.max_grad_norm, relation=self.relation,
-            accountant=self.accountant, seed=seed, trust=self.trust, tol=None, **knobs,
-        )  # fmt: skip
+        run = RunConfig(METHODS[self.trust], C=float(m), seed=seed, tol=None, **self._run_fields())
         result = simulate(run, rows)
         w = result.consensus[0] / SLACK
         d = features.shape[1]

@@ -179,6 +179,6 @@ class TestRegressor:
         model = ConsensusRegressor((0, 60), random_state=0, inference=True, **knobs)
         with pytest.raises(InvalidInput, match="squared loss with an intercept"):
             model.fit(X, y)
-        weighed = ConsensusRegressor((0, 60), random_state=0, inference=True, max_weight=1.0)
+        weighed = ConsensusRegressor((0, 60), random_state=0, inference=True, knobs={"max_weight": 1.0})
         with pytest.raises(InvalidInput, match="count alike"):
             weighed.fit(X, y, sample_weight=np.ones(50))

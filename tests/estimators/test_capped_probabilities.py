@@ -40,8 +40,8 @@ def test_with_a_penalty_it_may_be_too_timid() -> None:
     """All rows are positive, and yet the cap keeps ||w|| below c over the penalty's weight."""
     X, y = np.tile([[1.0, 0.0]], (40, 1)), np.arange(40) % 20 == 0
     model = ConsensusClassifier(
-        "dgd", epsilon=np.inf, n_sites=1, rounds=60, rho=0.5, eta=1.0, max_grad_norm=0.1, random_state=0,
-        fit_intercept=False,
+        "dgd", epsilon=np.inf, n_sites=1, rounds=60, knobs={"rho": 0.5, "eta": 1.0, "max_grad_norm": 0.1},
+        random_state=0, fit_intercept=False,
     ).fit(X, ~y)  # fmt: skip
     with pytest.warns(NotCalibrated):
         said = model.predict_proba(X[:1])[0, 1]
@@ -53,7 +53,7 @@ def test_probabilities_of_a_capped_model_come_with_one_warning(loss: str, classe
     X, y = problem(classes)
     given = {"epsilon": np.inf, "n_sites": 2, "rounds": 3, "random_state": 0, "data_norm": 5.0, "loss": loss}
     bare = ConsensusClassifier("prox_admm", **given).fit(X, y)
-    capped = ConsensusClassifier("prox_admm", max_grad_norm=0.2, **given).fit(X, y)
+    capped = ConsensusClassifier("prox_admm", knobs={"max_grad_norm": 0.2}, **given).fit(X, y)
     assert bare.max_grad_norm_ == np.inf and capped.max_grad_norm_ == 0.2
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -32,7 +32,7 @@ def problem(n: int = 240, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 def one_site(ledger: Any, **knobs: Any) -> PrivateClassifier:
     settings = {"method": "objective", "classes": LABELS, "data_norm": 3.0, "epsilon": 0.5} | knobs
-    return PrivateClassifier(accountant=ledger, **settings)
+    return PrivateClassifier(ledger=ledger, **settings)
 
 
 @pytest.fixture
@@ -49,9 +49,9 @@ def one_line(error: BaseException, *words: str) -> None:
 def test_clones_share_the_ledger(kind: str, on_disk: DurableLedger) -> None:
     ledger = Ledger() if kind == "memory" else on_disk
     estimator = one_site(ledger)
-    assert estimator.accountant is ledger
+    assert estimator.ledger is ledger
     for twin in (clone(estimator), clone(clone(estimator)), copy.deepcopy(estimator), copy.copy(estimator)):
-        assert twin.accountant is ledger
+        assert twin.ledger is ledger
 
 
 @pytest.mark.parametrize("backend", [None, "threading"])
@@ -63,9 +63,9 @@ def test_every_fit_of_a_search_is_charged(backend: str | None) -> None:
         cross_val_score(one_site(ledger), X, y, cv=3)
         assert len(ledger.rows) == 3
         assert ledger.total() == pytest.approx(1.5, rel=1e-3)
-        search = GridSearchCV(one_site(ledger), {"rho": [0.001, 0.01]}, cv=4)
+        search = GridSearchCV(one_site(ledger), {"knobs__rho": [0.001, 0.01]}, cv=4)
         search.fit(X, y)
-    assert search.best_estimator_.accountant is ledger
+    assert search.best_estimator_.ledger is ledger
     assert len(ledger.rows) == 3 + 2 * 4 + 1
     assert ledger.total() == pytest.approx(6.0, rel=1e-3)
 
@@ -89,7 +89,7 @@ def test_a_pool_of_processes_is_refused(kind: str, on_disk: DurableLedger) -> No
     before = ledger.rows
     said = "a ledger stays in its process, and this estimator came to another one or from a file; use n_jobs=1 or"
     with joblib.parallel_config("loky", n_jobs=2):
-        with pytest.raises(InvalidInput, match=f"^accountant='[A-Za-z]*Ledger': {said}") as caught:
+        with pytest.raises(InvalidInput, match=f"^ledger='[A-Za-z]*Ledger': {said}") as caught:
             cross_val_score(one_site(ledger), X, y, cv=2, error_score="raise")
         one_line(caught.value)
         with pytest.raises(ValueError, match=said):
@@ -103,11 +103,11 @@ def test_a_model_that_was_fitted_on_a_ledger_can_be_saved() -> None:
     loaded = pickle.loads(pickle.dumps(model))
     assert np.array_equal(loaded.predict_proba(X), model.predict_proba(X))
     for one in (loaded, clone(loaded)):
-        with pytest.raises(InvalidInput, match=r"set_params\(accountant=\.\.\.\) after loading"):
+        with pytest.raises(InvalidInput, match=r"set_params\(ledger=\.\.\.\) after loading"):
             one.fit(X, y)
     ledger = Ledger()
-    loaded.set_params(accountant=ledger).fit(X, y)
-    assert len(ledger.rows) == len(model.accountant.rows) == 1
+    loaded.set_params(ledger=ledger).fit(X, y)
+    assert len(ledger.rows) == len(model.ledger.rows) == 1
 
 
 @pytest.mark.parametrize("error_score", ["raise", math.nan])
@@ -115,7 +115,7 @@ def test_parts_of_a_table_are_not_bound_to_a_ledger_on_disk(on_disk: DurableLedg
     X, y = problem()
     for run in (
         lambda: cross_val_score(one_site(on_disk), X, y, cv=3, error_score=error_score),
-        lambda: GridSearchCV(one_site(on_disk), {"rho": [0.01]}, cv=3, error_score=error_score).fit(X, y),
+        lambda: GridSearchCV(one_site(on_disk), {"knobs__rho": [0.01]}, cv=3, error_score=error_score).fit(X, y),
     ):
         with pytest.raises(ValueError) as caught:
             run()
@@ -170,13 +170,13 @@ def test_a_deal_is_named_by_its_rows_and_who_holds_them(deals: list[bytes | None
     order = np.r_[1, 0, 2:60]
 
     def deal(X: Any = X, y: Any = y, groups: Any = half, **knobs: Any) -> bytes | None:
-        settings = {"accountant": Ledger(), "classes": LABELS, "epsilon": math.inf, "n_sites": 2, "rounds": 1}
+        settings = {"ledger": Ledger(), "classes": LABELS, "epsilon": math.inf, "n_sites": 2, "rounds": 1}
         ConsensusClassifier(**(settings | knobs)).fit(X, y, groups)
         return deals[-1]
 
     same = deal()
     assert same is not None and len(same) >= 16
-    assert deal(rho=0.1) == deal(groups=half + 5) == deal(classes=["yes", "no"]) == same
+    assert deal(knobs={"rho": 0.1}) == deal(groups=half + 5) == deal(classes=["yes", "no"]) == same
     moved = X.copy()
     moved[3, 1] += 1.0
     other = [
@@ -184,9 +184,9 @@ def test_a_deal_is_named_by_its_rows_and_who_holds_them(deals: list[bytes | None
         deal(X=X[order], y=y[order], groups=half), deal(X=csr_array(X)), *(deal(groups=None) for _ in range(2)),
     ]  # fmt: skip
     assert len({same, *other}) == 1 + len(other)
-    assert deal(groups=None, random_state=3) == deal(groups=None, random_state=3, rho=0.1)
+    assert deal(groups=None, random_state=3) == deal(groups=None, random_state=3, knobs={"rho": 0.1})
     assert deal(X=csr_array(X)) == other[4]
-    assert deal(accountant=None) is None
+    assert deal(ledger=None) is None
 
 
 def test_fits_that_deal_rows_anew_add_up_for_the_worst_row() -> None:
@@ -197,5 +197,5 @@ def test_fits_that_deal_rows_anew_add_up_for_the_worst_row() -> None:
     for groups, total in ((fixed, 1.2), (None, 2.0)):
         ledger = Ledger()
         for epsilon in ((1.0, 0.2), (0.2, 1.0)):
-            ConsensusClassifier(accountant=ledger, epsilon=epsilon, **knobs).fit(X, y, groups)
+            ConsensusClassifier(ledger=ledger, epsilon=epsilon, **knobs).fit(X, y, groups)
         assert ledger.total() == pytest.approx(total, rel=1e-3)

@@ -30,7 +30,7 @@ CASES = [(K, loss, intercept) for K in (2, 3) for loss in ("logistic", "softmax"
 def test_a_heavy_regulariser_keeps_the_model_at_the_start(K: int, loss: str, intercept: bool) -> None:
     outputs = 1 if K == 2 else K
     coef, constant = RNG.normal(size=(outputs, 3)), RNG.normal(size=outputs)
-    heavy = model(K, loss=loss, fit_intercept=intercept, rho=1e5, epsilon=np.inf, delta=None)
+    heavy = model(K, loss=loss, fit_intercept=intercept, knobs={"rho": 1e5}, epsilon=np.inf, delta=None)
     init = {"coef_init": coef} | ({"intercept_init": constant} if intercept else {})
     heavy.fit(X, Y[K], **init)
     np.testing.assert_allclose(heavy.coef_, coef, atol=1e-3)
@@ -51,7 +51,7 @@ def test_zeros_are_none_and_prices_stay(K: int, loss: str) -> None:
 
 
 def test_one_site_and_flat_arrays() -> None:
-    one = PrivateClassifier(epsilon=np.inf, rho=1e5, data_norm=3.0, classes=CLASSES[2], random_state=0)
+    one = PrivateClassifier(epsilon=np.inf, knobs={"rho": 1e5}, data_norm=3.0, classes=CLASSES[2], random_state=0)
     one.fit(X, Y[2], coef_init=[1.0, 2.0, -1.0], intercept_init=0.5)
     np.testing.assert_allclose(one.coef_, [[1.0, 2.0, -1.0]], atol=1e-3)
     np.testing.assert_allclose(one.intercept_, [0.5], atol=1e-3)

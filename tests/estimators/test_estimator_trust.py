@@ -19,7 +19,7 @@ def fitted(trust: str, **more: object) -> ConsensusClassifier:
 
 
 def test_sums_are_said_to_be_what_they_are() -> None:
-    model = fitted("sum", colluders=2, rounds=4)
+    model = fitted("sum", knobs={"colluders": 2}, rounds=4)
     assert model.choice_ is not None and model.choice_.config.method == "sum_momentum"
     assert model.privacy_spent_["trust"]["colluding"] == 2 and model.site_coef_.shape == (6, 2)
     assert "all that any 2 of the sites know" in model.privacy_spent_["adversary"]
@@ -44,7 +44,7 @@ def test_with_small_sites_sums_are_more_accurate_than_local_trust() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "field"), [({"trust": "all"}, "trust"), ({"trust": "sum", "colluders": 5}, "colluders")]
+    ("given", "field"), [({"trust": "all"}, "trust"), ({"trust": "sum", "knobs": {"colluders": 5}}, "colluders")]
 )
 def test_what_cannot_be_trusted_is_refused(given: dict[str, object], field: str) -> None:
     with pytest.raises(InvalidInput, match=f"^{field}="):

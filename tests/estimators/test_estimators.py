@@ -33,7 +33,7 @@ from sottovoce.runs.choosing import Choice
 from sottovoce.runs.simulate import RunConfig
 
 NAMED: dict[str, Any] = {"method": "mr_admm", "delta": None}  # where a test is not about the choice of a method
-NOISE_FREE = {"epsilon": math.inf, "method": "admm", "n_sites": 2, "rounds": 60, "eta": 0.01, "rho": 1e-4}
+NOISE_FREE = {"epsilon": math.inf, "method": "admm", "n_sites": 2, "rounds": 60, "knobs": {"eta": 0.01, "rho": 1e-4}}
 LABELS = ["no", "yes"]
 
 COUNTED = {
@@ -78,16 +78,15 @@ def test_scikit_learns_checks(
 
 
 def test_defaults_are_those_of_a_run_but_for_method_budget_and_certificate() -> None:
-    run, ours = RunConfig(), ConsensusClassifier().get_params()
+    run, ours = RunConfig(), ConsensusClassifier().get_params() | ConsensusClassifier()._knobs()
     shared = {name for name in ours if hasattr(run, name)}
-    own = {"classes", "n_sites", "data_norm", "fit_intercept", "random_state", "inference"}
-    own |= {"max_weight", "class_weight"}
-    assert shared == ours.keys() - own
+    own = {"classes", "n_sites", "data_norm", "fit_intercept", "random_state", "inference", "class_weight"}
+    assert shared == ours.keys() - own - {"accounting", "ledger", "knobs", "max_weight"}
     for name in shared - {"method", "delta", "tol", "trust"}:  # no trust is nobody's, or the one of the method's name
         assert ours[name] == getattr(run, name), name
     for estimator in (ConsensusClassifier(), PrivateClassifier()):
         assert (estimator.method, estimator.epsilon, estimator.delta) == ("auto", 1.0, 1e-5)
-        assert estimator.tol is None  # matched to the noise
+        assert estimator._knobs()["tol"] is None  # matched to the noise
 
 
 @pytest.mark.parametrize("kind", [ConsensusClassifier, PrivateClassifier])
@@ -160,7 +159,7 @@ def test_without_noise_it_is_logistic_regression_at_the_mapped_weights(intercept
     X, y = problem()
     site = np.repeat(np.arange(4), [40, 80, 120, 160])
     model = ConsensusClassifier(
-        method="admm", epsilon=math.inf, rounds=400, data_norm=30.0, rho=0.1, eta=0.02, tol=1e-10,
+        method="admm", epsilon=math.inf, rounds=400, data_norm=30.0, knobs={"rho": 0.1, "eta": 0.02, "tol": 1e-10},
         fit_intercept=intercept, classes=LABELS,
     ).fit(X, y, groups=site)  # fmt: skip
     n = np.bincount(site)[:, None].astype(float)
@@ -246,7 +245,7 @@ def unspent(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"n_sites": 0}, "^n_sites=0"),
         ({"n_sites": 2.5}, "^n_sites=2.5"),
         ({"random_state": -1}, "^random_state=-1"),
-        ({"graph": "blob"}, "^graph='blob'"),
+        ({"knobs": {"graph": "blob"}}, "^graph='blob'"),
         ({"rounds": 0}, "^rounds=0"),
     ],
 )
@@ -264,7 +263,9 @@ def test_plays_with_the_rest_of_scikit_learn() -> None:
     X, y = problem(200)
     model = ConsensusClassifier(data_norm=20.0, classes=LABELS, **NOISE_FREE)
     assert cross_val_score(model, X, y, cv=3).min() > 0.8
-    search = GridSearchCV(make_pipeline(FunctionTransformer(), model), {"consensusclassifier__rho": [1e-4, 1e-2]}, cv=2)
+    search = GridSearchCV(
+        make_pipeline(FunctionTransformer(), model), {"consensusclassifier__knobs__rho": [1e-4, 1e-2]}, cv=2
+    )
     assert search.fit(X, y).best_score_ > 0.8
     fitted = pickle.loads(pickle.dumps(clone(model).fit(X, y)))
     assert fitted.predict_proba(X).sum(axis=1) == pytest.approx(1.0)
@@ -298,7 +299,8 @@ def fit_with(accountant: Any, **knobs: Any) -> ConsensusClassifier:
     X, y = problem()
     settings = {"n_sites": 2, "rounds": 4, "epsilon": 1.0, "data_norm": 10.0, "random_state": 0} | knobs
     groups = np.arange(len(y)) % 2 if isinstance(accountant, DurableLedger) else None
-    return ConsensusClassifier(accountant=accountant, **settings).fit(X, y, groups)
+    name = "accounting" if isinstance(accountant, str | None) else "ledger"
+    return ConsensusClassifier(**{name: accountant}, **settings).fit(X, y, groups)
 
 
 def test_privacy_spent_explains_itself() -> None:
@@ -339,7 +341,7 @@ def test_a_fit_on_a_durable_ledger_is_paid_once(tmp_path: Any) -> None:
         with pytest.raises(BudgetExceeded):
             fit_with(ledger, method="mr_admm", random_state=3)
         with pytest.raises(InvalidInput, match=r"^groups"):
-            ConsensusClassifier(accountant=ledger, classes=LABELS).fit(*problem())
+            ConsensusClassifier(ledger=ledger, classes=LABELS).fit(*problem())
 
 
 # More than two classes, and one site
@@ -376,8 +378,8 @@ def test_classes_do_not_share_noise() -> None:
 
 
 def test_three_classes_and_a_ledger_are_refused() -> None:
-    with pytest.raises(InvalidInput, match=r"^accountant"):
-        ConsensusClassifier(accountant=Ledger(), n_sites=2, random_state=0).fit(*three(60))
+    with pytest.raises(InvalidInput, match=r"^ledger"):
+        ConsensusClassifier(ledger=Ledger(), n_sites=2, random_state=0).fit(*three(60))
 
 
 @pytest.mark.parametrize("method", ["objective", "output", "generalised"])
@@ -393,7 +395,9 @@ def test_private_classifier_spends_what_was_asked(method: str, delta: float | No
 
 
 def test_private_classifier_is_a_scikit_learn_estimator() -> None:
-    estimator = PrivateClassifier("objective", epsilon=math.inf, random_state=0, data_norm=10.0, rho=1e-4, eta=1e-4)
+    estimator = PrivateClassifier(
+        "objective", epsilon=math.inf, random_state=0, data_norm=10.0, knobs={"rho": 1e-4, "eta": 1e-4}
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         results = check_estimator(estimator, expected_failed_checks=COUNTED, on_fail=None)
@@ -413,7 +417,7 @@ def test_sparse_rows_give_what_dense_rows_give(intercept: bool) -> None:
         "data_norm": 12.0,
         "fit_intercept": intercept,
         "random_state": 0,
-        "tol": 1e-11,
+        "knobs": {"tol": 1e-11},
     }
     for method in ("mr_admm", "prox_admm", "central_sgd"):
         dense = ConsensusClassifier(method, **knobs).fit(X, y)
@@ -432,7 +436,9 @@ def test_sparse_rows_are_never_made_dense() -> None:
     columns[:, 0] = y  # one telling column for each class
     X = csr_array((np.full(n * each, 0.3), (np.repeat(np.arange(n), each), columns.ravel())), shape=(n, d))
     tracemalloc.start()
-    model = ConsensusClassifier("admm", epsilon=math.inf, n_sites=2, rounds=3, rho=0.01, eta=0.01, random_state=0)
+    model = ConsensusClassifier(
+        "admm", epsilon=math.inf, n_sites=2, rounds=3, knobs={"rho": 0.01, "eta": 0.01}, random_state=0
+    )
     score = model.fit(X, y).score(X, y)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

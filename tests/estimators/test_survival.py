@@ -79,7 +79,9 @@ def test_more_weight_would_break_the_bound() -> None:
 
 def test_without_noise_it_is_the_logistic_regression_of_the_expanded_rows() -> None:
     X, time, event = people(4000)
-    model = ConsensusSurvival(EDGES, epsilon=np.inf, trust="curator", data_norm=1.5, rho=1e-7, random_state=0)
+    model = ConsensusSurvival(
+        EDGES, epsilon=np.inf, trust="curator", data_norm=1.5, knobs={"rho": 1e-7}, random_state=0
+    )
     model.set_params(rounds=150).fit(X, time, event)
     rows, y = expand(X / 1.5, intervals(time, event, EDGES), event, 4)
     plain = LogisticRegression(C=1e6, fit_intercept=False, tol=1e-8, max_iter=1000).fit(rows[y != 0], y[y != 0])
@@ -107,7 +109,9 @@ def test_groups_clones_and_people_without_a_time() -> None:
     with pytest.warns(HolderNote, match="5 of 3000 people"):
         model.fit(X, time, event, groups=np.arange(3000) % 3)
     assert model.sites_.tolist() == [0, 1, 2] and model.n_features_in_ == 2
-    out = ConsensusSurvival(EDGES, data_norm=1.5, random_state=0, relation="zero-out").fit(X[5:], time[5:], event[5:])
+    out = ConsensusSurvival(EDGES, data_norm=1.5, random_state=0, knobs={"relation": "zero-out"}).fit(
+        X[5:], time[5:], event[5:]
+    )
     assert "nobody in their place" in out.privacy_spent_["says"]
 
 

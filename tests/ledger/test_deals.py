@@ -183,11 +183,11 @@ def consensus(ledger: Ledger, **knobs: Any) -> ConsensusClassifier:
         "epsilon": 0.5,
         "rounds": 2,
         "method": "dvp",
-        "rho": 0.02,
+        "knobs": {"rho": 0.02},
         "random_state": 0,
         "delta": None,
     }
-    return ConsensusClassifier(accountant=ledger, **(settings | knobs))
+    return ConsensusClassifier(ledger=ledger, **(settings | knobs))
 
 
 def problem() -> tuple[np.ndarray, np.ndarray]:
@@ -198,7 +198,7 @@ def problem() -> tuple[np.ndarray, np.ndarray]:
 
 def test_a_ledger_is_never_copied() -> None:
     ledger = Ledger(epsilon=3.0)
-    assert copy.copy(ledger) is copy.deepcopy(ledger) is clone(consensus(ledger)).accountant is ledger
+    assert copy.copy(ledger) is copy.deepcopy(ledger) is clone(consensus(ledger)).ledger is ledger
 
 
 def test_what_another_process_gets_of_it_refuses_everything() -> None:
@@ -223,7 +223,7 @@ def test_every_fit_of_a_cross_validation_and_of_a_search_is_charged(threads: int
     with parallel_config("threading", n_jobs=threads):
         cross_val_score(consensus(ledger), X, y, cv=4)
         assert len(ledger.rows) == 8 and ledger.total() == pytest.approx(2.0, rel=1e-5)
-        GridSearchCV(consensus(ledger), {"rho": [0.01, 0.02]}, cv=3).fit(X, y)
+        GridSearchCV(consensus(ledger), {"knobs__rho": [0.01, 0.02]}, cv=3).fit(X, y)
     assert len(ledger.rows) == 8 + 14 and ledger.total() == pytest.approx(2.0 + 3.5, rel=1e-5)
 
 

@@ -96,7 +96,7 @@ def test_a_release_and_a_simulation_write_the_same_row_and_draw_the_same_law() -
     rows = []
     for state in (None, 0):
         ledger = Ledger(accountants.make_accountant("rdp:8.0"), 5.0, DELTA)
-        knobs = {"epsilon": 1.0, "delta": None, "accountant": ledger, "random_state": state}
+        knobs = {"epsilon": 1.0, "delta": None, "ledger": ledger, "random_state": state}
         PrivateClassifier("output", classes=[-1, 1], **knobs).fit(X, y)
         rows.append(ledger.to_list())
     assert rows[0] == rows[1]

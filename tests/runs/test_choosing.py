@@ -461,7 +461,15 @@ def test_the_estimators_choose() -> None:
     X = rng.normal(size=(900, 3))
     y = X[:, 0] > 0
     model = ConsensusClassifier(
-        "auto", epsilon=3.0, delta=1e-5, n_sites=3, rounds=4, eta=0.01, data_norm=3.0, accountant="zcdp", random_state=0
+        "auto",
+        epsilon=3.0,
+        delta=1e-5,
+        n_sites=3,
+        rounds=4,
+        knobs={"eta": 0.01},
+        data_norm=3.0,
+        accounting="zcdp",
+        random_state=0,
     )
     model.fit(X, y)
     assert model.choice_ is not None and model.choice_.config.rounds == 4 and model.score(X, y) > 0.8

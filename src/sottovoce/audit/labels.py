@@ -100,7 +100,7 @@ class Stand:
             except Exception as error:  # its words are an output, too
                 told = f"{type(error).__name__}: {error}"
         told += "".join(f"; warns: {one.message}" for one in heard if not issubclass(one.category, HolderNote))
-        ledger = getattr(model, "accountant", None)
+        ledger = getattr(model, "ledger", None)
         if isinstance(ledger, Ledger):
             told += f"; the ledger has {len(ledger.rows)} rows, {ledger.total():.6g}"
         return Seen(told, 0.0)
@@ -133,7 +133,7 @@ def _with_ledger(make: Factory, delta: float | None) -> Factory:
 
     def made(epsilon: float, classes: Sequence[str] | None) -> Estimator:
         model: Any = make(epsilon, classes)
-        return model.set_params(accountant=Ledger("pure" if delta is None else "rdp", 10.0 * epsilon, delta or 0.0))
+        return model.set_params(ledger=Ledger("pure" if delta is None else "rdp", 10.0 * epsilon, delta or 0.0))
 
     return made
 

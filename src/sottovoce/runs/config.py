@@ -275,7 +275,7 @@ class RunConfig:
             raise InvalidInput("epsilon", self.epsilon, rule, "give finite numbers, or epsilon=inf")
         if accountants.make_accountant(self.notion).name != "pure" and self.delta is None:
             rule = f"the {self.notion} accountant needs one inside (0, 1)"
-            raise InvalidInput("delta", None, rule, "use delta=1e-5, or accountant='pure'")
+            raise InvalidInput("delta", None, rule, "use delta=1e-5, or 'pure' in its place")
         if self.budgeted and cls.needs_delta and self.delta is None:
             rule = f"{self.method} draws Gaussian noise, which has no pure price"
             other = "" if self.method in ANSWERS else ", or a method with spherical noise"
