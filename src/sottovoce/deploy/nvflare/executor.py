@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from nvflare.apis.event_type import EventType
@@ -49,9 +50,7 @@ class SiteExecutor(Executor):
     def _work(self, local: Path, name: str) -> None:
         failure = ""
         try:
-            for run, state in SiteSettings.read(local / layout.SITE_FILE).erase_old_keys().items():
-                self.logger.info("erased the key of run %s, which is %s in the ledger", run, state)
-            self.take_part(local / layout.SITE_FILE, name, self._post)
+            self.take_part(local / layout.SITE_FILE, name, self._post, self.logger.info)
         except EndedEarly as error:  # as it should be: the hub has this site's word
             self.logger.error("%s", error)
         except Refused as error:
@@ -66,7 +65,7 @@ class SiteExecutor(Executor):
             self._post.end(failure)
 
     @staticmethod
-    def take_part(path: Path, name: str, post: Post) -> None:
+    def take_part(path: Path, name: str, post: Post, tell: Callable[[str], None]) -> None:
         """Open the site of this configuration, and run it to its end.
 
         Raises
@@ -79,5 +78,6 @@ class SiteExecutor(Executor):
             rule = f"this site's certificate is for {name!r}"
             raise InvalidInput("name", settings.name, rule, f"correct it in {layout.SITE_FILE}, or get the right kit")
         with only_one(settings.lock, layout.LET_GO):
+            settings.erase_old_keys(tell)
             ended = settings.take_part(TaskTransport(settings.agreed, post))
         check_end(name, settings.agreed.run, ended.outcome.stopped, ended.by)
