@@ -26,6 +26,7 @@ from sottovoce.deploy.nvflare import tasks
 from sottovoce.deploy.relay import serve
 from sottovoce.deploy.requests import sizes
 from sottovoce.deploy.sums.course import LATE
+from sottovoce.deploy.sums.masks import keys_beside
 from sottovoce.deploy.sums.said import Answer, Question, prove
 from sottovoce.deploy.transport import Transport
 from sottovoce.errors import Refused
@@ -131,14 +132,16 @@ def sites(tmp_path: Path) -> Consortium:
 
 def test_a_job_goes_on_without_a_site_that_does_not_answer(sites: Consortium, tmp_path: Path) -> None:
     """As long as the hub is patient it may come back; then it is out, and the job does not wait for it."""
-    over, asked = threading.Event(), list[str]()
+    over, computed, asked = threading.Event(), threading.Event(), list[str]()
 
     def carry(site: str, task: dict[str, Any]) -> dict[str, Any] | None:
         asked.append(site)
+        if site == "east" and not computed.wait(0.1):
+            return {}
         return None if site == "west" else {tasks.ENDED: ""}
 
     with HubLog(tmp_path / "hub.log") as log, ThreadPoolExecutor(1) as pool:
-        hub = Hub(sites.plan, log, 0.1)
+        hub = Hub(sites.plan, log)
         for name in NAMES:
             if name != "west":
                 hub.leave(name, sites.farewell(name, 0, "the hub ended the run"))
@@ -146,7 +149,42 @@ def test_a_job_goes_on_without_a_site_that_does_not_answer(sites: Consortium, tm
         with pytest.raises(TimeoutError):
             job.result(1.5)
         hub.desk._course.gone["west"] = LATE
-        assert job.result(30.0) is None and over.is_set() and sorted(asked) == sorted(NAMES)
+        computed.set()
+        assert job.result(30.0) is None and over.is_set() and asked.count("west") == 1
+
+
+def test_a_later_job_tells_a_site_without_which_the_run_went_on(sites: Consortium, tmp_path: Path) -> None:
+    """It erases its key; the others, whose part is over, are not waited for."""
+    with HubLog(tmp_path / "hub.log") as log:
+        hub = Hub(sites.plan, log, 3.0)
+        run(sites, hub, lambda name: Fragile(LocalTransport(hub, name, 30.0), 3, False) if name == "west" else None)
+        assert hub.over and hub.untold == ["west"]
+        assert keys_beside(sites.folder / "west.ledger")
+        post = tasks.Post()
+
+        def carry(site: str, task: dict[str, Any]) -> dict[str, Any] | None:
+            return post.carry(task, 0.1) if site == "west" else {tasks.ENDED: ""}
+
+        with ThreadPoolExecutor(1) as pool:
+            session = pool.submit(sites.run_site, "west", tasks.TaskTransport(sites.plan, post))
+            session.add_done_callback(lambda _: post.end(""))
+            assert tasks.serve(hub, carry, threading.Event()) is None
+            post.close("the job is over")
+            assert session.result(30.0).outcome.stopped == "the other sites go on without this one"
+        assert hub.untold == [] and not keys_beside(sites.folder / "west.ledger")
+
+
+def test_a_job_ends_when_nobody_is_left_to_answer(sites: Consortium, tmp_path: Path) -> None:
+    """The hub's patience is with those who may come back, and to this job nobody does."""
+    with HubLog(tmp_path / "hub.log") as log:
+        hub = Hub(sites.plan, log)
+        failure = tasks.serve(hub, lambda site, task: {tasks.ENDED: "no"}, threading.Event())
+        assert failure is not None and failure.endswith("stopped: no")
+        for name in NAMES:
+            if name != "west":
+                hub.leave(name, sites.farewell(name, 0, "the hub ended the run"))
+        carry = lambda site, task: None if site == "west" else {tasks.ENDED: ""}  # noqa: E731
+        assert tasks.serve(hub, carry, threading.Event()) == "site 'west' does not answer"
 
 
 def test_a_question_of_a_dead_process_takes_nothing_from_the_next(sites: Consortium, tmp_path: Path) -> None:

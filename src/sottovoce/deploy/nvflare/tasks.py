@@ -111,7 +111,8 @@ class TaskTransport(Asking):
 def serve(hub: Hub, carry: Carry, over: threading.Event) -> str | None:
     """Answer the requests of all sites until all have ended, in a thread for each.
 
-    A site that is lost ends the job; a run of sums goes on without it when the hub's patience ends.
+    A site that is lost ends the job; a run of sums goes on without it when the hub's patience ends, as long as there is
+    another site to answer.  A site without which it went on is told so if it is there.
 
     Parameters
     ----------
@@ -126,17 +127,18 @@ def serve(hub: Hub, carry: Carry, over: threading.Event) -> str | None:
     str or None
         Why the run cannot go on in this job.
     """
-    running = set(hub.plan.names)
+    running, lost = set(hub.plan.names), None
     with ThreadPoolExecutor(len(running)) as pool:
         try:
             threads = {pool.submit(converse, hub, site, carry): site for site in running}
-            while not over.is_set() and running - (hub.gone().keys() if hub.desk is not None else set()):
+            while not over.is_set() and (threads or running - hub.gone().keys()):
+                if lost is not None and (hub.desk is None or not threads):
+                    return lost
                 for thread in wait(threads, _LOOK, FIRST_COMPLETED).done:
                     site, failure = threads.pop(thread), thread.result()
                     if failure is None:
                         running.discard(site)
-                    elif hub.desk is None:
-                        return failure
+                    lost = lost or failure
         finally:
             over.set()
     return None
