@@ -160,15 +160,17 @@ def test_a_later_job_tells_a_site_without_which_the_run_went_on(sites: Consortiu
         run(sites, hub, lambda name: Fragile(LocalTransport(hub, name, 30.0), 3, False) if name == "west" else None)
         assert hub.over and hub.untold == ["west"]
         assert keys_beside(sites.folder / "west.ledger")
-        post = tasks.Post()
+        post, over = tasks.Post(), threading.Event()
 
         def carry(site: str, task: dict[str, Any]) -> dict[str, Any] | None:
-            return post.carry(task, 0.1) if site == "west" else {tasks.ENDED: ""}
+            if site == "west":
+                return None if over.is_set() else post.carry(task, 0.1)
+            return {tasks.ENDED: ""}
 
         with ThreadPoolExecutor(1) as pool:
             session = pool.submit(sites.run_site, "west", tasks.TaskTransport(sites.plan, post))
             session.add_done_callback(lambda _: post.end(""))
-            assert tasks.serve(hub, carry, threading.Event()) is None
+            assert tasks.serve(hub, carry, over) is None
             post.close("the job is over")
             assert session.result(30.0).outcome.stopped == "the other sites go on without this one"
         assert hub.untold == [] and not keys_beside(sites.folder / "west.ledger")
