@@ -28,11 +28,10 @@ from sottovoce.deploy import certificates, demonstration
 from sottovoce.deploy.demonstration import free_port
 from sottovoce.deploy.hub import Hub
 from sottovoce.deploy.hublog import HubLog
-from sottovoce.deploy.nvflare import words
+from sottovoce.deploy.nvflare import layout
 from sottovoce.deploy.nvflare.loopback import SERVER, Federation, demonstrate
 from sottovoce.deploy.nvflare.provision import SUPERVISOR, check_kit, project, provision, write_project
 from sottovoce.deploy.nvflare.supervisor import Supervisor, open_session, write_job
-from sottovoce.deploy.nvflare.tasks import TaskTransport
 from sottovoce.errors import InvalidInput, Refused
 from sottovoce.runs.config import RunConfig
 
@@ -66,7 +65,7 @@ class World:
 
     def sent(self) -> int:
         """How many messages the hub holds."""
-        with HubLog(self.hub / words.HUB_LOG) as log:
+        with HubLog(self.hub / layout.HUB_LOG) as log:
             return len(log.messages(self.sites.plan.run))
 
 
@@ -98,11 +97,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     hub.mkdir()
     spy.mkdir()
     (spy / "sitecustomize.py").write_text(_SPY.format(path=str(folder / "asked")))
-    sites.plan.write(hub / words.PLAN_FILE)
+    sites.plan.write(hub / layout.PLAN_FILE)
     kits = provision(project(sites.plan, SERVER, port, store=folder / "store"), folder / "kits")
-    (kits / SERVER / "local" / words.HUB_FOLDER).symlink_to(hub)
+    (kits / SERVER / "local" / layout.HUB_FOLDER).symlink_to(hub)
     for name, path in settle(sites, folder / "homes").items():
-        (kits / name / "local" / words.SITE_FILE).symlink_to(path)
+        (kits / name / "local" / layout.SITE_FILE).symlink_to(path)
     with Federation(kits, NAMES, {"PYTHONPATH": str(spy)}) as federation:
         yield World(sites, hub, kits, port, federation, folder / "asked")
     assert not federation.processes()
@@ -219,7 +218,7 @@ def test_a_valid_certificate_under_another_name_is_refused(world: World, tmp_pat
     shutil.copytree(world.kits / "east", impostor, symlinks=True, ignore=shutil.ignore_patterns("*.txt", "*.fl"))
     for file in ("client.crt", "client.key"):
         shutil.copy(world.kits / "north" / "startup" / file, impostor / "startup" / file)
-    (impostor / "local" / words.SITE_FILE).unlink()
+    (impostor / "local" / layout.SITE_FILE).unlink()
     refused, until = "authenticated as 'north' but claimed endpoint 'east'", time.monotonic() + 60.0
     with Federation(tmp_path, ("east",), server=False):
         while refused not in logs(world):
@@ -231,8 +230,8 @@ def test_a_run_of_real_processes(world: World, tmp_path: Path) -> None:
     plan, kit = world.sites.plan, world.kits / SUPERVISOR
     other = consortium(tmp_path / "other", seed=4)  # a plan that the sites do not have
     (tmp_path / "hub").mkdir()
-    other.plan.write(tmp_path / "hub" / words.PLAN_FILE)
-    link = world.kits / SERVER / "local" / words.HUB_FOLDER
+    other.plan.write(tmp_path / "hub" / layout.PLAN_FILE)
+    link = world.kits / SERVER / "local" / layout.HUB_FOLDER
     link.unlink()
     link.symlink_to(tmp_path / "hub")
     with pytest.raises(Refused, match=r"no further after 1 more jobs; site '.*' stopped: Refused.*another plan"):
@@ -248,7 +247,7 @@ def test_a_run_of_real_processes(world: World, tmp_path: Path) -> None:
     twin = consortium(tmp_path / "twin")
     with HubLog(tmp_path / "twin.log") as log:
         finished = twin.run_locally(log)
-    with HubLog(world.hub / words.HUB_LOG) as log:
+    with HubLog(world.hub / layout.HUB_LOG) as log:
         models = Hub(plan, log).models()
     assert models is not None
     np.testing.assert_array_equal(models, [finished[name].model for name in plan.names])
@@ -256,6 +255,10 @@ def test_a_run_of_real_processes(world: World, tmp_path: Path) -> None:
     assert created and all("SSL" in connection for connection in created)
     # Nobody's name is looked up.  To learn its own address NVFlare "connects" a datagram socket, which sends nothing.
     assert set(world.asked.read_text().split()) <= {"localhost", "127.0.0.1", "::1", "10.255.255.255"}
+    for name in NAMES:
+        home = (world.kits / name / "local" / layout.SITE_FILE).resolve().parent
+        known = json.loads((home / f"{name}.known").read_text())
+        assert known["run"] == plan.run and known["keys"] == {s.name: s.key for s in plan.sites if s.name != name}
     before = world.sent()
     Supervisor(kit, world.hub).run()  # complete already: sites repeat themselves, and nothing is added
     assert world.sent() == before
@@ -265,11 +268,11 @@ def test_a_run_that_the_hub_ended_has_an_exit_code_of_its_own(world: World, tmp_
     sites = consortium(tmp_path / "sites", seed=5)
     hub = tmp_path / "hub"
     hub.mkdir()
-    sites.plan.write(hub / words.PLAN_FILE)
-    with HubLog(hub / words.HUB_LOG) as log:
+    sites.plan.write(hub / layout.PLAN_FILE)
+    with HubLog(hub / layout.HUB_LOG) as log:
         log.end(sites.plan.run)
-    links = {world.kits / SERVER / "local" / words.HUB_FOLDER: hub} | {
-        world.kits / name / "local" / words.SITE_FILE: path
+    links = {world.kits / SERVER / "local" / layout.HUB_FOLDER: hub} | {
+        world.kits / name / "local" / layout.SITE_FILE: path
         for name, path in settle(sites, tmp_path / "homes").items()
     }  # fmt: skip
     before = {link: link.resolve() for link in links}
@@ -295,18 +298,12 @@ def test_a_run_that_the_hub_ended_has_an_exit_code_of_its_own(world: World, tmp_
         done = json.loads((tmp_path / "homes" / name / f"{name}.json").read_text())
         assert (done["stopped"], done["rounds"], done["spent"]) == ("the hub ended the run", 0, 0.0)
         assert "seconds" in done  # of a demonstration
+        assert json.loads((tmp_path / "homes" / name / f"{name}.known").read_text())["keys"] == {}
 
 
 def test_a_supervisor_needs_its_own_kit(world: World) -> None:
     with pytest.raises(InvalidInput, match="no startup kit of a supervisor"):
         Supervisor(world.kits / "north", world.hub)
-
-
-def test_a_kit_of_another_site_is_refused(world: World) -> None:
-    from sottovoce.deploy.nvflare.executor import SiteExecutor
-
-    with pytest.raises(InvalidInput, match="certificate is for 'east'"):
-        SiteExecutor.take_part(world.kits / "north" / "local" / words.SITE_FILE, "east", TaskTransport())
 
 
 @pytest.mark.parametrize(("port", "store", "field"), [(0, "/s", "port"), (8002, "s", "store")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,16 +17,16 @@ from click.testing import CliRunner
 from relay_in_tests import certify, credentials, transport
 from sites_in_tests import Consortium, Fragile, Stop
 from sums_in_tests import NAMES, run, summed, twin
-from test_transports import Task
+from tasks_in_tests import carried
 
 from sottovoce.cli import cli
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
-from sottovoce.deploy.nvflare import words
-from sottovoce.deploy.nvflare.talk import Talk
+from sottovoce.deploy.nvflare import tasks
 from sottovoce.deploy.relay import serve
 from sottovoce.deploy.requests import sizes
 from sottovoce.deploy.sums.course import LATE
+from sottovoce.deploy.sums.masks import keys_beside
 from sottovoce.deploy.sums.said import Answer, Question, prove
 from sottovoce.deploy.transport import Transport
 from sottovoce.errors import Refused
@@ -118,15 +119,10 @@ class TestRelay(SumContract):
 
 class TestTasks(SumContract):
     @pytest.fixture
-    def door(self, sites: Consortium, hub: Hub, tmp_path: Path) -> Iterator[Door]:
-        with ExitStack() as stack:
-
-            def fresh(name: str) -> Transport:
-                job = Task(hub, name)
-                stack.callback(job.close)
-                return job.transport
-
-            yield fresh
+    def door(self, sites: Consortium, hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Door]:
+        monkeypatch.setattr(tasks, "PATIENCE", 0.2)  # or a thread that waits in vain would end after five seconds
+        with carried(sites, hub) as door:
+            yield door
 
 
 @pytest.fixture
@@ -136,37 +132,61 @@ def sites(tmp_path: Path) -> Consortium:
 
 def test_a_job_goes_on_without_a_site_that_does_not_answer(sites: Consortium, tmp_path: Path) -> None:
     """As long as the hub is patient it may come back; then it is out, and the job does not wait for it."""
-    with HubLog(tmp_path / "hub.log") as log:
-        hub = Hub(sites.plan, log, 0.1)
-        talk = Talk(hub)
-        assert list(talk.hear("west", None)) == [] and talk.failure is None and not talk.over
+    over, computed, asked = threading.Event(), threading.Event(), list[str]()
+
+    def carry(site: str, task: dict[str, Any]) -> dict[str, Any] | None:
+        asked.append(site)
+        if site == "east" and not computed.wait(0.1):
+            return {}
+        return None if site == "west" else {tasks.ENDED: ""}
+
+    with HubLog(tmp_path / "hub.log") as log, ThreadPoolExecutor(1) as pool:
+        hub = Hub(sites.plan, log)
         for name in NAMES:
             if name != "west":
                 hub.leave(name, sites.farewell(name, 0, "the hub ended the run"))
-        assert not talk.over
+        job = pool.submit(tasks.serve, hub, carry, over)
+        with pytest.raises(TimeoutError):
+            job.result(1.5)
         hub.desk._course.gone["west"] = LATE
-        assert talk.over and talk.failure is None
+        computed.set()
+        assert job.result(30.0) is None and over.is_set() and asked.count("west") == 1
 
 
-def test_a_site_is_asked_once_while_it_waits(sites: Consortium, tmp_path: Path) -> None:
-    from test_sums_rules import Table
+def test_a_later_job_tells_a_site_without_which_the_run_went_on(sites: Consortium, tmp_path: Path) -> None:
+    """It erases its key; the others, whose part is over, are not waited for."""
+    with HubLog(tmp_path / "hub.log") as log:
+        hub = Hub(sites.plan, log, 3.0)
+        run(sites, hub, lambda name: Fragile(LocalTransport(hub, name, 30.0), 3, False) if name == "west" else None)
+        assert hub.over and hub.untold == ["west"]
+        assert keys_beside(sites.folder / "west.ledger")
+        post, over = tasks.Post(), threading.Event()
 
+        def carry(site: str, task: dict[str, Any]) -> dict[str, Any] | None:
+            if site == "west":
+                return None if over.is_set() else post.carry(task, 0.1)
+            return {tasks.ENDED: ""}
+
+        with ThreadPoolExecutor(1) as pool:
+            session = pool.submit(sites.run_site, "west", tasks.TaskTransport(sites.plan, post))
+            session.add_done_callback(lambda _: post.end(""))
+            assert tasks.serve(hub, carry, over) is None
+            post.close("the job is over")
+            assert session.result(30.0).outcome.stopped == "the other sites go on without this one"
+        assert hub.untold == [] and not keys_beside(sites.folder / "west.ledger")
+
+
+def test_a_job_ends_when_nobody_is_left_to_answer(sites: Consortium, tmp_path: Path) -> None:
+    """The hub's patience is with those who may come back, and to this job nobody does."""
     with HubLog(tmp_path / "hub.log") as log:
         hub = Hub(sites.plan, log)
-        talk, table, plan = Talk(hub), Table(sites, tmp_path), sites.plan
-        waiting = {words.STATE: words.WAITING, words.ROUND: 0, words.MESSAGE: table.said("east").data}
-        assert list(talk.hear("east", waiting)) == []
-        question = Question("north", 3, "0" * 32)
-        text = question.seal(plan, sites.keys["north"])
-        asking = {words.STATE: words.WAITING, words.QUESTION: text, words.ENOUGH: 1}
-        assert list(talk.hear("north", asking)) == [("east", {words.ASKED: {"north": text}})]
-        assert list(talk.look()) == []
-        answer = Answer("east", 3, question.nonce, "north", 2).seal(plan, sites.keys["east"])
-        told = list(talk.hear("east", waiting | {words.ANSWERS: {"north": answer}}))
-        assert told == [("north", {words.QUESTION: text, words.ANSWERED: {"east": answer}})]
-        stranger = {words.STATE: words.WAITING, words.QUESTION: b"?", words.ENOUGH: 1}
-        ((name, refused),) = talk.hear("south", stranger)
-        assert name == "south" and "is no message of this schema" in refused[words.REFUSED]
+        failure = tasks.serve(hub, lambda site, task: {tasks.ENDED: "no"}, threading.Event())
+        assert failure is not None and failure.endswith("stopped: no")
+        for name in NAMES:
+            if name != "west":
+                hub.leave(name, sites.farewell(name, 0, "the hub ended the run"))
+        carry = lambda site, task: None if site == "west" else {tasks.ENDED: ""}  # noqa: E731
+        assert tasks.serve(hub, carry, threading.Event()) == "site 'west' does not answer"
 
 
 def test_a_question_of_a_dead_process_takes_nothing_from_the_next(sites: Consortium, tmp_path: Path) -> None:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import inspect
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 from relay_in_tests import certify, credentials, transport
 from sites_in_tests import NAMES, Consortium, consortium
+from tasks_in_tests import carried
 from transports_in_tests import Door, TransportContract
 
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
-from sottovoce.deploy.nvflare.talk import Talk
-from sottovoce.deploy.nvflare.tasks import TaskTransport
+from sottovoce.deploy.nvflare import tasks
 from sottovoce.deploy.relay import serve
 from sottovoce.errors import Refused, SottovoceError, TransportClosed, Unreachable
 
@@ -40,47 +38,12 @@ class TestRelay(TransportContract):
             yield lambda name: stack.enter_context(transport(sites, folder, f"127.0.0.1:{port}", name))
 
 
-class Task:
-    """A job of one site: tasks go to it and results come back, in a thread, as NVFlare does it."""
-
-    def __init__(self, hub: Hub, name: str) -> None:
-        self.transport, self._hub, self._name = TaskTransport(), hub, name
-        self._over, self._thread = threading.Event(), threading.Thread(target=self._work)
-        self._thread.start()
-
-    def _work(self) -> None:
-        talk = Talk(self._hub)
-        tasks = [task for site, task in talk.open() if site == self._name]
-        while not self._over.is_set():
-            for task in tasks:
-                self.transport.take(task)
-            if tasks:
-                self.transport.wait(self._over, 0.02)
-                tasks = [task for _, task in talk.hear(self._name, self._result())]
-            else:  # it waits for its neighbours, with no task open
-                self._over.wait(0.02)
-                tasks = [task for _, task in talk.look()]
-
-    def _result(self) -> dict[str, Any]:
-        return self.transport.says()
-
-    def close(self) -> None:
-        self._over.set()
-        self.transport.end("the test is over")
-        self._thread.join()
-
-
 class TestTasks(TransportContract):
     @pytest.fixture
-    def door(self, sites: Consortium, hub: Hub, tmp_path: Path) -> Iterator[Door]:
-        with ExitStack() as stack:
-
-            def fresh(name: str) -> TaskTransport:
-                job = Task(hub, name)
-                stack.callback(job.close)
-                return job.transport
-
-            yield fresh
+    def door(self, sites: Consortium, hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Door]:
+        monkeypatch.setattr(tasks, "PATIENCE", 0.2)  # or a thread that waits in vain would end after five seconds
+        with carried(sites, hub) as door:
+            yield door
 
 
 class Faulty(LocalTransport):

@@ -254,13 +254,7 @@ def run(settings: Path, new_keys: bool, times: bool, as_json: bool) -> None:
 
 
 def _erase_old_keys(found: SiteSettings) -> dict[str, str]:
-    erased = found.erase_old_keys()
-    for run, state in erased.items():
-        click.echo(f"{found.name}: erased the key of run {run}, which is {state} in the ledger", err=True)
-    for run in sorted(keys_beside(found.ledger.resolve()).keys() - {found.agreed.run}):
-        why = "is open in the ledger: its key stays; if it will not go on, `sottovoce ledger close` erases it"
-        click.echo(f"{found.name}: run {run} {why}", err=True)
-    return erased
+    return found.erase_old_keys(lambda line: click.echo(f"{found.name}: {line}", err=True))
 
 
 @site.command()

@@ -21,12 +21,11 @@ from ..errors import InvalidInput, Refused, SottovoceError, Unreachable
 from ..files import read
 from ..plain import canonical
 from ..typing import Any
-from . import limits
+from . import limits, requests
 from .files import KEY
 from .hub import Hub
 from .plan import Plan
 from .requests import METHODS, OTHER_REQUEST, OTHER_VERSION, Asking, answer, sizes
-from .strict import parse
 from .transport import printable
 
 if TYPE_CHECKING:
@@ -151,7 +150,8 @@ def serve(
                 names = context.auth_context().get("x509_common_name", [])
                 if len(names) != 1:
                     raise Refused("certificate: has no common name")
-                return canonical(answer(hub, _name(names[0]), method, _asked(request, asked_most), POLL)).encode()
+                asked = requests.read(request, asked_most, OTHER_REQUEST)
+                return canonical(answer(hub, _name(names[0]), method, asked, POLL)).encode()
             except Exception as error:
                 site = printable(b", ".join(names).decode("utf-8", "replace"))
                 wrong, foreseen = isinstance(error, Refused), isinstance(error, SottovoceError)
@@ -181,13 +181,6 @@ def _name(common: bytes) -> str:
         return common.decode()
     except UnicodeDecodeError:
         raise Refused("certificate: its common name is no text") from None
-
-
-def _asked(request: bytes, longest: int) -> dict[str, Any]:
-    try:
-        return dict(parse(request, longest))
-    except (ValueError, TypeError):
-        raise Refused(OTHER_REQUEST) from None
 
 
 def target(address: str, field: str = "hub") -> str:
@@ -259,7 +252,7 @@ class RelayTransport(Asking):
         told = False
         while True:
             try:
-                found = dict(parse(call(body, timeout=self._wait), self._most))
+                found = requests.read(call(body, timeout=self._wait), self._most, OTHER_VERSION)
                 if told:
                     self._tell(f"hub={self._address!r}: answers")
                 return found
@@ -280,7 +273,5 @@ class RelayTransport(Asking):
                 if silent > QUIET and not told:
                     told = True
                     self._tell(f"hub={self._address!r}: does not answer, and is asked for {self._patience:g} s: {why}")
-            except (ValueError, TypeError):
-                raise Refused(OTHER_VERSION) from None
             time.sleep(pause)
             pause = min(2.0 * pause, 1.0)

@@ -15,6 +15,7 @@ from . import limits
 from .hub import Hub
 from .messages import agree, longest_inbox
 from .plan import Plan
+from .strict import parse
 from .transport import printable
 
 OTHER_VERSION = "the hub gave an answer of another version"
@@ -25,6 +26,20 @@ OTHER_REQUEST = "request: is none of this version; use the same release everywhe
 def sizes(plan: Plan) -> tuple[int, int]:
     """The most bytes of one request of a site to the hub of this plan, and of one answer."""
     return limits.inbox_bytes(plan.widest, 1), longest_inbox(plan)
+
+
+def read(data: bytes, longest: int, otherwise: str) -> dict[str, Any]:
+    """A request or a reply as the carrier brought it.
+
+    Raises
+    ------
+    Refused
+        With the sentence `otherwise`, if it is too long or no JSON object.
+    """
+    try:
+        return dict(parse(data, longest))
+    except (ValueError, TypeError):
+        raise Refused(otherwise) from None
 
 
 def answer(hub: Hub, site: str, method: str, asked: dict[str, Any], seconds: float) -> dict[str, Any]:

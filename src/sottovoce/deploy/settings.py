@@ -342,12 +342,21 @@ class SiteSettings:
         write_summary(stem, named | answers | ended.to_dict() | (ended.times if plan.demonstration else {}))
         return ended
 
-    def erase_old_keys(self) -> dict[str, str]:
-        """Erase keys of runs that cannot go on, see :func:`sottovoce.deploy.sums.masks.erase_old`; for every start."""
+    def erase_old_keys(self, tell: Callable[[str], None]) -> dict[str, str]:
+        """Erase keys of runs that cannot go on, see :func:`sottovoce.deploy.sums.masks.erase_old`; for every start.
+
+        `tell` is called with a line for each, and for each that stays although another run is about to start.
+        """
         if not keys_beside(self.ledger.resolve()):
             return {}
         with DurableLedger.open(self.ledger) as ledger:
-            return erase_old(ledger, self.agreed.run)
+            erased = erase_old(ledger, self.agreed.run)
+        for run, state in erased.items():
+            tell(f"erased the key of run {run}, which is {state} in the ledger")
+        for run in sorted(keys_beside(self.ledger.resolve()).keys() - {self.agreed.run}):
+            why = "is open in the ledger: its key stays; if it will not go on, `sottovoce ledger close` erases it"
+            tell(f"run {run} {why}")
+        return erased
 
     @property
     def lock(self) -> Path:

@@ -4,11 +4,10 @@ NVFlare moves bytes and starts processes; what a site releases, and when, is dec
 :class:`sottovoce.deploy.session.SiteSession` alone.  ``docs/deploy/nvflare.md`` says how to run it.
 
 =================  =====================================================================
-``words``          what hub and sites say to each other, as plain data
-``talk``           what the hub says, and when
-``tasks``          a site's transport
-``controller``     the hub's side of a job: NVFlare's tasks around ``talk``
+``tasks``          requests of sites and replies of the hub, carried by tasks
+``controller``     the hub's side of a job: NVFlare's tasks around ``tasks``
 ``executor``       a site's side of a job: NVFlare's tasks around ``tasks`` and the site's session
+``layout``         what the parts of a job are called, and where they lie
 ``provision``      project file of a plan, and the startup kits
 ``policies``       the hardened policies that every kit gets
 ``supervisor``     hands in the job, and again after a crash, until the run is complete

@@ -1,15 +1,15 @@
-"""The hub's side of a job: NVFlare's tasks around a :class:`sottovoce.deploy.nvflare.talk.Talk`."""
+"""The hub's side of a job: NVFlare's tasks around :func:`sottovoce.deploy.nvflare.tasks.serve`."""
 
 from __future__ import annotations
 
 import queue
-from collections.abc import Iterable
+import threading
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from nvflare.apis.client import Client
-from nvflare.apis.controller_spec import ClientTask, TaskCompletionStatus
-from nvflare.apis.controller_spec import Task as NVFlareTask
+from nvflare.apis.controller_spec import ClientTask, Task
 from nvflare.apis.fl_constant import FLContextKey, ReturnCode
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.impl.controller import Controller
@@ -20,8 +20,8 @@ from ...typing import Any
 from ..hub import Hub
 from ..hublog import HubLog
 from ..plan import Plan
-from . import words
-from .talk import Talk, Task
+from . import layout
+from .tasks import PATIENCE, serve
 
 
 class SiteController(Controller):
@@ -33,21 +33,20 @@ class SiteController(Controller):
     ----------
     task_seconds : float
         A site that has not answered a task after this time is lost; the job ends, and is to be handed in again.
-        A site that computes answers after :data:`sottovoce.deploy.nvflare.words.PATIENCE`, however long its solve.
+        A site that computes answers after :data:`sottovoce.deploy.nvflare.tasks.PATIENCE`, however long its solve.
     """
 
     def __init__(self, task_seconds: float = 30.0) -> None:
         super().__init__(task_check_period=0.05)
-        if not task_seconds >= 2 * words.PATIENCE:
-            raise ValueError(f"task_seconds={task_seconds!r}: must be at least {2 * words.PATIENCE:g}")
+        if not task_seconds >= 2 * PATIENCE:
+            raise ValueError(f"task_seconds={task_seconds!r}: must be at least {2 * PATIENCE:g}")
         self._task_seconds = task_seconds
-        self._results: queue.Queue[tuple[str, dict[str, Any] | None]] = queue.Queue()
         self._folder = Path()
 
     def start_controller(self, fl_ctx: FLContext) -> None:
         """Find the hub's folder."""
         workspace = fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT)
-        self._folder = Path(workspace.get_site_config_dir(), words.HUB_FOLDER).resolve()
+        self._folder = Path(workspace.get_site_config_dir(), layout.HUB_FOLDER).resolve()
 
     def stop_controller(self, fl_ctx: FLContext) -> None:
         """Nothing to do: the log was closed when the control flow ended."""
@@ -55,56 +54,51 @@ class SiteController(Controller):
     def process_result_of_unknown_task(
         self, client: Client, task_name: str, client_task_id: str, result: Shareable, fl_ctx: FLContext
     ) -> None:
-        """Drop it: the site will say it again."""
+        """Drop it: its task has timed out, and in this job the site is lost."""
 
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
-        """Talk with every site until all have ended."""
+        """Answer every site until all have ended."""
         try:
-            self._talk(abort_signal, fl_ctx)
+            self._serve(abort_signal, fl_ctx)
         except Exception as error:  # no site's fault; NVFlare logs it, and ends the job
             self._note(f"the hub failed: {type(error).__name__}; the server's log says why")
             raise
 
-    def _talk(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
-        with HubLog(self._folder / words.HUB_LOG) as log:
-            hub = Hub(Plan.read(self._folder / words.PLAN_FILE), log)
+    def _serve(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
+        over = threading.Event()
+        with HubLog(self._folder / layout.HUB_LOG) as log:
+            hub = Hub(Plan.read(self._folder / layout.PLAN_FILE), log)
             hub.check()
-            talk = Talk(hub)
-            self._ask(talk.open(), fl_ctx)
-            while not talk.over and not abort_signal.triggered:
-                try:
-                    site, result = self._results.get(timeout=0.5)
-                except queue.Empty:
-                    self._ask(talk.look(), fl_ctx)  # the operator may have ended the run
-                    continue
-                self._ask(talk.hear(site, result), fl_ctx)
-        if talk.failure is not None:
-            self._note(talk.failure)
-            self.system_panic(talk.failure, fl_ctx)
+            failure = serve(hub, partial(self._carry, fl_ctx, abort_signal, over), over)
+        if failure is not None:
+            self._note(failure)
+            self.system_panic(failure, fl_ctx)
 
     def _note(self, failure: str) -> None:
-        (self._folder / words.LAST_FAILURE).write_text(failure + "\n", encoding="utf-8")
+        (self._folder / layout.LAST_FAILURE).write_text(failure + "\n", encoding="utf-8")
 
-    def _ask(self, tasks: Iterable[Task], fl_ctx: FLContext) -> None:
-        # One `send` a site: a broadcast would give every site a copy of the first site's data.
-        for site, told in tasks:
-            data = Shareable()
-            data.update(told)
-            task = NVFlareTask(
-                name=words.TASK,
-                data=data,
-                timeout=int(self._task_seconds),
-                result_received_cb=partial(self._received, site),
-                task_done_cb=partial(self._done, site),
-            )
-            self.send(task, fl_ctx, targets=[site])
+    def _carry(
+        self, fl_ctx: FLContext, abort_signal: Signal, over: threading.Event, site: str, told: dict[str, Any]
+    ) -> dict[str, Any] | None:
+        """Give a site a task, and wait for its result; None if there is none."""
+        results = queue.Queue[dict[str, Any] | None]()
 
-    def _received(self, site: str, client_task: ClientTask, fl_ctx: FLContext) -> None:
-        result = client_task.result
-        fine = isinstance(result, Shareable) and result.get_return_code() == ReturnCode.OK
-        self._results.put((site, dict(result) if fine else None))
-        client_task.result = None
+        def received(client_task: ClientTask, fl_ctx: FLContext) -> None:
+            result, client_task.result = client_task.result, None
+            fine = isinstance(result, Shareable) and result.get_return_code() == ReturnCode.OK
+            results.put(dict(result) if fine else None)
 
-    def _done(self, site: str, task: NVFlareTask, fl_ctx: FLContext) -> None:
-        if task.completion_status != TaskCompletionStatus.OK:
-            self._results.put((site, None))
+        def done(task: Task, fl_ctx: FLContext) -> None:
+            results.put(None)  # after its result, if there is one
+
+        data = Shareable()
+        data.update(told)
+        seconds = int(self._task_seconds)
+        task = Task(layout.TASK, data, timeout=seconds, result_received_cb=received, task_done_cb=done)
+        self.send(task, fl_ctx, targets=[site])  # a broadcast would give every site a copy of the first site's data
+        while not over.is_set():
+            with suppress(queue.Empty):
+                return results.get(timeout=0.5)
+            if abort_signal.triggered:
+                over.set()
+        return None

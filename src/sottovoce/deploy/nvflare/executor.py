@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from nvflare.apis.event_type import EventType
@@ -16,9 +17,8 @@ from ...errors import EndedEarly, InvalidInput, Refused, SottovoceError
 from ..lock import only_one
 from ..session import check_end
 from ..settings import SiteSettings
-from ..transport import Transport
-from . import words
-from .tasks import TaskTransport
+from . import layout
+from .tasks import Post, TaskTransport
 
 
 class SiteExecutor(Executor):
@@ -26,55 +26,46 @@ class SiteExecutor(Executor):
 
     def __init__(self) -> None:
         super().__init__()
-        self._transport = TaskTransport()
-        self._done = threading.Event()
-        self._failure: str | None = None
+        self._post = Post()
         self._thread: threading.Thread | None = None
 
     def execute(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
-        """Take in what the hub grants, and say what the session waits for now."""
-        if task_name != words.TASK:
+        """Take in the hub's reply, and take along what the session asks next."""
+        if task_name != layout.TASK:
             return make_reply(ReturnCode.TASK_UNKNOWN)
         if self._thread is None:
             local = Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT).get_site_config_dir())
             name = str(fl_ctx.get_identity_name())
             self._thread = threading.Thread(target=self._work, args=(local, name), name="site", daemon=True)
             self._thread.start()
-        self._transport.take(shareable)
-        self._transport.wait(self._done, words.PATIENCE)
         result = make_reply(ReturnCode.OK)
-        result.update(self._transport.says())
-        if self._done.is_set():
-            result[words.STATE] = words.FINISHED if self._failure is None else words.FAILED
-            result[words.REASON] = self._failure
+        result.update(self._post.carry(shareable))
         return result
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         """Tell the session that the job is over."""
         if event_type in (EventType.ABOUT_TO_END_RUN, EventType.END_RUN, EventType.ABORT_TASK):
-            self._transport.end("the hub ended the job; it will be handed in again if the run is not complete")
+            self._post.close("the hub ended the job; it will be handed in again if the run is not complete")
 
     def _work(self, local: Path, name: str) -> None:
+        failure = ""
         try:
-            for run, state in SiteSettings.read(local / words.SITE_FILE).erase_old_keys().items():
-                self.logger.info("erased the key of run %s, which is %s in the ledger", run, state)
-            self.take_part(local / words.SITE_FILE, name, self._transport)
+            self.take_part(local / layout.SITE_FILE, name, self._post, self.logger.info)
         except EndedEarly as error:  # as it should be: the hub has this site's word
             self.logger.error("%s", error)
         except Refused as error:
-            self._failure = f"{type(error).__name__}: {error}"  # about messages and the plan, which the hub has
+            failure = f"{type(error).__name__}: {error}"  # about messages and the plan, which the hub has
         except SottovoceError as error:
-            self._failure = f"{type(error).__name__}; the site's log says why"  # spending and paths are the site's own
+            failure = f"{type(error).__name__}; the site's log says why"  # spending and paths are the site's own
             self.logger.error("the site's session ended: %s: %s", type(error).__name__, error)
         except BaseException as error:
-            self._failure = f"{type(error).__name__}; the site's log says why"
+            failure = f"{type(error).__name__}; the site's log says why"
             self.logger.exception("the site's session failed")
         finally:
-            self._done.set()
-            self._transport.nudge()
+            self._post.end(failure)
 
     @staticmethod
-    def take_part(path: Path, name: str, transport: Transport) -> None:
+    def take_part(path: Path, name: str, post: Post, tell: Callable[[str], None]) -> None:
         """Open the site of this configuration, and run it to its end.
 
         Raises
@@ -85,7 +76,8 @@ class SiteExecutor(Executor):
         settings = SiteSettings.read(path)
         if settings.name != name:
             rule = f"this site's certificate is for {name!r}"
-            raise InvalidInput("name", settings.name, rule, f"correct it in {words.SITE_FILE}, or get the right kit")
-        with only_one(settings.lock, words.LET_GO):
-            ended = settings.take_part(transport)
+            raise InvalidInput("name", settings.name, rule, f"correct it in {layout.SITE_FILE}, or get the right kit")
+        with only_one(settings.lock, layout.LET_GO):
+            settings.erase_old_keys(tell)
+            ended = settings.take_part(TaskTransport(settings.agreed, post))
         check_end(name, settings.agreed.run, ended.outcome.stopped, ended.by)

@@ -18,7 +18,7 @@ from typing import Self
 from ..demonstration import Stage, free_port
 from ..hublog import HubLog
 from ..plan import Plan
-from . import words
+from . import layout
 from .provision import SUPERVISOR, project, provision
 from .supervisor import POLL, Supervisor
 
@@ -197,14 +197,14 @@ def run_loopback(
         On top of this process's, for those of the federation.
     """
     hub, folder = Path(hub).resolve(), Path(folder).resolve()
-    plan = Plan.read(hub / words.PLAN_FILE)
+    plan = Plan.read(hub / layout.PLAN_FILE)
     kits = provision(project(plan, SERVER, free_port(), store=folder / "store"), folder / "federation")
-    (kits / SERVER / "local" / words.HUB_FOLDER).symlink_to(hub)
+    (kits / SERVER / "local" / layout.HUB_FOLDER).symlink_to(hub)
     for name, path in sites.items():
-        (kits / name / "local" / words.SITE_FILE).symlink_to(Path(path).resolve())
+        (kits / name / "local" / layout.SITE_FILE).symlink_to(Path(path).resolve())
     supervisor = Supervisor(kits / SUPERVISOR, hub, task_seconds=task_seconds, poll=poll)
     times: list[tuple[int, float]] = []
-    with HubLog(hub / words.HUB_LOG) as log, Federation(kits, plan.names, environment or {}) as federation:
+    with HubLog(hub / layout.HUB_LOG) as log, Federation(kits, plan.names, environment or {}) as federation:
 
         def look() -> None:
             complete = max(0, min(log.last(plan.run, name) for name in plan.names))

@@ -15,7 +15,7 @@ from ...files import LARGEST, read
 from ...typing import Any
 from ..plan import Plan
 from ..strict import NotStrict, parse
-from .words import need_nvflare
+from .layout import need_nvflare
 
 SUPERVISOR = "supervisor@sottovoce.invalid"
 _ORGANISATION = "sottovoce"

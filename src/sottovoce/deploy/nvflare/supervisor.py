@@ -20,7 +20,7 @@ from ..hub import Hub
 from ..hublog import HubLog
 from ..plan import Plan
 from ..report import write_hub
-from . import words
+from . import layout
 from .provision import SUPERVISOR
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def write_job(folder: Path, plan: Plan, *, task_seconds: float = 30.0, poll: flo
     }  # fmt: skip
     client = {
         "format_version": 2,
-        "executors": [{"tasks": [words.TASK], "executor": {"path": f"{_HOME}.executor.SiteExecutor", "args": {}}}],
+        "executors": [{"tasks": [layout.TASK], "executor": {"path": f"{_HOME}.executor.SiteExecutor", "args": {}}}],
         "components": [], "task_data_filters": [], "task_result_filters": [],
     }  # fmt: skip
     meta = {
@@ -128,9 +128,9 @@ class Supervisor:
         tries: int = 5,
         poll: float = POLL,
     ) -> None:
-        words.need_nvflare()
+        layout.need_nvflare()
         self._kit, self._hub = Path(kit), Path(hub)
-        self.plan = Plan.read(self._hub / words.PLAN_FILE)
+        self.plan = Plan.read(self._hub / layout.PLAN_FILE)
         if not (self._kit / "startup" / "fed_admin.json").is_file():
             raise InvalidInput("kit", str(kit), "is no startup kit of a supervisor", f"give the folder {SUPERVISOR}")
         self._task_seconds, self._tries, self._poll = task_seconds, tries, poll
@@ -209,23 +209,23 @@ class Supervisor:
                     session.abort_job(str(job["job_id"]))
 
     def _held(self) -> int:
-        with HubLog(self._hub / words.HUB_LOG) as log:
+        with HubLog(self._hub / layout.HUB_LOG) as log:
             return len(log.messages(self.plan.run))
 
     def _complete(self) -> bool:
         """Whether every site has left."""
-        with HubLog(self._hub / words.HUB_LOG) as log:
+        with HubLog(self._hub / layout.HUB_LOG) as log:
             return Hub(self.plan, log).over
 
     def _check(self) -> None:
         """Write the hub's report; say how the run ended, and refuse a log that lacks what the sites have finished."""
-        with HubLog(self._hub / words.HUB_LOG) as log:
+        with HubLog(self._hub / layout.HUB_LOG) as log:
             hub = Hub(self.plan, log)
             written = write_hub(self._hub, hub)
             hub.check_end()
             if not written:
-                raise Refused(f"run={self.plan.run!r}: is complete at its sites, and {words.HUB_LOG} is not its log")
+                raise Refused(f"run={self.plan.run!r}: is complete at its sites, and {layout.HUB_LOG} is not its log")
 
     def _last_words(self) -> str:
-        path = self._hub / words.LAST_FAILURE
+        path = self._hub / layout.LAST_FAILURE
         return path.read_text(encoding="utf-8").strip() if path.exists() else "look at the server's log"

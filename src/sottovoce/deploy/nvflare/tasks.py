@@ -1,146 +1,164 @@
-"""A site's transport when messages are carried by tasks: the part of the executor that knows nothing of NVFlare."""
+"""Requests of sites, and the hub's replies, carried by tasks: what executor and controller do that is not NVFlare's.
+
+NVFlare's hub gives tasks, and a site's result answers a task.  So the task brings the reply to the site's last request,
+and the result takes along its next one.
+
+============  ==========================================================================
+in a task     meaning
+============  ==========================================================================
+``number``    of the request that is replied to; a task without it only asks for a result
+``reply``     its reply, or ``refused``: why there is none
+============  ==========================================================================
+
+============  ==========================================================================
+in a result   meaning
+============  ==========================================================================
+``number``    of a request, with its ``method`` and ``request``; nothing: it still computes
+``ended``     the session is over: why it failed, never a data value; empty if it did not
+============  ==========================================================================
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
-from ...errors import Refused, TransportClosed, Unreachable
+from ...errors import Refused, Unreachable
+from ...plain import canonical
 from ...typing import Any
-from ..messages import agree
+from .. import requests
+from ..hub import Hub
+from ..plan import Plan
+from ..requests import OTHER_REQUEST, OTHER_VERSION, Asking, answer, sizes
 from ..transport import printable
-from . import words
+
+Carry = Callable[[str, dict[str, Any]], dict[str, Any] | None]
+"""Takes a task to a site, and brings its result; None if there is none."""
+PATIENCE = 5.0
+"""Seconds after which a site that still computes says so, and after which the hub says who is waited for."""
+_LOOK = 0.5
+NUMBER, METHOD, REQUEST, REPLY, REFUSED, ENDED = "number", "method", "request", "reply", "refused", "ended"
 
 
-class TaskTransport:
-    """A site's :class:`sottovoce.deploy.transport.Transport`: its wishes are collected and granted by tasks."""
+class Post:
+    """At a site: where its session's requests wait for tasks that take them along, and for those with the replies."""
 
     def __init__(self) -> None:
         self._news = threading.Condition()
-        self._highest: int | None = None
-        self._plan: object = None
-        self._wish: tuple[int, bytes] | None = None
-        self._answer: dict[str, Any] | None = None
-        self._question: tuple[bytes, int] | None = None
-        self._answered: dict[str, Any] | None = None
-        self._replies: dict[str, bytes] = {}
-        self.answers: Callable[[str, bytes], bytes] | None = None
-        self._left: bytes | None = None
-        self._ended: str | None = None
+        self._number = 0
+        self._request: dict[str, Any] | None = None
+        self._reply: dict[str, Any] | None = None
+        self._ended: dict[str, Any] | None = None
+        self._closed: str | None = None
 
-    # The session's side
+    def ask(self, method: str, request: bytes) -> dict[str, Any]:
+        """The task with the reply to a request of the session.
 
-    def highest(self, plan: str) -> int:
-        """See :class:`sottovoce.deploy.transport.Transport`."""
+        Raises
+        ------
+        Unreachable
+            If the job ends before.
+        """
         with self._news:
-            self._news.wait_for(lambda: self._highest is not None or self._ended is not None)
-            if self._highest is None:
-                raise Unreachable(f"hub: {self._ended}")
-            agree(plan, self._plan)
-            return self._highest
-
-    def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
-        """See :class:`sottovoce.deploy.transport.Transport`."""
-        with self._news:
-            self._wish, self._answer = (round, message), None
+            self._number += 1
+            self._request = {NUMBER: self._number, METHOD: method, REQUEST: request}
+            self._reply = None
             self._news.notify_all()
-            self._news.wait_for(lambda: self._answer is not None or self._ended is not None)
-            self._wish = None
-            if self._answer is None:
-                raise Unreachable(f"round={round}: {self._ended}")
-            answer = self._answer
-        return _granted(answer, words.INBOX, f"round={round}")
+            self._news.wait_for(lambda: self._reply is not None or self._closed is not None)
+            self._request = None
+            if self._reply is None:
+                raise Unreachable(f"hub: {self._closed}")
+            return self._reply
 
-    def inquire(self, question: bytes, enough: int) -> dict[str, bytes]:
-        """See :class:`sottovoce.deploy.transport.Transport`."""
+    def end(self, failure: str) -> None:
+        """The session is over."""
         with self._news:
-            self._question, self._answered = (question, enough), None
-            self._news.notify_all()
-            self._news.wait_for(lambda: self._answered is not None or self._ended is not None)
-            self._question = None
-            if self._answered is None:
-                raise Unreachable(f"question: {self._ended}")
-            return _granted(self._answered, words.ANSWERED, "question")
-
-    def leave(self, farewell: bytes) -> None:
-        """See :class:`sottovoce.deploy.transport.Transport`."""
-        with self._news:
-            self._left = farewell
-
-    # The executor's side
-
-    def take(self, task: dict[str, Any]) -> None:
-        """Take in a task: what it grants goes to the session if the session still waits for it."""
-        highest = task.get(words.HIGHEST)
-        with self._news:
-            if isinstance(highest, int):
-                self._highest, self._plan = max(highest, self._highest or 0), task.get(words.PLAN)
-            if self._wish is not None and task.get(words.ROUND) == self._wish[0]:
-                self._answer = task
-            if self._question is not None and task.get(words.QUESTION) == self._question[0]:
-                self._answered = task
-            self._news.notify_all()
-        asked = task.get(words.ASKED)
-        for asker, question in (asked if isinstance(asked, dict) else {}).items():
-            if self.answers is not None and isinstance(question, bytes):
-                self._replies[str(asker)] = self.answers(str(asker), question)
-
-    def end(self, reason: str) -> None:
-        """The job is over: whoever waits is told."""
-        with self._news:
-            self._ended = self._ended or reason
+            self._ended = {ENDED: failure}
             self._news.notify_all()
 
-    def nudge(self) -> None:
-        """Wake whoever looks at the session's state."""
+    def carry(self, task: dict[str, Any], seconds: float = PATIENCE) -> dict[str, Any]:
+        """Take in a task; its result, as soon as the session asks for something or is over, or after `seconds`."""
         with self._news:
+            if self._request is not None and task.get(NUMBER) == self._request[NUMBER]:
+                self._request, self._reply = None, task
+                self._news.notify_all()
+            self._news.wait_for(lambda: self._request or self._ended or self._closed, timeout=seconds)
+            return self._ended or self._request or {}
+
+    def close(self, reason: str) -> None:
+        """The job is over: no more tasks will come."""
+        with self._news:
+            self._closed = self._closed or reason
             self._news.notify_all()
 
-    def wish(self) -> tuple[int, bytes] | None:
-        """Round and message that the session waits with; None while it does not wait."""
-        return None if self._answer is not None else self._wish
 
-    def asks(self) -> tuple[bytes, int] | None:
-        """The question that the session waits with, and how many answers it needs; None while it does not."""
-        return None if self._answered is not None else self._question
+class TaskTransport(Asking):
+    """A site's :class:`sottovoce.deploy.transport.Transport` when tasks carry its requests."""
 
-    def says(self) -> dict[str, Any]:
-        """What a result says of the session while it works or waits."""
-        said: dict[str, Any] = {words.LEFT: self.left(), words.STATE: words.WORKING}
-        if self._replies:
-            said[words.ANSWERS], self._replies = self._replies, {}
-        if (wish := self.wish()) is not None:
-            said |= {words.STATE: words.WAITING, words.ROUND: wish[0], words.MESSAGE: wish[1]}
-        elif (asks := self.asks()) is not None:
-            said |= {words.STATE: words.WAITING, words.QUESTION: asks[0], words.ENOUGH: asks[1]}
-        return said
+    def __init__(self, plan: Plan, post: Post) -> None:
+        super().__init__(plan)
+        self._post, self._most = post, sizes(plan)[1]
 
-    def left(self) -> bytes | None:
-        """What the site has signed when no more messages will come; None while they may."""
-        return self._left
-
-    def wait(self, done: threading.Event, seconds: float) -> None:
-        """Wait until the session waits for the hub, or has ended."""
-        with self._news:
-            self._news.wait_for(
-                lambda: done.is_set() or self._ended is not None or (self.wish() or self.asks()) is not None,
-                timeout=seconds,
-            )
+    def ask(self, method: str, asked: dict[str, Any]) -> dict[str, Any]:
+        """See :class:`sottovoce.deploy.requests.Asking`."""
+        task = self._post.ask(method, canonical(asked).encode())
+        if REFUSED in task:
+            raise Refused(f"the hub refused: {printable(str(task[REFUSED]))}")
+        return requests.read(task.get(REPLY, b""), self._most, OTHER_VERSION)
 
 
-def _granted(answer: dict[str, Any], word: str, where: str) -> dict[str, bytes]:
-    """What was waited for, from the task that grants it or says why not."""
-    if words.REFUSED in answer:
-        raise Refused(f"{where}: the hub refused: {printable(str(answer[words.REFUSED]))}")
-    if words.CLOSED in answer:
-        site, farewell = answer.get(words.SITE), answer.get(words.FAREWELL)
-        raise TransportClosed(
-            printable(str(answer[words.CLOSED])), None if site is None else str(site),
-            farewell if isinstance(farewell, bytes) else b"",
-        )  # fmt: skip
-    found = answer.get(word)
-    if not isinstance(found, dict) or not all(
-        isinstance(name, str) and isinstance(data, bytes) for name, data in found.items()
-    ):
-        raise Refused(f"{where}: the hub gave no {word}")
-    return dict(found)
+def serve(hub: Hub, carry: Carry, over: threading.Event) -> str | None:
+    """Answer the requests of all sites until all have ended, in a thread for each.
+
+    A site that is lost ends the job; a run of sums goes on without it when the hub's patience ends, as long as there is
+    another site to answer.  A site without which it went on is told so if it is there.
+
+    Parameters
+    ----------
+    hub : Hub
+    carry : callable
+        Returns None soon once `over` is set.
+    over : Event
+        The job is over: set here at the end, or by others before.
+
+    Returns
+    -------
+    str or None
+        Why the run cannot go on in this job.
+    """
+    running, lost = set(hub.plan.names), None
+    with ThreadPoolExecutor(len(running)) as pool:
+        try:
+            threads = {pool.submit(converse, hub, site, carry): site for site in running}
+            while not over.is_set() and (threads or running - hub.gone().keys()):
+                if lost is not None and (hub.desk is None or not threads):
+                    return lost
+                for thread in wait(threads, _LOOK, FIRST_COMPLETED).done:
+                    site, failure = threads.pop(thread), thread.result()
+                    if failure is None:
+                        running.discard(site)
+                    lost = lost or failure
+        finally:
+            over.set()
+    return None
+
+
+def converse(hub: Hub, site: str, carry: Carry) -> str | None:
+    """Answer the requests of one site until it has ended; why it is lost, if it is."""
+    longest, task = sizes(hub.plan)[0], dict[str, Any]()
+    while (result := carry(site, task)) is not None:
+        if ENDED in result:
+            if result[ENDED]:
+                return f"site {site!r} stopped: {printable(str(result[ENDED]))}"
+            return None if site in hub.gone() else f"site {site!r} stopped, and has not signed that it leaves"
+        task = {}
+        if NUMBER in result:
+            task[NUMBER] = result[NUMBER]
+            try:
+                request = requests.read(result.get(REQUEST, b""), longest, OTHER_REQUEST)
+                reply = answer(hub, site, str(result.get(METHOD)), request, PATIENCE)
+                task[REPLY] = canonical(reply).encode()
+            except Refused as error:
+                task[REFUSED] = str(error)
+    return f"site {site!r} does not answer"

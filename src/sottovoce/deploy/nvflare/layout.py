@@ -1,0 +1,28 @@
+"""What the parts of a job are called and where they lie."""
+
+from __future__ import annotations
+
+from ...errors import InvalidInput
+
+TASK = "sottovoce"
+SITE_FILE = "site.toml"
+HUB_FOLDER, PLAN_FILE, HUB_LOG, LAST_FAILURE = "hub", "plan.json", "hub.log", "last_failure.txt"
+LET_GO = 60.0
+"""Seconds in which the session of the job before may end."""
+
+
+def need_nvflare() -> None:
+    """Say what is missing if NVFlare cannot be used.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    try:
+        import nvflare
+    except ImportError as error:
+        rule = "needs NVFlare 2.9, which is not installed"
+        raise InvalidInput("transport", "nvflare", rule, "pip install 'sottovoce[nvflare]'") from error
+    version = str(nvflare.__version__)
+    if not version.startswith("2.9."):
+        raise InvalidInput("nvflare", version, "must be 2.9", "pip install 'nvflare>=2.9,<2.10'")
