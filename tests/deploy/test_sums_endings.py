@@ -68,8 +68,12 @@ class Disk:
         """Files that are named like a key, or hold one, raw or as text."""
         texts = {form for key in self.keys for form in (key, key.hex().encode(), base64.b64encode(key))}
         found = []
-        for path in self.folder.rglob("*"):
-            if path.is_file() and (".masks" in path.name or any(text in path.read_bytes() for text in texts)):
+        for path in filter(Path.is_file, self.folder.rglob("*")):
+            try:
+                data = path.read_bytes()
+            except FileNotFoundError:  # a journal of a site that is under way, gone since it was listed
+                continue
+            if ".masks" in path.name or any(text in data for text in texts):
                 found.append(path.name)
         return sorted(name for name in found if site in name)
 
