@@ -212,18 +212,6 @@ def step(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     return scores, np.where(rng.random(n) < np.where(scores > 0.7, 0.8, 0.12), 1.0, -1.0)
 
 
-@pytest.mark.parametrize("epsilon", [0.5, float("inf")])
-@pytest.mark.parametrize("law", [two_levels, four_levels, step])
-def test_the_interval_of_the_area_covers_where_scores_tie_or_chances_jump(law: Any, epsilon: float) -> None:
-    """New rows every time; at one in 10^4 that coverage is not below 93%."""
-    rng, inside, runs = np.random.default_rng(10), 0, 150
-    truth = ev.exact(*law(400_000, rng))["auc"]
-    for seed in range(runs):
-        auc = asked(*law(8000, rng), config(seed=seed, epsilon=epsilon))[0][""].auc
-        inside += float(auc.low or 0) <= truth <= float(auc.high or 0)
-    assert stats.binom.cdf(inside, runs, 0.93) > 1e-4
-
-
 def far_off(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Scores that are right but for their constant: nearly all rows are in an open cell."""
     scores = 1.5 * rng.normal(size=n) + 5.0
@@ -236,15 +224,21 @@ def shrunk(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     return scores, np.where(rng.random(n) < expit(10.0 * scores), 1.0, -1.0)
 
 
+AREAS = [("auc", law, 150) for law in (two_levels, four_levels, step)]
+BRIERS = [("brier", law, 60) for law in (far_off, shrunk, step)]
+
+
 @pytest.mark.parametrize("epsilon", [0.5, float("inf")])
-@pytest.mark.parametrize("law", [far_off, shrunk, step])
-def test_the_interval_of_the_brier_score_covers_where_a_model_is_not_calibrated(law: Any, epsilon: float) -> None:
+@pytest.mark.parametrize(("metric", "law", "runs"), AREAS + BRIERS)
+def test_intervals_cover_where_scores_tie_chances_jump_or_nothing_is_calibrated(
+    metric: str, law: Any, runs: int, epsilon: float
+) -> None:
     """New rows every time; at one in 10^4 that coverage is not below 93%."""
-    rng, inside, runs = np.random.default_rng(13), 0, 60
-    truth = ev.exact(*law(400_000, rng))["brier"]
+    rng, inside = np.random.default_rng(10), 0
+    truth = ev.exact(*law(400_000, rng))[metric]
     for seed in range(runs):
-        brier = asked(*law(8000, rng), config(seed=seed, epsilon=epsilon))[0][""].brier
-        inside += float(brier.low or 0) <= truth <= float(brier.high or 0)
+        found = getattr(asked(*law(8000, rng), config(seed=seed, epsilon=epsilon))[0][""], metric)
+        inside += float(found.low or 0) <= truth <= float(found.high or 0)
     assert stats.binom.cdf(inside, runs, 0.93) > 1e-4
 
 
