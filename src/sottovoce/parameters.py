@@ -78,6 +78,10 @@ def _renamed(
     """Parameters by the names of today; those that were knobs are added to `knobs`."""
     own, instead = kind._get_param_names(), []
     old = {name: value for name, value in given.items() if name in kind.own_knobs and name not in own}
+    beside = given.get("knobs")
+    if isinstance(beside, Mapping) and (twice := old.keys() & beside.keys()):
+        rule = "is given twice: by itself, as in version 0.1, and in knobs"
+        raise InvalidInput(min(twice), old[min(twice)], rule, "give it in knobs alone")
     new = {name: value for name, value in given.items() if name not in old}
     if "accounting" in own and "accountant" in given:  # a rule's name or a ledger
         value = new.pop("accountant")

@@ -357,3 +357,13 @@ class TestAnEvaluationThatCannotBeAsked:
         monkeypatch.setattr(Curator, "ask", lambda *_: asked.append(1))
         refused = run(*train(folder, schema, "--evaluation", 1, *more))
         assert refused.code == 2 and said in refused.err and refused.err.count("\n") == 1 and asked == []
+
+
+@pytest.mark.parametrize("more", [("days.toml",), ("kinds.toml", "--method", "output", "--eta", 1)])
+def test_an_evaluation_of_fewer_rows_than_sites_is_refused_before_anything_is_released(
+    run: Call, folder: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[Any, ...]
+) -> None:
+    monkeypatch.setattr(Curator, "ask", lambda *_: pytest.fail("a release"))
+    few = ("--test-share", 0.0005, "--nodes", 5, "--evaluation", 1)
+    ran = run(*train(folder, *more), *few)
+    assert ran.code == 2 and "evaluation=1.0: there are 2 test rows for 5 sites" in ran.err

@@ -126,8 +126,8 @@ def fit_numbers(
         raise InvalidInput("label", None, "least squares predicts a number", "declare lo and hi of the label")
     if intervals and dataset.weights is not None:
         raise InvalidInput("weight", None, WEIGHED, "leave weight and class_weight out, or train without inference")
-    check_held(held, dataset, run, ledger)
     dealt = Dealt.of(config, dataset, site_constants)
+    check_held(held, dataset, run, len(dealt.parts), ledger=ledger)
     naming, targets = dealt.naming, [dataset.y_train[part] for part in dealt.parts]
     known = [task.known(y).astype(float) for y in targets]
     rows = naming.rows(list(zip(dealt.tables, known, strict=True)))

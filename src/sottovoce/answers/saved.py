@@ -178,7 +178,8 @@ class SavedModel:
             if (weights := schema.n_features * schema.task.outputs) != d:
                 rule = f"has {d} weights and a schema of {weights}"
                 raise InvalidInput("run", None, rule, "use a file written by `train --save`")
-        model = result.consensus[replicate] if site is None else result.models[replicate, site]
+        mean = result.consensus[replicate]  # refuses a run of answers, which has no site's model either
+        model = mean if site is None else result.models[replicate, site]
         config = result.config
         return cls(None, model, np.ones(1), record_of(result), schema, config.loss, config.max_grad_norm < math.inf)
 

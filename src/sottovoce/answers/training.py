@@ -169,8 +169,8 @@ def infer(
         raise InvalidInput("label", None, "coefficients are log-odds of two classes", "declare two classes")
     if dataset.weights is not None:
         raise InvalidInput("weight", None, WEIGHED, "leave weight and class_weight out, or train without inference")
-    check_held(held, dataset, run, ledger)
     dealt = Dealt.of(config, dataset, site_constants)
+    check_held(held, dataset, run, len(dealt.parts), ledger=ledger)
     naming, sizes = dealt.naming, dealt.sizes
     rows = naming.rows([(found, dataset.y_train[part]) for found, part in zip(dealt.tables, dealt.parts, strict=True)])
     loss = Weighted(Logistic()) if naming.long else Logistic()
@@ -223,8 +223,10 @@ def names_of(partition: str, columns: Any, parts: Sequence[IntArray]) -> tuple[s
     return tuple(f"site {i}" for i in range(len(parts)))
 
 
-def check_held(held: Held | None, dataset: data.Dataset, run: RunConfig, ledger: DurableLedger | None = None) -> None:
-    """Refuse an evaluation that cannot be asked, before the training spends anything.
+def check_held(
+    held: Held | None, dataset: data.Dataset, run: RunConfig, sites: int = 1, *, ledger: DurableLedger | None = None
+) -> None:
+    """Refuse an evaluation that cannot be asked of so many sites, before the training spends anything.
 
     Raises
     ------
@@ -237,6 +239,9 @@ def check_held(held: Held | None, dataset: data.Dataset, run: RunConfig, ledger:
         raise InvalidInput("evaluation", held.epsilon, rule, "use `sottovoce evaluate` with their own ledger")
     if not len(dataset.y_test):
         raise InvalidInput("evaluation", held.epsilon, "there are no test rows", "give a test_share")
+    if dataset.n_held_out < sites:
+        rule = f"there are {dataset.n_held_out} test rows for {sites} sites"
+        raise InvalidInput("evaluation", held.epsilon, rule, "give a larger test_share")
     judge_of(dataset.task, held, dataset.schema).check(run)
 
 

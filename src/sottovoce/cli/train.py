@@ -150,7 +150,7 @@ def train(
                 ledger=book,
                 run_name=run_name,
                 free=left_open(),
-                check=None if held is None else lambda dataset, run: check_held(held, dataset, run, book),
+                check=None if held is None else lambda *known: check_held(held, *known, ledger=book),
             )
     lost = None if save is None else _lost(trained, save)
     found: Any = None

@@ -51,6 +51,13 @@ def _real(value: object) -> bool:
     return True
 
 
+def _plain(value: Any) -> Any:
+    """A number of NumPy's, such as a search over an array gives, as Python's: records and keys of runs are JSON."""
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def check_types(config: Any) -> None:
     """Refuse fields of a dataclass that are not of their type, and numbers so large that arithmetic overflows.
 
@@ -192,6 +199,8 @@ class RunConfig:
         def __getattr__(self, knob: str) -> Any: ...
 
     def __post_init__(self) -> None:
+        for f in fields(self):
+            object.__setattr__(self, f.name, _plain(getattr(self, f.name)))
         check_types(self)
         validate_target(self.epsilon, self.delta)
         if self.trust not in (*TRUSTED, None):

@@ -176,7 +176,7 @@ def train(
     ledger: DurableLedger | None = None,
     run_name: str | None = None,
     free: Sequence[str] | None = None,
-    check: Callable[[data.Dataset, RunConfig], object] | None = None,
+    check: Callable[[data.Dataset, RunConfig, int], object] | None = None,
 ) -> Report:
     """Load, deal, train and score.
 
@@ -192,8 +192,8 @@ def train(
         See :func:`sottovoce.runs.simulate.simulate`.
     free : sequence of str, optional
         Knobs that "auto" may set; None for those that have their default values.
-    check : callable ``(dataset, config)``, optional
-        Called before anything is chosen or spent; it may refuse the run.
+    check : callable ``(dataset, config, sites)``, optional
+        Called before anything is chosen or spent; it may refuse the run.  A curator is one site.
 
     Returns
     -------
@@ -211,14 +211,14 @@ def train(
         make_graph(config.run.graph, config.nodes, config.run.seed or 0)
     dataset = data.load(config.data, schema=config.schema, test_share=config.test_share)
     config = replace(config, run=for_task(config.run, dataset.task))
-    if check is not None:
-        check(dataset, config.run)
     known = None
     if config.public_share is not None:
         known, dataset = set_aside(dataset, config.public_share, config.run.seed or 0)
     elif config.public is not None:
         known = _table_of(config, dataset)
     parts = deal(config, dataset)
+    if check is not None:
+        check(dataset, config.run, 1 if config.run.trusted.pools_rows else len(parts))
     tables = [(dataset.X_train[part], dataset.y_train[part]) for part in parts]
     rows = rows_of(dataset.task, tables, dataset.weights_of(parts))
     rows.check(make_loss(config.run.loss))
