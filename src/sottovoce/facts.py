@@ -17,13 +17,14 @@ In scikit-learn's terms: for sites of equal size n_i the sum of all f_i is rho t
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
 from .capped import read_loss
-from .errors import InvalidInput
+from .errors import InvalidInput, Refused
 from .losses import Loss
-from .privacy.events import RELATIONS
+from .trust import RELATIONS
 from .typing import Any, Array, ArrayLike
 
 EXACT = 1e-8
@@ -166,3 +167,42 @@ class Facts:
     def node(self, i: int) -> Facts:
         """The same facts as node `i` sees them."""
         return replace(self, n=self.n[i], sizes=self.every_n)
+
+
+@dataclass(frozen=True)
+class Among:
+    """The sites of one attempt, which are public and agreed on before any noise is drawn.
+
+    Parameters
+    ----------
+    rows : float
+        Rows of these sites together.
+    sites : int
+    """
+
+    rows: float
+    sites: int
+
+    @classmethod
+    def all(cls, facts: Facts) -> Self:
+        """All sites of a run."""
+        assert facts.rows is not None
+        return cls(facts.rows, facts.n_nodes)
+
+    def check(self, facts: Facts) -> None:
+        """Refuse sites that cannot be those of an attempt of this run; called before the charge.
+
+        Raises
+        ------
+        Refused
+        """
+        assert facts.rows is not None
+        own, all_of_them = float(np.max(facts.n)), self.sites == facts.n_nodes
+        if not (
+            max(facts.participants, facts.colluders + 1) <= self.sites <= facts.n_nodes
+            and (self.rows == facts.rows if all_of_them else own + self.sites - 1 <= self.rows < facts.rows)
+        ):
+            raise Refused(
+                f"sites={self.sites}: of this run are {facts.n_nodes}, and a sum needs {facts.participants} of them "
+                "with their rows as agreed; nothing was charged; find out who signed another roster"
+            )

@@ -17,9 +17,8 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from .errors import NetClosed
-from .facts import Facts
+from .facts import Among, Facts
 from .graphs import Graph
-from .queries.sums import Among
 from .typing import Array, IntArray
 
 LARGE = 200

@@ -19,6 +19,8 @@ from .errors import InvalidInput
 from .typing import Any
 
 Kind = Literal["nobody", "sum", "curator", "aggregator"]
+RELATIONS = {"replace-one": 2.0, "zero-out": 1.0}
+"""Neighbouring relation -> how many gradients of one row change (their norms add up to the sensitivity)."""
 
 _SEES = {
     "nobody": "every message of every round and all of this configuration",

@@ -14,13 +14,12 @@ Norms are rounded up (:func:`sottovoce.data.design.rounded_up`), so rounding lif
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
 
-from .data.rows import Rows
 from .errors import InvalidInput
 from .losses import Loss
 from .typing import Any, Array
@@ -98,24 +97,3 @@ class Weighted(Loss):
 def weights(loss: Loss, z: Array) -> Array:
     """Of the rows with margins `z`: 1 for a loss that weighs none."""
     return loss.weight(z) if isinstance(loss, Weighted) else np.ones_like(z)
-
-
-def long_rows(parts: Sequence[tuple[Array, Array]]) -> Rows:
-    """Rows of any norm, for :class:`Weighted` losses alone; as :meth:`sottovoce.data.rows.Rows.build` for other rows.
-
-    Raises
-    ------
-    InvalidInput
-    """
-    short = []
-    for X, y in parts:
-        peak = np.maximum(np.abs(X).max(axis=1, keepdims=True, initial=0.0), 1.0)
-        shape = np.linalg.norm(X / peak, axis=1, keepdims=True)
-        scale = np.maximum(1.0, peak / LONGEST * shape)  # a norm itself may overflow, and refusals be about a row
-        norms = np.where(scale > 1.0, LONGEST, np.minimum(peak, LONGEST) * shape)
-        short.append((X / scale, y, np.maximum(1.0, norms) * (1.0 + 1e-9)))
-    inside = Rows.build([(X / norms, y) for X, y, norms in short])  # validates
-    signed = np.zeros_like(inside.signed)
-    for i, (X, y, _) in enumerate(short):
-        signed[i, : len(X)] = X * y[:, None]
-    return Rows(signed, inside.n, inside.one_class, any_norm=True)

@@ -17,7 +17,7 @@ from sottovoce.algorithms import REGISTRY, Algorithm
 from sottovoce.curator import Curator
 from sottovoce.data.rows import Rows
 from sottovoce.deploy import run_sites
-from sottovoce.facts import Facts
+from sottovoce.facts import Among, Facts
 from sottovoce.ledger.memory import Ledger
 from sottovoce.losses import make_loss
 from sottovoce.net import DenseNet, Net
@@ -33,7 +33,7 @@ from sottovoce.privacy.events import (
     Unprotected,
 )
 from sottovoce.privacy.noise import KeyedNoise, Noise
-from sottovoce.queries import Among, Query, Sum
+from sottovoce.queries import Query, Sum
 from sottovoce.runs.engine import Place, run
 from sottovoce.runs.planner import plan
 from sottovoce.runs.prepare import build

@@ -20,7 +20,7 @@ from sottovoce.answers.naming import of_columns
 from sottovoce.curator import Curator
 from sottovoce.data.rows import Rows
 from sottovoce.errors import AttemptLost, BudgetExceeded, CheckpointError, InvalidInput
-from sottovoce.facts import Facts
+from sottovoce.facts import Among, Facts
 from sottovoce.graphs import make_graph
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.memory import Ledger
@@ -28,7 +28,7 @@ from sottovoce.losses import Logistic
 from sottovoce.net import DenseNet
 from sottovoce.privacy.accountants import make_accountant
 from sottovoce.privacy.noise import KeyedNoise
-from sottovoce.queries import Among, Gradient, SecondMoments
+from sottovoce.queries import Gradient, SecondMoments
 from sottovoce.runs import engine, planner
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.engine import Place

@@ -15,10 +15,11 @@ from sottovoce.answers.inference import TAU, Estimates, Newton, forecast, newton
 from sottovoce.answers.naming import Naming, of_columns, of_schema
 from sottovoce.data.schema import Schema
 from sottovoce.errors import BudgetExceeded, InvalidInput
+from sottovoce.facts import Among
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.losses import Logistic
 from sottovoce.privacy.gaussian import gaussian_mu
-from sottovoce.queries import Among, Gradient
+from sottovoce.queries import Gradient
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.simulate import Result, simulate
 from sottovoce.weighted import Weighted

@@ -17,7 +17,7 @@ from sottovoce.ledger.durable import rows_digest
 from sottovoce.losses import HuberResidual, Logistic, Loss, Softmax
 from sottovoce.queries import SecondMoments
 from sottovoce.solvers import Solver, rounding_bound
-from sottovoce.weighted import Weighted, long_rows
+from sottovoce.weighted import Weighted
 
 D, SIZES = 4, (40, 33)
 
@@ -59,7 +59,7 @@ def kinds(weights: list[np.ndarray] | None, repeat: bool) -> dict[str, tuple[Row
         "sparse": (Rows.build([(csr_array(X), y) for X, y in parts]), Logistic()),
         "numbers": (Rows.build(ones, numbers), HuberResidual(0.5)),
         "classes": (Rows.of_classes([(X, y) for (X, _), y in zip(parts, labels, strict=True)], 3), Softmax(3)),
-        "long": (long_rows(long), Weighted(Logistic())),
+        "long": (Rows.of_any_norm(long), Weighted(Logistic())),
         "strict": (Rows.build(parts).on("array_api_strict"), Logistic()),
     }
     return made if weights is None else {name: (rows.with_weight(weights), loss) for name, (rows, loss) in made.items()}

@@ -36,7 +36,7 @@ from sottovoce.queries import (
     Sum,
 )
 from sottovoce.queries.moments import square
-from sottovoce.weighted import Weighted, long_rows
+from sottovoce.weighted import Weighted
 
 D = 4
 LAST = np.eye(D)[-1]
@@ -132,7 +132,7 @@ class TestValues:
         X, y = table(50)
         X[:10] *= 3.0
         loss = Weighted(Logistic())
-        rows, of = long_rows([(X, y)]), facts([50], loss)
+        rows, of = Rows.of_any_norm([(X, y)]), facts([50], loss)
         weight = np.minimum(1.0, 1.0 / np.sum(X**2, axis=1))
         p = 1.0 / (1.0 + np.exp(y * (X @ W)))
         w = at(W, 1)

@@ -20,7 +20,7 @@ from sottovoce.curator import Curator, make_solver
 from sottovoce.data.rows import Rows
 from sottovoce.deploy.local import run_sites
 from sottovoce.errors import AttemptLost, BudgetExceeded, InvalidInput, NetClosed, Refused
-from sottovoce.facts import Facts
+from sottovoce.facts import Among, Facts
 from sottovoce.graphs import make_graph
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.memory import Ledger
@@ -28,7 +28,7 @@ from sottovoce.losses import make_loss
 from sottovoce.net import Adder, DenseNet, QueueNet
 from sottovoce.privacy.events import SummedGaussianMechanism, Unprotected
 from sottovoce.privacy.noise import KeyedNoise
-from sottovoce.queries import Among, NoisyGradient, NoisyMinimiser, Sum, Vault
+from sottovoce.queries import NoisyGradient, NoisyMinimiser, Sum, Vault
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.engine import Place, run
 from sottovoce.runs.prepare import prepare

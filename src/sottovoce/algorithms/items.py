@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable
 from typing import NamedTuple
 
-from ..facts import Facts
-from ..queries import Among, Bounded
+from ..facts import Among, Facts
+from ..queries import Bounded
 from ..typing import Any, Array
 
 

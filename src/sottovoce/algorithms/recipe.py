@@ -14,9 +14,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..facts import Facts
+from ..facts import Among, Facts
 from ..plain import digest_of
-from ..queries import Among, Bounded, NoisyBounded, Sum
+from ..queries import Bounded, NoisyBounded, Sum
 from ..schedules import Schedule
 from ..typing import Any, Array
 from .base import Algorithm, Node

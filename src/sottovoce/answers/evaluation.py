@@ -22,14 +22,14 @@ from ..data.blocks import Bins, Category
 from ..data.rows import Rows
 from ..data.schema import Schema
 from ..errors import InvalidInput
-from ..facts import Facts
+from ..facts import Among, Facts
 from ..losses import Logistic
 from ..privacy.statement import Statement
-from ..queries import Among, Positives, Scores
+from ..queries import Positives, Scores
 from ..runs.config import RunConfig
 from ..runs.prepare import Prepared
 from ..typing import Array
-from ..weighted import Weighted, long_rows
+from ..weighted import Weighted
 from .metrics import CELLS, LEAST, WIDTH, Quality, quality_of
 from .naming import reference_of
 
@@ -46,7 +46,7 @@ class Level(NamedTuple):
 
 def rows_of(parts: Sequence[tuple[Array, Array]]) -> Rows:
     """Held-out rows of every site, from encoded columns and labels -1, 1, or 0 for none; a constant is appended."""
-    return long_rows([(np.hstack([X, np.ones((len(X), 1))]) * np.abs(y)[:, None], y) for X, y in parts])
+    return Rows.of_any_norm([(np.hstack([X, np.ones((len(X), 1))]) * np.abs(y)[:, None], y) for X, y in parts])
 
 
 def groups_of(levels: Sequence[Level], d: int) -> Array | None:

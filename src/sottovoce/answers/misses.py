@@ -22,7 +22,7 @@ from ..queries import Misses
 from ..queries.misses import SCALES
 from ..task import BoundedNumber
 from ..typing import Any, Array
-from ..weighted import Weighted, long_rows
+from ..weighted import Weighted
 from .metrics import Estimate
 
 LOSS = Weighted(HuberResidual(1.0))
@@ -110,7 +110,7 @@ def rows_of(parts: Sequence[tuple[Array, Array]]) -> Rows:
         (np.column_stack([scores, np.ones(len(scores))]) * one[:, None], one)
         for (scores, _), one in zip(parts, known, strict=True)
     ]
-    return long_rows(tables).with_offset(targets_of(parts))
+    return Rows.of_any_norm(tables).with_offset(targets_of(parts))
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from ..data.table import Table
 from ..errors import InvalidInput
 from ..task import TwoClasses
 from ..typing import Any, Array, IntArray
-from ..weighted import long_rows
 
 CONSTANT = "(constant)"
 _SLACK = 1.0 + 1e-12
@@ -132,7 +131,7 @@ class Naming:
     def rows(self, parts: Sequence[tuple[Any, Array]], first: int = 0) -> Rows:
         """Rows of the sites from number `first` on, of each from its table and its labels -1, 1, or 0 for none."""
         encoded = [(self.encoded(table, i) * np.abs(y)[:, None], y) for i, (table, y) in enumerate(parts, first)]
-        return long_rows(encoded) if self.long else Rows.build(encoded)
+        return Rows.of_any_norm(encoded) if self.long else Rows.build(encoded)
 
     def least_variance(self, rho: float = 0.0) -> float:
         """Of an encoded column of made-up rows, times ``1 - rho``: what a forecast takes as public knowledge."""

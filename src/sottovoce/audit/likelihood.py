@@ -22,9 +22,9 @@ import numpy as np
 
 from ..curator import make_solver
 from ..data.rows import Rows
-from ..facts import Facts
+from ..facts import Among, Facts
 from ..privacy.noise import KeyedNoise
-from ..queries import Among, Query, Sum, Vault
+from ..queries import Query, Sum, Vault
 from ..queries.evidence import Supposed
 from ..solvers import Solver
 from ..typing import Array, IntArray

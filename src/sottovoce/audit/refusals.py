@@ -29,12 +29,12 @@ import numpy as np
 from ..algorithms import REGISTRY
 from ..curator import Book, Curator
 from ..data.rows import Rows
-from ..facts import Facts
+from ..facts import Among, Facts
 from ..ledger.memory import Ledger
 from ..net import Net
 from ..privacy import accountants
 from ..privacy.noise import KeyedNoise, Noise, SystemNoise
-from ..queries import Among, Query, Sum
+from ..queries import Query, Sum
 from ..runs import engine
 from ..runs.config import RunConfig
 from ..runs.engine import Place

@@ -22,6 +22,7 @@ from ..errors import InvalidInput
 from ..later import Later
 from ..losses import MOST_OFFSET, Loss
 from ..typing import Any, Array, IntArray
+from ..weighted import LONGEST
 from .design import Dense, Design, Sparse, Storage
 from .device import OnDevice, backend, spec_of
 from .sweep import Group, Sweep, group_sizes
@@ -249,6 +250,27 @@ class Rows:
                 raise InvalidInput(f"site {i}", None, rule, "encode the classes so")
             labels[i, : len(y)] = y
         return replace(rows, labels=labels, classes=classes, one_class=_one_class(labels, rows.n))
+
+    @classmethod
+    def of_any_norm(cls, parts: Sequence[tuple[Array, Array]]) -> Rows:
+        """Rows of any norm, for :class:`sottovoce.weighted.Weighted` losses alone; else as :meth:`build`.
+
+        Raises
+        ------
+        InvalidInput
+        """
+        short = []
+        for X, y in parts:
+            peak = np.maximum(np.abs(X).max(axis=1, keepdims=True, initial=0.0), 1.0)
+            shape = np.linalg.norm(X / peak, axis=1, keepdims=True)
+            scale = np.maximum(1.0, peak / LONGEST * shape)  # a norm itself may overflow, and refusals be about a row
+            norms = np.where(scale > 1.0, LONGEST, np.minimum(peak, LONGEST) * shape)
+            short.append((X / scale, y, np.maximum(1.0, norms) * (1.0 + 1e-9)))
+        inside = cls.build([(X / norms, y) for X, y, norms in short])  # validates
+        signed = np.zeros_like(inside.signed)
+        for i, (X, y, _) in enumerate(short):
+            signed[i, : len(X)] = X * y[:, None]
+        return Rows(signed, inside.n, inside.one_class, any_norm=True)
 
     @classmethod
     def build(cls, parts: Sequence[tuple[Array, Array]], offsets: Sequence[Array] | None = None) -> Rows:

@@ -15,13 +15,12 @@ import numpy as np
 from ..curator import Asked, Book, Curator
 from ..data.rows import Rows
 from ..errors import NetClosed
-from ..facts import Facts
+from ..facts import Among, Facts
 from ..ledger.life import share_of_life
 from ..net import Net
 from ..plain import digest_of
 from ..privacy.noise import KeyedNoise, Noise
 from ..queries import Query, Sum
-from ..queries.sums import Among
 from ..runs import engine
 from ..runs.engine import FEW, FINISHED, NEIGHBOUR, Outcome, Place
 from ..typing import Any, Array, IntArray

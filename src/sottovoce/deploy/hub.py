@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..errors import EndedEarly, InvalidInput, Refused, Unreachable
-from ..queries.sums import Among
+from ..facts import Among
 from ..typing import Any, Array
 from .answering import LOST, Found, ReadNet, at_hub
 from .hublog import HubLog

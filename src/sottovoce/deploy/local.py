@@ -15,13 +15,12 @@ from ..curator import Curator
 from ..data.rows import Rows
 from ..data.sweep import one_thread_a_product
 from ..errors import AttemptLost, NetClosed
-from ..facts import Facts
+from ..facts import Among, Facts
 from ..graphs import make_graph
 from ..ledger.memory import Ledger
 from ..net import QueueNet
 from ..privacy.accountants import make_accountant
 from ..privacy.noise import KeyedNoise, Noise, SystemNoise
-from ..queries.sums import Among
 from ..runs import engine
 from ..runs.config import RunConfig
 from ..runs.engine import Outcome, Place

@@ -19,10 +19,8 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import InvalidInput, UnknownEvent
+from ..trust import RELATIONS
 from ..typing import Any, Array
-
-RELATIONS = {"replace-one": 2.0, "zero-out": 1.0}
-"""Neighbouring relation -> how many gradients of one row change (their norms add up to the sensitivity)."""
 
 NEEDS = {
     "nothing": "its price adds up with those of whatever else is released from the same rows",

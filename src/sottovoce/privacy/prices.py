@@ -18,6 +18,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from ..errors import UnknownEvent
+from ..trust import RELATIONS
 from ..typing import Array
 from . import events, gaussian, spherical
 from .bounds import approximate_release_epsilon, objective_perturbation_epsilon
@@ -75,14 +76,14 @@ def _shift(event: events.GaussianMechanism | events.CarriedGaussianMechanism) ->
 def _exact_objective(event: events.SphericalObjectivePerturbation) -> Array:
     _positive(event, "K", "beta")
     return objective_perturbation_epsilon(
-        event.beta, event.K, delta_gradient=events.RELATIONS[event.relation],
+        event.beta, event.K, delta_gradient=RELATIONS[event.relation],
         bend_bound=event.bend_bound, logistic=event.logistic,
     )  # fmt: skip
 
 
 def _alone(event: events.SphericalObjectivePerturbation | events.GaussianObjectivePerturbation) -> Array:
     """How far the answer can move between neighbouring data sets, given the noise in the objective."""
-    return events.RELATIONS[event.relation] / event.K + 2.0 * event.error
+    return RELATIONS[event.relation] / event.K + 2.0 * event.error
 
 
 def pure(event: Event) -> Array:
@@ -97,7 +98,7 @@ def pure(event: Event) -> Array:
             return exact + approximate_release_epsilon(event.beta_release, event.error)
         case events.SecretStartPerturbation():  # the noise moves by both changes, the Hessian by the row's alone
             _positive(event, "K", "beta")
-            change = events.RELATIONS[event.relation]
+            change = RELATIONS[event.relation]
             exact = objective_perturbation_epsilon(
                 event.beta, event.K, delta_gradient=change, bend_bound=event.bend_bound, logistic=False
             )

@@ -7,16 +7,13 @@ that no guarantee looks stronger than it is.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
 from ..errors import InvalidInput
 from ..trust import CURATOR, NOBODY, Trust
-from ..typing import Any
-
-if TYPE_CHECKING:
-    from ..ledger.memory import Ledger
+from ..typing import Any, Array
 
 PUBLIC = "row counts, labels' names, schema, graph, schedules, number of rounds"
 """What every statement takes to be public; where one of these was computed from rows, a caveat says so."""
@@ -67,6 +64,25 @@ _PERSON = "one person"
 def unit_of(sites_per_row: int) -> str:
     """The unit of protection if a person may have a row at each of `sites_per_row` sites."""
     return ONE_ROW if sites_per_row == 1 else f"one row at each of {sites_per_row} sites"
+
+
+class Priced(Protocol):
+    """What a statement is made from: a ledger with all releases of a run and no others."""
+
+    delta: float
+
+    @property
+    def rows(self) -> Sequence[object]:
+        """The releases."""
+
+    def total(self) -> float:
+        """Epsilon of the whole network."""
+
+    def per_node(self) -> Array:
+        """Epsilon spent by each node."""
+
+    def report(self) -> dict[str, float]:
+        """The network's epsilon by every notion."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +184,7 @@ class Statement:
     @classmethod
     def prove(
         cls,
-        ledger: Ledger,
+        ledger: Priced,
         trust: Trust,
         *,
         relation: str,
@@ -186,7 +202,7 @@ class Statement:
 
         Parameters
         ----------
-        ledger : Ledger
+        ledger : Priced
             With all releases of the run and no others.
         trust : Trust
         relation : str

@@ -28,11 +28,10 @@ from .objective import (
 )
 from .residuals import ResidualMoments
 from .statistic import NoisyEpoch, NoisyGradient, NoisyMinimiser, NoisyStatistic, NoisyValue, SecretMinimiser
-from .sums import Among, Sum
+from .sums import Sum
 from .vault import Secret, Vault
 
 __all__ = [
-    "Among",
     "Bounded",
     "CarriedGradient",
     "Curvature",

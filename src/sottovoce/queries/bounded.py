@@ -19,15 +19,14 @@ import numpy as np
 
 from ..data.design import Design
 from ..errors import InvalidInput
-from ..facts import Facts
+from ..facts import Among, Facts
 from ..losses import Loss
 from ..plain import digest_of
-from ..privacy.events import RELATIONS
+from ..trust import RELATIONS
 from ..typing import Array
 from ..weighted import weights
 from .moments import flat
 from .statistic import NoisyValue
-from .sums import Among
 from .vault import Vault
 
 _UNIT = 2.0**-53

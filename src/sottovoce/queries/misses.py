@@ -11,7 +11,7 @@ import numpy as np
 from ..data.design import Design
 from ..facts import Facts
 from ..losses import Loss
-from ..privacy.events import RELATIONS
+from ..trust import RELATIONS
 from ..typing import Array
 from .bounded import Bounded, labels_of
 

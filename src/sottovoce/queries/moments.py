@@ -9,7 +9,7 @@ import numpy as np
 
 from ..facts import Facts
 from ..losses import Loss
-from ..privacy.events import RELATIONS
+from ..trust import RELATIONS
 from ..typing import Array
 from .statistic import NoisyValue
 from .vault import Vault

@@ -21,7 +21,6 @@ from ..errors import InvalidInput
 from ..facts import Facts
 from ..privacy.bounds import objective_perturbation_epsilon, objective_perturbation_rate
 from ..privacy.events import (
-    RELATIONS,
     Event,
     GaussianObjectivePerturbation,
     SecretStartPerturbation,
@@ -29,6 +28,7 @@ from ..privacy.events import (
     Unprotected,
 )
 from ..solvers import certified_error
+from ..trust import RELATIONS
 from ..typing import Array, ArrayLike
 from .base import Query
 from .evidence import (

@@ -19,8 +19,8 @@ from typing import Self
 
 import numpy as np
 
-from ..errors import InvalidInput, Refused
-from ..facts import Facts
+from ..errors import InvalidInput
+from ..facts import Among, Facts
 from ..privacy.events import Event, SummedGaussianMechanism, Unprotected
 from ..privacy.noise import power
 from ..privacy.prices import COARSEST, FINEST
@@ -35,45 +35,6 @@ _RING = 61
 _TAIL = 40.0  # standard deviations of a sum of noise: more has a probability below 2 e^-800
 _ROUNDING = 2.0**-50  # of two addends, each rounded by a difference, by the weight, and by the product with it
 _SLACK = 1.0 + 2.0**-40  # of noise, for the rounding of its size
-
-
-@dataclass(frozen=True)
-class Among:
-    """The sites of one attempt, which are public and agreed on before any noise is drawn.
-
-    Parameters
-    ----------
-    rows : float
-        Rows of these sites together.
-    sites : int
-    """
-
-    rows: float
-    sites: int
-
-    @classmethod
-    def all(cls, facts: Facts) -> Self:
-        """All sites of a run."""
-        assert facts.rows is not None
-        return cls(facts.rows, facts.n_nodes)
-
-    def check(self, facts: Facts) -> None:
-        """Refuse sites that cannot be those of an attempt of this run; called before the charge.
-
-        Raises
-        ------
-        Refused
-        """
-        assert facts.rows is not None
-        own, all_of_them = float(np.max(facts.n)), self.sites == facts.n_nodes
-        if not (
-            max(facts.participants, facts.colluders + 1) <= self.sites <= facts.n_nodes
-            and (self.rows == facts.rows if all_of_them else own + self.sites - 1 <= self.rows < facts.rows)
-        ):
-            raise Refused(
-                f"sites={self.sites}: of this run are {facts.n_nodes}, and a sum needs {facts.participants} of them "
-                "with their rows as agreed; nothing was charged; find out who signed another roster"
-            )
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from ...errors import AttemptLost, LedgerCorrupt, NetClosed, Refused, TransportClosed
-from ...facts import Facts
+from ...facts import Among, Facts
 from ...ledger.journal import Journal
 from ...net import Net
 from ...plain import canonical, keyed_hash
-from ...queries.sums import Among
 from ...runs.engine import FEW
 from ...typing import Array, IntArray
 from ..keys import SigningKey
