@@ -18,7 +18,7 @@ from sottovoce.data.lifelike import Sketches, drawn
 from sottovoce.data.rows import Rows
 from sottovoce.runs.choosing import choose
 from sottovoce.runs.simulate import RunConfig, pooled_minimiser, simulate
-from sottovoce.typing import Any, Array
+from sottovoce.util.typing import Any, Array
 
 Cells = list[dict[str, Any]]
 SITES, DELTA, REPLICATES, SEEDS = 5, 1e-5, 10, (0, 1, 2)

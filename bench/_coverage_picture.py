@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from scipy.stats import beta
 
 from sottovoce.studies.figures import COLOURS, STYLE
-from sottovoce.typing import Any
+from sottovoce.util.typing import Any
 
 LEAST = 0.05
 """Share of a cell's coefficients that must be printed for it to be shown."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from sottovoce.errors import SottovoceError
 from sottovoce.ledger.chain import link
-from sottovoce.plain import canonical, keyed_hash
+from sottovoce.util.plain import canonical, keyed_hash
 
 Rng = np.random.Generator
 STEERS = "\x1b[31m\x1b]0;taken\x07\u202e[red]x[/]"

@@ -19,8 +19,8 @@ from _tables_search import Found, Grid, Setting, search
 from sottovoce import TrainConfig, train
 from sottovoce.algorithms import KNOBS, REGISTRY, knobs_of
 from sottovoce.errors import SottovoceError
+from sottovoce.problem.trust import NOBODY
 from sottovoce.runs.simulate import RunConfig, prepare, simulate
-from sottovoce.trust import NOBODY
 
 DELTA = 1e-5
 REPLICATES, SCREENED, FRESH = 20, 10, 50

@@ -28,7 +28,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from sottovoce.studies.figures import COLOURS, LINES, MARKERS, STYLE
-from sottovoce.typing import Any
+from sottovoce.util.typing import Any
 
 
 def draw(pictures: dict[str, Cells]) -> dict[str, bytes]:

@@ -28,11 +28,11 @@ from sottovoce.answers.naming import columns_of, of_schema
 from sottovoce.data.rows import Rows
 from sottovoce.data.schema import Schema
 from sottovoce.deploy.demonstration import FEW
-from sottovoce.losses import Logistic
-from sottovoce.plain import digest_of
+from sottovoce.problem.losses import Logistic
+from sottovoce.problem.weighted_loss import Weighted
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.simulate import pooled_minimiser, simulate
-from sottovoce.weighted import Weighted
+from sottovoce.util.plain import digest_of
 
 SITES = 5
 

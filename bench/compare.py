@@ -67,7 +67,7 @@ from sottovoce.data.sweep import Sweep, cores, one_thread_a_product
 from sottovoce.runs.planner import plan
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.simulate import RunConfig, simulate, simulate_many
-from sottovoce.typing import Any, Array
+from sottovoce.util.typing import Any, Array
 
 
 @dataclass(frozen=True)

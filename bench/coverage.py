@@ -32,10 +32,10 @@ import sottovoce
 from sottovoce.answers.inference import newton_of, table
 from sottovoce.answers.naming import Naming, of_columns, of_schema
 from sottovoce.data.schema import Schema
-from sottovoce.losses import Logistic
+from sottovoce.problem.losses import Logistic
+from sottovoce.problem.weighted_loss import Weighted
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.simulate import simulate
-from sottovoce.weighted import Weighted
 
 SITES = 5
 SETS, QUICK = 1000, 24

@@ -23,11 +23,11 @@ from sottovoce.answers import slopes
 from sottovoce.answers.inference import Estimates
 from sottovoce.answers.naming import Naming, of_columns, of_schema
 from sottovoce.data.schema import Schema
-from sottovoce.losses import HuberResidual
+from sottovoce.problem.losses import HuberResidual
+from sottovoce.problem.task import BoundedNumber
+from sottovoce.problem.weighted_loss import Weighted
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.simulate import simulate
-from sottovoce.task import BoundedNumber
-from sottovoce.weighted import Weighted
 
 SETS, QUICK = 400, 20
 TASK = BoundedNumber(0.0, 60.0)

@@ -28,9 +28,9 @@ from scipy.special import expit
 from sottovoce.answers.evaluation import Held
 from sottovoce.answers.judging import Scored, judge_of
 from sottovoce.answers.metrics import Estimate
-from sottovoce.plain import digest_of
+from sottovoce.problem.task import ManyClasses, TwoClasses
 from sottovoce.runs.config import RunConfig
-from sottovoce.task import ManyClasses, TwoClasses
+from sottovoce.util.plain import digest_of
 
 SETS, QUICK = 500, 20
 GRID = 400_000

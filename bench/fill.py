@@ -27,7 +27,7 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sottovoce.data import Schema, fill, partition
 from sottovoce.data.rows import Rows
 from sottovoce.runs.simulate import RunConfig, simulate
-from sottovoce.typing import Any, Array
+from sottovoce.util.typing import Any, Array
 
 SITES, DELTA, REPLICATES, SEEDS = 5, 1e-5, 10, (0, 1, 2)
 EPSILONS, METHODS = (0.1, 0.5, 1.0), ("prox_admm", "prox_average")

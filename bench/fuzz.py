@@ -52,12 +52,12 @@ from sottovoce.deploy.keys import SigningKey  # noqa: E402
 from sottovoce.deploy.plan import Member, Plan  # noqa: E402
 from sottovoce.deploy.settings import SiteSettings, write_settings  # noqa: E402
 from sottovoce.errors import SottovoceError  # noqa: E402
-from sottovoce.files import from_json, pack, read_arrays  # noqa: E402
 from sottovoce.ledger.durable import DurableLedger  # noqa: E402
 from sottovoce.ledger.journal import Journal  # noqa: E402
-from sottovoce.plain import canonical, keyed_hash  # noqa: E402
 from sottovoce.runs.config import RunConfig  # noqa: E402
 from sottovoce.studies.spec import parse  # noqa: E402
+from sottovoce.util.files import from_json, pack, read_arrays  # noqa: E402
+from sottovoce.util.plain import canonical, keyed_hash  # noqa: E402
 
 SECONDS, MEMORY = 60, 3 * 2**30
 """An input that takes longer has failed, and so has a run that takes more bytes."""

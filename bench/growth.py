@@ -34,7 +34,7 @@ from sottovoce import RunConfig
 from sottovoce.data.rows import Rows
 from sottovoce.data.schema import Schema
 from sottovoce.runs.simulate import simulate
-from sottovoce.typing import Any
+from sottovoce.util.typing import Any
 
 COLUMNS, BLOCK = 100, 50_000
 POINTS = {

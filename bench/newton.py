@@ -20,7 +20,7 @@ import numpy as np
 
 from sottovoce import data
 from sottovoce.privacy.gaussian import gaussian_mu
-from sottovoce.typing import Array
+from sottovoce.util.typing import Array
 
 DELTA, KEEP, SITES = 1e-5, 0.9, 5
 CAPS, EPSILONS, ROWS = (1.0, 0.2), (0.1, 1.0), 10_000

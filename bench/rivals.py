@@ -11,11 +11,11 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import minimize
 
 from sottovoce.data.rows import Rows
-from sottovoce.graphs import make_graph
-from sottovoce.losses import Logistic
+from sottovoce.network.graphs import make_graph
 from sottovoce.privacy.noise import KeyedNoise
+from sottovoce.problem.losses import Logistic
 from sottovoce.runs.simulate import Result
-from sottovoce.typing import Array
+from sottovoce.util.typing import Array
 
 C, RHO, ETA, GAMMA, ALPHA, NODES, TOL = 1750.0, 0.22, 1.0, 0.5, 1.0, 5, 1e-8
 LOSS = Logistic()

@@ -34,7 +34,7 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 from sottovoce.data.sweep import cores
-from sottovoce.typing import Any
+from sottovoce.util.typing import Any
 
 ASSUMPTIONS = (
     "each local solve evaluates its gradient once in double precision (the certificate) and once in single",

@@ -31,7 +31,7 @@ from sottovoce.runs.choosing import choose
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.simulate import simulate
 from sottovoce.studies.figures import COLOURS, LINES, MARKERS, STYLE
-from sottovoce.typing import Any
+from sottovoce.util.typing import Any
 
 SITES = (2, 3, 5, 10, 20, 50, 100, 200)
 EPSILONS = (0.5, 1.0)

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 from check_imports import LAYERS
 
 from sottovoce.algorithms import KNOBS, NAMES, REGISTRY, knobs_of, same_as, trusts_of
-from sottovoce.losses import REGISTRY as LOSSES
+from sottovoce.problem.losses import REGISTRY as LOSSES
 
 project = "sottovoce"
 author = "the sottovoce contributors"

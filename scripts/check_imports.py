@@ -7,7 +7,7 @@
    private rows or noise could reach it.
 3. No file is longer than a reader can take in.
 
-Prints one line a violation, ``file:line: rule``, and exits with 1 if there is one.
+Prints one line a violation, ``file:line: rule``, and exits with 1 if there is one; else the counts of rooms and arrows.
 """
 
 from __future__ import annotations
@@ -28,85 +28,33 @@ class Layer(NamedTuple):
     modules: tuple[str, ...]
 
 
-# Lowest first; an entry stands for a file, or for a folder and all that is in it.  A folder whose files lie
-# in several layers is listed file by file, its `__init__` with its lowest file, because it runs before each.
-# docs/architecture.md shows this list.
+# Lowest first; an entry is a room: a file, or a folder and all that is in it.  docs/architecture.md shows this list.
 LAYERS = (
+    Layer("exceptions", ("errors",)),
     Layer(
-        "exceptions; types of arrays; libraries loaded at first use; the canonical text of a value; files "
-        "read within limits and written whole or not at all; the frame of HTML pages",
-        ("errors", "typing", "later", "plain", "files", "pages"),
+        "types of arrays; libraries loaded at first use; the canonical text of a value; files read within limits and "
+        "written whole or not at all; the frame of HTML pages",
+        ("util",),
+    ),
+    Layer("losses with their bounds, tasks, public facts, parameters over rounds, whom people trust", ("problem",)),
+    Layer(
+        "rows and schemas; what an event costs and why, what a guarantee says, sources of noise; graphs, and the "
+        "exchange with neighbours",
+        ("data", "privacy", "network"),
     ),
     Layer(
-        "losses with their bounds, graphs, parameters over rounds, what is public, whom people trust, what "
-        "labels are and how models are scored, rows and schemas, privacy events",
-        (
-            "losses",
-            "capped",
-            "weighted",
-            "graphs",
-            "schedules",
-            "facts",
-            "trust",
-            "task",
-            "data",
-            "privacy.__init__",
-            "privacy.events",
-        ),
-    ),
-    Layer(
-        "what an event costs and why, what a guarantee says, ledgers, sources of noise; "
-        "solvers with certified error; what the papers' theorems say; reports from plain data",
-        (
-            *("privacy.bounds", "privacy.exact", "privacy.spherical", "privacy.gaussian", "privacy.pld"),
-            *("privacy.conditions", "privacy.prices", "privacy.accountants", "privacy.noise", "privacy.statement"),
-            *("ledger", "quasinewton", "newton", "solvers", "papers", "reports"),
-        ),
+        "solvers with certified error; ledgers; what the papers' theorems say; reports from plain data",
+        ("solvers", "ledger", "papers", "reports"),
     ),
     Layer("one file for each kind of release", ("queries",)),
-    Layer("access to the rows; exchange with neighbours", ("curator", "net")),
     Layer("one file for each method", ("algorithms",)),
     Layer(
-        "the one loop that drives every method; the search for the noise that a price allows",
-        ("runs.__init__", "runs.engine", "runs.calibration"),
+        "access to the rows, the one loop that drives every method, pricing, choosing and simulating a run", ("runs",)
     ),
-    Layer(
-        "pricing a run, trying it on made-up rows, choosing its parameters, simulating all nodes, separate sites",
-        (
-            "runs.planner",
-            "runs.config",
-            "runs.defaults",
-            "runs.prepare",
-            "runs.rehearsal",
-            "runs.choosing",
-            "runs.start",
-            "runs.simulate",
-            "runs.public",
-            *("answers.__init__", "answers.naming", "answers.metrics", "answers.evaluation", "answers.overshoot"),
-            "answers.inference",
-            "answers.saved",
-            "deploy",
-        ),
-    ),
-    Layer(
-        "training from files, answers beside models, trusted aggregators, scikit-learn estimators, audits, "
-        "experiments from TOML files",
-        (
-            "runs.training",
-            "answers",
-            "aggregation",
-            "audit",
-            "parameters",
-            "inferring",
-            "exporting",
-            "sited",
-            "estimators",
-            "regressors",
-            "survival",
-            "components",
-            "studies",
-        ),
-    ),
+    Layer("inference and evaluation; trusted aggregators", ("answers", "aggregation")),
+    Layer("scikit-learn estimators; separate sites", ("estimators", "deploy")),
+    Layer("audits", ("audit",)),
+    Layer("experiments from TOML files", ("studies",)),
     Layer("the command line", ("cli", "__main__")),
 )
 LAYER = {entry: level for level, layer in enumerate(LAYERS) for entry in layer.modules}
@@ -116,7 +64,8 @@ VERSION = "_version"  # may be imported by all, imports nothing of the package
 ALGORITHMS = "algorithms"
 ALGORITHM_MAY_IMPORT = (
     *("__future__", "abc", "collections", "dataclasses", "enum", "functools", "itertools", "math", "types", "typing"),
-    *(f"{PACKAGE}.{name}" for name in ("typing", "errors", "plain", "facts", "trust", "schedules", "queries", "net")),
+    *(f"{PACKAGE}.{name}" for name in ("errors", "util.typing", "util.plain", "queries", "network.net")),
+    *(f"{PACKAGE}.problem.{name}" for name in ("facts", "trust", "schedules")),
     f"{PACKAGE}.{ALGORITHMS}",  # under the same rule themselves
 )
 ALGORITHM_MAY_IMPORT_EXACTLY = ("numpy", "numpy.typing", "numpy.linalg")
@@ -280,12 +229,28 @@ def check(root: Path) -> Iterator[tuple[str, int, str]]:
 
 
 def main(arguments: list[str]) -> int:
-    """Print the violations under the one argument, or under this repository."""
+    """Print the violations under the one argument, or under this repository; without any, how the house is built."""
     root = Path(arguments[0]) if arguments else Path(__file__).resolve().parents[1]
     violations = sorted(set(check(root)))
     for file, line, rule in violations:
         print(f"{file}:{line}: {rule}")
+    if not violations:
+        rooms, arrows = built(root / "src" / PACKAGE)
+        print(f"{rooms} rooms on {len(LAYERS)} floors, {arrows} arrows between them, none upward, no circle")
     return int(bool(violations))
+
+
+def built(package: Path) -> tuple[int, int]:
+    """Rooms of the package, and pairs of them of which one imports the other."""
+    where = {module_name(path, package): path for path in package.glob("**/*.py")}
+    arrows = {
+        (module.split(".")[0], target.split(".")[0])
+        for module, path in where.items()
+        for _, name in imports(ast.parse(path.read_text(encoding="utf-8")), module)
+        if (target := resolve(name, set(where))) is not None
+    }
+    rooms = {module.split(".")[0] for module in where} - {TOP, VERSION}
+    return len(rooms), sum(one != other and {one, other} <= rooms for one, other in arrows)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sottovoce.data.rows import Rows
-from sottovoce.typing import Array
+from sottovoce.util.typing import Array
 
 
 def make_rows(sizes: list[int], d: int, seed: int = 0) -> Rows:

@@ -14,25 +14,25 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.sparse import csr_array
+from sottovoce.solvers.local.local import Solver
 
-from sottovoce import solvers
 from sottovoce.algorithms import REGISTRY, knobs_of
-from sottovoce.capped import LEAST, Capped, cap, read_loss
-from sottovoce.curator import Curator
 from sottovoce.data.cluster import ClusterRows
 from sottovoce.data.mapped import write_rows
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
-from sottovoce.facts import Facts
 from sottovoce.ledger.memory import Ledger
-from sottovoce.losses import REGISTRY as LOSSES
-from sottovoce.losses import Loss, Softmax, make_loss
 from sottovoce.privacy.noise import KeyedNoise
+from sottovoce.problem.clipped import LEAST, Capped, cap, read_loss
+from sottovoce.problem.facts import Facts
+from sottovoce.problem.losses import REGISTRY as LOSSES
+from sottovoce.problem.losses import Loss, Softmax, make_loss
 from sottovoce.queries import GaussianLaw, NoisyGradient, NoisyMinimiser, PerturbedObjective
 from sottovoce.runs.config import RunConfig
+from sottovoce.runs.curator import Curator
 from sottovoce.runs.prepare import prepare
-from sottovoce.solvers import Solver
-from sottovoce.typing import Array
+from sottovoce.solvers.local import local as solvers
+from sottovoce.util.typing import Array
 
 D, K = 3, 4
 ONE = ["logistic", "huber:0.5", "huber:0.001", "huber-residual:0.25", "log-cosh:0.25", "log-cosh:0.001"]

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sottovoce import files
 from sottovoce.data.rows import Rows
 from sottovoce.errors import CheckpointError, InvalidInput, NotWritten
 from sottovoce.runs.simulate import Result, RunConfig, simulate
+from sottovoce.util import files
 
 CONFIG = RunConfig(method="dvp", epsilon=4.0, rho=0.02, eta=0.05, rounds=4, seed=3)
 

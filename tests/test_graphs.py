@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from sottovoce.errors import GraphError, InvalidInput
-from sottovoce.graphs import Graph, _components, from_edges, make_graph, names
-from sottovoce.net import DenseNet
+from sottovoce.network.graphs import Graph, _components, from_edges, make_graph, names
+from sottovoce.network.net import DenseNet
 
 FIXED = ["ring", "path", "star", "complete", "grid"]
 RANDOM = ["erdos-renyi", "erdos-renyi:p=0.6", "watts-strogatz", "watts-strogatz:k=2,p=0.5"]
@@ -197,5 +197,5 @@ def test_a_large_net_sums_without_the_zeros(monkeypatch: pytest.MonkeyPatch) -> 
     graph = make_graph("erdos-renyi:p=0.4", 12, 3)
     x = np.random.default_rng(0).standard_normal((3, 12, 4))
     small = DenseNet(graph).neighbour_sum(x)
-    monkeypatch.setattr("sottovoce.net.LARGE", 5)
+    monkeypatch.setattr("sottovoce.network.net.LARGE", 5)
     np.testing.assert_allclose(DenseNet(graph).neighbour_sum(x), small, rtol=1e-13)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sottovoce.capped import cap
-from sottovoce.losses import make_loss
+from sottovoce.problem.clipped import cap
+from sottovoce.problem.losses import make_loss
 
 
 @pytest.mark.parametrize("most", [0.02, 0.2, 0.45, 0.5, 0.9])

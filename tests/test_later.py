@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sottovoce.later import Later
+from sottovoce.util.later import Later
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy import integrate
 
-from sottovoce import losses
 from sottovoce.errors import InvalidInput
-from sottovoce.losses import REGISTRY, HuberResidual, LogCosh, Logistic, Loss, Quantile, loss_texts, make_loss
+from sottovoce.problem import losses
+from sottovoce.problem.losses import REGISTRY, HuberResidual, LogCosh, Logistic, Loss, Quantile, loss_texts, make_loss
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.prepare import prepare
-from sottovoce.typing import Array
+from sottovoce.util.typing import Array
 
 EXAMPLES = {
     "logistic": [""], "huber": ["0.5", "0.05", "3"], "huber-residual": ["0.25", "0.05", "3"],

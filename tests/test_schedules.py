@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sottovoce.errors import InvalidInput
-from sottovoce.schedules import Schedule
+from sottovoce.problem.schedules import Schedule
 
 SCHEDULES = [
     Schedule(2.0, 1.5),

@@ -9,9 +9,9 @@ import pytest
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.metrics import accuracy_score, mean_absolute_error, root_mean_squared_error, zero_one_loss
 
-from sottovoce import task as module
 from sottovoce.errors import InvalidInput
-from sottovoce.task import BoundedNumber, Classification, ManyClasses, Task, TwoClasses, of_classes, of_margins
+from sottovoce.problem import task as module
+from sottovoce.problem.task import BoundedNumber, Classification, ManyClasses, Task, TwoClasses, of_classes, of_margins
 
 TWO, MANY, DAYS = TwoClasses(("lived", "died")), ManyClasses(("low", "middle", "high")), BoundedNumber(2, 62, "days")
 TASKS: tuple[Task, ...] = (TWO, MANY, DAYS)

@@ -17,18 +17,18 @@ from problems import make_rows
 from sottovoce import ConsensusClassifier, ConsensusRegressor
 from sottovoce.algorithms import METHODS, NAMES, REGISTRY, trusts_of, under
 from sottovoce.cli import cli
-from sottovoce.curator import Curator
 from sottovoce.deploy.plan import Member, Plan
 from sottovoce.errors import InvalidInput
 from sottovoce.ledger.memory import Ledger
-from sottovoce.net import DenseNet
+from sottovoce.network.net import DenseNet
 from sottovoce.privacy.noise import KeyedNoise
+from sottovoce.problem.trust import CURATOR, NOBODY, Trust
 from sottovoce.runs.choosing import choose
 from sottovoce.runs.config import TRUSTED, RunConfig
+from sottovoce.runs.curator import Curator
 from sottovoce.runs.engine import Place, run
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.simulate import simulate
-from sottovoce.trust import CURATOR, NOBODY, Trust
 
 EVERY = [
     NOBODY,

@@ -4,16 +4,16 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .components import ConsensusPCA
     from .errors import SottovoceError
-    from .estimators import ConsensusClassifier, PrivateClassifier
+    from .estimators.classifiers import ConsensusClassifier, PrivateClassifier
+    from .estimators.components import ConsensusPCA
+    from .estimators.regressors import ConsensusRegressor, PrivateRegressor
+    from .estimators.survival import ConsensusSurvival
     from .ledger.durable import DurableLedger
     from .ledger.memory import Ledger
-    from .regressors import ConsensusRegressor, PrivateRegressor
     from .runs.config import RunConfig
     from .runs.simulate import Result
     from .runs.training import Report, TrainConfig, train
-    from .survival import ConsensusSurvival
 
     __version__: str
 
@@ -37,14 +37,14 @@ __all__ = [
 
 # A name is imported when it is first asked for: a command of the command line loads what it uses, and no more.
 _HOMES = {
-    "ConsensusClassifier": "estimators",
-    "ConsensusPCA": "components",
-    "ConsensusRegressor": "regressors",
-    "ConsensusSurvival": "survival",
+    "ConsensusClassifier": "estimators.classifiers",
+    "ConsensusPCA": "estimators.components",
+    "ConsensusRegressor": "estimators.regressors",
+    "ConsensusSurvival": "estimators.survival",
     "DurableLedger": "ledger.durable",
     "Ledger": "ledger.memory",
-    "PrivateClassifier": "estimators",
-    "PrivateRegressor": "regressors",
+    "PrivateClassifier": "estimators.classifiers",
+    "PrivateRegressor": "estimators.regressors",
     "Report": "runs.training",
     "Result": "runs.simulate",
     "RunConfig": "runs.config",

@@ -19,23 +19,23 @@ from itertools import count, pairwise
 import numpy as np
 
 from . import data
-from .curator import Curator
 from .data.labels import two_classes
 from .data.rows import Rows
 from .errors import InvalidInput
-from .facts import Facts
 from .ledger.memory import Ledger, validate_target
-from .losses import make_loss
-from .plain import jsonable
 from .privacy import accountants
 from .privacy.noise import KeyedNoise
 from .privacy.statement import EXACT, ONE_ROW, Statement
+from .problem.facts import Facts
+from .problem.losses import make_loss
+from .problem.trust import NOBODY, Trust
 from .queries import Query
 from .queries.average import NoisyAverage
 from .queries.objective import GaussianLaw, PerturbedObjective, SphericalLaw
 from .runs.calibration import scale_for
-from .trust import NOBODY, Trust
-from .typing import Any, Array
+from .runs.curator import Curator
+from .util.plain import jsonable
+from .util.typing import Any, Array
 
 SETTINGS = ("non-private", "public-private", "private")
 SIZES = "that a party takes part and how many rows it has"
@@ -49,7 +49,7 @@ class Terms:
 
     Every party has the total `epsilon` (``inf`` draws no noise).  It is pure without a `delta`, else the smallest that
     any accountant gives.  `Lambda` weighs ``||w||^2 / 2`` beside the mean loss; `seed` keys the noise of a simulation,
-    which is repeated `replicates` times; the other fields are as in :class:`sottovoce.facts.Facts`.
+    which is repeated `replicates` times; the other fields are as in :class:`sottovoce.problem.facts.Facts`.
     """
 
     epsilon: float = 1.0

@@ -11,16 +11,14 @@ import numpy as np
 import parents
 import pytest
 from scipy import stats
+from sottovoce.solvers.local.local import Solver
 
-from sottovoce import graphs
 from sottovoce.algorithms import REGISTRY, Algorithm
-from sottovoce.curator import Curator
 from sottovoce.data.rows import Rows
 from sottovoce.deploy import run_sites
-from sottovoce.facts import Among, Facts
 from sottovoce.ledger.memory import Ledger
-from sottovoce.losses import make_loss
-from sottovoce.net import DenseNet, Net
+from sottovoce.network import graphs
+from sottovoce.network.net import DenseNet, Net
 from sottovoce.privacy.accountants import PureAccountant
 from sottovoce.privacy.events import (
     CarriedGaussianMechanism,
@@ -33,13 +31,15 @@ from sottovoce.privacy.events import (
     Unprotected,
 )
 from sottovoce.privacy.noise import KeyedNoise, Noise
+from sottovoce.problem.facts import Among, Facts
+from sottovoce.problem.losses import make_loss
 from sottovoce.queries import Query, Sum
+from sottovoce.runs.curator import Curator
 from sottovoce.runs.engine import Place, run
 from sottovoce.runs.planner import plan
 from sottovoce.runs.prepare import build
 from sottovoce.runs.simulate import RunConfig, prepare, simulate
-from sottovoce.solvers import Solver
-from sottovoce.typing import Array, IntArray
+from sottovoce.util.typing import Array, IntArray
 
 
 class Recorder:

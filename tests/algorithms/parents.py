@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from sottovoce.data.rows import Rows
-from sottovoce.facts import Facts
-from sottovoce.typing import Array
+from sottovoce.problem.facts import Facts
+from sottovoce.util.typing import Array
 
 
 def gradient(rows: Rows, C: float, w: Array) -> Array:

@@ -12,11 +12,11 @@ from scipy import special, stats
 from sottovoce.algorithms.momentum import DRIFT, LATE, carried
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
-from sottovoce.graphs import make_graph
+from sottovoce.network.graphs import make_graph
 from sottovoce.privacy.gaussian import gaussian_mu
 from sottovoce.runs.prepare import default_penalty, prepare
 from sottovoce.runs.simulate import RunConfig, pooled_minimiser, simulate
-from sottovoce.typing import Array
+from sottovoce.util.typing import Array
 
 
 class TestMomentum(AlgorithmContract):

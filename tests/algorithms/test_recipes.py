@@ -17,25 +17,25 @@ from sottovoce.algorithms import ANSWERS, REGISTRY, Recipe
 from sottovoce.algorithms.items import Item, Script
 from sottovoce.answers.inference import newton_of
 from sottovoce.answers.naming import of_columns
-from sottovoce.curator import Curator
 from sottovoce.data.rows import Rows
 from sottovoce.errors import AttemptLost, BudgetExceeded, CheckpointError, InvalidInput
-from sottovoce.facts import Among, Facts
-from sottovoce.graphs import make_graph
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.memory import Ledger
-from sottovoce.losses import Logistic
-from sottovoce.net import DenseNet
+from sottovoce.network.graphs import make_graph
+from sottovoce.network.net import DenseNet
 from sottovoce.privacy.accountants import make_accountant
 from sottovoce.privacy.noise import KeyedNoise
+from sottovoce.problem.facts import Among, Facts
+from sottovoce.problem.losses import Logistic
+from sottovoce.problem.schedules import Schedule
+from sottovoce.problem.weighted_loss import Weighted
 from sottovoce.queries import Gradient, SecondMoments
 from sottovoce.runs import engine, planner
 from sottovoce.runs.config import RunConfig
+from sottovoce.runs.curator import Curator
 from sottovoce.runs.engine import Place
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.simulate import Result, simulate
-from sottovoce.schedules import Schedule
-from sottovoce.weighted import Weighted
 
 N, D = 4, 3
 
@@ -88,7 +88,7 @@ def asked(of: RunConfig, method: Recipe = METHOD, **more: Any) -> Result:
 def test_every_recipe_has_a_name_that_records_know() -> None:
     names = [module.name for module in pkgutil.iter_modules(sottovoce.answers.__path__)]
     modules = [import_module(f"sottovoce.answers.{name}") for name in names]
-    modules += [import_module("sottovoce.components"), import_module("sottovoce.algorithms.once")]
+    modules += [import_module("sottovoce.estimators.components"), import_module("sottovoce.algorithms.once")]
     found = {
         one for module in modules for one in vars(module).values() if isinstance(one, type) and issubclass(one, Recipe)
     }

@@ -13,7 +13,7 @@ from problems import make_rows
 from sottovoce.algorithms.momentum import DRIFT, carried
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
-from sottovoce.graphs import make_graph
+from sottovoce.network.graphs import make_graph
 from sottovoce.privacy.gaussian import gaussian_mu
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.prepare import default_penalty, prepare

@@ -12,9 +12,9 @@ from scipy import stats
 from sottovoce.answers.evaluation import Held
 from sottovoce.answers.judging import Scored, judge_of
 from sottovoce.errors import InvalidInput
+from sottovoce.problem.task import ManyClasses
 from sottovoce.reports import sections
 from sottovoce.runs.config import RunConfig
-from sottovoce.task import ManyClasses
 
 TASK = ManyClasses(("a", "b", "c"))
 RUN = RunConfig(method="auto", epsilon=1.0, delta=1e-5, trust="sum")

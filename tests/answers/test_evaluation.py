@@ -17,10 +17,10 @@ from sottovoce.answers.judging import Scored, judge_of
 from sottovoce.answers.training import evaluate_report, infer
 from sottovoce.data.schema import Schema
 from sottovoce.errors import InvalidInput
+from sottovoce.problem.task import TwoClasses
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.simulate import simulate
 from sottovoce.runs.training import TrainConfig, train
-from sottovoce.task import TwoClasses
 
 
 def config(**more: Any) -> RunConfig:

@@ -15,14 +15,14 @@ from sottovoce.answers.inference import TAU, Estimates, Newton, forecast, newton
 from sottovoce.answers.naming import Naming, of_columns, of_schema
 from sottovoce.data.schema import Schema
 from sottovoce.errors import BudgetExceeded, InvalidInput
-from sottovoce.facts import Among
 from sottovoce.ledger.durable import DurableLedger
-from sottovoce.losses import Logistic
 from sottovoce.privacy.gaussian import gaussian_mu
+from sottovoce.problem.facts import Among
+from sottovoce.problem.losses import Logistic
+from sottovoce.problem.weighted_loss import Weighted
 from sottovoce.queries import Gradient
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.simulate import Result, simulate
-from sottovoce.weighted import Weighted
 
 BETA = np.array([0.5, -0.4, 0.0, -0.8])
 SCHEMA = {

@@ -15,12 +15,12 @@ from sottovoce.answers.inference import Estimates
 from sottovoce.answers.naming import Naming, of_columns, of_schema
 from sottovoce.data.schema import Schema
 from sottovoce.errors import InvalidInput
-from sottovoce.losses import HuberResidual
+from sottovoce.problem.losses import HuberResidual
+from sottovoce.problem.task import BoundedNumber
+from sottovoce.problem.weighted_loss import Weighted
 from sottovoce.queries.moments import square
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.simulate import simulate
-from sottovoce.task import BoundedNumber
-from sottovoce.weighted import Weighted
 
 DAYS = BoundedNumber(0.0, 60.0, "days")
 BETA = np.array([3.0, -2.0, 0.0, 25.0])

@@ -11,19 +11,19 @@ import pytest
 
 from sottovoce.answers.evaluation import LOSS, Histogram, rows_of
 from sottovoce.answers.judging import Scored
-from sottovoce.curator import Curator
 from sottovoce.errors import InvalidInput, LedgerMismatch
-from sottovoce.facts import Facts
-from sottovoce.graphs import make_graph
 from sottovoce.ledger.durable import DurableLedger
-from sottovoce.net import DenseNet
-from sottovoce.plain import digest_of
+from sottovoce.network.graphs import make_graph
+from sottovoce.network.net import DenseNet
 from sottovoce.privacy.noise import SystemNoise
+from sottovoce.problem.facts import Facts
 from sottovoce.queries import Bounded, NoisyBounded, NoisyGradient, Positives, Scores, Sum
 from sottovoce.queries.bounded import SecondMoments, SlopeMoments
 from sottovoce.runs.config import RunConfig
+from sottovoce.runs.curator import Curator
 from sottovoce.runs.simulate import simulate
-from sottovoce.typing import Array
+from sottovoce.util.plain import digest_of
+from sottovoce.util.typing import Array
 
 N, D = 3, 4
 CONSTANT: Array = np.eye(D)[-1]

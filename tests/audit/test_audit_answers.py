@@ -40,7 +40,7 @@ from sottovoce.privacy.gaussian import gaussian_mu
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.queries import Gradient, NoisyBounded, Positives, Products
 from sottovoce.runs.config import RunConfig
-from sottovoce.typing import Array, IntArray
+from sottovoce.util.typing import Array, IntArray
 
 CLAIM = {trust: RunConfig(method="auto", trust=trust, epsilon=1.0, delta=DELTA) for trust in TRUSTS}
 RECIPE = "regression with intervals"

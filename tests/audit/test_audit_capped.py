@@ -13,7 +13,7 @@ from sottovoce.audit import attack, densities
 from sottovoce.audit.capped import CAP, LONG, SHORT, cases, play
 from sottovoce.audit.game import watch
 from sottovoce.audit.one_run import play_once
-from sottovoce.capped import Capped
+from sottovoce.problem.clipped import Capped
 from sottovoce.runs.config import RunConfig
 
 EXACT = str(Path(__file__).parents[1] / "test_capped.py")

@@ -13,7 +13,7 @@ from sottovoce import ConsensusClassifier, PrivateClassifier
 from sottovoce.audit import attack, labels
 from sottovoce.audit.labels import RARE, Stand, play
 from sottovoce.errors import InvalidInput
-from sottovoce.typing import Any, Array
+from sottovoce.util.typing import Any, Array
 
 pytest.importorskip("opendp")
 

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sottovoce.solvers.local.local import Solution, Solver
 
 from sottovoce.algorithms import REGISTRY
 from sottovoce.audit import attack, refusals
 from sottovoce.audit.refusals import RefusalVerdict, Seen, Victim
-from sottovoce.curator import Book, Curator
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput, SolverError
-from sottovoce.facts import Facts
-from sottovoce.net import Net
+from sottovoce.network.net import Net
 from sottovoce.privacy.noise import Noise, SystemNoise
+from sottovoce.problem.facts import Facts
 from sottovoce.queries import Query, Sum
 from sottovoce.runs.config import RunConfig
+from sottovoce.runs.curator import Book, Curator
 from sottovoce.runs.planner import Pricer, plan
 from sottovoce.runs.prepare import prepare
-from sottovoce.solvers import Solution, Solver
-from sottovoce.typing import Any, Array
+from sottovoce.util.typing import Any, Array
 
 FAST = 160
 

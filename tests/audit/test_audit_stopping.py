@@ -18,7 +18,7 @@ from sottovoce.privacy.accountants import RDPAccountant, ZCDPAccountant
 from sottovoce.privacy.events import Event
 from sottovoce.privacy.gaussian import gaussian_delta, gaussian_epsilon
 from sottovoce.privacy.spherical import ORDERS, epsilon_from_rdp
-from sottovoce.typing import Array
+from sottovoce.util.typing import Array
 
 
 class BestOrder(ZCDPAccountant):

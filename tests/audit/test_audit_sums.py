@@ -20,7 +20,7 @@ from sottovoce.errors import InvalidInput
 from sottovoce.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.runs.config import RunConfig
-from sottovoce.typing import Array, IntArray
+from sottovoce.util.typing import Array, IntArray
 
 METHODS = [name for name, cls in REGISTRY.items() if cls.trust.kind == "sum"]
 RUNS = 12_000

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sottovoce.solvers.local.local import Solution
 
 from sottovoce.algorithms import REGISTRY
 from sottovoce.audit import ADVERSARIES, attack, make_case, play, targets
@@ -15,12 +16,11 @@ from sottovoce.audit.game import Case
 from sottovoce.audit.worlds import Contrary
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
-from sottovoce.facts import Facts
 from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy.events import Event
 from sottovoce.privacy.noise import KeyedNoise
-from sottovoce.solvers import Solution
-from sottovoce.typing import Array
+from sottovoce.problem.facts import Facts
+from sottovoce.util.typing import Array
 
 FAST = 4000
 CORRECTED = [name for name, _ in targets("corrected") if name not in ADVERSARIES]

@@ -15,12 +15,12 @@ from sottovoce.audit.likelihood import score
 from sottovoce.audit.one_run import plant, scores
 from sottovoce.audit.worlds import make_case
 from sottovoce.errors import InvalidInput
-from sottovoce.facts import Facts
 from sottovoce.privacy.events import Event, GaussianMechanism
+from sottovoce.problem.facts import Facts
 from sottovoce.queries import NoisyGradient, Query, Vault
 from sottovoce.queries.evidence import Canaries, Leaning, Supposed
 from sottovoce.runs.config import RunConfig
-from sottovoce.typing import Array
+from sottovoce.util.typing import Array
 
 RUNS = 400
 

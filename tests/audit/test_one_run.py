@@ -31,7 +31,7 @@ from sottovoce.cli.audit import audit
 from sottovoce.errors import InvalidInput
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.runs.config import RunConfig
-from sottovoce.typing import Array
+from sottovoce.util.typing import Array
 
 PRIVATE = [name for name, cls in REGISTRY.items() if cls.private and cls.trust.kind != "sum"]
 PRINTED_READ = ["dvp", "m_admm", "r_admm", "mr_admm", "pp_admm", "output", "objective", "generalised"]

@@ -32,9 +32,9 @@ from command_line import (
 
 from sottovoce import data
 from sottovoce.algorithms import NAMES, REGISTRY
-from sottovoce.capped import NOT_CALIBRATED
 from sottovoce.cli import COMMANDS
 from sottovoce.cli import cli as commands
+from sottovoce.problem.clipped import NOT_CALIBRATED
 from sottovoce.runs.simulate import Result, RunConfig
 from sottovoce.runs.training import TrainConfig
 

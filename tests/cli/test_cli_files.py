@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 from command_line import SMALL, Call, Clinic
 
-from sottovoce import files
 from sottovoce.data import builtin_schema
 from sottovoce.deploy.keys import SigningKey
 from sottovoce.runs.simulate import Result
 from sottovoce.runs.training import train
+from sottovoce.util import files
 
 TRAIN = ("train", *SMALL, "--epsilon", 5)
 

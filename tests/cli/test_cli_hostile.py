@@ -18,7 +18,7 @@ import pytest
 from command_line import Call, Clinic, write_csv
 
 from sottovoce.data import table as tables
-from sottovoce.graphs import MOST_EDGES, MOST_NODES, make_graph
+from sottovoce.network.graphs import MOST_EDGES, MOST_NODES, make_graph
 
 CSV = "a,y\n" + "".join(f"{k % 10},{k % 2}\n" for k in range(100))
 LABEL = 'label = { column = "y", positive = "1" }\n'

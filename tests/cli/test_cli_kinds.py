@@ -14,8 +14,8 @@ from command_line import Call
 
 from sottovoce import ConsensusRegressor
 from sottovoce.answers.saved import record_of
-from sottovoce.curator import Curator
 from sottovoce.reports import page
+from sottovoce.runs.curator import Curator
 from sottovoce.runs.simulate import Result
 
 COLUMNS = """

@@ -17,9 +17,9 @@ from sottovoce.data.schema import LABEL as UNKNOWN
 from sottovoce.deploy.asks import Asks, lists_of
 from sottovoce.deploy.settings import load_rows
 from sottovoce.errors import InvalidInput, SchemaError
-from sottovoce.losses import Logistic
+from sottovoce.problem.losses import Logistic
+from sottovoce.problem.task import BoundedNumber, ManyClasses, TwoClasses
 from sottovoce.runs.config import RunConfig
-from sottovoce.task import BoundedNumber, ManyClasses, TwoClasses
 
 COLUMNS = {"a": {"kind": "number", "lo": 0, "hi": 1}}
 KINDS = {"column": "y", "values": ["home", "ward", 3]}

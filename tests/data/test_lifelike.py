@@ -27,7 +27,7 @@ from sottovoce.data.lifelike import (
     unknown,
 )
 from sottovoce.data.schema import Schema
-from sottovoce.typing import Array
+from sottovoce.util.typing import Array
 
 RNG = partial(np.random.default_rng, 4)
 

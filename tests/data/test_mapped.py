@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from problems import make_rows
 
-from sottovoce import solvers
 from sottovoce.data import Schema
 from sottovoce.data.mapped import map_parquet, map_rows, write_rows
 from sottovoce.data.rows import Rows
 from sottovoce.data.table import parquet_batches
 from sottovoce.errors import InvalidInput
 from sottovoce.runs.simulate import RunConfig, simulate
-from sottovoce.typing import Any
+from sottovoce.solvers.local import local as solvers
+from sottovoce.util.typing import Any
 
 SCHEMA = {
     "label": {"column": "paid", "positive": "yes", "negative": "no"},

@@ -7,7 +7,7 @@ import pytest
 
 from sottovoce.data import partition
 from sottovoce.errors import InvalidInput
-from sottovoce.task import BoundedNumber, ManyClasses
+from sottovoce.problem.task import BoundedNumber, ManyClasses
 
 N = 40_000
 Y = np.where(np.random.default_rng(0).permutation(N) < 9_574, 1.0, -1.0)  # Adult's share of positives

@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
+from sottovoce.solvers.local.local import Solver, rounding_bound
 
 from sottovoce.data.cluster import ClusterRows
 from sottovoce.data.rows import Rows
 from sottovoce.data.weights import class_shares, shares
 from sottovoce.errors import InvalidInput
-from sottovoce.facts import Facts
 from sottovoce.ledger.durable import rows_digest
-from sottovoce.losses import HuberResidual, Logistic, Loss, Softmax
+from sottovoce.problem.facts import Facts
+from sottovoce.problem.losses import HuberResidual, Logistic, Loss, Softmax
+from sottovoce.problem.weighted_loss import Weighted
 from sottovoce.queries import SecondMoments
-from sottovoce.solvers import Solver, rounding_bound
-from sottovoce.weighted import Weighted
 
 D, SIZES = 4, (40, 33)
 

@@ -23,9 +23,9 @@ from sottovoce.deploy.session import Finished, SiteSession
 from sottovoce.deploy.settings import write_settings
 from sottovoce.deploy.transport import Transport
 from sottovoce.ledger.durable import DurableLedger
-from sottovoce.plain import keyed_hash
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.runs.config import RunConfig
+from sottovoce.util.plain import keyed_hash
 
 NAMES = ("north", "east", "south")
 SIZES = (60, 45, 80)

@@ -32,10 +32,10 @@ from sottovoce.deploy.relay import serve
 from sottovoce.deploy.report import site_page, write_hub
 from sottovoce.deploy.session import Finished
 from sottovoce.errors import InvalidInput
-from sottovoce.facts import Among
 from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy.accountants import make_accountant
 from sottovoce.privacy.statement import Statement
+from sottovoce.problem.facts import Among
 from sottovoce.reports import page as report_page
 from sottovoce.runs.simulate import simulate
 

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from sites_in_tests import consortium, rewrite, settle
 
-from sottovoce import files as writing
 from sottovoce.cli import main
 from sottovoce.data.schema import Schema
 from sottovoce.deploy import certificates
@@ -28,7 +27,8 @@ from sottovoce.deploy.settings import SiteSettings, write_settings
 from sottovoce.deploy.strict import NotStrict, parse
 from sottovoce.errors import InvalidInput, NotWritten, Refused, SottovoceError
 from sottovoce.ledger.durable import DurableLedger
-from sottovoce.plain import canonical
+from sottovoce.util import files as writing
+from sottovoce.util.plain import canonical
 
 pytest.importorskip("cryptography")
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from sites_in_tests import NAMES, consortium
 
-from sottovoce.capped import Capped
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.plan import Plan
 from sottovoce.deploy.report import _agreed
 from sottovoce.errors import InvalidInput
+from sottovoce.problem.clipped import Capped
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.simulate import Result, simulate
 

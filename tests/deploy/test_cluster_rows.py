@@ -17,7 +17,7 @@ from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.errors import InvalidInput, LedgerMismatch
 from sottovoce.ledger.durable import rows_digest
-from sottovoce.losses import make_loss
+from sottovoce.problem.losses import make_loss
 
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")

@@ -24,8 +24,8 @@ from sottovoce.deploy.plan import Member, Plan
 from sottovoce.deploy.requests import sizes
 from sottovoce.deploy.settings import write_settings
 from sottovoce.errors import EXITS, InvalidInput
-from sottovoce.plain import canonical
 from sottovoce.runs.config import RunConfig
+from sottovoce.util.plain import canonical
 
 pytest.importorskip("grpc")
 pytest.importorskip("cryptography")

@@ -26,7 +26,7 @@ from sottovoce.deploy.nvflare.tasks import Post, TaskTransport, converse, serve
 from sottovoce.deploy.requests import sizes
 from sottovoce.errors import EndedEarly, InvalidInput, Refused, SottovoceError, Unreachable
 from sottovoce.ledger.journal import Journal
-from sottovoce.plain import canonical
+from sottovoce.util.plain import canonical
 
 Twist = Callable[[str, dict[str, Any]], dict[str, Any] | None]
 

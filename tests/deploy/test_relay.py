@@ -25,7 +25,7 @@ from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.relay import SERVICE, Credentials, RelayTransport, serve
 from sottovoce.errors import InvalidInput, Refused, TransportClosed, Unreachable
-from sottovoce.plain import canonical
+from sottovoce.util.plain import canonical
 
 ALPHABET = string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/"
 grpc = pytest.importorskip("grpc")

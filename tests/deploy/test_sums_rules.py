@@ -34,8 +34,8 @@ from sottovoce.deploy.sums.said import (
     say,
 )  # fmt: skip
 from sottovoce.errors import InvalidInput, Refused, TransportClosed
-from sottovoce.plain import canonical
 from sottovoce.runs.config import RunConfig
+from sottovoce.util.plain import canonical
 
 pytest.importorskip("cryptography")
 

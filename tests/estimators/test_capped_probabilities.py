@@ -10,10 +10,10 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 from sottovoce import ConsensusClassifier
-from sottovoce.capped import NOT_CALIBRATED, cap
 from sottovoce.errors import NotCalibrated
-from sottovoce.losses import make_loss
-from sottovoce.typing import Array
+from sottovoce.problem.clipped import NOT_CALIBRATED, cap
+from sottovoce.problem.losses import make_loss
+from sottovoce.util.typing import Array
 
 
 def problem(classes: int) -> tuple[Array, Array]:

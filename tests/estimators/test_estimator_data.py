@@ -13,8 +13,8 @@ from scipy.sparse import coo_array, csr_array
 from sklearn.exceptions import DataConversionWarning
 
 from sottovoce import ConsensusClassifier
-from sottovoce.curator import Curator
 from sottovoce.errors import InvalidInput
+from sottovoce.runs.curator import Curator
 
 SECRET, NUMBER = "Alice Smith", 31337.25
 rng = np.random.default_rng(0)

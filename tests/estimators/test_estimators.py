@@ -21,15 +21,16 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
 
 import sottovoce
-from sottovoce import ConsensusClassifier, PrivateClassifier, estimators
-from sottovoce.curator import Curator
+from sottovoce import ConsensusClassifier, PrivateClassifier
 from sottovoce.errors import BudgetExceeded, HolderNote, InvalidInput
-from sottovoce.facts import Facts
+from sottovoce.estimators.classifiers import classifiers as estimators
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.memory import Ledger
-from sottovoce.losses import make_loss
 from sottovoce.privacy.accountants import for_life, make_accountant
+from sottovoce.problem.facts import Facts
+from sottovoce.problem.losses import make_loss
 from sottovoce.runs.choosing import Choice
+from sottovoce.runs.curator import Curator
 from sottovoce.runs.simulate import RunConfig
 
 NAMED: dict[str, Any] = {"method": "mr_admm", "delta": None}  # where a test is not about the choice of a method

@@ -12,10 +12,10 @@ from sottovoce.answers.naming import of_columns
 from sottovoce.answers.regression import LeastSquares
 from sottovoce.answers.saved import SavedModel
 from sottovoce.errors import InvalidInput
-from sottovoce.losses import HuberResidual
+from sottovoce.problem.losses import HuberResidual
+from sottovoce.problem.weighted_loss import Weighted
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.simulate import simulate
-from sottovoce.weighted import Weighted
 
 
 def test_numbers_of_numpy_are_numbers() -> None:

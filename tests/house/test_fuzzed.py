@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 from ledgers import release
 
-from sottovoce import files
 from sottovoce.data import Schema
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput, LedgerError, SchemaError, SottovoceError, UnknownEvent, exit_code
 from sottovoce.ledger.chain import link
 from sottovoce.ledger.durable import DurableLedger
-from sottovoce.plain import canonical, keyed_hash
 from sottovoce.privacy.events import from_dict
+from sottovoce.problem.schedules import Schedule
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.simulate import simulate
-from sottovoce.schedules import Schedule
+from sottovoce.util import files
+from sottovoce.util.plain import canonical, keyed_hash
 
 
 def test_schedules_for_another_number_of_nodes() -> None:

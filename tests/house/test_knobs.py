@@ -15,7 +15,7 @@ from sottovoce.algorithms import KNOBS, REGISTRY, knobs_of
 from sottovoce.algorithms.gradient import DGD
 from sottovoce.algorithms.knobs import gather, knob, paragraphs
 from sottovoce.errors import InvalidInput
-from sottovoce.schedules import Schedule
+from sottovoce.problem.schedules import Schedule
 
 PLANTED = """
     decay_rate: float = knob(0.25, "How fast the step decays.", "must be at least 0", lambda v: v >= 0)

@@ -23,10 +23,10 @@ from sottovoce.cli import main
 from sottovoce.data import Schema
 from sottovoce.deploy.plan import Plan
 from sottovoce.ledger.durable import DurableLedger
-from sottovoce.plain import canonical
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.simulate import Result, simulate
 from sottovoce.runs.training import TrainConfig, train
+from sottovoce.util.plain import canonical
 
 OLD = Path(__file__).parent / "old"
 SPENT = 7.067163311672127

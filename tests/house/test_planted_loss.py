@@ -34,7 +34,7 @@ from click.testing import CliRunner
 from sottovoce import ConsensusClassifier, RunConfig
 from sottovoce.cli import cli
 from sottovoce.data.rows import Rows
-from sottovoce.losses import make_loss
+from sottovoce.problem.losses import make_loss
 from sottovoce.runs.simulate import simulate
 import numpy as np
 

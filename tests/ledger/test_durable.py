@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 from ledgers import DATA, again, price, release
 
-from sottovoce.curator import Curator
 from sottovoce.errors import BudgetExceeded, InvalidInput, LedgerCorrupt, LedgerError, LedgerMismatch, UnknownEvent
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.memory import Ledger
-from sottovoce.net import DenseNet
+from sottovoce.network.net import DenseNet
 from sottovoce.privacy.accountants import PureAccountant
 from sottovoce.privacy.events import Event, Unprotected
 from sottovoce.privacy.noise import KeyedNoise, SystemNoise
+from sottovoce.runs.curator import Curator
 from sottovoce.runs.engine import Place, run
 from sottovoce.runs.planner import plan
 from sottovoce.runs.simulate import RunConfig, prepare, simulate

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from sottovoce.errors import InvalidInput
-from sottovoce.graphs import Graph, make_graph
+from sottovoce.network.graphs import Graph, make_graph
 from sottovoce.papers.convergence import check_convergence, obstacle, smoothness, sufficient_gamma
-from sottovoce.typing import Array
+from sottovoce.util.typing import Array
 
 BIPARTITE = [("ring", 6), ("path", 5), ("star", 5), ("grid", 9), ("ring", 2)]
 

@@ -24,7 +24,7 @@ from sottovoce.papers.sample_size import (
     pvp,
     self_consistent,
 )
-from sottovoce.typing import Any
+from sottovoce.util.typing import Any
 
 E = math.e
 BASE: dict[str, Any] = {"accuracy": 0.1, "confidence": 0.05, "reference_norm": 2.0}

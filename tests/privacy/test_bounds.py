@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy import integrate
 
-from sottovoce.losses import REGISTRY, HuberSVM, Logistic, Loss
 from sottovoce.privacy.bounds import (
     approximate_release_epsilon,
     objective_perturbation_epsilon,
     objective_perturbation_rate,
 )
+from sottovoce.problem.losses import REGISTRY, HuberSVM, Logistic, Loss
 
 
 def worst_log_ratio(loss: Loss, rows: np.ndarray, pairs: list[tuple[float, float]], beta: float, K: float) -> float:

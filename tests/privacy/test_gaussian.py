@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import integrate, special, stats
 
-from sottovoce.losses import HuberSVM, Logistic, Loss
 from sottovoce.privacy import gaussian, pld, spherical
+from sottovoce.problem.losses import HuberSVM, Logistic, Loss
 
 RELATIONS = ("add", "remove", "replace-one")
 

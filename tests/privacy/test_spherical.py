@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy import integrate, special, stats
 
-from sottovoce.losses import HuberSVM, Logistic, Loss
 from sottovoce.privacy import pld, spherical
 from sottovoce.privacy.accountants import composed_epsilon
 from sottovoce.privacy.prices import Bill
+from sottovoce.problem.losses import HuberSVM, Logistic, Loss
 
 ORDERS = np.array([1.01, 1.5, 2.0, 4.0, 16.0, 64.0])
 Weights = tuple[np.ndarray, np.ndarray]

@@ -15,13 +15,13 @@ import pytest
 from sottovoce.data.rows import Rows
 from sottovoce.errors import CheckpointError, InvalidInput
 from sottovoce.ledger.memory import Ledger
-from sottovoce.plain import jsonable
 from sottovoce.privacy.events import GaussianMechanism, Unprotected
 from sottovoce.privacy.statement import DEMONSTRATION, EXACT, PUBLIC, Shared, Statement, unit_of
+from sottovoce.problem.trust import CURATOR, NOBODY, Trust
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.prepare import outline
 from sottovoce.runs.simulate import Result, simulate
-from sottovoce.trust import CURATOR, NOBODY, Trust
+from sottovoce.util.plain import jsonable
 
 MINIMAL = {
     "epsilon", "delta", "relation", "unit", "accountant", "accountants", "adversary", "public", "per_node", "releases",

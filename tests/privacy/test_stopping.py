@@ -14,10 +14,10 @@ from sottovoce.errors import BudgetExceeded
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.file import ChainFile
 from sottovoce.ledger.memory import Ledger
-from sottovoce.plain import jsonable, keyed_hash
 from sottovoce.privacy import accountants
 from sottovoce.privacy.accountants import Accountant, RDPAccountant, ZCDPAccountant, at_one_order, for_life
 from sottovoce.privacy.events import Event, GaussianMechanism
+from sottovoce.util.plain import jsonable, keyed_hash
 
 DELTA = 1e-5
 

@@ -21,7 +21,7 @@ from sottovoce.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from sottovoce.privacy.noise import KeyedNoise, SystemNoise
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.prepare import outline, quorum
-from sottovoce.typing import Array
+from sottovoce.util.typing import Array
 
 FACTORS = (1.0, 2 / 3, 3 / 2)
 """What the size of noise is multiplied by: only the first may pass."""

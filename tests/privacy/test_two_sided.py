@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from sottovoce.losses import HuberResidual, LogCosh, Residual
 from sottovoce.privacy import gaussian, spherical
 from sottovoce.privacy.bounds import objective_perturbation_epsilon
-from sottovoce.typing import Array
+from sottovoce.problem.losses import HuberResidual, LogCosh, Residual
+from sottovoce.util.typing import Array
 
 LOSSES = [HuberResidual(0.5), LogCosh(0.3), LogCosh(2.0)]
 Row = tuple[float, float]

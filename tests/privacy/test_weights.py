@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import integrate
 
-from sottovoce.losses import HuberSVM, Logistic, Loss
 from sottovoce.privacy.bounds import objective_perturbation_epsilon
-from sottovoce.typing import Array
+from sottovoce.problem.losses import HuberSVM, Logistic, Loss
+from sottovoce.util.typing import Array
 
 Row = tuple[float, float]  # a signed feature, and a weight
 PAIRS: list[tuple[Row, Row]] = [((1, 1), (-1, 1)), ((1, 0.5), (-1, 1)), ((1, 0.2), (-1, 0.1)), ((1, 0), (-1, 0.7))]

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sottovoce.curator import Curator
 from sottovoce.data.cluster import ClusterRows
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
-from sottovoce.facts import Facts
-from sottovoce.graphs import make_graph
 from sottovoce.ledger.memory import Ledger
-from sottovoce.losses import HuberResidual, Logistic, Loss
-from sottovoce.net import DenseNet
+from sottovoce.network.graphs import make_graph
+from sottovoce.network.net import DenseNet
 from sottovoce.privacy.events import RELATIONS, GaussianMechanism, SummedGaussianMechanism
 from sottovoce.privacy.noise import KeyedNoise
+from sottovoce.problem.facts import Facts
+from sottovoce.problem.losses import HuberResidual, Logistic, Loss
+from sottovoce.problem.weighted_loss import Weighted
 from sottovoce.queries import (
     Bounded,
     Curvature,
@@ -36,7 +36,7 @@ from sottovoce.queries import (
     Sum,
 )
 from sottovoce.queries.moments import square
-from sottovoce.weighted import Weighted
+from sottovoce.runs.curator import Curator
 
 D = 4
 LAST = np.eye(D)[-1]

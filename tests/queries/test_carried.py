@@ -14,24 +14,24 @@ from planting import planted
 from sottovoce.audit import densities
 from sottovoce.audit.one_run import play_once
 from sottovoce.audit.worlds import make_case
-from sottovoce.curator import Curator
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput, LedgerError, LedgerMismatch, UnknownEvent
-from sottovoce.facts import Facts
 from sottovoce.ledger.durable import DurableLedger
-from sottovoce.losses import make_loss
 from sottovoce.privacy import prices
 from sottovoce.privacy.accountants import make_accountant
 from sottovoce.privacy.events import CarriedGaussianMechanism, GaussianMechanism, from_dict
 from sottovoce.privacy.gaussian import gaussian_epsilon
 from sottovoce.privacy.noise import KeyedNoise, SystemNoise
+from sottovoce.problem.facts import Facts
+from sottovoce.problem.losses import make_loss
+from sottovoce.problem.schedules import Schedule
 from sottovoce.queries import CarriedGradient, NoisyGradient, carries
 from sottovoce.queries.carried import Pulls
 from sottovoce.runs.config import RunConfig
+from sottovoce.runs.curator import Curator
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.simulate import simulate
-from sottovoce.schedules import Schedule
-from sottovoce.typing import Array
+from sottovoce.util.typing import Array
 
 T = 6
 RUN: dict[str, Any] = {"method": "momentum", "epsilon": 1.0, "delta": 1e-5, "rounds": T, "rho": 0.01}

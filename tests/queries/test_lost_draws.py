@@ -8,20 +8,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sottovoce.solvers.local.local import Solver
 
-from sottovoce.curator import Curator
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput, SolverError
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.memory import Ledger
-from sottovoce.losses import Logistic
-from sottovoce.net import DenseNet
+from sottovoce.network.net import DenseNet
 from sottovoce.privacy.accountants import make_accountant
 from sottovoce.privacy.noise import KeyedNoise
+from sottovoce.problem.losses import Logistic
+from sottovoce.runs.curator import Curator
 from sottovoce.runs.engine import Place
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.simulate import RunConfig, simulate
-from sottovoce.solvers import Solver
 
 
 class Beaten(Ledger):
@@ -102,8 +102,8 @@ def test_a_printed_gate_sends_no_more_after_a_crash_than_was_charged(rows: Rows,
 
 
 def test_a_failed_solve_does_not_say_how_far_it_came(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sottovoce.solvers.MAX_ITERATIONS", 2)
-    monkeypatch.setattr("sottovoce.newton.MOST", 0)
+    monkeypatch.setattr("sottovoce.solvers.local.MAX_ITERATIONS", 2)
+    monkeypatch.setattr("sottovoce.solvers.newton.MOST", 0)
     zero = np.zeros((len(rows.n), rows.d))
     with pytest.raises(SolverError) as failed:
         Solver(rows, Logistic(), 1.0).minimise(zero, np.full((len(rows.n), 1), 0.01), zero, 1e-10)

@@ -10,8 +10,8 @@ import pytest
 from problems import make_rows
 
 from sottovoce import RunConfig
-from sottovoce.facts import EXACT, Facts
-from sottovoce.losses import Logistic
+from sottovoce.problem.facts import EXACT, Facts
+from sottovoce.problem.losses import Logistic
 from sottovoce.queries.objective import GaussianLaw, PerturbedObjective, SphericalLaw
 from sottovoce.queries.reach import INFLATION
 from sottovoce.queries.statistic import NoisyMinimiser

@@ -11,17 +11,17 @@ from scipy import stats
 from sottovoce.answers.evaluation import Held
 from sottovoce.answers.judging import Scored, judge_of
 from sottovoce.answers.misses import LOSS, ErrorMoments, exact, rows_of
-from sottovoce.curator import Curator
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
-from sottovoce.facts import Facts
 from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy.noise import KeyedNoise
+from sottovoce.problem.facts import Facts
+from sottovoce.problem.task import BoundedNumber
 from sottovoce.queries import Misses, NoisyBounded
 from sottovoce.queries.misses import SCALES
 from sottovoce.runs.config import RunConfig
+from sottovoce.runs.curator import Curator
 from sottovoce.runs.simulate import simulate
-from sottovoce.task import BoundedNumber
 
 TASK = BoundedNumber(0, 60, "days")
 MODEL = np.array([[[1.0, 0.0]]])

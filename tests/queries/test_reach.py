@@ -8,17 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sottovoce.solvers.local.local import Solver, certified_error
 
-from sottovoce import solvers
-from sottovoce.curator import Curator
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
-from sottovoce.facts import Facts
 from sottovoce.ledger.memory import Ledger
-from sottovoce.losses import HuberSVM, Logistic, Loss, Softmax
 from sottovoce.privacy.accountants import BestAccountant, PureAccountant
 from sottovoce.privacy.events import RELATIONS, GaussianObjectivePerturbation
 from sottovoce.privacy.noise import KeyedNoise, SystemNoise
+from sottovoce.problem.facts import Facts
+from sottovoce.problem.losses import HuberSVM, Logistic, Loss, Softmax
 from sottovoce.queries import (
     GatedMinimiser,
     GaussianLaw,
@@ -30,7 +29,8 @@ from sottovoce.queries import (
 from sottovoce.queries.objective import law_of
 from sottovoce.queries.reach import check_solve, inside, radius
 from sottovoce.queries.statistic import gradient_sensitivity
-from sottovoce.solvers import Solver, certified_error
+from sottovoce.runs.curator import Curator
+from sottovoce.solvers.local import local as solvers
 
 N, D, Q = 40, 3, 0.05
 

@@ -9,21 +9,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sottovoce.solvers.local.local import Solution, Solver
 
-from sottovoce import files
-from sottovoce.curator import Curator, make_solver
 from sottovoce.data.rows import Rows
 from sottovoce.errors import CheckpointError
-from sottovoce.facts import Facts
 from sottovoce.ledger.memory import Ledger
-from sottovoce.losses import make_loss
 from sottovoce.privacy.noise import KeyedNoise, SystemNoise
+from sottovoce.problem.facts import Facts
+from sottovoce.problem.losses import make_loss
 from sottovoce.queries import NoisyMinimiser, Secret, Vault
 from sottovoce.queries.gated import Allowance, Gate
 from sottovoce.queries.statistic import LastMinimiser
+from sottovoce.runs.curator import Curator, make_solver
 from sottovoce.runs.simulate import RunConfig, simulate
-from sottovoce.solvers import Solution, Solver
-from sottovoce.typing import Array, ArrayLike
+from sottovoce.util import files
+from sottovoce.util.typing import Array, ArrayLike
 
 RUNS: dict[str, dict[str, Any]] = {
     "gate": {"method": "ipp_admm", "delta": 1e-5, "positives": 5, "epsilon": 50.0, "threshold": 0.0},

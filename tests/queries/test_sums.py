@@ -15,26 +15,26 @@ from problems import make_rows
 from scipy import stats
 
 from sottovoce.algorithms import REGISTRY
-from sottovoce.capped import cap
-from sottovoce.curator import Curator, make_solver
 from sottovoce.data.rows import Rows
 from sottovoce.deploy.local import run_sites
 from sottovoce.errors import AttemptLost, BudgetExceeded, InvalidInput, NetClosed, Refused
-from sottovoce.facts import Among, Facts
-from sottovoce.graphs import make_graph
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.memory import Ledger
-from sottovoce.losses import make_loss
-from sottovoce.net import Adder, DenseNet, QueueNet
+from sottovoce.network.graphs import make_graph
+from sottovoce.network.net import Adder, DenseNet, QueueNet
 from sottovoce.privacy.events import SummedGaussianMechanism, Unprotected
 from sottovoce.privacy.noise import KeyedNoise
+from sottovoce.problem.clipped import cap
+from sottovoce.problem.facts import Among, Facts
+from sottovoce.problem.losses import make_loss
+from sottovoce.problem.schedules import Schedule
 from sottovoce.queries import NoisyGradient, NoisyMinimiser, Sum, Vault
 from sottovoce.runs.config import RunConfig
+from sottovoce.runs.curator import Curator, make_solver
 from sottovoce.runs.engine import Place, run
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.simulate import simulate
-from sottovoce.schedules import Schedule
-from sottovoce.typing import Array, IntArray
+from sottovoce.util.typing import Array, IntArray
 
 FACTORS, LEVEL = (1.0, 2 / 3, 3 / 2), 1e-6
 SIZES = [60, 45, 80, 60, 51]

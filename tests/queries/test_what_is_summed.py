@@ -10,15 +10,14 @@ import numpy as np
 import pytest
 from problems import make_rows
 
-from sottovoce.curator import Curator
 from sottovoce.errors import InvalidInput
-from sottovoce.facts import Facts
-from sottovoce.graphs import make_graph
 from sottovoce.ledger.memory import Ledger
-from sottovoce.losses import make_loss
-from sottovoce.net import DenseNet
+from sottovoce.network.graphs import make_graph
+from sottovoce.network.net import DenseNet
 from sottovoce.privacy.events import GaussianMechanism, SummedGaussianMechanism
 from sottovoce.privacy.noise import KeyedNoise
+from sottovoce.problem.facts import Facts
+from sottovoce.problem.losses import make_loss
 from sottovoce.queries import (
     CarriedGradient,
     GatedMinimiser,
@@ -28,6 +27,7 @@ from sottovoce.queries import (
     SecretMinimiser,
     Sum,
 )
+from sottovoce.runs.curator import Curator
 from sottovoce.runs.engine import Place
 
 ROWS = make_rows([60, 45, 80, 60, 51], 4)

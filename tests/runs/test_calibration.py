@@ -15,7 +15,7 @@ from sottovoce.privacy.events import ExactSphericalMechanism, GaussianMechanism
 from sottovoce.privacy.gaussian import gaussian_mu
 from sottovoce.runs.calibration import CLOSE, CLOSE_CONVOLVED, closeness, largest_scale, scale_for
 from sottovoce.studies.kinds.thesis_components import _least_noise
-from sottovoce.typing import Array
+from sottovoce.util.typing import Array
 
 SENSITIVITY = np.array([1e-6, 0.02, 3.0, 500.0])
 

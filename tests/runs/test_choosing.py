@@ -23,7 +23,8 @@ from sottovoce.data.expected import expected_rows
 from sottovoce.data.lifelike import Sketches, dense
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput, SolverError
-from sottovoce.losses import make_loss
+from sottovoce.problem.losses import make_loss
+from sottovoce.problem.schedules import Schedule
 from sottovoce.runs import choosing, rehearsal
 from sottovoce.runs.choosing import KNOBS, Choice, choose, declared, open_knobs
 from sottovoce.runs.planner import plan
@@ -31,8 +32,7 @@ from sottovoce.runs.prepare import Prepared, prepare
 from sottovoce.runs.rehearsal import Ground, Rehearsal
 from sottovoce.runs.simulate import RunConfig, simulate
 from sottovoce.runs.training import TrainConfig, train
-from sottovoce.schedules import Schedule
-from sottovoce.typing import Any, Array
+from sottovoce.util.typing import Any, Array
 
 AUTO = RunConfig(method="auto", epsilon=1.0, delta=1e-5, accountant="zcdp")  # quick to calibrate
 PURE = RunConfig(method="auto", epsilon=1.0)

@@ -12,10 +12,10 @@ from sklearn.linear_model import LogisticRegression
 
 from sottovoce import data
 from sottovoce.data.rows import Rows
-from sottovoce.facts import Facts
-from sottovoce.losses import make_loss
+from sottovoce.problem.facts import Facts
+from sottovoce.problem.losses import make_loss
 from sottovoce.runs.simulate import RunConfig, pooled_minimiser, simulate
-from sottovoce.typing import Array
+from sottovoce.util.typing import Array
 
 RHO = 0.2
 METHODS = {"admm": {}, "r_admm": {}, "mr_admm": {"eta_growth": 1.005}}

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sottovoce.curator import Curator
 from sottovoce.data.rows import Rows
 from sottovoce.errors import CheckpointError, InvalidInput, SolverError
-from sottovoce.facts import Facts
 from sottovoce.ledger.memory import Ledger
-from sottovoce.losses import Logistic
 from sottovoce.privacy.accountants import PureAccountant
 from sottovoce.privacy.noise import KeyedNoise
+from sottovoce.problem.facts import Facts
+from sottovoce.problem.losses import Logistic
 from sottovoce.queries import PerturbedObjective, Query, SphericalLaw
+from sottovoce.runs.curator import Curator
 from sottovoce.runs.planner import calibrate
 from sottovoce.runs.simulate import RunConfig, prepare, simulate
-from sottovoce.typing import Array
+from sottovoce.util.typing import Array
 
 METHODS = ["admm", "dvp", "r_admm", "mr_admm"]
 

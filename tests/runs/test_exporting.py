@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from scipy.special import expit, softmax
+from sottovoce.estimators.classifiers.exporting import Linear, to_onnx
 
 from sottovoce.answers.naming import of_schema
 from sottovoce.answers.saved import SavedModel
 from sottovoce.cli import cli, main
 from sottovoce.data import Schema
 from sottovoce.data.labels import rows_of
-from sottovoce.exporting import Linear, to_onnx
 from sottovoce.runs.defaults import for_task
 from sottovoce.runs.simulate import Result, RunConfig, simulate
 
@@ -122,8 +122,8 @@ def test_the_command_writes_a_graph_that_names_its_classes(tmp_path: Path) -> No
 def test_without_the_extra_the_command_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from sottovoce import exporting
-    from sottovoce.later import Later
+    from sottovoce.estimators.classifiers import exporting
+    from sottovoce.util.later import Later
 
     run = tmp_path / "run.npz"
     trained("two")[1].save(run)

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 from problems import make_rows, make_targets
 from scipy.optimize import minimize
+from sottovoce.solvers.local.local import Solver
 
 from sottovoce.algorithms import REGISTRY
-from sottovoce.curator import Curator
 from sottovoce.data.rows import Rows
 from sottovoce.deploy.local import run_sites
 from sottovoce.errors import InvalidInput
-from sottovoce.facts import Facts
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.memory import Ledger
-from sottovoce.losses import Loss, make_loss
 from sottovoce.privacy.noise import KeyedNoise
+from sottovoce.problem.facts import Facts
+from sottovoce.problem.losses import Loss, make_loss
 from sottovoce.queries import (
     GatedMinimiser,
     GaussianLaw,
@@ -36,10 +36,10 @@ from sottovoce.queries import (
 )
 from sottovoce.queries.statistic import NoisyValue
 from sottovoce.runs.choosing import choose
+from sottovoce.runs.curator import Curator
 from sottovoce.runs.simulate import RunConfig, pooled_minimiser, simulate
 from sottovoce.runs.training import TrainConfig, train
-from sottovoce.solvers import Solver
-from sottovoce.typing import Any, Array
+from sottovoce.util.typing import Any, Array
 
 RHO, D = 0.3, 4
 SPECS = ["huber-residual:0.25", "log-cosh:0.1"]

@@ -10,10 +10,10 @@ import pytest
 
 from sottovoce.algorithms import REGISTRY
 from sottovoce.errors import InvalidInput
+from sottovoce.problem.schedules import Schedule
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.planner import plan
 from sottovoce.runs.prepare import outline, prepare
-from sottovoce.schedules import Schedule
 
 PRIVATE = [name for name, cls in REGISTRY.items() if cls.private]
 N = np.full((5, 1), 8000.0)

@@ -10,14 +10,14 @@ import pytest
 from problems import make_rows
 
 from sottovoce.algorithms import REGISTRY
-from sottovoce.curator import Curator
 from sottovoce.errors import InvalidInput
-from sottovoce.net import DenseNet
+from sottovoce.network.net import DenseNet
 from sottovoce.privacy import prices
 from sottovoce.privacy.accountants import PureAccountant, RDPAccountant
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.queries import Query
 from sottovoce.runs.config import RunConfig
+from sottovoce.runs.curator import Curator
 from sottovoce.runs.engine import Place, run
 from sottovoce.runs.planner import plan
 from sottovoce.runs.prepare import outline, prepare

@@ -14,7 +14,7 @@ from problems import make_rows
 from sottovoce import data
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
-from sottovoce.losses import make_loss
+from sottovoce.problem.losses import make_loss
 from sottovoce.runs.public import RIDGES, Public, set_aside, start_of
 from sottovoce.runs.simulate import Result, RunConfig, Start, pooled_minimiser, simulate
 from sottovoce.runs.training import TrainConfig, train

@@ -7,19 +7,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sottovoce.solvers.local.local import Solver
 
-from sottovoce.capped import Capped
 from sottovoce.data.lifelike import LABELS, World, dense, make_world, one_hot, unknown
 from sottovoce.data.rows import Rows
-from sottovoce.losses import make_loss
 from sottovoce.privacy.noise import KeyedNoise
+from sottovoce.problem.clipped import Capped
+from sottovoce.problem.losses import make_loss
 from sottovoce.runs import rehearsal
 from sottovoce.runs.prepare import Prepared, prepare
 from sottovoce.runs.rehearsal import Ground, Rehearsal
 from sottovoce.runs.simulate import RunConfig, simulate
 from sottovoce.runs.start import Start
-from sottovoce.solvers import Solver
-from sottovoce.typing import Any, Array
+from sottovoce.util.typing import Any, Array
 
 SIZES, D, R = (70, 70, 70), 4, 2
 BASE = RunConfig("prox_admm", 1.0, 1e-5, rounds=4, accountant="zcdp")

@@ -13,16 +13,16 @@ import pytest
 from problems import make_rows
 
 from sottovoce.algorithms import REGISTRY
-from sottovoce.curator import Curator
 from sottovoce.errors import CheckpointError, InvalidInput, LedgerMismatch
 from sottovoce.ledger.durable import DurableLedger
-from sottovoce.net import DenseNet, Net
+from sottovoce.network.net import DenseNet, Net
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.queries import Query, Sum
+from sottovoce.runs.curator import Curator
 from sottovoce.runs.engine import Place, run
 from sottovoce.runs.prepare import held, prepare
 from sottovoce.runs.simulate import Result, RunConfig, Start, pooled_minimiser, simulate, simulate_many
-from sottovoce.typing import Array
+from sottovoce.util.typing import Array
 
 ROWS = make_rows([90, 110, 100], 4, seed=3)
 POINT = np.array([1.5, -0.75, 0.5, 2.0])

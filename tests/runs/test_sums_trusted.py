@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 from problems import make_rows
 
-from sottovoce.curator import Curator, make_solver
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
-from sottovoce.net import DenseNet
+from sottovoce.network.net import DenseNet
 from sottovoce.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.privacy.statement import Statement
+from sottovoce.problem.schedules import Schedule
 from sottovoce.queries import NoisyGradient, Sum, Vault
 from sottovoce.runs.choosing import choose
 from sottovoce.runs.config import RunConfig
+from sottovoce.runs.curator import Curator, make_solver
 from sottovoce.runs.prepare import prepare, quorum, trust_of
 from sottovoce.runs.simulate import Result, simulate
-from sottovoce.schedules import Schedule
 
 ROWS = make_rows((40, 55, 60, 45, 50), 4, seed=3)
 

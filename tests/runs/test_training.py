@@ -22,10 +22,10 @@ from sottovoce.errors import InvalidInput
 from sottovoce.privacy import events
 from sottovoce.privacy.accountants import PureAccountant
 from sottovoce.privacy.events import SphericalObjectivePerturbation
+from sottovoce.problem.schedules import Schedule
 from sottovoce.queries.objective import POLISH
 from sottovoce.runs.simulate import Result, RunConfig, prepare, simulate
 from sottovoce.runs.training import TrainConfig, deal, train
-from sottovoce.schedules import Schedule
 
 METHODS = list(REGISTRY)
 PRIVATE = ["dvp", "r_admm", "mr_admm"]  # whose price has the curvature in it

@@ -7,17 +7,17 @@ import pytest
 from array_api_compat import array_namespace
 from scipy.sparse import csr_array
 
-from sottovoce import solvers
-from sottovoce.capped import cap
-from sottovoce.curator import Curator
 from sottovoce.data.cluster import ClusterRows
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
-from sottovoce.facts import Facts
 from sottovoce.ledger.memory import Ledger
-from sottovoce.losses import REGISTRY, HuberResidual, HuberSVM, LogCosh, Logistic, Loss, Softmax, make_loss
 from sottovoce.privacy.noise import KeyedNoise
+from sottovoce.problem.clipped import cap
+from sottovoce.problem.facts import Facts
+from sottovoce.problem.losses import REGISTRY, HuberResidual, HuberSVM, LogCosh, Logistic, Loss, Softmax, make_loss
 from sottovoce.queries import NoisyMinimiser
+from sottovoce.runs.curator import Curator
+from sottovoce.solvers.local import local as solvers
 
 
 def table(rng: np.random.Generator, loss: Loss) -> tuple[Rows, int]:

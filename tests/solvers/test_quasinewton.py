@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-from sottovoce.quasinewton import MEMORY, Memory, Problem, gathered
+from sottovoce.solvers.local.quasinewton import MEMORY, Memory, Problem, gathered
 
 M, R, D = 2, 3, 6
 

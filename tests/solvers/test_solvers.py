@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from problems import make_rows
 from scipy.optimize import minimize
+from sottovoce.solvers.local.local import Solver, certified_error, gradient_rounding
 
 from sottovoce.data.design import Columns, Dense
 from sottovoce.data.rows import Rows
 from sottovoce.data.sweep import Sweep, group_sizes
 from sottovoce.errors import SolverError
-from sottovoce.losses import HuberSVM, Logistic, Loss
-from sottovoce.solvers import Solver, certified_error, gradient_rounding
+from sottovoce.problem.losses import HuberSVM, Logistic, Loss
 
 SIZES = [60, 7, 33]
 
@@ -194,7 +194,7 @@ def test_replicates_are_solved_in_chunks_of_bounded_memory(monkeypatch: pytest.M
     seen: list[int] = []
     solve = Solver._solve
     monkeypatch.setattr(Solver, "_solve", lambda self, w, *more: (seen.append(w.shape[1]), solve(self, w, *more))[1])
-    monkeypatch.setattr("sottovoce.solvers.CHUNK", 2 * 3 * 5)
+    monkeypatch.setattr("sottovoce.solvers.local.CHUNK", 2 * 3 * 5)
     parts = Solver(rows, Logistic(), 1.0).minimise(linear, q, np.zeros((7, 3, 5)), 1e-11)
     assert seen == [2, 2, 2, 1]
     np.testing.assert_allclose(parts.w, whole.w, atol=1e-9)
@@ -205,7 +205,7 @@ def test_single_precision_first_ends_at_the_same_certificate(loss: Loss, monkeyp
     rows = make_rows([300, 7, 133], 5)
     linear, q = np.random.default_rng(10).standard_normal((4, 3, 5)), np.full((3, 1), 0.1)
     double = Solver(rows, loss, 1.0).minimise(linear, q, np.zeros((4, 3, 5)), 1e-11)
-    monkeypatch.setattr("sottovoce.solvers.SINGLE_WORTH", 0)
+    monkeypatch.setattr("sottovoce.solvers.local.SINGLE_WORTH", 0)
     both = Solver(rows, loss, 1.0).minimise(linear, q, np.zeros((4, 3, 5)), 1e-11)
     assert np.all(both.gradient_norm <= 1e-11)
     np.testing.assert_allclose(both.w, double.w, atol=2e-10)

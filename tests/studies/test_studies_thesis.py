@@ -12,13 +12,13 @@ from scipy.stats import kstest
 from sklearn.decomposition import PCA
 
 from sottovoce.aggregation import Terms
-from sottovoce.curator import Curator, make_solver
 from sottovoce.errors import InvalidInput
 from sottovoce.ledger.memory import Ledger
 from sottovoce.papers import claims
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.queries import Vault
 from sottovoce.queries.moments import flat, square
+from sottovoce.runs.curator import Curator, make_solver
 from sottovoce.studies import kinds, spec
 from sottovoce.studies.kinds import thesis, thesis_models
 from sottovoce.studies.kinds.thesis_components import noisy_moments

@@ -1,7 +1,7 @@
 """Methods, one file each, and their registry: a new method needs a file, a line here, a test and a page."""
 
 from ..errors import InvalidInput
-from ..typing import Any
+from ..util.typing import Any
 from .admm import ADMM
 from .base import Algorithm, Node
 from .dvp import DVP

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from ..queries import PerturbedObjective
-from ..typing import Array
+from ..util.typing import Array
 from .base import Algorithm, Node, augment, dual
 
 

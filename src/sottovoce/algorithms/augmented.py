@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..typing import Array
+from ..util.typing import Array
 
 
 class Augmented(NamedTuple):

@@ -6,12 +6,12 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
-from ..facts import Facts
-from ..net import Net
+from ..network.net import Net
+from ..problem.facts import Facts
+from ..problem.schedules import Schedule
+from ..problem.trust import NOBODY, Trust
 from ..queries import Query
-from ..schedules import Schedule
-from ..trust import NOBODY, Trust
-from ..typing import Any, Array
+from ..util.typing import Any, Array
 from .augmented import Augmented, augment, dual
 from .knobs import WRITTEN, knobs_of
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..queries import GaussianLaw, PerturbedObjective, SphericalLaw, law_of
-from ..typing import Array
+from ..util.typing import Array
 from .admm import ADMM, State
 from .base import Node, augment, dual
 from .knobs import knob, law

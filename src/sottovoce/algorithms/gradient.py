@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from ..problem.trust import CURATOR, Trust
 from ..queries import NoisyEpoch, NoisyGradient
-from ..trust import CURATOR, Trust
-from ..typing import Array
+from ..util.typing import Array
 from .base import Algorithm, Node
 from .knobs import gradient_cap, knob
 from .prox import tail

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..queries import GatedMinimiser, Query, RedrawnGate
-from ..typing import Array
+from ..util.typing import Array
 from .admm import State
 from .base import Augmented, Node, augment, dual
 from .knobs import knob

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable
 from typing import NamedTuple
 
-from ..facts import Among, Facts
+from ..problem.facts import Among, Facts
 from ..queries import Bounded
-from ..typing import Any, Array
+from ..util.typing import Any, Array
 
 
 class Item(NamedTuple):

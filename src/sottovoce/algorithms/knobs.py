@@ -18,7 +18,7 @@ from types import MappingProxyType
 import numpy as np
 
 from ..errors import InvalidInput
-from ..typing import Any
+from ..util.typing import Any
 
 _KEY = "knob"
 WRITTEN = ("gamma", "phi", "law", "batches", "positives", "threshold")
@@ -120,7 +120,7 @@ def law() -> Any:
 
 
 def gradient_cap() -> Any:
-    """The knob of methods whose sensitivity is the norm of a row's gradient (:mod:`sottovoce.capped`)."""
+    """The knob of methods whose sensitivity is the norm of a row's gradient (:mod:`sottovoce.problem.clipped`)."""
     return knob(
         math.inf, "Cap on the norm of a row's gradient: less noise, linear tails of the loss; inf for none.",
         "must be at least 1e-6, or inf for no cap", lambda value: value >= 1e-6, "corrected",

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import cast
 
-from ..trust import CURATOR, NOBODY, Kind, Trust
-from ..typing import Any
+from ..problem.trust import CURATOR, NOBODY, Kind, Trust
+from ..util.typing import Any
 from .base import Algorithm
 
 SUM = Trust.in_sum(honest=2, colluding=1)

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from ..facts import Facts
+from ..problem.facts import Facts
 from ..queries import CarriedGradient, NoisyGradient, carries
-from ..typing import Any, Array
+from ..util.typing import Any, Array
 from .base import Algorithm, Node
 from .knobs import gradient_cap, knob
 from .prox import mixed, noise_of_mean, tail

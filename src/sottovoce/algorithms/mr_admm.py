@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import InvalidInput
 from ..queries import GaussianLaw, NoisyMinimiser, PerturbedObjective, Query, SphericalLaw, check_law
-from ..typing import Array
+from ..util.typing import Array
 from .base import Algorithm, Node, augment, dual
 from .knobs import knob, law
 

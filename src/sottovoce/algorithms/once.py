@@ -8,8 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..facts import Facts
-from ..typing import Array
+from ..problem.facts import Facts
+from ..util.typing import Array
 from .items import Script
 from .recipe import Recipe
 

@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from ..queries import GaussianLaw, NoisyMinimiser, PerturbedObjective, Query, SphericalLaw, law_of
-from ..typing import Array
+from ..util.typing import Array
 from .base import Algorithm, Node
 from .knobs import gradient_cap, law
 

@@ -8,9 +8,9 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from ..facts import Facts
+from ..problem.facts import Facts
 from ..queries import NoisyMinimiser
-from ..typing import Any, Array
+from ..util.typing import Any, Array
 from .base import Algorithm, Node, augment, dual
 from .knobs import gradient_cap
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ..queries import NoisyMinimiser, Query, SecretMinimiser, SecretStartObjective
-from ..typing import Array
+from ..util.typing import Array
 from .base import Node, augment, dual
 from .dvp import DVP
 from .prox import DualState, ProxADMM

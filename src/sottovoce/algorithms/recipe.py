@@ -14,11 +14,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..facts import Among, Facts
-from ..plain import digest_of
+from ..problem.facts import Among, Facts
+from ..problem.schedules import Schedule
 from ..queries import Bounded, NoisyBounded, Sum
-from ..schedules import Schedule
-from ..typing import Any, Array
+from ..util.plain import digest_of
+from ..util.typing import Any, Array
 from .base import Algorithm, Node
 from .items import Answer, Item, Opened, Script, play, same, shared
 

@@ -16,9 +16,9 @@ import numpy as np
 from ..algorithms.items import Answer, Item
 from ..algorithms.once import Once
 from ..privacy.statement import Statement
+from ..problem.task import ManyClasses
 from ..queries import Scores
-from ..task import ManyClasses
-from ..typing import Any, Array
+from ..util.typing import Any, Array
 from .metrics import Estimate, project, ratio
 
 _CONSTANT: Array = np.array([0.0, 1.0])
@@ -78,7 +78,7 @@ class Confusion(Once):
     Parameters
     ----------
     judged : bytes
-        :func:`sottovoce.plain.digest_of` the public model.
+        :func:`sottovoce.util.plain.digest_of` the public model.
     K : int
         Classes.
     """

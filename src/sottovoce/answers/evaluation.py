@@ -22,14 +22,14 @@ from ..data.blocks import Bins, Category
 from ..data.rows import Rows
 from ..data.schema import Schema
 from ..errors import InvalidInput
-from ..facts import Among, Facts
-from ..losses import Logistic
 from ..privacy.statement import Statement
+from ..problem.facts import Among, Facts
+from ..problem.losses import Logistic
+from ..problem.weighted_loss import Weighted
 from ..queries import Positives, Scores
 from ..runs.config import RunConfig
 from ..runs.prepare import Prepared
-from ..typing import Array
-from ..weighted import Weighted
+from ..util.typing import Array
 from .metrics import CELLS, LEAST, WIDTH, Quality, quality_of
 from .naming import reference_of
 
@@ -186,8 +186,8 @@ class Histogram(Recipe):
     Parameters
     ----------
     judged : bytes
-        :func:`sottovoce.plain.digest_of` the public model: rows may hold its scores already, and then nothing else that
-        is public tells one model from another.
+        :func:`sottovoce.util.plain.digest_of` the public model: rows may hold its scores already, and then nothing else
+        that is public tells one model from another.
     weights : array (d - 1,), optional
         Scores are products with it; a plan needs none.
     threshold : float

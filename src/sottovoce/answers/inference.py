@@ -26,13 +26,13 @@ from scipy import stats
 from ..algorithms.items import Item, Script
 from ..algorithms.recipe import Recipe
 from ..errors import InvalidInput
-from ..facts import Facts
 from ..privacy.gaussian import gaussian_epsilon
+from ..problem.facts import Facts
 from ..queries import Curvature, Gradient, Positives, SecondMoments, SlopeMoments
 from ..queries.moments import square
 from ..reports.coefficients import remark, text_table
 from ..runs.config import RunConfig
-from ..typing import Any, Array, BoolArray
+from ..util.typing import Any, Array, BoolArray
 from .naming import Naming, Term
 from .overshoot import missed
 

@@ -18,11 +18,11 @@ from ..data.rows import Rows
 from ..data.schema import Schema
 from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger
-from ..losses import Loss
+from ..problem.losses import Loss
+from ..problem.task import BoundedNumber, ManyClasses, Task, TwoClasses
 from ..runs.config import RunConfig
 from ..runs.simulate import Result, simulate
-from ..task import BoundedNumber, ManyClasses, Task, TwoClasses
-from ..typing import Any, Array, IntArray
+from ..util.typing import Any, Array, IntArray
 from . import classes, evaluation, misses
 from .classes import ClassEvaluation, Confusion
 from .evaluation import Evaluation, Held, Histogram, Level, qualities
@@ -40,7 +40,7 @@ class Scored:
     ----------
     margins : array (n,) or (K, n)
     model : bytes
-        :func:`sottovoce.plain.digest_of` the model: everything public on which its margins depend but the rows.
+        :func:`sottovoce.util.plain.digest_of` the model: everything public on which its margins depend but the rows.
     y : array (n,)
         As the task encodes labels.
     X : array (n, d), optional
@@ -59,7 +59,7 @@ class Scored:
     def __post_init__(self) -> None:
         if not self.model:
             rule = "must be the digest of the public model that is evaluated"
-            raise InvalidInput("model", None, rule, "give sottovoce.plain.digest_of(...)")
+            raise InvalidInput("model", None, rule, "give sottovoce.util.plain.digest_of(...)")
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 from scipy import stats
 from scipy.special import expit, logit
 
-from ..typing import Array
+from ..util.typing import Array
 
 CELLS, REACH = 12, 3.0
 WIDTH = 2.0 * REACH / CELLS

@@ -16,13 +16,13 @@ from ..algorithms.items import Answer, Item
 from ..algorithms.once import Once
 from ..data.labels import targets_of
 from ..data.rows import Rows
-from ..losses import HuberResidual
 from ..privacy.statement import Statement
+from ..problem.losses import HuberResidual
+from ..problem.task import BoundedNumber
+from ..problem.weighted_loss import Weighted
 from ..queries import Misses
 from ..queries.misses import SCALES
-from ..task import BoundedNumber
-from ..typing import Any, Array
-from ..weighted import Weighted
+from ..util.typing import Any, Array
 from .metrics import Estimate
 
 LOSS = Weighted(HuberResidual(1.0))
@@ -87,7 +87,7 @@ class ErrorMoments(Once):
     Parameters
     ----------
     judged : bytes
-        :func:`sottovoce.plain.digest_of` the public model whose scores the rows hold.
+        :func:`sottovoce.util.plain.digest_of` the public model whose scores the rows hold.
     """
 
     judged: bytes = field(kw_only=True)

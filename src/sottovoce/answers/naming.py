@@ -19,8 +19,8 @@ from ..data.rows import Rows
 from ..data.schema import Schema
 from ..data.table import Table
 from ..errors import InvalidInput
-from ..task import TwoClasses
-from ..typing import Any, Array, IntArray
+from ..problem.task import TwoClasses
+from ..util.typing import Any, Array, IntArray
 
 CONSTANT = "(constant)"
 _SLACK = 1.0 + 1e-12

@@ -14,16 +14,16 @@ from ..data.labels import targets_of
 from ..data.schema import unfit
 from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger
-from ..losses import HuberResidual
-from ..pages import versions
-from ..plain import jsonable
 from ..privacy.statement import Statement
+from ..problem.losses import HuberResidual
+from ..problem.task import BoundedNumber
+from ..problem.weighted_loss import Weighted
 from ..runs.config import RunConfig
 from ..runs.simulate import simulate
 from ..runs.training import TrainConfig
-from ..task import BoundedNumber
-from ..typing import Any, Array
-from ..weighted import Weighted
+from ..util.pages import versions
+from ..util.plain import jsonable
+from ..util.typing import Any, Array
 from .evaluation import Held
 from .inference import model_of
 from .judging import Scored, judge_of

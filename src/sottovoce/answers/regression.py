@@ -20,10 +20,10 @@ import numpy as np
 
 from ..algorithms.items import Item, Script
 from ..algorithms.recipe import Recipe
-from ..facts import Facts
+from ..problem.facts import Facts
 from ..queries import HuberGradient, Residuals, SecondMoments
 from ..queries.moments import square
-from ..typing import Array, BoolArray
+from ..util.typing import Array, BoolArray
 
 SQUARED = "squared"
 """What users call the loss."""

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import files
 from ..data.schema import Schema
 from ..errors import CheckpointError, InvalidInput, shown
-from ..plain import digest_of, jsonable
+from ..problem.task import TwoClasses
 from ..runs.engine import UNREADABLE
 from ..runs.simulate import Result
-from ..task import TwoClasses
-from ..typing import Any, Array
+from ..util import files
+from ..util.plain import digest_of, jsonable
+from ..util.typing import Any, Array
 from .naming import Naming, naming_of, outcome
 
 _KIND, _VERSION = "sottovoce answers", 1

@@ -22,11 +22,11 @@ from scipy import stats
 
 from ..algorithms.items import Item, Script
 from ..algorithms.recipe import Recipe
-from ..facts import Facts
+from ..problem.facts import Facts
+from ..problem.task import BoundedNumber
 from ..queries import HuberGradient, ResidualMoments, Residuals, SecondMoments
 from ..queries.moments import square
-from ..task import BoundedNumber
-from ..typing import Array, BoolArray
+from ..util.typing import Array, BoolArray
 from .inference import RAREST, UNSURE, Coefficient, Coefficients, Estimates, marked, noise_of, positive, table
 from .naming import CONSTANT, Naming
 from .regression import mean_given, shrunk

@@ -13,16 +13,16 @@ from .. import data
 from ..data.schema import unfit
 from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger
-from ..losses import Logistic
-from ..pages import versions
-from ..plain import digest_of, jsonable
 from ..privacy.statement import Statement
+from ..problem.losses import Logistic
+from ..problem.task import TwoClasses
+from ..problem.weighted_loss import Weighted
 from ..runs.config import RunConfig
 from ..runs.simulate import simulate
 from ..runs.training import Report, TrainConfig, deal
-from ..task import TwoClasses
-from ..typing import Any, Array, IntArray
-from ..weighted import Weighted
+from ..util.pages import versions
+from ..util.plain import digest_of, jsonable
+from ..util.typing import Any, Array, IntArray
 from .evaluation import Evaluation, Held, exact
 from .inference import Coefficients, Estimates, check_run, forecast, model_of, newton_of, table
 from .judging import Scored, judge_of

@@ -22,9 +22,10 @@ from ..answers.naming import of_columns
 from ..answers.regression import LeastSquares
 from ..answers.slopes import slopes_of
 from ..data.rows import Rows
-from ..losses import HuberResidual, Logistic, Loss
 from ..privacy.events import GaussianMechanism
 from ..privacy.gaussian import gaussian_epsilon
+from ..problem.losses import HuberResidual, Logistic, Loss
+from ..problem.weighted_loss import Weighted
 from ..queries import (
     Bounded,
     Curvature,
@@ -40,8 +41,7 @@ from ..queries import (
     SlopeMoments,
 )
 from ..runs.config import RunConfig
-from ..typing import Array
-from ..weighted import Weighted
+from ..util.typing import Array
 from .game import (
     Attack,
     Case,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ..algorithms import REGISTRY, knobs_of
-from ..typing import Any
+from ..util.typing import Any
 from .exact import densities
 from .game import Case, Verdict
 from .game import play as game

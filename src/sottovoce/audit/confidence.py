@@ -13,7 +13,7 @@ import numpy as np
 from scipy.stats import beta
 
 from ..errors import InvalidInput
-from ..typing import Array, ArrayLike
+from ..util.typing import Array, ArrayLike
 
 
 def least_probability(hits: ArrayLike, trials: ArrayLike, error: float) -> Array:

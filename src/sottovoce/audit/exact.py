@@ -15,7 +15,7 @@ from scipy.special import logsumexp
 
 from ..errors import InvalidInput
 from ..queries import Query
-from ..typing import Array
+from ..util.typing import Array
 from .game import Case, Transcripts, candidates, solvers, watch
 from .likelihood import honest_sums, of_node
 

@@ -20,24 +20,24 @@ from scipy.spatial import cKDTree
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from ..algorithms import Algorithm, Recipe
-from ..curator import Book, Curator, make_solver
 from ..data.rows import Rows
 from ..errors import LedgerError
-from ..facts import Facts
-from ..graphs import Graph
 from ..ledger.memory import Ledger
-from ..losses import Loss
-from ..net import DenseNet, Net
+from ..network.graphs import Graph
+from ..network.net import DenseNet, Net
 from ..privacy.events import Event
 from ..privacy.noise import KeyedNoise, Noise
+from ..problem.facts import Facts
+from ..problem.losses import Loss
 from ..queries import Query, Sum
 from ..runs import engine
 from ..runs.config import RunConfig
+from ..runs.curator import Book, Curator, make_solver
 from ..runs.engine import Place
 from ..runs.prepare import held, prepare
 from ..runs.start import named
-from ..solvers import Solver
-from ..typing import Any, Array, IntArray
+from ..solvers.local import Solver
+from ..util.typing import Any, Array, IntArray
 from .confidence import Test, choose_test
 from .likelihood import Candidate, Opened, Solvers, score, score_sums
 

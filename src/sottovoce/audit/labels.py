@@ -21,10 +21,10 @@ from typing import Protocol
 import numpy as np
 
 from ..errors import HolderNote, InvalidInput
-from ..estimators import ConsensusClassifier, PrivateClassifier
+from ..estimators.classifiers import ConsensusClassifier, PrivateClassifier
 from ..ledger.memory import Ledger
 from ..privacy.noise import SystemNoise
-from ..typing import Any, Array
+from ..util.typing import Any, Array
 from .game import Verdict
 from .refusals import Bet, Played, Seen, halves
 

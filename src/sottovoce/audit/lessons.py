@@ -16,10 +16,10 @@ import numpy as np
 
 from .. import data
 from ..data.rows import Rows
+from ..problem.task import of_margins
 from ..queries import NoisyMinimiser, PerturbedObjective, Query, SphericalLaw
 from ..runs.config import RunConfig
-from ..task import of_margins
-from ..typing import Any, Array, IntArray
+from ..util.typing import Any, Array, IntArray
 from .confidence import least_probability
 from .game import Case, Transcripts, watch
 from .likelihood import Candidate, of_node

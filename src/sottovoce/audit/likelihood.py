@@ -20,14 +20,14 @@ from typing import TypeVar
 
 import numpy as np
 
-from ..curator import make_solver
 from ..data.rows import Rows
-from ..facts import Among, Facts
 from ..privacy.noise import KeyedNoise
+from ..problem.facts import Among, Facts
 from ..queries import Query, Sum, Vault
 from ..queries.evidence import Supposed
-from ..solvers import Solver
-from ..typing import Array, IntArray
+from ..runs.curator import make_solver
+from ..solvers.local import Solver
+from ..util.typing import Array, IntArray
 
 T = TypeVar("T")
 

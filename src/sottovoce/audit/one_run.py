@@ -51,11 +51,11 @@ from .. import data as datasets
 from ..algorithms import REGISTRY
 from ..data.rows import Rows
 from ..errors import InvalidInput
-from ..facts import Facts
-from ..losses import Loss, make_loss
+from ..problem.facts import Facts
+from ..problem.losses import Loss, make_loss
 from ..queries import Query
 from ..runs.config import RunConfig
-from ..typing import Array, BoolArray, IntArray
+from ..util.typing import Array, BoolArray, IntArray
 from .game import BookOf, Case, NoiseOf, Transcripts, Verdict, watch
 from .likelihood import of_node
 

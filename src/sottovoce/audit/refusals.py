@@ -27,20 +27,20 @@ from importlib.util import find_spec
 import numpy as np
 
 from ..algorithms import REGISTRY
-from ..curator import Book, Curator
 from ..data.rows import Rows
-from ..facts import Among, Facts
 from ..ledger.memory import Ledger
-from ..net import Net
+from ..network.net import Net
 from ..privacy import accountants
 from ..privacy.noise import KeyedNoise, Noise, SystemNoise
+from ..problem.facts import Among, Facts
 from ..queries import Query, Sum
 from ..runs import engine
 from ..runs.config import RunConfig
+from ..runs.curator import Book, Curator
 from ..runs.engine import Place
 from ..runs.prepare import Prepared, prepare
 from ..runs.start import named
-from ..typing import Any, Array, IntArray
+from ..util.typing import Any, Array, IntArray
 from .confidence import Test, choose_test
 from .game import Notes, Verdict
 from .worlds import signed_site

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 
-from .. import files
-from ..pages import PLOTS, axis_row, frame, key, lines_at, path, plot_row, square, table, versions
 from ..privacy.statement import ceil_text
-from ..typing import Any
+from ..util import files
+from ..util.pages import PLOTS, axis_row, frame, key, lines_at, path, plot_row, square, table, versions
+from ..util.typing import Any
 from .game import Verdict
 
 _LEAST, _MOST = 0.05, 20.0  # of the axis of epsilon

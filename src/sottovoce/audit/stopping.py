@@ -30,17 +30,17 @@ from scipy.optimize import brentq
 from scipy.signal import fftconvolve
 from scipy.stats import norm
 
-from ..curator import Curator
 from ..errors import InvalidInput
-from ..facts import Facts
 from ..ledger.durable import DurableLedger
 from ..ledger.memory import Ledger
-from ..losses import make_loss
 from ..privacy.accountants import Accountant
 from ..privacy.events import Event, GaussianMechanism
 from ..privacy.noise import KeyedNoise
+from ..problem.facts import Facts
+from ..problem.losses import make_loss
 from ..queries import NoisyGradient
-from ..typing import Any, Array
+from ..runs.curator import Curator
+from ..util.typing import Any, Array
 from .confidence import least_probability
 from .game import Notes, Verdict
 from .likelihood import Candidate

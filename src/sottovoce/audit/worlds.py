@@ -17,10 +17,10 @@ from ..algorithms import REGISTRY, Algorithm
 from ..algorithms.pp_admm import PPADMM
 from ..data.rows import Rows
 from ..errors import InvalidInput
-from ..facts import Facts
+from ..problem.facts import Facts
 from ..runs.config import RunConfig
-from ..solvers import Solution, Solver
-from ..typing import Any, Array, ArrayLike
+from ..solvers.local import Solution, Solver
+from ..util.typing import Any, Array, ArrayLike
 from .game import Case
 
 STIFF = 1e6  # curvature of a node's problem, sum scale: noise moves its minimiser by millionths

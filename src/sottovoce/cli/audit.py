@@ -10,7 +10,6 @@ from importlib.util import find_spec
 import click
 from rich.table import Table
 
-from .. import files
 from ..audit import ADVERSARIES, Verdict, attack, targets
 from ..audit.lessons import lessons
 from ..audit.one_run import OneRunVerdict, attack_once
@@ -18,8 +17,9 @@ from ..audit.report import write
 from ..audit.several import WorstVerdict
 from ..audit.stopping import StoppingVerdict
 from ..errors import InvalidInput
-from ..plain import jsonable
 from ..privacy.statement import ceil_text
+from ..util import files
+from ..util.plain import jsonable
 from .options import as_json, say, takes, typed
 from .screen import Console, escape
 

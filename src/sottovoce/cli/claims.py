@@ -9,8 +9,8 @@ import click
 from rich.table import Table
 
 from ..papers import claims as known
-from ..plain import jsonable
 from ..privacy.statement import ceil_text
+from ..util.plain import jsonable
 from .options import as_json
 from .screen import Console, escape
 

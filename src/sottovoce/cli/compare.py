@@ -10,9 +10,9 @@ from rich.table import Table
 
 from ..aggregation import SETTINGS, CompareConfig
 from ..aggregation import compare as compare_methods
-from ..losses import loss_texts
 from ..privacy.statement import ceil_text
-from ..task import TwoClasses
+from ..problem.losses import loss_texts
+from ..problem.task import TwoClasses
 from .options import as_json, say, takes
 from .screen import Console, escape
 

@@ -16,10 +16,10 @@ from rich.table import Table
 
 from ..deploy import demonstration
 from ..deploy.demonstration import Stage
-from ..plain import jsonable
 from ..privacy.statement import DEMONSTRATION, ceil_text
 from ..runs import defaults
 from ..runs.config import RunConfig
+from ..util.plain import jsonable
 from .options import as_json, say, takes
 from .plan import asked
 from .render import marked_words

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import click
 
-from .. import files
 from ..answers.evaluation import Held
 from ..answers.judging import Scored, judge_of
 from ..answers.saved import SavedModel
 from ..data import read_table
 from ..ledger.durable import DurableLedger, rows_digest
-from ..plain import jsonable
 from ..runs import defaults
 from ..runs.config import RunConfig
+from ..util import files
+from ..util.plain import jsonable
 from .classes import render_any
 from .options import as_json, say, takes, typed
 from .report import write

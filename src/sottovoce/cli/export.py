@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from .. import files
 from ..answers.saved import SavedModel
-from ..exporting import Linear, to_onnx
+from ..estimators.exporting import Linear, to_onnx
+from ..util import files
 from .options import say, takes
 
 _FILE = click.Path(dir_okay=False, path_type=Path)

@@ -27,7 +27,7 @@ from ..deploy.relay import Credentials, serve
 from ..deploy.report import finished, last_words, other_run, write_hub
 from ..deploy.sums.desk import PATIENCE
 from ..errors import EXIT_CODES, InvalidInput
-from ..files import read
+from ..util.files import read
 from .files import check_folder
 from .options import as_json, say, takes
 from .screen import Console, escape

@@ -9,10 +9,10 @@ import click
 import numpy as np
 from rich.table import Table
 
-from .. import files
 from ..ledger.durable import DurableLedger
 from ..ledger.life import example
 from ..privacy.statement import ceil_text
+from ..util import files
 from .files import check_folder
 from .options import NUMBER
 from .screen import Console, escape

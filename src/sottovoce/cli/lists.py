@@ -12,11 +12,11 @@ import click
 from rich.table import Table
 
 from .. import data as datasets
-from .. import graphs
 from ..algorithms import NAMES, REGISTRY, same_as, trusts_of
 from ..data.expected import Fill
 from ..data.review import CAVEAT, Review
 from ..errors import InvalidInput, printable
+from ..network import graphs
 from .screen import Console, escape
 
 

@@ -11,11 +11,11 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from .. import graphs
 from ..algorithms import KNOBS, NAMES
 from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger
-from ..losses import loss_texts
+from ..network import graphs
+from ..problem.losses import loss_texts
 from ..runs import choosing, defaults
 from ..runs.config import RunConfig
 

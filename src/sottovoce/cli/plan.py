@@ -11,7 +11,6 @@ import numpy as np
 from rich.panel import Panel
 from rich.table import Table
 
-from .. import files
 from ..data import load
 from ..data.expected import expected_rows
 from ..data.lifelike import Expected
@@ -20,8 +19,7 @@ from ..deploy.answering import ahead
 from ..deploy.asks import Asks
 from ..deploy.plan import Member, Plan, check_public
 from ..errors import InvalidInput
-from ..graphs import MOST_NODES
-from ..plain import jsonable
+from ..network.graphs import MOST_NODES
 from ..privacy.statement import Statement, ceil_text
 from ..runs import choosing
 from ..runs.choosing import choose, declared
@@ -30,6 +28,8 @@ from ..runs.prepare import outline
 from ..runs.public import Public, start_of
 from ..runs.simulate import Result
 from ..runs.start import Start
+from ..util import files
+from ..util.plain import jsonable
 from .options import NUMBER, as_json, knob_options, left_open, method_options, run_config, say, takes
 from .render import marked_words
 from .screen import Console, escape

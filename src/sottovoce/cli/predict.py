@@ -12,13 +12,14 @@ import click
 import numpy as np
 from scipy.special import expit, log_softmax
 
-from .. import data, files
+from .. import data
 from ..answers.saved import SavedModel
-from ..capped import NOT_CALIBRATED
 from ..data.schema import unfit
 from ..errors import InvalidInput, printable
-from ..task import TwoClasses
-from ..typing import Array
+from ..problem.clipped import NOT_CALIBRATED
+from ..problem.task import TwoClasses
+from ..util import files
+from ..util.typing import Array
 
 
 @click.command()

@@ -8,8 +8,8 @@ from rich.panel import Panel
 from rich.table import Table
 
 from ..privacy.statement import Words, ceil_text
+from ..problem.task import Detail
 from ..runs.training import Report
-from ..task import Detail
 from .screen import Console, escape
 
 _STYLES = {

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from .. import files
 from ..errors import InvalidInput, SottovoceError
 from ..reports import page, picture
+from ..util import files
 from .screen import Console, escape
 
 _FILE = click.Path(dir_okay=False, path_type=Path)

@@ -11,7 +11,7 @@ import rich.markup
 from rich.text import Text
 
 from ..errors import printable
-from ..typing import Any
+from ..util.typing import Any
 
 
 class Console(rich.console.Console):

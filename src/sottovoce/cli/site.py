@@ -27,8 +27,8 @@ from ..deploy.sums.masks import give_up, keys_beside
 from ..errors import EXIT_CODES, InvalidInput, LedgerError, SottovoceError
 from ..ledger.durable import DurableLedger, rows_digest
 from ..ledger.life import example
-from ..plain import jsonable
 from ..privacy.statement import Statement, ceil_text
+from ..util.plain import jsonable
 from .files import check_folder
 from .options import as_json, say, takes
 from .render import marked_words

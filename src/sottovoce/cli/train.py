@@ -11,17 +11,17 @@ from typing import Any
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from .. import files
 from ..data.schema import Schema
 from ..errors import InvalidInput, NotWritten
 from ..ledger.durable import DurableLedger
-from ..pages import versions
-from ..plain import jsonable
+from ..problem.task import BoundedNumber, TwoClasses
 from ..runs.engine import Observer
 from ..runs.simulate import Result, RunConfig
 from ..runs.training import Report, TrainConfig
 from ..runs.training import train as train_on
-from ..task import BoundedNumber, TwoClasses
+from ..util import files
+from ..util.pages import versions
+from ..util.plain import jsonable
 from .options import NUMBER, as_json, knob_options, left_open, method_options, run_config, say, takes, typed
 from .render import render
 from .report import write

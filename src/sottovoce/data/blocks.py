@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import SchemaError
-from ..typing import Array
+from ..util.typing import Array
 from .table import MISSING, Column, as_numbers, distinct, text_of
 
 Mask = NDArray[np.bool_]

@@ -16,8 +16,8 @@ from typing import Self
 import numpy as np
 
 from ..errors import InvalidInput
-from ..losses import Loss
-from ..typing import Any, Array, BoolArray, IntArray
+from ..problem.losses import Loss
+from ..util.typing import Any, Array, BoolArray, IntArray
 from .design import Dense, Design, Storage
 from .rows import Rows
 from .sweep import Group, Sweep

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from ..later import Later
-from ..typing import Any, Array, IntArray
+from ..util.later import Later
+from ..util.typing import Any, Array, IntArray
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidInput
-from ..later import Later
-from ..typing import Any, Array
+from ..util.later import Later
+from ..util.typing import Any, Array
 from .design import Storage, rounded_up
 
 compat = Later("array_api_compat")

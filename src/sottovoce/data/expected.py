@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InvalidInput
-from ..typing import Array
+from ..util.typing import Array
 from .blocks import Number, row_norms
 from .lifelike import Sketches, drawn
 from .schema import Schema

@@ -16,7 +16,7 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from ..errors import InvalidInput, InvalidKind, SottovoceError
-from ..typing import Any, Array, ArrayLike, IntArray
+from ..util.typing import Any, Array, ArrayLike, IntArray
 from .table import text_of
 
 T = TypeVar("T")

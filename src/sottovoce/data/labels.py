@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import InvalidInput, SchemaError
-from ..task import BoundedNumber, ManyClasses, Task, TwoClasses
-from ..typing import Array, BoolArray
+from ..problem.task import BoundedNumber, ManyClasses, Task, TwoClasses
+from ..util.typing import Array, BoolArray
 from .blocks import plain_text
 from .rows import Rows
 from .table import MISSING, Column, as_text, distinct

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..later import Later
-from ..task import of_margins
-from ..typing import Array
+from ..problem.task import of_margins
+from ..util.later import Later
+from ..util.typing import Array
 from .partition import LABEL_SPREAD
 
 special = Later("scipy.special")

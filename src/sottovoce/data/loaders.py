@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import InvalidInput
-from ..task import BoundedNumber, ManyClasses, Task, TwoClasses
-from ..typing import Array, IntArray
+from ..problem.task import BoundedNumber, ManyClasses, Task, TwoClasses
+from ..util.typing import Array, IntArray
 from . import synthetic
 from .papers import adult_002
 from .schema import EXAMPLE, Schema

@@ -16,9 +16,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import files
 from ..errors import InvalidInput, NotWritten, shown
-from ..typing import Any, Array, IntArray
+from ..util import files
+from ..util.typing import Any, Array, IntArray
 from .design import Dense, Storage
 from .labels import two_classes
 from .rows import Rows

@@ -2,8 +2,8 @@
 
 Bins and categories give many people the same row.  A sum over rows is a sum over distinct rows with weights, so a sweep
 over merged rows is shorter by as much.  Merged rows have no order, and the place of a row depends on all other rows; so
-only what is proved for sums in any order may use them (:func:`sottovoce.solvers.rounding_bound`).  Which rows repeat is
-secret, and nothing but the time of a sweep depends on it.
+only what is proved for sums in any order may use them (:func:`sottovoce.solvers.local.rounding_bound`).  Which rows
+repeat is secret, and nothing but the time of a sweep depends on it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ..typing import Any, Array, IntArray
+from ..util.typing import Any, Array, IntArray
 from .design import Dense, Design
 
 LEAST = 2**16

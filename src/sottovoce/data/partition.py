@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import InvalidInput
-from ..later import Later
-from ..task import Task, TwoClasses
-from ..typing import Array, IntArray
+from ..problem.task import Task, TwoClasses
+from ..util.later import Later
+from ..util.typing import Array, IntArray
 from .table import Column, as_numbers, as_text
 
 optimize, special = Later("scipy.optimize"), Later("scipy.special")

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from ..errors import InvalidInput
-from ..later import Later
-from ..losses import MOST_OFFSET, Loss
-from ..typing import Any, Array, IntArray
-from ..weighted import LONGEST
+from ..problem.losses import MOST_OFFSET, Loss
+from ..problem.weighted_loss import LONGEST
+from ..util.later import Later
+from ..util.typing import Any, Array, IntArray
 from .design import Dense, Design, Sparse, Storage
 from .device import OnDevice, backend, spec_of
 from .sweep import Group, Sweep, group_sizes
@@ -253,7 +253,7 @@ class Rows:
 
     @classmethod
     def of_any_norm(cls, parts: Sequence[tuple[Array, Array]]) -> Rows:
-        """Rows of any norm, for :class:`sottovoce.weighted.Weighted` losses alone; else as :meth:`build`.
+        """Rows of any norm, for :class:`sottovoce.problem.weighted_loss.Weighted` losses alone; else as :meth:`build`.
 
         Raises
         ------

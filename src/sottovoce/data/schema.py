@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import InvalidInput, SchemaError, shown
-from ..files import from_toml, read_text
-from ..task import Classification, Task, TwoClasses
-from ..typing import Array
+from ..problem.task import Classification, Task, TwoClasses
+from ..util.files import from_toml, read_text
+from ..util.typing import Array
 from .blocks import Block, block_from_dict, block_to_dict, check_features, plain_text, row_norms, unit_rows
 from .labels import AnyLabel, label_entries, label_from
 from .table import Column, Table, as_table, fits
@@ -238,7 +238,7 @@ class Schema:
             With False (for prediction) the label and site columns may be absent and are not read.
         whole : bool
             Leave rows that are longer than the divisor as they are, outside the unit ball: for
-            :class:`sottovoce.weighted.Weighted` losses alone.
+            :class:`sottovoce.problem.weighted_loss.Weighted` losses alone.
 
         Returns
         -------

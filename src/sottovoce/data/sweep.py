@@ -20,8 +20,8 @@ from itertools import pairwise
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from ..losses import Loss
-from ..typing import Any, Array, BoolArray, IntArray
+from ..problem.losses import Loss
+from ..util.typing import Any, Array, BoolArray, IntArray
 from .design import Design
 from .merged import merged
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import InvalidInput
-from ..later import Later
-from ..typing import Array, IntArray
+from ..util.later import Later
+from ..util.typing import Array, IntArray
 from .blocks import MOST_FEATURES
 from .table import fits
 

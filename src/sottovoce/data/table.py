@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidInput
-from ..files import memory, regular
-from ..typing import Array, IntArray
+from ..util.files import memory, regular
+from ..util.typing import Array, IntArray
 
 Column = NDArray[Any]
 MISSING = frozenset({""})

@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 
 from ..errors import InvalidInput, SchemaError
-from ..typing import Any, Array, ArrayLike
+from ..util.typing import Any, Array, ArrayLike
 from .table import Column, as_numbers
 
 

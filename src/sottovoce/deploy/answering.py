@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..curator import Asked, Book, Curator
 from ..data.rows import Rows
 from ..errors import NetClosed
-from ..facts import Among, Facts
 from ..ledger.life import share_of_life
-from ..net import Net
-from ..plain import digest_of
+from ..network.net import Net
 from ..privacy.noise import KeyedNoise, Noise
+from ..problem.facts import Among, Facts
 from ..queries import Query, Sum
 from ..runs import engine
+from ..runs.curator import Asked, Book, Curator
 from ..runs.engine import FEW, FINISHED, NEIGHBOUR, Outcome, Place
-from ..typing import Any, Array, IntArray
+from ..util.plain import digest_of
+from ..util.typing import Any, Array, IntArray
 from .asks import Lists, SiteTable
 from .plan import Plan
 from .stages import Stage
@@ -187,16 +187,16 @@ class ReadNet(Net):
         self.degree = np.zeros(1)
 
     def among(self, facts: Facts) -> Among:
-        """See :meth:`sottovoce.net.Net.among`."""
+        """See :meth:`sottovoce.network.net.Net.among`."""
         return self._attempts[self._next][0]
 
     def total(self, sealed: IntArray) -> IntArray:
-        """The opened sum; see :meth:`sottovoce.net.Net.total`."""
+        """The opened sum; see :meth:`sottovoce.network.net.Net.total`."""
         self._next += 1
         return self._attempts[self._next - 1][1]
 
     def whole_sum(self, x: Array) -> Array:
-        """See :meth:`sottovoce.net.Net.whole_sum`."""
+        """See :meth:`sottovoce.network.net.Net.whole_sum`."""
         total = np.zeros_like(x)
         for one in self._sent[self._next]:
             total = total + one

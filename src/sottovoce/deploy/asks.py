@@ -19,12 +19,12 @@ from ..data.rows import Rows
 from ..data.schema import Schema
 from ..data.table import Table
 from ..errors import InvalidInput
-from ..losses import Logistic, Loss, make_loss
+from ..problem.losses import Logistic, Loss, make_loss
+from ..problem.task import TwoClasses
+from ..problem.weighted_loss import Weighted
 from ..runs.config import RunConfig
 from ..runs.prepare import Prepared, prepare
-from ..task import TwoClasses
-from ..typing import Any, Array, IntArray
-from ..weighted import Weighted
+from ..util.typing import Any, Array, IntArray
 
 if TYPE_CHECKING:  # which load SciPy's statistics, and most plans ask nothing
     from ..answers.evaluation import Level

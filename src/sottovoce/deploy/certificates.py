@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import InvalidInput
-from ..files import read
+from ..util.files import read
 from .files import KEY, together, write_new
 from .keys import need_cryptography
 from .names import check_name

@@ -29,12 +29,12 @@ from ..data.rows import Rows
 from ..errors import InvalidInput, SottovoceError
 from ..ledger.durable import DurableLedger, rows_digest
 from ..ledger.journal import Journal
-from ..losses import make_loss
-from ..plain import jsonable
 from ..privacy.statement import DEMONSTRATION
+from ..problem.losses import make_loss
 from ..runs.config import RunConfig
 from ..runs.simulate import Result
-from ..typing import Any, Array, IntArray
+from ..util.plain import jsonable
+from ..util.typing import Any, Array, IntArray
 from . import certificates
 from .answering import record
 from .asks import Asks, SiteTable, table_of

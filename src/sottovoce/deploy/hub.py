@@ -15,8 +15,8 @@ from dataclasses import replace
 import numpy as np
 
 from ..errors import EndedEarly, InvalidInput, Refused, Unreachable
-from ..facts import Among
-from ..typing import Any, Array
+from ..problem.facts import Among
+from ..util.typing import Any, Array
 from .answering import LOST, Found, ReadNet, at_hub
 from .hublog import HubLog
 from .messages import COMPLETE, Farewell, agree, read, read_farewell

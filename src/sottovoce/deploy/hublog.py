@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Self
 
 from ..errors import InvalidInput, Refused, SottovoceError, TransportClosed
-from ..typing import Any
+from ..util.typing import Any
 
 VERSION = 2
 _PATIENCE = 30.0  # seconds, for another process that holds the file

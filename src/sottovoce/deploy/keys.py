@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import InvalidInput
-from ..files import read
+from ..util.files import read
 from .files import KEY, write_new
 
 if TYPE_CHECKING:

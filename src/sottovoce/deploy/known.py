@@ -14,10 +14,10 @@ from glob import escape
 from pathlib import Path
 from typing import Self
 
-from .. import files
 from ..errors import InvalidInput, LedgerCorrupt, SottovoceError
 from ..ledger.durable import DurableLedger
-from ..typing import Any
+from ..util import files
+from ..util.typing import Any
 from .names import check_name, check_run
 from .plan import LARGEST, Plan
 from .strict import parse

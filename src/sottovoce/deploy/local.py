@@ -11,22 +11,22 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from ..curator import Curator
 from ..data.rows import Rows
 from ..data.sweep import one_thread_a_product
 from ..errors import AttemptLost, NetClosed
-from ..facts import Among, Facts
-from ..graphs import make_graph
 from ..ledger.memory import Ledger
-from ..net import QueueNet
+from ..network.graphs import make_graph
+from ..network.net import QueueNet
 from ..privacy.accountants import make_accountant
 from ..privacy.noise import KeyedNoise, Noise, SystemNoise
+from ..problem.facts import Among, Facts
 from ..runs import engine
 from ..runs.config import RunConfig
+from ..runs.curator import Curator
 from ..runs.engine import Outcome, Place
 from ..runs.prepare import held, prepare
 from ..runs.start import Start, named, place_of
-from ..typing import Array, IntArray
+from ..util.typing import Array, IntArray
 from .answering import Found, at_site
 from .asks import SiteTable
 from .plan import Plan
@@ -36,21 +36,21 @@ Attempts = Sequence[tuple[Sequence[int], bool]]
 
 
 class LossyNet(QueueNet):
-    """A :class:`sottovoce.net.QueueNet` in which sites are lost as it is told."""
+    """A :class:`sottovoce.network.net.QueueNet` in which sites are lost as it is told."""
 
     def __init__(self, inner: QueueNet, node: int, n: Array, attempts: Attempts) -> None:
         super().__init__(inner._inbox, inner._outbox, inner._adder)
         self._node, self._n, self._given = node, n, attempts
 
     def among(self, facts: Facts) -> Among:
-        """See :meth:`sottovoce.net.Net.among`."""
+        """See :meth:`sottovoce.network.net.Net.among`."""
         members = self._given[self._attempts][0] if self._attempts < len(self._given) else ()
         if self._node not in members:
             raise NetClosed(f"node {self._node} is not in attempt {self._attempts + 1}")
         return Among(float(self._n[list(members)].sum()), len(members))
 
     def total(self, sealed: IntArray) -> IntArray:
-        """See :meth:`sottovoce.net.Net.total`."""
+        """See :meth:`sottovoce.network.net.Net.total`."""
         members, opened = self._given[self._attempts]
         self._attempts += 1
         if not opened:

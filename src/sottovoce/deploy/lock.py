@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from ..errors import Busy, InvalidInput
-from ..typing import Any
+from ..util.typing import Any
 
 if sys.platform == "win32":
     import msvcrt

@@ -17,8 +17,8 @@ from typing import Literal, get_args
 import numpy as np
 
 from ..errors import Refused
-from ..plain import canonical
-from ..typing import Any, Array
+from ..util.plain import canonical
+from ..util.typing import Any, Array
 from .keys import SigningKey, verify
 from .limits import PROOFS, inbox_bytes, message_bytes
 from .plan import Plan

@@ -16,19 +16,19 @@ from typing import Self
 
 import numpy as np
 
-from .. import files
 from ..algorithms import KNOWN
 from ..data.schema import Schema
 from ..errors import InvalidInput, SottovoceError, UnknownEvent
-from ..facts import Facts
-from ..graphs import Graph, make_graph
-from ..plain import canonical, keyed_hash
+from ..network.graphs import Graph, make_graph
 from ..privacy.events import Event
 from ..privacy.statement import Statement, caveat_text
+from ..problem.facts import Facts
 from ..runs.config import RunConfig
 from ..runs.prepare import Prepared, prepare
 from ..runs.start import Start, named
-from ..typing import Any, Array
+from ..util import files
+from ..util.plain import canonical, keyed_hash
+from ..util.typing import Any, Array
 from . import limits
 from .asks import Asks, Lists, lists_of
 from .names import check_different, check_name, check_run

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import InvalidInput, Refused, SottovoceError, Unreachable
-from ..files import read
-from ..plain import canonical
-from ..typing import Any
+from ..util.files import read
+from ..util.plain import canonical
+from ..util.typing import Any
 from . import limits, requests
 from .files import KEY
 from .hub import Hub

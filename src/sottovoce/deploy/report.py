@@ -9,15 +9,15 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import files
 from ..errors import InvalidInput
-from ..pages import frame, table
-from ..plain import jsonable
 from ..privacy.statement import DEMONSTRATION, Statement, ceil_text
 from ..reports import STYLE, sections
 from ..runs.engine import FINISHED
 from ..runs.simulate import Result
-from ..typing import Any, Array
+from ..util import files
+from ..util.pages import frame, table
+from ..util.plain import jsonable
+from ..util.typing import Any, Array
 from .answering import Found, document, record
 from .hub import Hub
 from .names import check_run

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from ..errors import Refused, TransportClosed
-from ..typing import Any
+from ..util.typing import Any
 from . import limits
 from .hub import Hub
 from .messages import agree, longest_inbox

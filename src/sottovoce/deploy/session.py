@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ..curator import Curator
 from ..data.rows import Rows
 from ..errors import (
     EndedEarly,
@@ -29,17 +28,18 @@ from ..errors import (
 )
 from ..ledger.durable import DurableLedger, Run, rows_digest
 from ..ledger.journal import Journal
-from ..losses import Logistic
-from ..net import Net
-from ..plain import canonical
+from ..network.net import Net
 from ..privacy.noise import Noise, SystemNoise
 from ..privacy.statement import Statement
+from ..problem.losses import Logistic
 from ..runs import engine
+from ..runs.curator import Curator
 from ..runs.engine import BUDGET, FEW, FINISHED, NEIGHBOUR, Observer, Outcome, Place
 from ..runs.prepare import held
 from ..runs.simulate import check_notion
 from ..runs.start import place_of
-from ..typing import Any, Array, IntArray
+from ..util.plain import canonical
+from ..util.typing import Any, Array, IntArray
 from .answering import Asker, Found, at_site
 from .asks import SiteTable
 from .keys import SigningKey

@@ -31,7 +31,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Self
 
-from .. import files
 from ..data.labels import rows_of
 from ..data.loaders import load
 from ..data.mapped import map_rows
@@ -41,7 +40,8 @@ from ..errors import InvalidInput, SottovoceError
 from ..ledger.durable import DurableLedger
 from ..privacy.noise import KeyedNoise, Noise
 from ..runs.engine import BUDGET, FINISHED, Observer
-from ..typing import Any
+from ..util import files
+from ..util.typing import Any
 from . import certificates
 from .answering import document
 from .asks import SiteTable, table_of

@@ -8,10 +8,10 @@ from functools import cached_property
 import numpy as np
 
 from ..algorithms import Recipe
-from ..facts import Facts
 from ..ledger.memory import Ledger
 from ..privacy.events import Event
 from ..privacy.statement import Caveat, Statement
+from ..problem.facts import Facts
 from ..runs.prepare import Prepared, privacy_statement
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from ..files import from_json
-from ..typing import Any
+from ..util.files import from_json
+from ..util.typing import Any
 
 MOST = 1_000_000
 """Lists and objects in a text, at most; each takes some sixty bytes of memory, however short it is written."""
@@ -16,7 +16,7 @@ class NotStrict(ValueError):
 
 
 def parse(data: bytes | str, longest: int) -> Any:
-    """The value of a JSON text, within the bounds of :func:`sottovoce.files.from_json` and these.
+    """The value of a JSON text, within the bounds of :func:`sottovoce.util.files.from_json` and these.
 
     Parameters
     ----------

@@ -22,8 +22,8 @@ from contextlib import contextmanager
 from typing import Generic, NoReturn, Protocol, TypeVar
 
 from ..errors import LedgerCorrupt, LedgerError, LedgerVersion, SottovoceError
-from ..plain import canonical, keyed_hash
-from ..typing import Any
+from ..util.plain import canonical, keyed_hash
+from ..util.typing import Any
 
 SCHEMA_VERSION = 4
 WITH_A_LOG_BESIDE = 3

@@ -34,12 +34,12 @@ from typing import Self
 import numpy as np
 
 from ..errors import BudgetExceeded, InvalidInput, LedgerCorrupt, LedgerError, LedgerMismatch
-from ..plain import canonical, jsonable, keyed_hash
 from ..privacy import accountants
 from ..privacy.accountants import Accountant
 from ..privacy.conditions import all_priced
 from ..privacy.events import Event, same_relation
-from ..typing import Any, Array, ArrayLike
+from ..util.plain import canonical, jsonable, keyed_hash
+from ..util.typing import Any, Array, ArrayLike
 from .file import ChainFile
 from .history import History, RunHistory, rows_digest
 from .memory import validate_target

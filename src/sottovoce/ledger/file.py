@@ -31,10 +31,10 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from .. import files
 from ..errors import InvalidInput, LedgerCorrupt, LedgerError, NotWritten, shown
-from ..plain import canonical, keyed_hash
-from ..typing import Any
+from ..util import files
+from ..util.plain import canonical, keyed_hash
+from ..util.typing import Any
 from .chain import APPLICATION, SCHEMA_VERSION, TABLES, Chain, F, link
 
 if sys.platform == "win32":

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..plain import canonical, keyed_hash
 from ..privacy import accountants
 from ..privacy.accountants import Accountant
 from ..privacy.conditions import Conditions, all_priced
 from ..privacy.events import Event, from_dict, same_relation
-from ..typing import Any, Array
+from ..util.plain import canonical, keyed_hash
+from ..util.typing import Any, Array
 
 
 def rows_digest(*arrays: Array) -> bytes:

@@ -15,7 +15,7 @@ from its first round arrives at the same state bit by bit.
 from __future__ import annotations
 
 from ..errors import LedgerMismatch
-from ..plain import keyed_hash
+from ..util.plain import keyed_hash
 from .durable import DurableLedger
 
 

@@ -13,12 +13,12 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import UnknownEvent
-from ..plain import canonical
 from ..privacy.accountants import Accountant, for_life, make_accountant
 from ..privacy.events import Event, GaussianMechanism
 from ..privacy.gaussian import gaussian_mu
 from ..privacy.statement import ceil_text
-from ..typing import Any, Array
+from ..util.plain import canonical
+from ..util.typing import Any, Array
 from .history import Tally
 
 _TRIES = 50

@@ -18,7 +18,7 @@ from ..privacy import events as _events
 from ..privacy.accountants import Accountant, at_one_order, for_life
 from ..privacy.conditions import Conditions
 from ..privacy.events import Event, same_relation
-from ..typing import Any, Array, ArrayLike
+from ..util.typing import Any, Array, ArrayLike
 
 
 def validate_target(epsilon: ArrayLike, delta: float | None) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import InvalidInput, LedgerCorrupt
-from ..plain import jsonable
 from ..privacy.accountants import Accountant
 from ..privacy.events import Event
-from ..typing import Any, Array
+from ..util.plain import jsonable
+from ..util.typing import Any, Array
 from .file import ChainFile
 from .history import History
 from .memory import Ledger

@@ -34,7 +34,7 @@ from ..privacy.events import (
     Unprotected,
 )
 from ..privacy.gaussian import above_threshold_split, gaussian_epsilon, gaussian_mu
-from ..typing import Any, Array
+from ..util.typing import Any, Array
 
 N_ROWS, FEATURES, ROUNDS, SITES, NEIGHBOURS = 8000, 100, 30, 5, 2
 C, RHO, ETA, BEND, DELTA = 1.0, 0.001, 0.001, 1.0, 1e-5

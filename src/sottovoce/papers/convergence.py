@@ -35,8 +35,8 @@ import numpy as np
 from scipy import linalg
 
 from ..errors import InvalidInput
-from ..graphs import Graph
-from ..typing import Array, ArrayLike
+from ..network.graphs import Graph
+from ..util.typing import Array, ArrayLike
 
 PAPER = 2.0
 """The value of both L and mu with which 002 reduces (i), (ii) to (iii), (iv) for R-ADMM."""

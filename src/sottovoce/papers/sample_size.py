@@ -38,7 +38,7 @@ import numpy as np
 from scipy import optimize
 
 from ..errors import InvalidInput
-from ..typing import Any, Array, ArrayLike
+from ..util.typing import Any, Array, ArrayLike
 
 KNOWN = "known"
 FREE = "free: only order can be read from it"

@@ -29,7 +29,7 @@ import numpy as np
 from scipy import optimize
 
 from ..errors import InvalidInput
-from ..typing import Any, Array, ArrayLike
+from ..util.typing import Any, Array, ArrayLike
 
 _FLAT = 1e-2  # c5 times the span of the budgets: below it, the curve is a straight line
 _STEP = 30.0  # c5 times the first gap: above it, all but the first loss are c6

@@ -22,7 +22,7 @@ from typing import ClassVar, Generic, TypeVar
 import numpy as np
 
 from ..errors import InvalidInput, UnknownEvent
-from ..typing import Any, Array, BoolArray
+from ..util.typing import Any, Array, BoolArray
 from . import pld, prices
 from .conditions import all_priced
 from .events import Event

@@ -1,14 +1,15 @@
 """Closed-form privacy bounds of single mechanisms, each with its proof.
 
-Notation: *sum scale* (see :mod:`sottovoce.facts`).  A release is ``w* = argmin sum_k loss(y_k w.x_k) + Q(w) + b.w``
-with rows in the unit ball and ``Q`` public and K-strongly convex; ``Delta`` is 2 for replace-one and 1 for zero-out.
+Notation: *sum scale* (see :mod:`sottovoce.problem.facts`).  A release is ``w* = argmin sum_k loss(y_k w.x_k) + Q(w) +
+b.w`` with rows in the unit ball and ``Q`` public and K-strongly convex; ``Delta`` is 2 for replace-one and 1 for
+zero-out.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from ..typing import Array, ArrayLike
+from ..util.typing import Array, ArrayLike
 
 
 def objective_perturbation_epsilon(

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ..typing import Array
+from ..util.typing import Array
 from .events import CarriedGaussianMechanism, Event, GatedRelease, RedrawnGateRelease
 
 _LAST_BITS = 1.0 + 2.0**-48

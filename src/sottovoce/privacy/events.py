@@ -19,8 +19,8 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import InvalidInput, UnknownEvent
-from ..trust import RELATIONS
-from ..typing import Any, Array
+from ..problem.trust import RELATIONS
+from ..util.typing import Any, Array
 
 NEEDS = {
     "nothing": "its price adds up with those of whatever else is released from the same rows",

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import flint
 
-from ..typing import Any
+from ..util.typing import Any
 
 _FIRST = 128  # bits a uniform starts with, beyond those that tell one grid point from the next
 

@@ -10,8 +10,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..later import Later
-from ..typing import Array, ArrayLike
+from ..util.later import Later
+from ..util.typing import Array, ArrayLike
 from .spherical import Within, objective_surplus
 
 special = Later("scipy.special")

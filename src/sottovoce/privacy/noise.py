@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidInput
-from ..later import Later
-from ..typing import Array, IntArray
+from ..util.later import Later
+from ..util.typing import Array, IntArray
 
 special = Later("scipy.special")
 _EXACT = {"opendp.prelude": "opendp", "flint": "python-flint"}

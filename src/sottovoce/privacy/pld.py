@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..later import Later
-from ..typing import Array
+from ..util.later import Later
+from ..util.typing import Array
 from . import spherical
 
 fft, special = Later("scipy.fft"), Later("scipy.special")

@@ -18,8 +18,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from ..errors import UnknownEvent
-from ..trust import RELATIONS
-from ..typing import Array
+from ..problem.trust import RELATIONS
+from ..util.typing import Array
 from . import events, gaussian, spherical
 from .bounds import approximate_release_epsilon, objective_perturbation_epsilon
 from .events import Event

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..later import Later
-from ..typing import Array, ArrayLike
+from ..util.later import Later
+from ..util.typing import Array, ArrayLike
 
 special = Later("scipy.special")
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Protocol, Self, TypeVar
 
 from ..errors import InvalidInput
-from ..trust import CURATOR, NOBODY, Trust
-from ..typing import Any, Array
+from ..problem.trust import CURATOR, NOBODY, Trust
+from ..util.typing import Any, Array
 
 PUBLIC = "row counts, labels' names, schema, graph, schedules, number of rounds"
 """What every statement takes to be public; where one of these was computed from rows, a caveat says so."""
@@ -435,7 +435,7 @@ class Statement:
         Parameters
         ----------
         plain : dict
-            With infinities as numbers, or as the texts that :func:`sottovoce.plain.jsonable` writes.
+            With infinities as numbers, or as the texts that :func:`sottovoce.util.plain.jsonable` writes.
         trust : Trust, optional
             Of the run's method, for dicts that do not name it: 0.1 wrote one sentence about the adversary for all of
             them.  None to go by that sentence.

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..facts import Facts
 from ..privacy.events import Event, ExactSphericalMechanism, GaussianMechanism
-from ..solvers import certified_error
-from ..typing import Array
+from ..problem.facts import Facts
+from ..solvers.local import certified_error
+from ..util.typing import Array
 from .base import Query
 from .vault import Vault
 

@@ -1,7 +1,7 @@
 """The private half of a method: a query sees rows, draws noise and states its event.
 
 A query class that does not define its event cannot be instantiated, so no release can go uncharged.  Queries are asked
-through a :class:`sottovoce.curator.Curator` only, which charges the event before it calls :meth:`Query.answer`.
+through a :class:`sottovoce.runs.curator.Curator` only, which charges the event before it calls :meth:`Query.answer`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 from ..errors import InvalidInput
-from ..facts import Facts
 from ..privacy.events import Event
-from ..typing import Array
+from ..problem.facts import Facts
+from ..util.typing import Array
 from .evidence import Canaries, Leaning, Supposed, refusal
 from .vault import Vault
 

@@ -19,12 +19,12 @@ import numpy as np
 
 from ..data.design import Design
 from ..errors import InvalidInput
-from ..facts import Among, Facts
-from ..losses import Loss
-from ..plain import digest_of
-from ..trust import RELATIONS
-from ..typing import Array
-from ..weighted import weights
+from ..problem.facts import Among, Facts
+from ..problem.losses import Loss
+from ..problem.trust import RELATIONS
+from ..problem.weighted_loss import weights
+from ..util.plain import digest_of
+from ..util.typing import Array
 from .moments import flat
 from .statistic import NoisyValue
 from .vault import Vault

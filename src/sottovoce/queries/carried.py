@@ -22,10 +22,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import InvalidInput, LedgerError
-from ..facts import Facts
 from ..privacy.events import CarriedGaussianMechanism, Event
-from ..schedules import Schedule
-from ..typing import Array
+from ..problem.facts import Facts
+from ..problem.schedules import Schedule
+from ..util.typing import Array
 from .evidence import Canaries, Leaning, gaussian
 from .reach import length
 from .statistic import NoisyGradient, gradient_sensitivity

@@ -15,8 +15,8 @@ from typing import Protocol
 import numpy as np
 
 from ..errors import InvalidInput
-from ..facts import Facts
-from ..typing import Array
+from ..problem.facts import Facts
+from ..util.typing import Array
 from .vault import Vault
 
 _CERTAIN = 1e6  # the log ratio of a release without noise that fits one table and not the other

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..facts import Facts
 from ..privacy.events import Event, GatedRelease, GaussianObjectivePerturbation, RedrawnGateRelease
-from ..typing import Array
+from ..problem.facts import Facts
+from ..util.typing import Array
 from .base import Query
 from .evidence import Canaries, Leaning, Supposed, refusal_of_secret
 from .objective import GaussianLaw, PerturbedObjective

@@ -9,10 +9,10 @@ from typing import ClassVar
 import numpy as np
 
 from ..data.design import Design
-from ..facts import Facts
-from ..losses import Loss
-from ..trust import RELATIONS
-from ..typing import Array
+from ..problem.facts import Facts
+from ..problem.losses import Loss
+from ..problem.trust import RELATIONS
+from ..util.typing import Array
 from .bounded import Bounded, labels_of
 
 SCALES: Array = np.array([0.25, 1.0, 1.0, 0.5, 1.0, 0.5, 0.25, 0.5, 0.25, 0.5])

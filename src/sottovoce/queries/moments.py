@@ -7,10 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..facts import Facts
-from ..losses import Loss
-from ..trust import RELATIONS
-from ..typing import Array
+from ..problem.facts import Facts
+from ..problem.losses import Loss
+from ..problem.trust import RELATIONS
+from ..util.typing import Array
 from .statistic import NoisyValue
 from .vault import Vault
 

@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..errors import InvalidInput
-from ..facts import Facts
 from ..privacy.bounds import objective_perturbation_epsilon, objective_perturbation_rate
 from ..privacy.events import (
     Event,
@@ -27,9 +26,10 @@ from ..privacy.events import (
     SphericalObjectivePerturbation,
     Unprotected,
 )
-from ..solvers import certified_error
-from ..trust import RELATIONS
-from ..typing import Array, ArrayLike
+from ..problem.facts import Facts
+from ..problem.trust import RELATIONS
+from ..solvers.local import certified_error
+from ..util.typing import Array, ArrayLike
 from .base import Query
 from .evidence import (
     Canaries,

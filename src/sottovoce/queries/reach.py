@@ -21,9 +21,9 @@ from __future__ import annotations
 import numpy as np
 
 from ..errors import InvalidInput
-from ..facts import Facts
-from ..solvers import certified_error, rounding_bound
-from ..typing import Array, ArrayLike
+from ..problem.facts import Facts
+from ..solvers.local import certified_error, rounding_bound
+from ..util.typing import Array, ArrayLike
 
 _LONGEST = 2.0**200  # no square of it overflows, nor the square of its product with anything declared
 INFLATION = 1e-3

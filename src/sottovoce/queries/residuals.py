@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..facts import Facts
-from ..losses import Loss
-from ..typing import Array
-from ..weighted import weights
+from ..problem.facts import Facts
+from ..problem.losses import Loss
+from ..problem.weighted_loss import weights
+from ..util.typing import Array
 from .bounded import SlopeMoments
 
 

@@ -17,10 +17,10 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import InvalidInput
-from ..facts import Facts
 from ..privacy.events import Event, ExactSphericalMechanism, GaussianMechanism, Unprotected
-from ..solvers import certified_error, rounding_bound
-from ..typing import Array, ArrayLike
+from ..problem.facts import Facts
+from ..solvers.local import certified_error, rounding_bound
+from ..util.typing import Array, ArrayLike
 from .base import Query
 from .evidence import Canaries, Leaning, Supposed, centre, certain, gaussian, refusal_of_secret, spherical, vector
 from .reach import INFLATION, certificate, check_solve, inside, length, matched
@@ -33,15 +33,15 @@ def gradient_sensitivity(facts: Facts, rows: Array) -> Array:
     """How far a row moves a computed mean gradient of `rows` rows: ``Delta C / rows``, plus twice its rounding error.
 
     Rows that do not change have slopes that are the same to the last bit, because each stands at the same place of the
-    same products in both data sets.  Only the sum rounds differently, by at most
-    ``C L (rows + 9) u`` (``2 K`` times that at L = 1 for K margins per row, see
-    :func:`sottovoce.solvers.rounding_bound`).  That is a share ``rows^2 u`` of the whole: a tenth at thirty million
-    rows.  The signs of slopes do not matter: two gradients of norm L differ by at most 2 L, and one from zero by L.
+    same products in both data sets.  Only the sum rounds differently, by at most ``C L (rows + 9) u`` (``2 K`` times
+    that at L = 1 for K margins per row, see :func:`sottovoce.solvers.local.rounding_bound`).  That is a share ``rows^2
+    u`` of the whole: a tenth at thirty million rows.  The signs of slopes do not matter: two gradients of norm L differ
+    by at most 2 L, and one from zero by L.
 
     This is why gradients are sums over rows as they come.  Among merged rows (:mod:`sottovoce.data.merged`) the place
     of a row depends on which other rows repeat, and products may round differently at other places.  Then slopes of
     unchanged rows might differ too, which this bound does not cover.  Solves may use merged rows, because their bound
-    (:func:`sottovoce.solvers.rounding_bound`) covers the rounding of every margin.
+    (:func:`sottovoce.solvers.local.rounding_bound`) covers the rounding of every margin.
     """
     none, loss = np.zeros_like(rows), facts.loss
     rounding = rounding_bound(

@@ -1,8 +1,8 @@
 """Bounded sums over sites of which nobody sees a single addend: of gradients, proximal steps and bounded statistics.
 
 A site's addend is a whole number of steps of a public grid, and so is its share of the noise.  What leaves the site is
-their sum modulo ``2^64``, masked by the network (:mod:`sottovoce.net`); only the sum over all sites of an attempt is
-ever opened.  ``docs/privacy/sums.md`` has the proofs.
+their sum modulo ``2^64``, masked by the network (:mod:`sottovoce.network.net`); only the sum over all sites of an
+attempt is ever opened.  ``docs/privacy/sums.md`` has the proofs.
 
 Guarantee
 ---------
@@ -20,11 +20,11 @@ from typing import Self
 import numpy as np
 
 from ..errors import InvalidInput
-from ..facts import Among, Facts
 from ..privacy.events import Event, SummedGaussianMechanism, Unprotected
 from ..privacy.noise import power
 from ..privacy.prices import COARSEST, FINEST
-from ..typing import Array, IntArray
+from ..problem.facts import Among, Facts
+from ..util.typing import Array, IntArray
 from .base import Query
 from .reach import length
 from .statistic import NoisyValue, refused

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, fields
 from typing import ClassVar, TypeVar
 
 from ..privacy.noise import Noise
-from ..solvers import Solver
-from ..typing import Array
+from ..solvers.local import Solver
+from ..util.typing import Array
 
 S = TypeVar("S", bound="Secret")
 

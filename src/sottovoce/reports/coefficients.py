@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import NamedTuple
 
-from ..pages import axis_row, key, lines_at, plot_row, table
-from ..typing import Any
+from ..util.pages import axis_row, key, lines_at, plot_row, table
+from ..util.typing import Any
 from .plain import finite, number, ratio_text
 
 HEAD = ("estimate", "odds ratio", "std. error", "noise", "95% interval", "p")

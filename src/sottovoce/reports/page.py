@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from ..pages import PLOTS, frame, table
 from ..privacy.statement import Statement, ceil_text
-from ..typing import Any
+from ..util.pages import PLOTS, frame, table
+from ..util.typing import Any
 from .coefficients import CONSTANT, coefficients, compared, has_intervals, has_odds, interval, needed, scaled
 from .plain import finite, number, of_anybody, percent
 from .quality import quality

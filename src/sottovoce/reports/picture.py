@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from ..typing import Any
+from ..util.typing import Any
 from .coefficients import CONSTANT, Axis, axis_of, compared, groups, interval, scaled
 from .plain import of_anybody
 

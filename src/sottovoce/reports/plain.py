@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..errors import InvalidInput
-from ..typing import Any
+from ..util.typing import Any
 
 
 @contextmanager

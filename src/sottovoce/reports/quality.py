@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
-from ..pages import axis_row, lines_at, path, place, plot_row, square, table
 from ..privacy.statement import Statement, ceil_text
-from ..typing import Any
+from ..util.pages import axis_row, lines_at, path, place, plot_row, square, table
+from ..util.typing import Any
 from .coefficients import Axis
 from .plain import finite, percent
 

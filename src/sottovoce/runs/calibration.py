@@ -14,7 +14,7 @@ import numpy as np
 
 from ..privacy.accountants import Accountant
 from ..privacy.events import Event
-from ..typing import Any, Array, ArrayLike, BoolArray
+from ..util.typing import Any, Array, ArrayLike, BoolArray
 
 CLOSE = 1e-9
 """Share of a target that may be left unspent where prices are sums in closed form."""

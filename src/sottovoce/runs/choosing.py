@@ -16,12 +16,12 @@ from functools import lru_cache
 import numpy as np
 
 from ..algorithms import REGISTRY, knobs_of, under
-from ..capped import cap
 from ..data.lifelike import Expected
 from ..errors import InvalidInput, SottovoceError
-from ..losses import make_loss
-from ..schedules import Schedule
-from ..typing import Any, Array
+from ..problem.clipped import cap
+from ..problem.losses import make_loss
+from ..problem.schedules import Schedule
+from ..util.typing import Any, Array
 from .config import RunConfig
 from .defaults import of_numbers
 from .prepare import Prepared, build, certified, check_size, default_penalty, prepare
@@ -116,7 +116,7 @@ def choose(
     n : sequence of int
         Rows of every site.
     d : int
-        Entries of a classifier, as in :class:`sottovoce.facts.Facts`.
+        Entries of a classifier, as in :class:`sottovoce.problem.facts.Facts`.
     heterogeneity : {"iid", "label"}
         Whether sites are alike or their labels differ.
     free : sequence of str, optional

@@ -15,11 +15,11 @@ from ..algorithms.knobs import WRITTEN, paragraphs
 from ..algorithms.method import TRUSTS
 from ..errors import InvalidInput
 from ..ledger.memory import validate_target
-from ..losses import make_loss
 from ..privacy import accountants
-from ..schedules import Schedule
-from ..trust import Trust
-from ..typing import Any
+from ..problem.losses import make_loss
+from ..problem.schedules import Schedule
+from ..problem.trust import Trust
+from ..util.typing import Any
 
 C = TypeVar("C")
 TRUSTED = ("nobody", "sum", "curator")
@@ -110,11 +110,11 @@ class RunConfig:
     rounds : int
         Exchanges with the neighbours.
     graph : str
-        A specification of :func:`sottovoce.graphs.make_graph`.
+        A specification of :func:`sottovoce.network.graphs.make_graph`.
     form : {"corrected", "printed", "listed"}
     loss : str
     C, rho : float
-        See :mod:`sottovoce.facts`.
+        See :mod:`sottovoce.problem.facts`.
     eta : float, tuple of N floats or Schedule, optional
         Penalty of the first round, or a whole schedule; None for :func:`sottovoce.runs.prepare.default_penalty`.
     eta_growth : float or tuple of N floats

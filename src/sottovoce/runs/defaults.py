@@ -13,8 +13,8 @@ from dataclasses import replace
 from ..algorithms import REGISTRY, under
 from ..ledger.durable import DurableLedger
 from ..ledger.memory import Ledger
-from ..losses import HuberResidual
-from ..task import ManyClasses, Task, TwoClasses
+from ..problem.losses import HuberResidual
+from ..problem.task import ManyClasses, Task, TwoClasses
 from .config import RunConfig
 
 METHOD = "auto"

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import files
 from ..algorithms import Algorithm
-from ..curator import Asked, Curator
 from ..errors import AttemptLost, BudgetExceeded, CheckpointError, InvalidInput, NetClosed, SottovoceError, shown
-from ..facts import Facts
-from ..net import Net
+from ..network.net import Net
+from ..problem.facts import Facts
 from ..queries import Query, Sum
-from ..typing import Any, Array
+from ..util import files
+from ..util.typing import Any, Array
+from .curator import Asked, Curator
 
 Observer = Callable[[int, Any], None]
 """Called with the round and the state after it.  In a simulation an observer may read rows; a site has no observers."""

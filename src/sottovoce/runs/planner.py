@@ -14,14 +14,14 @@ import numpy as np
 
 from ..algorithms import Algorithm
 from ..errors import InvalidInput
-from ..facts import Facts
-from ..graphs import Graph
 from ..ledger.memory import Ledger, validate_target
-from ..net import Net
-from ..plain import canonical
+from ..network.graphs import Graph
+from ..network.net import Net
 from ..privacy.accountants import Accountant
+from ..problem.facts import Facts
 from ..queries import Query, Sum
-from ..typing import Any, Array, ArrayLike, IntArray
+from ..util.plain import canonical
+from ..util.typing import Any, Array, ArrayLike, IntArray
 from .calibration import CLOSE, closeness, largest_scale
 from .engine import Place, run
 

@@ -9,22 +9,22 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from ..algorithms import ANSWERS, REGISTRY, Algorithm, Recipe, knobs_of
-from ..capped import cap
 from ..data.rows import Rows
 from ..data.table import fits
 from ..errors import InvalidInput
-from ..facts import Facts
-from ..graphs import MOST_NODES, Graph, make_graph
 from ..ledger.life import share_of_life
 from ..ledger.memory import Ledger
-from ..losses import Loss, make_loss
+from ..network.graphs import MOST_NODES, Graph, make_graph
 from ..privacy import accountants
 from ..privacy.events import Event, SummedGaussianMechanism
 from ..privacy.gaussian import gaussian_mu
 from ..privacy.statement import EXACT, Caveat, Statement, unit_of
-from ..schedules import Schedule
-from ..trust import Trust
-from ..typing import Any, Array
+from ..problem.clipped import cap
+from ..problem.facts import Facts
+from ..problem.losses import Loss, make_loss
+from ..problem.schedules import Schedule
+from ..problem.trust import Trust
+from ..util.typing import Any, Array
 from .config import RunConfig
 from .planner import calibrate, plan
 

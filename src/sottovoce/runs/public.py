@@ -20,9 +20,9 @@ from ..data import Dataset, Schema
 from ..data.lifelike import Expected, World, deal, onto, principal
 from ..data.rows import Rows
 from ..errors import InvalidInput
-from ..losses import Loss, make_loss
-from ..task import TwoClasses
-from ..typing import Any, Array, IntArray
+from ..problem.losses import Loss, make_loss
+from ..problem.task import TwoClasses
+from ..util.typing import Any, Array, IntArray
 from .config import RunConfig
 from .simulate import Result, pooled_minimiser
 from .start import Start

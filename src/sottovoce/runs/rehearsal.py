@@ -16,18 +16,18 @@ from typing import Self
 import numpy as np
 
 from ..algorithms import REGISTRY
-from ..capped import Capped
 from ..data.lifelike import MANY, Expected, World, unknown
 from ..data.sweep import Sweep
-from ..facts import Facts
-from ..graphs import make_graph
-from ..losses import Loss
-from ..net import DenseNet, Net
+from ..network.graphs import make_graph
+from ..network.net import DenseNet, Net
 from ..privacy.noise import KeyedNoise
+from ..problem.clipped import Capped
+from ..problem.facts import Facts
+from ..problem.losses import Loss
+from ..problem.schedules import Schedule
 from ..queries import Query, Sum, Vault
-from ..schedules import Schedule
-from ..solvers import Solution, Solver
-from ..typing import Any, Array, ArrayLike, BoolArray
+from ..solvers.local import Solution, Solver
+from ..util.typing import Any, Array, ArrayLike, BoolArray
 from . import engine
 from .engine import Place
 from .prepare import Prepared

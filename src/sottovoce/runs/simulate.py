@@ -12,24 +12,24 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import files
 from ..algorithms import ANSWERS, Recipe
-from ..curator import Curator
 from ..data.rows import Rows
 from ..errors import BudgetExceeded, CheckpointError, InvalidInput, shown
-from ..facts import Facts
-from ..later import Later
 from ..ledger.durable import DurableLedger, Run, rows_digest
 from ..ledger.memory import Joint, Ledger
-from ..losses import Loss, make_loss
-from ..net import DenseNet
+from ..network.net import DenseNet
 from ..privacy.events import Event
 from ..privacy.noise import KeyedNoise, Noise, SystemNoise
 from ..privacy.statement import Caveat, Statement, caveat_text
-from ..solvers import Solver
-from ..typing import Any, Array
+from ..problem.facts import Facts
+from ..problem.losses import Loss, make_loss
+from ..solvers.local import Solver
+from ..util import files
+from ..util.later import Later
+from ..util.typing import Any, Array
 from . import engine
 from .config import RunConfig
+from .curator import Curator
 from .engine import Observer, Outcome, Place
 from .prepare import Prepared, asked_by, held, prepare, privacy_statement
 from .start import Start, named, place_of

@@ -18,9 +18,9 @@ from typing import Literal, Self, get_args
 import numpy as np
 
 from ..errors import InvalidInput
-from ..plain import canonical, keyed_hash
 from ..privacy.statement import ceil_text
-from ..typing import Any, Array
+from ..util.plain import canonical, keyed_hash
+from ..util.typing import Any, Array
 from .config import RunConfig
 
 Kind = Literal["given", "public", "run"]

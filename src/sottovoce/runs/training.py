@@ -18,12 +18,12 @@ from ..data.expected import expected_rows, long_rows
 from ..data.labels import rows_of
 from ..data.schema import unfit
 from ..errors import InvalidInput
-from ..graphs import make_graph
 from ..ledger.durable import DurableLedger
-from ..losses import make_loss
-from ..plain import jsonable
-from ..task import Detail, Task
-from ..typing import Any, Array, IntArray
+from ..network.graphs import make_graph
+from ..problem.losses import make_loss
+from ..problem.task import Detail, Task
+from ..util.plain import jsonable
+from ..util.typing import Any, Array, IntArray
 from .choosing import Choice, choose, declared
 from .config import check_types
 from .defaults import for_task
@@ -92,22 +92,24 @@ class Report:
     Attributes
     ----------
     test_errors : array (R,)
-        Error of the average model, per replicate (empty without test rows): see :meth:`sottovoce.task.Task.error`.
+        Error of the average model, per replicate (empty without test rows): see
+        :meth:`sottovoce.problem.task.Task.error`.
     site_test_errors : array (R, N)
         The same for every node's own model.
     nonprivate_test_error : float or None
         Error of the minimiser over all rows without noise.
     baseline_test_errors : dict of str to float or None
-        Errors of models that use no columns, by name: see :meth:`sottovoce.task.Task.baselines`.
+        Errors of models that use no columns, by name: see :meth:`sottovoce.problem.task.Task.baselines`.
     site_labels : array (N,)
-        What :meth:`sottovoce.task.Task.summary` says of the training labels of every node.  For the holder of the data
-        only.
+        What :meth:`sottovoce.problem.task.Task.summary` says of the training labels of every node.  For the holder of
+        the data only.
     choice : Choice or None
         What ``method="auto"`` picked; `config` holds the configuration that was run.
     public : Public or None
         The public rows from which the run started.
     details : dict of str to Detail
-        More about the first replicate's average model on the test rows: see :meth:`sottovoce.task.Task.details`.
+        More about the first replicate's average model on the test rows: see
+        :meth:`sottovoce.problem.task.Task.details`.
     """
 
     config: TrainConfig

@@ -15,7 +15,7 @@ import numpy as np
 from scipy import stats
 
 from ..errors import InvalidInput
-from ..typing import Any, Array
+from ..util.typing import Any, Array
 from .kinds import Row
 from .spec import Figure, select
 

@@ -11,9 +11,9 @@ from html import escape
 
 import numpy as np
 
-from ..pages import frame, table, versions
-from ..plain import jsonable
-from ..typing import Any
+from ..util.pages import frame, table, versions
+from ..util.plain import jsonable
+from ..util.typing import Any
 from . import verdicts
 from .figures import SPREADS, Panel
 from .kinds import Row

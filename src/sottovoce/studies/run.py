@@ -24,9 +24,9 @@ from pathlib import Path
 
 from joblib import Parallel, delayed
 
-from .. import files
 from ..errors import InvalidInput
-from ..typing import Any
+from ..util import files
+from ..util.typing import Any
 from . import kinds, tables
 from .kinds import Row
 from .spec import Study
@@ -216,7 +216,7 @@ def code(kind: str) -> str:
 
 
 def write(path: Path, content: bytes | str) -> None:
-    """Write a file in one step, in a folder that is made if it is missing: see :func:`sottovoce.files.write`."""
+    """Write a file in one step, in a folder that is made if it is missing: see :func:`sottovoce.util.files.write`."""
     files.write("out", path, content, make=True)
 
 

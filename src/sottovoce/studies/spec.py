@@ -72,8 +72,8 @@ from importlib import resources
 from pathlib import Path
 
 from ..errors import InvalidInput
-from ..files import from_toml, read_text
-from ..typing import Any
+from ..util.files import from_toml, read_text
+from ..util.typing import Any
 
 FIGURES = ("line", "bar", "hist", "scatter")
 SPREADS = ("ci", "sd", "range", "none")

@@ -15,10 +15,10 @@ from .. import data
 from ..data.rows import Rows
 from ..data.table import as_numbers
 from ..errors import InvalidInput
+from ..problem.task import Task, TwoClasses
 from ..runs.config import RunConfig
 from ..runs.simulate import pooled_minimiser
-from ..task import Task, TwoClasses
-from ..typing import Any, Array
+from ..util.typing import Any, Array
 
 COVERTYPE = "covertype"
 COVERTYPE_12 = "covertype-12"

@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 from scipy import stats
 
-from ..typing import Any
+from ..util.typing import Any
 from .kinds import Row
 from .spec import Sentence, matches, select
 

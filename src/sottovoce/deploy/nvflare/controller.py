@@ -16,7 +16,7 @@ from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 
-from ...typing import Any
+from ...util.typing import Any
 from ..hub import Hub
 from ..hublog import HubLog
 from ..plan import Plan

@@ -10,7 +10,7 @@ from nvflare.lighter.ctx import ProvisionContext
 from nvflare.lighter.entity import Project
 from nvflare.lighter.spec import Builder
 
-from ...typing import Any
+from ...util.typing import Any
 from .provision import hardened
 
 _KINDS = {ParticipantType.SERVER: "server", ParticipantType.CLIENT: "client"}

@@ -11,8 +11,8 @@ from importlib.resources import files
 from pathlib import Path
 
 from ...errors import InvalidInput
-from ...files import LARGEST, read
-from ...typing import Any
+from ...util.files import LARGEST, read
+from ...util.typing import Any
 from ..plan import Plan
 from ..strict import NotStrict, parse
 from .layout import need_nvflare

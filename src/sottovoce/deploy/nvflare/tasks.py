@@ -25,8 +25,8 @@ from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
 from ...errors import Refused, Unreachable
-from ...plain import canonical
-from ...typing import Any
+from ...util.plain import canonical
+from ...util.typing import Any
 from .. import requests
 from ..hub import Hub
 from ..plan import Plan

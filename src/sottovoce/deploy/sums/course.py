@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from ...errors import Refused
-from ...plain import keyed_hash
+from ...util.plain import keyed_hash
 from ..messages import Message
 from ..plan import Plan
 from .masks import Words, fields

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...errors import Refused, TransportClosed
-from ...typing import Array, IntArray
+from ...util.typing import Array, IntArray
 from ..hublog import HubLog
 from ..limits import PROOFS
 from ..messages import Message

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import LedgerCorrupt, NotWritten, Refused, shown
-from ...files import regular
 from ...ledger.durable import DurableLedger
-from ...typing import IntArray
+from ...util.files import regular
+from ...util.typing import IntArray
 from ..files import unfinished, write_new
 from ..keys import need_cryptography
 

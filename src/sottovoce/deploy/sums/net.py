@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 
 from ...errors import AttemptLost, LedgerCorrupt, NetClosed, Refused, TransportClosed
-from ...facts import Among, Facts
 from ...ledger.journal import Journal
-from ...net import Net
-from ...plain import canonical, keyed_hash
+from ...network.net import Net
+from ...problem.facts import Among, Facts
 from ...runs.engine import FEW
-from ...typing import Array, IntArray
+from ...util.plain import canonical, keyed_hash
+from ...util.typing import Array, IntArray
 from ..keys import SigningKey
 from ..messages import HUB, OUT, Farewell, Kind, Message, Reason, longest_inbox, read_farewell
 from ..plan import Plan
@@ -65,7 +65,7 @@ class SumNet(Net):
     # What a curator needs
 
     def among(self, facts: Facts) -> Among:
-        """See :meth:`sottovoce.net.Net.among`: signs the next roster first, if there is none.
+        """See :meth:`sottovoce.network.net.Net.among`: signs the next roster first, if there is none.
 
         Raises
         ------
@@ -85,12 +85,12 @@ class SumNet(Net):
         return Among(float(sum(rows[name] for name in self.course.members)), len(self.course.members))
 
     def seal(self, share: IntArray) -> IntArray:
-        """See :meth:`sottovoce.net.Net.seal`: with masks that vanish in the sum over the roster."""
+        """See :meth:`sottovoce.network.net.Net.seal`: with masks that vanish in the sum over the roster."""
         course = self.course
         return seal(share, self._own_key, self._name, course.members, course.keys, self._bound).view(np.int64)
 
     def total(self, sealed: IntArray) -> IntArray:
-        """See :meth:`sottovoce.net.Net.total`: sends the share, and adds up what all sites of the roster sent."""
+        """See :meth:`sottovoce.network.net.Net.total`: sends the share, and adds up what all of the roster sent."""
         course = self.course
         attempt, words = course.attempt, np.ascontiguousarray(sealed, dtype=np.int64).view(np.uint64)
         self._exchange(Share(course.roster, attempt, course.parent, words))

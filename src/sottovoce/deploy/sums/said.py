@@ -24,8 +24,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...errors import Refused
-from ...plain import canonical, keyed_hash
-from ...typing import Any
+from ...util.plain import canonical, keyed_hash
+from ...util.typing import Any
 from ..keys import SigningKey
 from ..messages import VERSION, Message, check_signature, decoded, opened, signed
 from ..messages import read as read_message

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from inspect import isfunction
 
 from ...errors import InvalidInput
-from ...typing import Any
+from ...util.typing import Any
 
 Row = dict[str, Any]
 Cell = Callable[[Mapping[str, Any]], list[Row]]

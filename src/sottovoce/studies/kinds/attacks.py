@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ...audit import attack
 from ...errors import InvalidInput, SolverError
-from ...typing import Any
+from ...util.typing import Any
 from . import Row
 
 _KNOWN = {"method", "form", "epsilon", "delta", "rounds", "games", "confidence", "seed", "replicates"}

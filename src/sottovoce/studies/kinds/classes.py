@@ -8,10 +8,10 @@ import numpy as np
 
 from ...data.rows import Rows
 from ...errors import InvalidInput
-from ...losses import make_loss
+from ...problem.losses import make_loss
 from ...runs.simulate import RunConfig, simulate
-from ...solvers import Solver
-from ...typing import Any, Array, IntArray
+from ...solvers.local import Solver
+from ...util.typing import Any, Array, IntArray
 from . import Row
 
 _DATA = {"classes", "features", "rows", "nodes"}

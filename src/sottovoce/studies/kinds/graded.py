@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ...runs.simulate import simulate
-from ...typing import Any
+from ...util.typing import Any
 from ..tables import deal
 from . import Row, training
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...curator import Curator
 from ...data.rows import Rows
-from ...net import DenseNet
+from ...network.net import DenseNet
 from ...privacy.noise import KeyedNoise
 from ...privacy.statement import Caveat
 from ...runs import engine
 from ...runs.config import RunConfig
+from ...runs.curator import Curator
 from ...runs.prepare import prepare, privacy_statement
-from ...typing import Any
+from ...util.typing import Any
 
 KEPT = "memory.f"
 """Where a curator's state holds the exact minimiser of 001's Algorithm 3."""

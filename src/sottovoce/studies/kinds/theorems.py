@@ -16,7 +16,7 @@ from ...errors import InvalidInput
 from ...papers.convergence import smoothness, sufficient_gamma
 from ...runs.config import RunConfig
 from ...runs.prepare import Prepared, prepare
-from ...typing import Any, Array
+from ...util.typing import Any, Array
 
 SHARE = 0.99  # 004, section 5: epsilon_i3 over epsilon_i1
 

@@ -12,19 +12,19 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from ...aggregation import Terms
-from ...curator import Curator
 from ...data.rows import Rows
 from ...errors import InvalidInput
-from ...facts import Facts
 from ...ledger.memory import Ledger
 from ...privacy import accountants
 from ...privacy.events import Event, Unprotected
 from ...privacy.gaussian import gaussian_mu
 from ...privacy.noise import KeyedNoise
+from ...problem.facts import Facts
 from ...queries.moments import NoisyMoments, SquaredMargin, square
 from ...queries.objective import GaussianLaw, PerturbedObjective
 from ...runs.calibration import closeness, largest_scale
-from ...typing import Any, Array
+from ...runs.curator import Curator
+from ...util.typing import Any, Array
 from . import Row
 from .thesis_data import derived, load, splits
 from .thesis_models import DELTA, check

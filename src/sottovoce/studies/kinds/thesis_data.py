@@ -25,8 +25,8 @@ import numpy as np
 
 from ...data.schema import FROM_ROWS
 from ...errors import InvalidInput
-from ...task import Task, TwoClasses
-from ...typing import Any, Array
+from ...problem.task import Task, TwoClasses
+from ...util.typing import Any, Array
 from ..tables import deal
 
 SHARE = 0.9  # of the covariance's trace that the kept components hold (003, Appendix A)

@@ -9,16 +9,16 @@ from dataclasses import replace
 import numpy as np
 
 from ...aggregation import Fit, Terms, average, curvature_for, feature, local, pooled
-from ...curator import Curator
 from ...data.rows import Rows
 from ...errors import InvalidInput
 from ...ledger.memory import Ledger
 from ...privacy import accountants
 from ...privacy.statement import EXACT, Statement
+from ...problem.trust import Trust
 from ...queries.objective import GaussianLaw, PerturbedObjective, SphericalLaw
+from ...runs.curator import Curator
 from ...runs.simulate import RunConfig, simulate
-from ...trust import Trust
-from ...typing import Any, Array
+from ...util.typing import Any, Array
 from . import Row
 from .thesis_data import Held, derived, load, splits
 

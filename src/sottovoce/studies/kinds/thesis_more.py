@@ -9,15 +9,15 @@ from dataclasses import replace
 import numpy as np
 
 from ...aggregation import Fit, Terms, average, feature, local
-from ...curator import Curator
 from ...data.rows import Rows
 from ...ledger.memory import Ledger
-from ...losses import make_loss
 from ...papers.utility import generalised_objective_perturbation
 from ...privacy import accountants
+from ...problem.losses import make_loss
 from ...queries.objective import GaussianLaw, PerturbedObjective, SphericalLaw
+from ...runs.curator import Curator
 from ...runs.simulate import RunConfig, pooled_minimiser
-from ...typing import Any, Array
+from ...util.typing import Any, Array
 from . import Row
 from .thesis_data import load, splits
 from .thesis_models import DELTA, check, one_site

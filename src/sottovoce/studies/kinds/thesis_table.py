@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from ...papers import claims
-from ...typing import Any, Array
+from ...util.typing import Any, Array
 from . import Row
 from .thesis_models import parties
 

@@ -11,12 +11,12 @@ import numpy as np
 from ...data.rows import Rows
 from ...errors import InvalidInput
 from ...ledger.memory import Ledger
-from ...losses import make_loss
 from ...papers.tradeoff import PrivacyUtility, fit_accuracy, optimal_alpha
+from ...problem.losses import make_loss
 from ...runs.config import RunConfig
 from ...runs.prepare import Prepared, prepare
 from ...runs.simulate import simulate
-from ...typing import Any, Array
+from ...util.typing import Any, Array
 from ..tables import Dealt, deal
 from . import Row, theorems
 from .secrets import simulate_watched

@@ -10,26 +10,26 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d
 
-from .algorithms.recipe import Recipe
-from .answers.inference import model_of
-from .answers.naming import of_columns
-from .answers.regression import SQUARED, LeastSquares
-from .answers.slopes import slopes_of, table_of
-from .answers.training import WEIGHED
-from .data.given import checked
-from .data.rows import Rows
-from .errors import InvalidInput
-from .inferring import Shown
-from .losses import HuberResidual, loss_texts
+from ..algorithms.recipe import Recipe
+from ..answers.inference import model_of
+from ..answers.naming import of_columns
+from ..answers.regression import SQUARED, LeastSquares
+from ..answers.slopes import slopes_of, table_of
+from ..answers.training import WEIGHED
+from ..data.given import checked
+from ..data.rows import Rows
+from ..errors import InvalidInput
+from ..privacy.statement import Caveat
+from ..problem.losses import HuberResidual, loss_texts
+from ..problem.task import BoundedNumber
+from ..problem.weighted_loss import Weighted
+from ..runs import defaults
+from ..runs.config import RunConfig
+from ..runs.simulate import simulate
+from ..util.typing import Any, Array, ArrayLike, IntArray
+from .base import SitedTable
+from .inference import Shown
 from .parameters import with_knobs
-from .privacy.statement import Caveat
-from .runs import defaults
-from .runs.config import RunConfig
-from .runs.simulate import simulate
-from .sited import SitedTable
-from .task import BoundedNumber
-from .typing import Any, Array, ArrayLike, IntArray
-from .weighted import Weighted
 
 _READ = "the target's bounds were read off the rows, and epsilon does not cover that"
 
@@ -58,7 +58,8 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
     rounds : int, default=100
     data_norm : float, default=1.0
         Declared bound on the Euclidean norm of a row.  With the squared loss longer rows count for less and are not
-        shortened (:mod:`sottovoce.weighted`): unless the model is right, coefficients are those of rows so weighted.
+        shortened (:mod:`sottovoce.problem.weighted_loss`): unless the model is right, coefficients are those of rows so
+        weighted.
     fit_intercept : bool, default=True
     accounting : str or None, default=None
         How releases add up, as for :class:`sottovoce.ConsensusClassifier`.

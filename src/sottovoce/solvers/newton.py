@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .data.sweep import Sweep
-from .errors import SolverError
-from .losses import Loss
+from ..data.sweep import Sweep
+from ..errors import SolverError
+from ..problem.losses import Loss
+from ..util.typing import Array
 from .quasinewton import Problem
-from .typing import Array
 
 MOST = 1000
 """Largest number of Newton steps."""

@@ -15,8 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Self, get_args
 
-from .errors import InvalidInput
-from .typing import Any
+from ..errors import InvalidInput
+from ..util.typing import Any
 
 Kind = Literal["nobody", "sum", "curator", "aggregator"]
 RELATIONS = {"replace-one": 2.0, "zero-out": 1.0}

@@ -9,14 +9,14 @@ from functools import wraps
 from textwrap import fill, indent
 from typing import ClassVar, Self, TypeVar
 
-from .algorithms import KNOBS
-from .algorithms.knobs import paragraphs
-from .errors import InvalidInput
-from .losses import loss_texts
-from .privacy.accountants import make_accountant
-from .runs import defaults
-from .runs.config import RunConfig
-from .typing import Any
+from ..algorithms import KNOBS
+from ..algorithms.knobs import paragraphs
+from ..errors import InvalidInput
+from ..privacy.accountants import make_accountant
+from ..problem.losses import loss_texts
+from ..runs import defaults
+from ..runs.config import RunConfig
+from ..util.typing import Any
 
 E = TypeVar("E")
 OFFERED = {name: knob for name, knob in KNOBS.items() if knob.offered}

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from .errors import InvalidInput
+from ..errors import InvalidInput
 from .typing import Any
 
 _PERSON = b"sottovoce ledger"

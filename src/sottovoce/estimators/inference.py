@@ -10,19 +10,19 @@ from scipy.sparse import issparse
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
-from .answers.inference import Coefficients, Estimates, model_of, newton_of, table
-from .answers.naming import of_columns
-from .answers.training import check
-from .errors import InvalidInput
-from .ledger.durable import rows_digest
-from .losses import Logistic
-from .reports.coefficients import html_table, remark
-from .runs.config import RunConfig
-from .runs.engine import FINISHED
-from .runs.simulate import simulate
-from .task import TwoClasses
-from .typing import Any, Array, IntArray
-from .weighted import Weighted
+from ..answers.inference import Coefficients, Estimates, model_of, newton_of, table
+from ..answers.naming import of_columns
+from ..answers.training import check
+from ..errors import InvalidInput
+from ..ledger.durable import rows_digest
+from ..problem.losses import Logistic
+from ..problem.task import TwoClasses
+from ..problem.weighted_loss import Weighted
+from ..reports.coefficients import html_table, remark
+from ..runs.config import RunConfig
+from ..runs.engine import FINISHED
+from ..runs.simulate import simulate
+from ..util.typing import Any, Array, IntArray
 
 
 def deal_digest(X: Any, label: IntArray, parts: list[IntArray]) -> bytes:

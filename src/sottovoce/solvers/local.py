@@ -11,11 +11,11 @@ Rows with a number to predict have ``a_k.w - t_k`` in place of ``a_k.w``.
 Since F is q-strongly convex, ``||grad F(w)|| <= g`` certifies ``||w - argmin F|| <= g / q``: the gradient norm that a
 solve returns proves how close its answer is to the minimiser.
 
-Method: limited-memory BFGS (:mod:`sottovoce.quasinewton`) on top of a Newton preconditioner.  The Hessian's data term
-is computed once per node at *reference points* (bends averaged over replicates) and shared by all replicates and
-rounds; the quadratic term only shifts its spectrum.  So all replicates of a node need one matrix product together, and
-nearly every step has length one.  An iteration is one sweep over the rows (:mod:`sottovoce.data.sweep`), of which those
-that repeat may be merged (:mod:`sottovoce.data.merged`).  Sweeps run in single precision until rounding prevents
+Method: limited-memory BFGS (:mod:`sottovoce.solvers.quasinewton`) on top of a Newton preconditioner.  The Hessian's
+data term is computed once per node at *reference points* (bends averaged over replicates) and shared by all replicates
+and rounds; the quadratic term only shifts its spectrum.  So all replicates of a node need one matrix product together,
+and nearly every step has length one.  An iteration is one sweep over the rows (:mod:`sottovoce.data.sweep`), of which
+those that repeat may be merged (:mod:`sottovoce.data.merged`).  Sweeps run in single precision until rounding prevents
 further progress, then in double.  The certificate is always computed in double, from a new sweep at the answer.
 
 Two gradients cost nothing.  At the last solve's answer the data term's gradient is known, so a solve starts there
@@ -35,15 +35,15 @@ from itertools import chain
 
 import numpy as np
 
-from .data.design import Design
-from .data.rows import Rows
-from .data.sweep import INLINE, Sweep, cores, one_thread_a_product, shared
-from .errors import SolverError
-from .losses import Loss
+from ..data.design import Design
+from ..data.rows import Rows
+from ..data.sweep import INLINE, Sweep, cores, one_thread_a_product, shared
+from ..errors import SolverError
+from ..problem.losses import Loss
+from ..util.typing import Any, Array, ArrayLike, IntArray
 from .newton import MOST as NEWTON
 from .newton import newton
 from .quasinewton import Memory, Problem, dots, gathered
-from .typing import Any, Array, ArrayLike, IntArray
 
 MAX_ITERATIONS = 500
 SINGLE = 6e-8

@@ -16,10 +16,10 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from .errors import NetClosed
-from .facts import Among, Facts
+from ..errors import NetClosed
+from ..problem.facts import Among, Facts
+from ..util.typing import Array, IntArray
 from .graphs import Graph
-from .typing import Array, IntArray
 
 LARGE = 200
 """Nodes beyond which the adjacency matrix is kept without its zeros."""

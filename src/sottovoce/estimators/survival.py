@@ -17,16 +17,16 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from .algorithms import under
-from .data.given import checked
-from .data.rows import Rows
-from .errors import HolderNote, InvalidInput
+from ..algorithms import under
+from ..data.given import checked
+from ..data.rows import Rows
+from ..errors import HolderNote, InvalidInput
+from ..runs import defaults
+from ..runs.config import TRUSTED, RunConfig
+from ..runs.simulate import simulate
+from ..util.typing import Any, Array, ArrayLike, BoolArray, IntArray
+from .base import SLACK, SitedTable
 from .parameters import with_knobs
-from .runs import defaults
-from .runs.config import TRUSTED, RunConfig
-from .runs.simulate import simulate
-from .sited import SLACK, SitedTable
-from .typing import Any, Array, ArrayLike, BoolArray, IntArray
 
 SHARE = 0.5
 """Of a row's squared norm: what the interval's constant takes."""

@@ -8,15 +8,15 @@ from typing import Protocol
 
 import numpy as np
 
-from .data.rows import Rows
-from .errors import LedgerMismatch, Refused
-from .facts import Facts
-from .net import Net
-from .privacy.events import Event, check_size
-from .privacy.noise import Noise
-from .queries import Query, Sum, Vault
-from .solvers import Solver
-from .typing import Any, Array
+from ..data.rows import Rows
+from ..errors import LedgerMismatch, Refused
+from ..network.net import Net
+from ..privacy.events import Event, check_size
+from ..privacy.noise import Noise
+from ..problem.facts import Facts
+from ..queries import Query, Sum, Vault
+from ..solvers.local import Solver
+from ..util.typing import Any, Array
 
 
 class Book(Protocol):

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .errors import InvalidInput, shown
-from .typing import Any, Array, ArrayLike
+from ..errors import InvalidInput, shown
+from ..util.typing import Any, Array, ArrayLike
 
 
 def _positive(field: str, values: Array) -> Array:

@@ -28,7 +28,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import InvalidInput, NotWritten, shown
+from ..errors import InvalidInput, NotWritten, shown
 from .typing import Any
 
 LARGEST = 16 * 2**20

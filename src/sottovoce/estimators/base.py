@@ -11,12 +11,12 @@ from scipy.sparse import csr_array, hstack, issparse
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
-from .data import partition
-from .data.given import checked, misfit, sites_in
-from .data.weights import check_cap, class_shares, shares
-from .errors import HolderNote, InvalidInput
+from ..data import partition
+from ..data.given import checked, misfit, sites_in
+from ..data.weights import check_cap, class_shares, shares
+from ..errors import HolderNote, InvalidInput
+from ..util.typing import Any, Array, ArrayLike, IntArray
 from .parameters import Knobbed
-from .typing import Any, Array, ArrayLike, IntArray
 
 SLACK = 1.0 + 1e-12
 """So that rounding cannot carry a row of norm one outside the unit ball."""

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from .errors import GraphError, InvalidInput
-from .files import read_text
-from .later import Later
-from .typing import Any, Array, IntArray
+from ..errors import GraphError, InvalidInput
+from ..util.files import read_text
+from ..util.later import Later
+from ..util.typing import Any, Array, IntArray
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -20,9 +20,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from .errors import InvalidInput
+from ..errors import InvalidInput
+from ..util.typing import Any, Array
 from .losses import Loss
-from .typing import Any, Array
 
 LONGEST = 1e6
 """Rows longer than this are shortened to it: their weight is below 1e-12 either way."""
@@ -36,7 +36,7 @@ class Weighted(Loss):
     ----------
     base : Loss
     norms : array (..., n), optional
-        Upper bounds on the rows' norms, see :meth:`sottovoce.losses.Loss.at`; without them all weights are 1.
+        Upper bounds on the rows' norms, see :meth:`sottovoce.problem.losses.Loss.at`; without them all weights are 1.
     """
 
     base: Loss

@@ -26,9 +26,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from .errors import InvalidInput
-from .later import Later
-from .typing import Any, Array
+from ..errors import InvalidInput
+from ..util.later import Later
+from ..util.typing import Any, Array
 
 compat = Later("array_api_compat")
 
@@ -147,7 +147,7 @@ class Loss(ABC):
         """The margin at which the slope is ``-s``, for s between 0 and the slope bound; None if that is not known.
 
         For even losses it is below 0, and the slope is s at minus that margin.  Capped forms need it
-        (:mod:`sottovoce.capped`).
+        (:mod:`sottovoce.problem.clipped`).
         """
         return None
 

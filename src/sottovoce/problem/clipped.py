@@ -7,17 +7,17 @@ itself where the row's gradient has norm at most c, and linear beyond.
 * *Sensitivity*: the row's gradient ``slope a`` has norm at most c, at every w, so two rows differ by at most 2 c.
 * *Bend*: that of the loss, or 0 where the slope is clipped; so ``bend_bound`` holds as it is.
 
-Softmax has K margins.  Let p be the probability of a row's own class.  The loss is ``psi(t)``, with ``psi(t) =
-log(1 + e^t)`` and ``t = log((1 - p) / p)``, the log-sum-exp of the other margins against its own: convex in w.  With
-``psi'`` clipped at ``k / sqrt 2`` the loss is a growing convex function of a convex one.  Its gradient is softmax's
-times ``min(1, k / (sqrt 2 (1 - p)))``, of norm at most ``k ||a|| = c``, since ``||p - e|| <= sqrt 2 (1 - p)`` in the
-notation of :class:`sottovoce.losses.Softmax`.  Its Hessian is softmax's where nothing is clipped, and ``psi' Hess t``
+Softmax has K margins.  Let p be the probability of a row's own class.  The loss is ``psi(t)``, with ``psi(t) = log(1 +
+e^t)`` and ``t = log((1 - p) / p)``, the log-sum-exp of the other margins against its own: convex in w.  With ``psi'``
+clipped at ``k / sqrt 2`` the loss is a growing convex function of a convex one.  Its gradient is softmax's times
+``min(1, k / (sqrt 2 (1 - p)))``, of norm at most ``k ||a|| = c``, since ``||p - e|| <= sqrt 2 (1 - p)`` in the notation
+of :class:`sottovoce.problem.losses.Softmax`.  Its Hessian is softmax's where nothing is clipped, and ``psi' Hess t``
 beyond, where ``psi' <= 1`` and ``Hess t`` is a covariance of classes, of norm at most 1/2.  (Clipping the norm of
 softmax's gradient itself gives a field that is no gradient, as its derivative is not symmetric.)
 
 The norm of a row is rounded up, so rounding does not lift the slope of a margin loss above k.  Softmax's ``1 - p`` is
 computed to within a few units of the last digit of 1, which moves a row's gradient by no more than the rounding that
-:func:`sottovoce.solvers.rounding_bound` allows for every row's slopes; sensitivities and certificates contain it.
+:func:`sottovoce.solvers.local.rounding_bound` allows for every row's slopes; sensitivities and certificates contain it.
 ``docs/privacy/capped.md`` has the proofs in full.
 
 Source: clipped gradients of a generalised linear model are gradients of a convex loss, Song, Thakkar and Thakurta
@@ -33,10 +33,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from .errors import InvalidInput
+from ..errors import InvalidInput
+from ..util.typing import Any, Array
 from .losses import Loss, make_loss, namespace
-from .typing import Any, Array
-from .weighted import Weighted
+from .weighted_loss import Weighted
 
 LEAST = 1e-6
 """Smallest cap: below it gradients would be lost in the rounding of a solve."""
@@ -63,7 +63,7 @@ def cap(loss: Loss, most: float) -> Loss:
 
 
 def read_loss(spec: str) -> Loss:
-    """The loss of a :attr:`sottovoce.losses.Loss.spec`, capped or not, for rows of any norm or not.
+    """The loss of a :attr:`sottovoce.problem.losses.Loss.spec`, capped or not, for rows of any norm or not.
 
     Raises
     ------

@@ -17,22 +17,22 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .answers.training import WEIGHED
-from .capped import NOT_CALIBRATED
-from .data.given import checked, classes_in, declared, index_of, init_in
-from .data.rows import Rows
-from .errors import HolderNote, InvalidInput, LedgerMismatch, NotCalibrated
-from .inferring import Inferring, deal_digest
-from .ledger.durable import DurableLedger
-from .ledger.memory import Ledger
+from ..answers.training import WEIGHED
+from ..data.given import checked, classes_in, declared, index_of, init_in
+from ..data.rows import Rows
+from ..errors import HolderNote, InvalidInput, LedgerMismatch, NotCalibrated
+from ..ledger.durable import DurableLedger
+from ..ledger.memory import Ledger
+from ..privacy.statement import Caveat
+from ..problem.clipped import NOT_CALIBRATED
+from ..problem.task import TwoClasses, of_classes
+from ..runs import defaults
+from ..runs.choosing import KNOBS, Choice, choose
+from ..runs.simulate import Result, RunConfig, Start, simulate
+from ..util.typing import Any, Array, ArrayLike
+from .base import Sited
+from .inference import Inferring, deal_digest
 from .parameters import OFFERED, with_knobs
-from .privacy.statement import Caveat
-from .runs import defaults
-from .runs.choosing import KNOBS, Choice, choose
-from .runs.simulate import Result, RunConfig, Start, simulate
-from .sited import Sited
-from .task import TwoClasses, of_classes
-from .typing import Any, Array, ArrayLike
 
 _DEFAULT = RunConfig()
 _READ = "the classes were read off the rows, and epsilon does not cover that"
@@ -125,10 +125,10 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
     max_weight : float or None, default=None
         Public cap on the `sample_weight` of :meth:`fit`; a release with weights needs it.
     graph : str, default="ring"
-        Which sites are neighbours, see :func:`sottovoce.graphs.make_graph`.
+        Which sites are neighbours, see :func:`sottovoce.network.graphs.make_graph`.
     C, rho, eta, eta_growth, noise_growth : float
         See :class:`sottovoce.runs.simulate.RunConfig`, also for the other forms of `eta` and `eta_growth`;
-        :meth:`sottovoce.facts.Facts.sklearn_weights` maps C and rho to scikit-learn's C.
+        :meth:`sottovoce.problem.facts.Facts.sklearn_weights` maps C and rho to scikit-learn's C.
     form : {"corrected", "printed"}, default="corrected"
         A printed form needs a method's name, and ``delta=None`` where the paper claims a pure epsilon.
     tol : float or None, default=None

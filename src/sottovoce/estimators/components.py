@@ -11,20 +11,20 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .algorithms.items import Item
-from .algorithms.once import Once
-from .answers.naming import of_columns
-from .errors import InvalidInput
-from .losses import Logistic
+from ..algorithms.items import Item
+from ..algorithms.once import Once
+from ..answers.naming import of_columns
+from ..errors import InvalidInput
+from ..problem.losses import Logistic
+from ..problem.weighted_loss import Weighted
+from ..queries import SecondMoments
+from ..queries.moments import square
+from ..runs import defaults
+from ..runs.config import RunConfig
+from ..runs.simulate import simulate
+from ..util.typing import Any, Array, ArrayLike
+from .base import SitedTable
 from .parameters import with_knobs
-from .queries import SecondMoments
-from .queries.moments import square
-from .runs import defaults
-from .runs.config import RunConfig
-from .runs.simulate import simulate
-from .sited import SitedTable
-from .typing import Any, Array, ArrayLike
-from .weighted import Weighted
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class ConsensusPCA(SitedTable, TransformerMixin, BaseEstimator):
         Number of sites if :meth:`fit` is given no groups.
     data_norm : float, default=1.0
         Declared bound on the Euclidean norm of a row.  Longer rows count for less and are not shortened
-        (:mod:`sottovoce.weighted`), so components are those of rows so weighted.
+        (:mod:`sottovoce.problem.weighted_loss`), so components are those of rows so weighted.
     random_state : int, RandomState or Generator instance, or None, default=None
         None draws noise from the operating system.
     knobs : dict or None, default=None

@@ -21,11 +21,11 @@ from typing import Self
 
 import numpy as np
 
-from .capped import read_loss
-from .errors import InvalidInput, Refused
+from ..errors import InvalidInput, Refused
+from ..util.typing import Any, Array, ArrayLike
+from .clipped import read_loss
 from .losses import Loss
 from .trust import RELATIONS
-from .typing import Any, Array, ArrayLike
 
 EXACT = 1e-8
 """The certificate, over C, of solves that no noise on their answers is matched to."""
@@ -38,7 +38,7 @@ class Facts:
     Parameters
     ----------
     loss : Loss
-        With its cap on gradients, if it has one (:mod:`sottovoce.capped`).
+        With its cap on gradients, if it has one (:mod:`sottovoce.problem.clipped`).
     n : array of shape (N, 1) or (1,)
         Rows per node.  Public: under replace-one, neighbours have the same number of rows.
     d : int

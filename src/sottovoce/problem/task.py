@@ -4,7 +4,7 @@ Everything that depends on the answer is a method here: how labels are encoded, 
 model is off, what a model is compared with, and the words for all that.  Nobody else asks which of the three it is.
 
 Margins are ``w.x`` without a label in them, of any number of models at once: shape (..., n) for one margin a row, and
-(..., K, n) for K, classes before rows as in :class:`sottovoce.losses.Softmax`.
+(..., K, n) for K, classes before rows as in :class:`sottovoce.problem.losses.Softmax`.
 
 Errors read labels without noise.  They are for public rows, and for whoever holds the data.
 """
@@ -18,8 +18,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from .errors import InvalidInput, printable
-from .typing import Any, Array, ArrayLike, BoolArray, IntArray
+from ..errors import InvalidInput, printable
+from ..util.typing import Any, Array, ArrayLike, BoolArray, IntArray
 
 _MARGINS = 2**24
 """In memory at a time when models are scored."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .typing import Any, Array
+from ..util.typing import Any, Array
 
 MEMORY = 10
 """Largest number of pairs."""

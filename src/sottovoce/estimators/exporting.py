@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .answers.saved import SavedModel
-from .data.blocks import Bins, Block, Category, Number, Vector
-from .data.schema import Schema
-from .data.table import MISSING
-from .errors import InvalidInput
-from .later import Later
-from .task import BoundedNumber, ManyClasses, Task
-from .typing import Any, Array
+from ..answers.saved import SavedModel
+from ..data.blocks import Bins, Block, Category, Number, Vector
+from ..data.schema import Schema
+from ..data.table import MISSING
+from ..errors import InvalidInput
+from ..problem.task import BoundedNumber, ManyClasses, Task
+from ..util.later import Later
+from ..util.typing import Any, Array
 
 onnx = Later("onnx")
 

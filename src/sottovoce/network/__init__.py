@@ -1,0 +1,1 @@
+"""Graphs, and the exchange with neighbours."""

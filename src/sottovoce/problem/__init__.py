@@ -1,0 +1,1 @@
+"""What is solved: losses with their bounds, tasks, public facts, parameters over rounds, and whom people trust."""

@@ -1,0 +1,1 @@
+"""Solvers with certified error."""
