@@ -184,7 +184,7 @@ def summary(cell: Cell, sets: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 FILES = (*(f"answers/{name}.py" for name in ("inference", "naming", "overshoot")), "algorithms/recipe.py",
-         "queries/bounded.py", "weighted.py")  # fmt: skip
+         "queries/bounded.py", "problem/weighted_loss.py")  # fmt: skip
 
 
 @lru_cache

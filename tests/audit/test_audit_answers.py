@@ -232,12 +232,12 @@ REFUTED = {
         ("second moments", "Hessian, summed"),
     ),
     "a weight above one": (
-        "weighted.py",
+        "problem/weighted_loss.py",
         {"1.0 / np.maximum(np.asarray(self.norms), 1.0) ** 2": "1.0 / np.maximum(np.asarray(self.norms), 0.1) ** 2"},
         ("gradient, short rows",),
     ),
     "a long row whose weight falls too slowly": (
-        "weighted.py",
+        "problem/weighted_loss.py",
         {"1.0 / np.maximum(np.asarray(self.norms), 1.0) ** 2": "1.0 / np.maximum(np.asarray(self.norms), 1.0)"},
         ("second moments, long rows",),
     ),

@@ -53,13 +53,13 @@ verdict = play(replicates=2000, stands={name: both[name] for name in ("output", 
 print(json.dumps([verdict.claimed_epsilon, verdict.lower_bound, densities(both["output"]).epsilon]))
 """
 REFUTED = {
-    "the cap forgotten": ("capped.py", {"self._clip(self.base.slope(z), self._k(z))[0]": "self.base.slope(z)"}),
+    "the cap forgotten": ("problem/clipped.py", {"self._clip(self.base.slope(z), self._k(z))[0]": "self.base.slope(z)"}),
     "half the sensitivity": (
-        "capped.py",
+        "problem/clipped.py",
         {"return min(self.most, self.base.slope_bound)": "return 0.5 * min(self.most, self.base.slope_bound)"},
     ),
     "a cap read off rows": (
-        "capped.py",
+        "problem/clipped.py",
         {"return replace(self, norms=norms())": "return replace(self, norms=norms() / np.max(norms()))"},
     ),
     "squared norms": ("data/design.py", {"return squares**0.5 *": "return squares *"}),
@@ -87,34 +87,34 @@ print(json.dumps(int(code)))
 """
 CAUGHT = {
     "the cap put on the slope and not on the row's gradient": (
-        "capped.py",
+        "problem/clipped.py",
         {"most / xp.clip(self.norms, most / far, None)": "most / xp.clip(self.norms * 0.0 + 1.0, most / far, None)"},
         "rows_of_every_kind and logistic",
     ),
     "the cap forgotten in the single-precision sweep": (
-        "capped.py",
+        "problem/clipped.py",
         {"self._clip(self.base.slope(z), self._k(z))[0]":
             "(self._clip(self.base.slope(z), self._k(z))[0] if 'float64' in str(z.dtype) else self.base.slope(z))"},
         "single_precision and logistic",
     ),
     "the cap forgotten in the double-precision sweep": (
-        "capped.py",
+        "problem/clipped.py",
         {"self._clip(self.base.slope(z), self._k(z))[0]":
             "(self._clip(self.base.slope(z), self._k(z))[0] if 'float32' in str(z.dtype) else self.base.slope(z))"},
         "longer_than_the_cap and logistic",
     ),
     "softmax capped by the norm of its gradient without the root of two": (
-        "capped.py",
+        "problem/clipped.py",
         {"self.most if self.outputs == 1 else self.most / math.sqrt(2.0)": "self.most"},
         "longer_than_the_cap and softmax",
     ),
     "a cap read off rows": (
-        "capped.py",
+        "problem/clipped.py",
         {"return replace(self, norms=norms())": "return replace(self, norms=norms() / np.max(norms()))"},
         "rows_of_every_kind and huber",
     ),
     "half the sensitivity": (
-        "capped.py",
+        "problem/clipped.py",
         {"return min(self.most, self.base.slope_bound)": "return 0.5 * min(self.most, self.base.slope_bound)"},
         "a_row_moves and logistic",
     ),
@@ -143,4 +143,4 @@ def test_every_fault_is_caught_by_the_test_that_is_named(fault: str, tmp_path: P
 def test_without_a_fault_the_named_tests_pass(tmp_path: Path) -> None:
     every = " or ".join(sorted({f"({named})" for _, _, named in CAUGHT.values()}))
     same = {"LEAST = 1e-6": "LEAST = 1e-6  # the same"}
-    assert planted(tmp_path, "capped.py", same, TESTS.format(k=every, path=EXACT)) == 0
+    assert planted(tmp_path, "problem/clipped.py", same, TESTS.format(k=every, path=EXACT)) == 0

@@ -34,7 +34,7 @@ from .spec import Study
 Progress = Callable[[int, int], None]
 """Called with the number of finished cells and of all."""
 
-_APART = ("cli/", "studies/", "pages.py")
+_APART = ("cli/", "studies/", "util/pages.py")
 """Files that no cell runs; the files of a kind and ``studies/tables.py`` are added to the digest separately."""
 
 
