@@ -13,7 +13,6 @@ from click.testing import CliRunner
 from problems import make_rows
 from scipy.stats import kstest
 from sklearn.linear_model import LogisticRegression
-from sottovoce.solvers.local.local import Solver
 
 from sottovoce import aggregation
 from sottovoce.aggregation import CompareConfig, NoisyAverage, Terms, compare
@@ -25,6 +24,7 @@ from sottovoce.privacy import accountants
 from sottovoce.privacy.gaussian import gaussian_mu
 from sottovoce.queries.objective import GaussianLaw, PerturbedObjective, SphericalLaw
 from sottovoce.runs.curator import Curator
+from sottovoce.solvers.local import Solver
 
 SITES = [60, 45, 80, 60]
 EXACT = Terms(math.inf, Lambda=0.05, tol=1e-10)

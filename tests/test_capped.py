@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.sparse import csr_array
-from sottovoce.solvers.local.local import Solver
 
 from sottovoce.algorithms import REGISTRY, knobs_of
 from sottovoce.data.cluster import ClusterRows
@@ -31,7 +30,8 @@ from sottovoce.queries import GaussianLaw, NoisyGradient, NoisyMinimiser, Pertur
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.curator import Curator
 from sottovoce.runs.prepare import prepare
-from sottovoce.solvers.local import local as solvers
+from sottovoce.solvers import local as solvers
+from sottovoce.solvers.local import Solver
 from sottovoce.util.typing import Array
 
 D, K = 3, 4

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 from sklearn.linear_model import LogisticRegression
-from sottovoce.solvers.local.local import Solver
 
 from sottovoce import ConsensusClassifier
 from sottovoce.data.rows import Rows
@@ -15,6 +14,7 @@ from sottovoce.privacy.accountants import make_accountant
 from sottovoce.problem.losses import Softmax, make_loss
 from sottovoce.runs.planner import plan
 from sottovoce.runs.simulate import RunConfig, prepare, simulate
+from sottovoce.solvers.local import Solver
 
 K, D = 4, 3
 

@@ -11,7 +11,6 @@ import numpy as np
 import parents
 import pytest
 from scipy import stats
-from sottovoce.solvers.local.local import Solver
 
 from sottovoce.algorithms import REGISTRY, Algorithm
 from sottovoce.data.rows import Rows
@@ -39,6 +38,7 @@ from sottovoce.runs.engine import Place, run
 from sottovoce.runs.planner import plan
 from sottovoce.runs.prepare import build
 from sottovoce.runs.simulate import RunConfig, prepare, simulate
+from sottovoce.solvers.local import Solver
 from sottovoce.util.typing import Array, IntArray
 
 

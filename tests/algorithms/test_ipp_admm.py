@@ -9,12 +9,12 @@ import parents
 import pytest
 from conformance import FACTORS, LEVEL, AlgorithmContract, accepts
 from scipy import stats
-from sottovoce.solvers.local.local import Solver
 
 from sottovoce.data.rows import Rows
 from sottovoce.privacy.accountants import RDPAccountant
 from sottovoce.privacy.events import GatedRelease
 from sottovoce.runs.simulate import simulate
+from sottovoce.solvers.local import Solver
 
 
 class TestIPPADMM(AlgorithmContract):

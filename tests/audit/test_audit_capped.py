@@ -53,7 +53,10 @@ verdict = play(replicates=2000, stands={name: both[name] for name in ("output", 
 print(json.dumps([verdict.claimed_epsilon, verdict.lower_bound, densities(both["output"]).epsilon]))
 """
 REFUTED = {
-    "the cap forgotten": ("problem/clipped.py", {"self._clip(self.base.slope(z), self._k(z))[0]": "self.base.slope(z)"}),
+    "the cap forgotten": (
+        "problem/clipped.py",
+        {"self._clip(self.base.slope(z), self._k(z))[0]": "self.base.slope(z)"},
+    ),
     "half the sensitivity": (
         "problem/clipped.py",
         {"return min(self.most, self.base.slope_bound)": "return 0.5 * min(self.most, self.base.slope_bound)"},

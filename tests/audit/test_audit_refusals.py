@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sottovoce.solvers.local.local import Solution, Solver
 
 from sottovoce.algorithms import REGISTRY
 from sottovoce.audit import attack, refusals
@@ -19,6 +18,7 @@ from sottovoce.runs.config import RunConfig
 from sottovoce.runs.curator import Book, Curator
 from sottovoce.runs.planner import Pricer, plan
 from sottovoce.runs.prepare import prepare
+from sottovoce.solvers.local import Solution, Solver
 from sottovoce.util.typing import Any, Array
 
 FAST = 160

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sottovoce.solvers.local.local import Solution
 
 from sottovoce.algorithms import REGISTRY
 from sottovoce.audit import ADVERSARIES, attack, make_case, play, targets
@@ -20,6 +19,7 @@ from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy.events import Event
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.problem.facts import Facts
+from sottovoce.solvers.local import Solution
 from sottovoce.util.typing import Array
 
 FAST = 4000

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from problems import make_rows
 from scipy.sparse import csr_array
-from sottovoce.solvers.local.local import Solver
 
 from sottovoce.data.device import backend, spec_of
 from sottovoce.data.rows import Rows
@@ -17,7 +16,8 @@ from sottovoce.deploy.local import run_sites
 from sottovoce.errors import InvalidInput
 from sottovoce.problem.losses import REGISTRY, Loss
 from sottovoce.runs.simulate import RunConfig, simulate
-from sottovoce.solvers.local import local as solvers
+from sottovoce.solvers import local as solvers
+from sottovoce.solvers.local import Solver
 
 INSTALLED = [name for name in ("array_api_strict", "torch", "jax") if find_spec(name)]
 LOSSES = [kind() for kind in REGISTRY.values() if not kind.offset_bound]

@@ -15,7 +15,7 @@ from sottovoce.data.rows import Rows
 from sottovoce.data.table import parquet_batches
 from sottovoce.errors import InvalidInput
 from sottovoce.runs.simulate import RunConfig, simulate
-from sottovoce.solvers.local import local as solvers
+from sottovoce.solvers import local as solvers
 from sottovoce.util.typing import Any
 
 SCHEMA = {

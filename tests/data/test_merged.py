@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sottovoce.solvers.local.local import Solver
 
 from sottovoce.data import merged as merging
 from sottovoce.data.design import Dense
 from sottovoce.data.merged import merged
 from sottovoce.data.rows import Rows
 from sottovoce.problem.losses import HuberResidual, Logistic, Loss, Softmax
+from sottovoce.solvers.local import Solver
 
 N, D, DISTINCT = 9000, 8, 300
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from problems import make_targets
 from scipy.sparse import csr_array
-from sottovoce.solvers.local.local import Solver, gradient_rounding
 
 from sottovoce.data.device import backend
 from sottovoce.data.mapped import write_rows
@@ -17,7 +16,8 @@ from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
 from sottovoce.ledger.durable import rows_digest
 from sottovoce.problem.losses import HuberResidual, LogCosh, Logistic, Residual, Softmax
-from sottovoce.solvers.local import local as solvers
+from sottovoce.solvers import local as solvers
+from sottovoce.solvers.local import Solver, gradient_rounding
 from sottovoce.util.typing import Array
 
 SIZES, D = [60, 45, 7], 4

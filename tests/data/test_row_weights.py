@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
-from sottovoce.solvers.local.local import Solver, rounding_bound
 
 from sottovoce.data.cluster import ClusterRows
 from sottovoce.data.rows import Rows
@@ -18,6 +17,7 @@ from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import HuberResidual, Logistic, Loss, Softmax
 from sottovoce.problem.weighted_loss import Weighted
 from sottovoce.queries import SecondMoments
+from sottovoce.solvers.local import Solver, rounding_bound
 
 D, SIZES = 4, (40, 33)
 

@@ -18,7 +18,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from sottovoce import ConsensusClassifier, PrivateClassifier
 from sottovoce.errors import InvalidInput, LedgerMismatch
-from sottovoce.estimators.classifiers import classifiers as estimators
+from sottovoce.estimators import classifiers as estimators
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.memory import Ledger
 

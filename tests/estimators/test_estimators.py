@@ -23,7 +23,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import sottovoce
 from sottovoce import ConsensusClassifier, PrivateClassifier
 from sottovoce.errors import BudgetExceeded, HolderNote, InvalidInput
-from sottovoce.estimators.classifiers import classifiers as estimators
+from sottovoce.estimators import classifiers as estimators
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy.accountants import for_life, make_accountant

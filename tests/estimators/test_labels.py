@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 from sklearn.base import clone
-from sottovoce.solvers.local.local import Solver
 
 from sottovoce import ConsensusClassifier, PrivateClassifier
 from sottovoce.data import Schema
@@ -19,9 +18,10 @@ from sottovoce.data.given import declared, index_of
 from sottovoce.data.rows import Rows
 from sottovoce.deploy.settings import load_rows
 from sottovoce.errors import HolderNote, InvalidInput
-from sottovoce.estimators.classifiers import classifiers as estimators
+from sottovoce.estimators import classifiers as estimators
 from sottovoce.problem.losses import Softmax, make_loss
 from sottovoce.runs.curator import Curator
+from sottovoce.solvers.local import Solver
 
 SMALL: dict[str, Any] = {"method": "mr_admm", "delta": None, "n_sites": 2, "rounds": 3, "data_norm": 3.0}
 

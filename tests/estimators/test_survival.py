@@ -9,11 +9,11 @@ import pytest
 from scipy.special import expit, logit
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
-from sottovoce.estimators.classifiers.survival import expand, intervals, person_weight
 
 from sottovoce import ConsensusSurvival
 from sottovoce.data.rows import Rows
 from sottovoce.errors import HolderNote, InvalidInput
+from sottovoce.estimators.survival import expand, intervals, person_weight
 from sottovoce.problem.losses import Logistic
 
 EDGES = np.array([0.0, 1.0, 2.0, 3.0, 4.0])

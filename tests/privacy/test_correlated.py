@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy import special
 from scipy.optimize import minimize
-from sottovoce.estimators.classifiers.survival import expand, person_weight
+
+from sottovoce.estimators.survival import expand, person_weight
 
 
 def norms(A: np.ndarray) -> np.ndarray:

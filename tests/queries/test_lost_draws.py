@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sottovoce.solvers.local.local import Solver
 
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput, SolverError
@@ -22,6 +21,7 @@ from sottovoce.runs.curator import Curator
 from sottovoce.runs.engine import Place
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.simulate import RunConfig, simulate
+from sottovoce.solvers.local import Solver
 
 
 class Beaten(Ledger):

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sottovoce.solvers.local.local import Solver, certified_error
 
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
@@ -30,7 +29,8 @@ from sottovoce.queries.objective import law_of
 from sottovoce.queries.reach import check_solve, inside, radius
 from sottovoce.queries.statistic import gradient_sensitivity
 from sottovoce.runs.curator import Curator
-from sottovoce.solvers.local import local as solvers
+from sottovoce.solvers import local as solvers
+from sottovoce.solvers.local import Solver, certified_error
 
 N, D, Q = 40, 3, 0.05
 

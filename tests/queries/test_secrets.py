@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sottovoce.solvers.local.local import Solution, Solver
 
 from sottovoce.data.rows import Rows
 from sottovoce.errors import CheckpointError
@@ -22,6 +21,7 @@ from sottovoce.queries.gated import Allowance, Gate
 from sottovoce.queries.statistic import LastMinimiser
 from sottovoce.runs.curator import Curator, make_solver
 from sottovoce.runs.simulate import RunConfig, simulate
+from sottovoce.solvers.local import Solution, Solver
 from sottovoce.util import files
 from sottovoce.util.typing import Array, ArrayLike
 

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from scipy.special import expit, softmax
-from sottovoce.estimators.classifiers.exporting import Linear, to_onnx
 
 from sottovoce.answers.naming import of_schema
 from sottovoce.answers.saved import SavedModel
 from sottovoce.cli import cli, main
 from sottovoce.data import Schema
 from sottovoce.data.labels import rows_of
+from sottovoce.estimators.exporting import Linear, to_onnx
 from sottovoce.runs.defaults import for_task
 from sottovoce.runs.simulate import Result, RunConfig, simulate
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from problems import make_rows, make_targets
 from scipy.optimize import minimize
-from sottovoce.solvers.local.local import Solver
 
 from sottovoce.algorithms import REGISTRY
 from sottovoce.data.rows import Rows
@@ -39,6 +38,7 @@ from sottovoce.runs.choosing import choose
 from sottovoce.runs.curator import Curator
 from sottovoce.runs.simulate import RunConfig, pooled_minimiser, simulate
 from sottovoce.runs.training import TrainConfig, train
+from sottovoce.solvers.local import Solver
 from sottovoce.util.typing import Any, Array
 
 RHO, D = 0.3, 4

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sottovoce.solvers.local.local import Solver
 
 from sottovoce.data.lifelike import LABELS, World, dense, make_world, one_hot, unknown
 from sottovoce.data.rows import Rows
@@ -19,6 +18,7 @@ from sottovoce.runs.prepare import Prepared, prepare
 from sottovoce.runs.rehearsal import Ground, Rehearsal
 from sottovoce.runs.simulate import RunConfig, simulate
 from sottovoce.runs.start import Start
+from sottovoce.solvers.local import Solver
 from sottovoce.util.typing import Any, Array
 
 SIZES, D, R = (70, 70, 70), 4, 2

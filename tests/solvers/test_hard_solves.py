@@ -17,7 +17,7 @@ from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import REGISTRY, HuberResidual, HuberSVM, LogCosh, Logistic, Loss, Softmax, make_loss
 from sottovoce.queries import NoisyMinimiser
 from sottovoce.runs.curator import Curator
-from sottovoce.solvers.local import local as solvers
+from sottovoce.solvers import local as solvers
 
 
 def table(rng: np.random.Generator, loss: Loss) -> tuple[Rows, int]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sottovoce.solvers.local.quasinewton import MEMORY, Memory, Problem, gathered
+
+from sottovoce.solvers.quasinewton import MEMORY, Memory, Problem, gathered
 
 M, R, D = 2, 3, 6
 

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from problems import make_rows
 from scipy.optimize import minimize
-from sottovoce.solvers.local.local import Solver, certified_error, gradient_rounding
 
 from sottovoce.data.design import Columns, Dense
 from sottovoce.data.rows import Rows
 from sottovoce.data.sweep import Sweep, group_sizes
 from sottovoce.errors import SolverError
 from sottovoce.problem.losses import HuberSVM, Logistic, Loss
+from sottovoce.solvers.local import Solver, certified_error, gradient_rounding
 
 SIZES = [60, 7, 33]
 
