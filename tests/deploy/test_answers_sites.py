@@ -16,7 +16,7 @@ from answers_in_tests import BOTH, EVERY, INFERRED, NAMES, SIZES, TRAINED, Answe
 from relay_in_tests import certify, credentials, transport
 from sites_in_tests import Stop, rewrite
 from sums_in_tests import Lost, hub_of, run
-from test_transports import Task
+from tasks_in_tests import carried
 
 from sottovoce.answers.evaluation import LOSS, Held, Histogram, qualities, rows_of
 from sottovoce.answers.inference import newton_of
@@ -127,10 +127,8 @@ def test_answers_come_over_every_transport(tmp_path: Path, carrier: str, trust: 
             address = f"127.0.0.1:{port}"
             doors = {n: stack.enter_context(transport(sites, tmp_path / "tls", address, n)) for n in NAMES}
         else:
-            jobs = {name: Task(hub, name) for name in NAMES}
-            for job in jobs.values():
-                stack.callback(job.close)
-            doors = {name: job.transport for name, job in jobs.items()}
+            door = stack.enter_context(carried(sites, hub))
+            doors = {name: door(name) for name in NAMES}
         ends = run(sites, hub, lambda name: doors[name])
     known = record(sites.plan, answer_sites(sites.plan, sites.tables)[0][1])
     for end in ends.values():
