@@ -14,6 +14,7 @@ import numpy as np
 
 from ..errors import UnknownEvent
 from ..privacy.accountants import Accountant, for_life, make_accountant
+from ..privacy.conditions import all_priced
 from ..privacy.events import Event, GaussianMechanism
 from ..privacy.gaussian import gaussian_mu
 from ..privacy.statement import ceil_text
@@ -61,14 +62,14 @@ class Share:
     Parameters
     ----------
     events : iterable of Event
-        All that the run charges.
+        All that the run charges, in order.
     accountant : {"pure", "zcdp", "rdp"}
         Of the ledger.
     delta : float
     """
 
     def __init__(self, events: Iterable[Event], accountant: str, delta: float) -> None:
-        texts = [(canonical(event.to_dict()), event) for event in events]
+        texts = [(canonical(event.to_dict()), event) for event in all_priced(events)]
         self._events, self._counts = dict(texts), Counter(text for text, _ in texts)
         self._accountant, self._delta = accountant, delta
 
