@@ -122,7 +122,7 @@ def test_the_command_writes_a_graph_that_names_its_classes(tmp_path: Path) -> No
 def test_without_the_extra_the_command_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from sottovoce.estimators.classifiers import exporting
+    from sottovoce.estimators import exporting
     from sottovoce.util.later import Later
 
     run = tmp_path / "run.npz"
