@@ -123,7 +123,7 @@ class Algorithm(ABC, Generic[StateT]):
         """Round k = 1, 2, ...: at most one query, exactly one exchange."""
 
     def outcome(self, state: StateT, facts: Facts) -> Any:
-        """What was found beside a model, from public state and the facts of all nodes: by default nothing."""
+        """The result other than a model, from public state and the facts of all nodes: by default none."""
         return None
 
     def model(self, state: StateT) -> Array:

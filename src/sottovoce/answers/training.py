@@ -226,7 +226,7 @@ def names_of(partition: str, columns: Any, parts: Sequence[IntArray]) -> tuple[s
 def check_held(
     held: Held | None, dataset: data.Dataset, run: RunConfig, sites: int = 1, *, ledger: DurableLedger | None = None
 ) -> None:
-    """Refuse an evaluation that cannot be asked of so many sites, before the training spends anything.
+    """Refuse an evaluation that cannot be asked, before the training spends anything.
 
     Raises
     ------

@@ -389,7 +389,7 @@ class Design:
         return replace(self, storage=short, known_norms=None if like is None else short.asarray(like))
 
     def normed(self, nodes: int) -> Self:
-        """The same with the norms of all rows of so many nodes, computed a block at a time."""
+        """The same with the norms of all rows, computed in blocks of rows."""
         step = max(1, _LOOKED // nodes)
         spans = [(at, min(at + step, self.n)) for at in range(0, self.n, step)]
         parts = [self.host(self.storage.between(first, last).norms()) for first, last in spans]

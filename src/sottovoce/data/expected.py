@@ -101,7 +101,7 @@ def long_share(schema: Schema) -> float:
 
 
 def long_rows(schema: Schema) -> list[str]:
-    """A note that many rows will be shortened, if so, for whoever trains without weighing them."""
+    """A note if many rows will be shortened by a training that does not weigh them."""
     share = long_share(schema)
     what = "are longer than the schema's scale and are shortened, so coefficients are not those of whole rows"
     return [f"about {share:.0%} of rows {what} (from the schema alone)"] if share >= MANY else []

@@ -277,7 +277,7 @@ class SiteSettings:
 
     @property
     def agreement(self) -> str:
-        """The line of the file by which a site agrees to the plan."""
+        """The ``agreed`` line of ``site.toml`` for the plan."""
         return f"agreed = {json.dumps(self.agreed.digest)}"
 
     def check_records(self, ledger: DurableLedger, *, new_keys: bool = False) -> Known:

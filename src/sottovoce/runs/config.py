@@ -22,7 +22,7 @@ from ..problem.trust import Trust
 from ..util.typing import Any
 
 C = TypeVar("C")
-TRUSTED = ("nobody", "sum", "curator")
+TRUSTED = tuple(TRUSTS)
 """Whom the methods may trust."""
 MOST_ROUNDS, MOST_REPLICATES = 50_000, 1_000_000
 _SIZE = (1e-100, 1e100)

@@ -62,12 +62,12 @@ def check_key(raw: bytes) -> None:
 
 
 def secret_of(ledger: Path, run: str) -> Path:
-    """Where the private half of a site's key of a run is while the run lasts: beside the ledger, never in it."""
+    """Path of the private masking key of a run while it lasts: in the ledger's folder, never in the ledger."""
     return ledger.with_name(f"{ledger.stem}.{run}.masks")
 
 
 def keys_beside(ledger: Path, own: str | None = None) -> dict[str, Path]:
-    """Keys of runs that lie beside a ledger, whole or left half-made: the path of each, by run.
+    """Masking keys in a ledger's folder, whole or left half-made: the path of each, by run.
 
     Where another ledger's name goes on as this one's, such as ``north.2024.ledger``, keys that could be of either count
     as those of the longer name, but for that of the run `own`.
@@ -90,7 +90,7 @@ def _ledgers_of(ledger: Path, name: str) -> list[str]:
 
 
 def erase_old(ledger: DurableLedger, present: str = "") -> dict[str, str]:
-    """Erase the keys beside a ledger of runs that cannot go on; those runs, with their states.
+    """Erase the masking keys of runs that cannot go on; those runs, with their states.
 
     Parameters
     ----------
