@@ -14,9 +14,9 @@ from sklearn.datasets import load_digits
 from sottovoce import data
 from sottovoce.data import Schema, partition
 from sottovoce.data.expected import expected_rows, sketch
-from sottovoce.data.lifelike import Sketches, drawn
 from sottovoce.data.rows import Rows
-from sottovoce.runs.choosing import choose
+from sottovoce.data.synthetic_tables import Sketches, drawn
+from sottovoce.runs.auto_search import choose
 from sottovoce.runs.simulate import RunConfig, pooled_minimiser, simulate
 from sottovoce.util.typing import Any, Array
 

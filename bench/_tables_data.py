@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from sottovoce import TrainConfig, data
-from sottovoce.data.blocks import Number
+from sottovoce.data.columns import Number
 from sottovoce.data.rows import Rows
 from sottovoce.runs.training import deal
 

@@ -61,7 +61,7 @@ from rivals import (
 from threadpoolctl import threadpool_limits
 
 from sottovoce import PrivateClassifier, data
-from sottovoce.data.mapped import write_rows
+from sottovoce.data.memmap import write_rows
 from sottovoce.data.rows import Rows
 from sottovoce.data.sweep import Sweep, cores, one_thread_a_product
 from sottovoce.runs.planner import plan

@@ -30,7 +30,7 @@ from scipy.special import expit
 
 import sottovoce
 from sottovoce.answers.inference import newton_of, table
-from sottovoce.answers.naming import Naming, of_columns, of_schema
+from sottovoce.answers.terms import Naming, of_columns, of_schema
 from sottovoce.data.schema import Schema
 from sottovoce.problem.losses import Logistic
 from sottovoce.problem.weighted_loss import Weighted

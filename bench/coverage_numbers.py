@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from coverage import EFFECTS, SHARES, split, summary
 
-from sottovoce.answers import slopes
+from sottovoce.answers import least_squares
 from sottovoce.answers.inference import Estimates
-from sottovoce.answers.naming import Naming, of_columns, of_schema
+from sottovoce.answers.terms import Naming, of_columns, of_schema
 from sottovoce.data.schema import Schema
 from sottovoce.problem.losses import HuberResidual
 from sottovoce.problem.task import BoundedNumber
@@ -126,16 +126,16 @@ def one(cell: Cell, seed: int) -> dict[str, Any]:
     rows = rows.with_offset([TASK.encode(y[p]) for p in parts])
     loss = Weighted(HuberResidual(1.0)) if found.naming.long else HuberResidual(1.0)
     config = RunConfig(method="auto", trust="sum", epsilon=cell.epsilon, delta=1e-5, seed=seed)
-    estimates: Estimates = simulate(config, rows, method=slopes.slopes_of(found.naming), loss=loss).outcome
+    estimates: Estimates = simulate(config, rows, method=least_squares.slopes_of(found.naming), loss=loss).outcome
 
     def inside(made: Estimates) -> list[bool | None]:
-        lines = slopes.table_of(made, found.naming, TASK, 1e-5).lines
+        lines = least_squares.table_of(made, found.naming, TASK, 1e-5).lines
         return [
             None if line.low is None or line.high is None else bool(line.low <= truth <= line.high)
             for line, truth in zip(lines, found.truth, strict=True)
         ]
 
-    lines = slopes.table_of(estimates, found.naming, TASK, 1e-5).lines
+    lines = least_squares.table_of(estimates, found.naming, TASK, 1e-5).lines
     width = [
         None if line.standard_error is None else line.standard_error / error
         for line, error in zip(lines, robust_errors(found, y), strict=True)

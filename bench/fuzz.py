@@ -45,7 +45,7 @@ from _mutations import STEERS, Rng, chain, database, mutate, odd, scramble, toml
 
 from sottovoce.cli import main as sottovoce  # noqa: E402
 from sottovoce.data import Schema  # noqa: E402
-from sottovoce.data.mapped import map_rows, write_rows  # noqa: E402
+from sottovoce.data.memmap import map_rows, write_rows  # noqa: E402
 from sottovoce.deploy import messages  # noqa: E402
 from sottovoce.deploy.hublog import HubLog  # noqa: E402
 from sottovoce.deploy.keys import SigningKey  # noqa: E402

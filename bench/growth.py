@@ -92,7 +92,7 @@ def parquet(path: Path, n: int) -> Schema:
 
 def streamed(n: int) -> dict[str, float]:
     """Processor seconds of encoding and of training."""
-    from sottovoce.data.mapped import map_parquet
+    from sottovoce.data.memmap import map_parquet
 
     with tempfile.TemporaryDirectory() as folder:
         schema = parquet(Path(folder) / "rows.parquet", n)

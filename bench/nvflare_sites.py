@@ -30,7 +30,7 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 
 import numpy as np  # noqa: E402
 
-from sottovoce.data.mapped import write_rows  # noqa: E402
+from sottovoce.data.memmap import write_rows  # noqa: E402
 from sottovoce.deploy.hub import Hub, LocalTransport  # noqa: E402
 from sottovoce.deploy.hublog import HubLog  # noqa: E402
 from sottovoce.deploy.keys import SigningKey  # noqa: E402

@@ -27,7 +27,7 @@ def value_and_gradient(a: Array, C: float, n: float, linear: Array, q: float, w:
     """Of the local objective at w."""
     z = a @ w
     value = C / n * float(LOSS.value(z).sum()) + float(linear @ w) + q / 2 * float(w @ w)
-    return value, C / n * (LOSS.slope(z) @ a) + linear + q * w
+    return value, C / n * (LOSS.derivative(z) @ a) + linear + q * w
 
 
 def lbfgs(a: Array, C: float, n: float, linear: Array, q: float, start: Array, goal: float) -> Array:
@@ -51,7 +51,7 @@ def newton(a: Array, C: float, n: float, linear: Array, q: float, start: Array, 
     for _ in range(100):
         if np.linalg.norm(g) <= goal:
             return w
-        bends = LOSS.bend(a @ w)
+        bends = LOSS.curvature(a @ w)
         hessian = C / n * ((a * bends[:, None]).T @ a) + q * np.eye(len(w))
         step = -cho_solve(cho_factor(hessian), g)
         t, room = 1.0, 1e-13 * max(1.0, abs(value))  # rounding hides falls smaller than this

@@ -27,7 +27,7 @@ from sottovoce.data import partition
 from sottovoce.data.expected import expected_rows
 from sottovoce.data.loaders import load
 from sottovoce.data.rows import Rows
-from sottovoce.runs.choosing import choose
+from sottovoce.runs.auto_search import choose
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.simulate import simulate
 from sottovoce.studies.figures import COLOURS, LINES, MARKERS, STYLE

@@ -80,17 +80,19 @@ class Losses(SphinxDirective):
     """The losses, from the classes that state their bounds."""
 
     def run(self) -> list[nodes.Node]:
-        rows = [("loss", "what it is", "slopes", "bend", "noise inside an objective")]
+        rows = [("loss", "what it is", "slopes", "curvature", "noise inside an objective")]
         for kind in LOSSES.values():
             loss = kind()
-            most = f"{loss.slope_bound:.4g}"
+            most = f"{loss.derivative_bound:.4g}"
             slopes = (
                 f"norm at most {most}"
                 if loss.outputs > 1
-                else f"{-loss.slope_bound:.4g} to {0 if loss.monotone else most}"
+                else f"{-loss.derivative_bound:.4g} to {0 if loss.monotone else most}"
             )
-            bend = f"at most {loss.bend_bound:.4g}" + (", jumps" if loss.jumps else "")
-            rows.append((f"`{loss.spec}`", loss.about, slopes, bend, "refused" if loss.unproved_inside else "taken"))
+            curvature = f"at most {loss.curvature_bound:.4g}" + (", jumps" if loss.jumps else "")
+            rows.append(
+                (f"`{loss.spec}`", loss.about, slopes, curvature, "refused" if loss.unproved_inside else "taken")
+            )
         return self.parse_text_to_nodes(table(*rows))
 
 

@@ -97,7 +97,7 @@ class Fit:
 
 def curvature_for(epsilon: float, facts: Facts) -> Array:
     """Extra curvature, shape (N, 1), at which the determinant's price ``ln(1 + c1/K)`` is at most `epsilon` / 2."""
-    least = facts.loss.bend_bound / math.expm1(min(epsilon, 100.0) / 2.0)
+    least = facts.loss.curvature_bound / math.expm1(min(epsilon, 100.0) / 2.0)
     return np.maximum(0.0, least * facts.C / facts.n - facts.mu)
 
 
@@ -141,7 +141,7 @@ def listed(epsilon: float, facts: Facts) -> tuple[Array, Array]:
     ``epsilon' = epsilon - 2 ln(1 + c / (n Lambda))``; where that is not positive, a ridge makes it ``epsilon / 2``.
     The rate is ``epsilon' / 2``.
     """
-    c = facts.loss.bend_bound
+    c = facts.loss.curvature_bound
     rest = epsilon - 2.0 * np.log1p(c / facts.K(0.0))
     ridge = facts.C * c / (facts.n * math.expm1(min(epsilon, 1000.0) / 4.0)) - facts.mu
     return np.where(rest > 0, 0.0, ridge), np.where(rest > 0, rest, epsilon / 2.0) / 2.0

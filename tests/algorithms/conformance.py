@@ -239,7 +239,7 @@ class AlgorithmContract:
         (query, answer), facts = recorder.asked[0], prepared.facts
         if np.any(event.beta_release > 0):  # take the polish off again: it is keyed, so a test can
             answer = answer - noise.spherical(rows.d, 1, use=1) / event.beta_release[:, None]
-        slopes = facts.loss.slope(np.einsum("ind,rid->rin", rows.signed, answer))
+        slopes = facts.loss.derivative(np.einsum("ind,rid->rin", rows.signed, answer))
         gradient = np.einsum("rin,ind->rid", slopes, rows.signed)
         rest = query.linear + (facts.mu + query.curvature) * answer  # type: ignore[attr-defined]
         b = -(gradient + facts.n / facts.C * rest)

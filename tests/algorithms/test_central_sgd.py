@@ -37,18 +37,18 @@ class TestCentralSGD(AlgorithmContract):
                 scale = 1 / event.beta if isinstance(event, ExactSphericalMechanism) else event.sigma
                 draw = noise.spherical if delta is None else noise.gaussian
 
-                def slope(w: np.ndarray, c: int, C: float = facts.C, mu: float = facts.mu) -> np.ndarray:
+                def derivative(w: np.ndarray, c: int, C: float = facts.C, mu: float = facts.mu) -> np.ndarray:
                     return parents.gradient(parents.part(rows_seen, c, batches), C, w) + mu * w
 
                 w, after = query.start, answer  # type: ignore[attr-defined]
                 for c in range(b):
-                    w = w - step * (slope(w, c) + scale * draw(rows.d, k, c + 1))
+                    w = w - step * (derivative(w, c) + scale * draw(rows.d, k, c + 1))
                 for c in reversed(range(b + 1, batches)):
                     before = after
                     for _ in range(20):
-                        before = after + step * (slope(before, c) + scale * draw(rows.d, k, c + 1))
+                        before = after + step * (derivative(before, c) + scale * draw(rows.d, k, c + 1))
                     after = before
-                found.append(((w - after) / step - slope(w, b)) / scale)
+                found.append(((w - after) / step - derivative(w, b)) / scale)
             assert accepts(np.array(found), "spherical" if delta is None else "gaussian") == (factor == 1)
 
     @pytest.mark.parametrize("factor", FACTORS)

@@ -16,7 +16,7 @@ import sottovoce.answers
 from sottovoce.algorithms import ANSWERS, REGISTRY, Recipe
 from sottovoce.algorithms.items import Item, Script
 from sottovoce.answers.inference import newton_of
-from sottovoce.answers.naming import of_columns
+from sottovoce.answers.terms import of_columns
 from sottovoce.data.rows import Rows
 from sottovoce.errors import AttemptLost, BudgetExceeded, CheckpointError, InvalidInput
 from sottovoce.ledger.durable import DurableLedger

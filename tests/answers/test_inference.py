@@ -12,7 +12,7 @@ from scipy.special import expit
 
 from sottovoce.answers import inference
 from sottovoce.answers.inference import TAU, Estimates, Newton, forecast, newton_of, table
-from sottovoce.answers.naming import Naming, of_columns, of_schema
+from sottovoce.answers.terms import Naming, of_columns, of_schema
 from sottovoce.data.schema import Schema
 from sottovoce.errors import BudgetExceeded, InvalidInput
 from sottovoce.ledger.durable import DurableLedger

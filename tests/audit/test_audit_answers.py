@@ -213,7 +213,7 @@ REFUTED = {
     ),
     "bends that are not cut": (
         "queries/bounded.py",
-        {"np.minimum(loss.bend(z) / unit, weights(loss, z))": "loss.bend(z) / unit"},
+        {"np.minimum(loss.curvature(z) / unit, weights(loss, z))": "loss.curvature(z) / unit"},
         ("Hessian, bends cut",),
     ),
     "a Huber step that is not clipped": (
@@ -223,7 +223,7 @@ REFUTED = {
     ),
     "slopes where squares of slopes are due": (
         "queries/bounded.py",
-        {"return facts.loss.slope_bound**2": "return 0.25 * facts.loss.slope_bound"},
+        {"return facts.loss.derivative_bound**2": "return 0.25 * facts.loss.derivative_bound"},
         ("moments of slopes",),
     ),
     "entries beside the diagonal count twice": (

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from sottovoce.audit import Verdict, lessons, report
+from sottovoce.audit import Verdict, inference_attacks, report
 from sottovoce.runs.config import RunConfig
 
 command = importlib.import_module("sottovoce.cli.audit")  # the package keeps the command under this name
@@ -17,7 +17,7 @@ VOID = {"meta", "br", "img", "link", "input", "hr"}
 
 @pytest.fixture(scope="module")
 def learned():
-    return lessons.lessons(seed=0, quick=True)
+    return inference_attacks.lessons(seed=0, quick=True)
 
 
 def settings(learned, form=None):
@@ -60,16 +60,16 @@ def test_intervals_hold_their_values_and_curves_rise(learned):
 @pytest.mark.parametrize(("method", "most"), [("dvp", 0.85), ("prox_admm", 0.85)])
 def test_the_attack_sees_through_little_noise(method, most):
     """Control: chance above is the noise's doing, not the attack's."""
-    stage = lessons._stage(4, 7)
-    seen = lessons._play(RunConfig(method=method, epsilon=1000.0, rounds=2), stage, 8, 3)
-    fpr, tpr = lessons.curve(seen.inside, seen.outside, np.ones((1, 4)))
-    assert lessons.area(fpr, tpr)[0] > most
+    stage = inference_attacks._stage(4, 7)
+    seen = inference_attacks._play(RunConfig(method=method, epsilon=1000.0, rounds=2), stage, 8, 3)
+    fpr, tpr = inference_attacks.curve(seen.inside, seen.outside, np.ones((1, 4)))
+    assert inference_attacks.area(fpr, tpr)[0] > most
 
 
 def test_scores_are_likelihood_ratios():
     """Under the other row the mean likelihood ratio is 1: a wrong density or a wrong scale of noise would move it."""
-    stage = lessons._stage(6, 1)
-    seen = lessons._play(RunConfig(method="dvp", epsilon=20.0, rounds=2), stage, 40, 5)
+    stage = inference_attacks._stage(6, 1)
+    seen = inference_attacks._play(RunConfig(method="dvp", epsilon=20.0, rounds=2), stage, 40, 5)
     ratios = np.exp(seen.outside).ravel()
     assert abs(ratios.mean() - 1.0) < 5.0 * ratios.std() / math.sqrt(ratios.size)
     assert seen.inside.mean() > 0.0 > seen.outside.mean()
@@ -77,9 +77,9 @@ def test_scores_are_likelihood_ratios():
 
 def test_curve_counts_ties_by_half_and_weighs_targets():
     inside, outside = np.array([[1.0], [0.0]]), np.array([[0.0], [0.0]])
-    fpr, tpr = lessons.curve(inside, outside, np.array([[1.0, 1.0], [2.0, 0.0], [0.0, 2.0]]))
-    assert lessons.area(fpr, tpr) == pytest.approx([0.75, 1.0, 0.5])
-    assert lessons.reach(fpr, tpr, 0.1) == pytest.approx([0.5, 1.0, 0.0])
+    fpr, tpr = inference_attacks.curve(inside, outside, np.array([[1.0, 1.0], [2.0, 0.0], [0.0, 2.0]]))
+    assert inference_attacks.area(fpr, tpr) == pytest.approx([0.75, 1.0, 0.5])
+    assert inference_attacks.reach(fpr, tpr, 0.1) == pytest.approx([0.5, 1.0, 0.0])
 
 
 def verdict(method, form, claimed, bound, exact=None, why="two tables"):

@@ -150,7 +150,7 @@ REFUTED = {
     ),
     "a minimiser priced for a row that is added": (
         "queries/statistic.py",
-        {"facts.gradients_changed * facts.C / (rows": "facts.loss.slope_bound * facts.C / (rows"},
+        {"facts.gradients_changed * facts.C / (rows": "facts.loss.derivative_bound * facts.C / (rows"},
         "sum_prox",
     ),
     "a person at two sites priced as two releases": (

@@ -12,7 +12,7 @@ import pytest
 from sottovoce.algorithms import REGISTRY
 from sottovoce.audit import ADVERSARIES, attack, make_case, play, targets
 from sottovoce.audit.game import Case
-from sottovoce.audit.worlds import Contrary
+from sottovoce.audit.worst_cases import Contrary
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
 from sottovoce.ledger.memory import Ledger

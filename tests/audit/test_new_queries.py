@@ -13,12 +13,12 @@ from sottovoce.audit.exact import densities
 from sottovoce.audit.game import Case, Transcripts, candidates, watch
 from sottovoce.audit.likelihood import score
 from sottovoce.audit.one_run import plant, scores
-from sottovoce.audit.worlds import make_case
+from sottovoce.audit.worst_cases import make_case
 from sottovoce.errors import InvalidInput
 from sottovoce.privacy.events import Event, GaussianMechanism
 from sottovoce.problem.facts import Facts
 from sottovoce.queries import NoisyGradient, Query, Vault
-from sottovoce.queries.evidence import Canaries, Leaning, Supposed
+from sottovoce.queries.audit_hooks import Canaries, Leaning, Supposed
 from sottovoce.runs.config import RunConfig
 from sottovoce.util.typing import Array
 

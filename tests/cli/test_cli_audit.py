@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from command_line import Call
 
-from sottovoce.audit import labels, refusals
+from sottovoce.audit import aborts, labels
 
 KEYS = {"claimed_epsilon", "proved_epsilon", "lower_bound", "confidence", "refuted"}
 
@@ -52,7 +52,7 @@ def test_a_claim_that_quadrature_refutes_is_said_to_be(ok: Call) -> None:
 def test_each_adversary_has_a_name_of_its_own_and_answers_as_the_others_do(
     ok: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for adversary in (refusals, labels):  # how it answers shows with one stand; tests of the audit play them all
+    for adversary in (aborts, labels):  # how it answers shows with one stand; tests of the audit play them all
         every = adversary._stands
         monkeypatch.setattr(adversary, "_stands", lambda *asked, every=every: dict([*every(*asked).items()][1:2]))
     for name, own in (("stopping", "realised_delta"), ("refusals", "channels"), ("labels", "differ")):

@@ -11,7 +11,7 @@ import pytest
 
 from sottovoce.data import ClassLabel, NumberLabel, Schema
 from sottovoce.data.labels import rows_of, two_classes
-from sottovoce.data.mapped import map_parquet
+from sottovoce.data.memmap import map_parquet
 from sottovoce.data.schema import BEYOND
 from sottovoce.data.schema import LABEL as UNKNOWN
 from sottovoce.deploy.asks import Asks, lists_of

@@ -11,7 +11,7 @@ from problems import make_targets
 from scipy.sparse import csr_array
 
 from sottovoce.data.device import backend
-from sottovoce.data.mapped import write_rows
+from sottovoce.data.memmap import write_rows
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
 from sottovoce.ledger.durable import rows_digest
@@ -50,11 +50,11 @@ def test_every_storage_gives_the_sums_of_the_definition(kind: str, loss: Residua
         z = w[i] @ X.T - t
         np.testing.assert_allclose(values[:, i, 0], 2.0 * loss.value(z).mean(axis=1), rtol=1e-12)
         np.testing.assert_allclose(clipped[:, i, 0], 2.0 * np.minimum(loss.value(z), 0.2).mean(axis=1), rtol=1e-12)
-        np.testing.assert_allclose(gradients[:, i], 2.0 / len(t) * loss.slope(z) @ X, rtol=1e-12, atol=1e-14)
-        half = 2.0 / (len(t) // 2) * loss.slope(z[:, 1::2]) @ X[1::2]
+        np.testing.assert_allclose(gradients[:, i], 2.0 / len(t) * loss.derivative(z) @ X, rtol=1e-12, atol=1e-14)
+        half = 2.0 / (len(t) // 2) * loss.derivative(z[:, 1::2]) @ X[1::2]
         np.testing.assert_allclose(halves[:, i], half, rtol=1e-12, atol=1e-14)
-        np.testing.assert_allclose(turned[i], (loss.bend(z) * (along[i] @ X.T)) @ X, rtol=1e-12, atol=1e-12)
-        hessian = np.einsum("n,nd,ne->de", loss.bend(z).mean(axis=0), X, X)
+        np.testing.assert_allclose(turned[i], (loss.curvature(z) * (along[i] @ X.T)) @ X, rtol=1e-12, atol=1e-12)
+        hessian = np.einsum("n,nd,ne->de", loss.curvature(z).mean(axis=0), X, X)
         np.testing.assert_allclose(whole[i], hessian, rtol=1e-12, atol=1e-12)
         np.testing.assert_allclose(diagonal[i], np.diag(hessian), rtol=1e-12, atol=1e-12)
 
@@ -71,7 +71,7 @@ def test_every_storage_has_the_same_minimisers(
     alone = np.stack([Solver(rows.node(i), loss, 2.0).minimise(zero[0], q[0], zero[0], 1e-9).w for i in range(3)])
     for i, (X, t) in enumerate(parts):
         for w in (found[i], alone[i]):
-            assert np.linalg.norm(2.0 / len(t) * X.T @ loss.slope(X @ w - t) + 0.1 * w) <= 3e-9
+            assert np.linalg.norm(2.0 / len(t) * X.T @ loss.derivative(X @ w - t) + 0.1 * w) <= 3e-9
 
 
 def test_rows_that_fill_up_add_nothing_whatever_the_offset() -> None:
@@ -92,7 +92,7 @@ def test_a_row_of_zeros_loses_its_offset() -> None:
     rows = Rows.build([(X, y)], [t])
     assert rows.offset is not None and rows.offset[0, 1] == 0.0 and rows.offset[0, 0] == t[0]
     w, kept = np.full(D, 0.4), y > 0
-    expected = X[kept].T @ LOSSES[1].slope(X[kept] @ w - t[kept]) / 5
+    expected = X[kept].T @ LOSSES[1].derivative(X[kept] @ w - t[kept]) / 5
     np.testing.assert_allclose(Solver(rows, LOSSES[1], 1.0).gradient(w[None])[0], expected, rtol=1e-13)
     value = LOSSES[1].value(X[kept] @ w - t[kept]).sum() / 5
     np.testing.assert_allclose(Solver(rows, LOSSES[1], 1.0).objective(w[None], np.inf)[0, 0], value, rtol=1e-13)
@@ -177,9 +177,16 @@ def test_rounding_bound_holds_with_offsets_against_exact_arithmetic(loss: Residu
         w, linear, q = size * rng.standard_normal((3, 1, D)), rng.standard_normal((3, 1, D)), np.full((3, 1, 1), 0.3)
         computed = Solver(rows, loss, 2.0).gradient(w[:, 0]) + linear[:, 0] + q[:, 0] * w[:, 0]
         bound = gradient_rounding(
-            2.0, rows.n[:, :, None], loss.bend_bound, w, linear, q, slope_bound=1.0, offset_bound=loss.offset_bound
+            2.0,
+            rows.n[:, :, None],
+            loss.curvature_bound,
+            w,
+            linear,
+            q,
+            derivative_bound=1.0,
+            offset_bound=loss.offset_bound,
         )
-        plain = gradient_rounding(2.0, rows.n[:, :, None], loss.bend_bound, w, linear, q)
+        plain = gradient_rounding(2.0, rows.n[:, :, None], loss.curvature_bound, w, linear, q)
         assert np.all(bound > plain)
         for i, (X, t) in enumerate(parts):
             a, x = X.astype(np.longdouble), w[i, 0].astype(np.longdouble)

@@ -5,7 +5,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from sottovoce.data import builtin_table, complete_cases, load
-from sottovoce.data.blocks import row_norms
+from sottovoce.data.columns import row_norms
 
 
 @pytest.fixture(scope="module")

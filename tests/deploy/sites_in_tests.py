@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from problems import make_rows
 
-from sottovoce.data.mapped import write_rows
+from sottovoce.data.memmap import write_rows
 from sottovoce.data.rows import Rows
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog

@@ -16,7 +16,7 @@ from sottovoce.deploy import run_sites
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.session import Finished
-from sottovoce.deploy.sums.course import Attempt
+from sottovoce.deploy.sums.roster import Attempt
 from sottovoce.deploy.transport import Transport
 from sottovoce.errors import SottovoceError
 

@@ -23,7 +23,7 @@ pytest.importorskip(
     "nvflare", reason="NVFlare is not installed: the extra nvflare has narrow pins, so the extra test lacks it"
 )
 
-from sottovoce.data.mapped import write_rows
+from sottovoce.data.memmap import write_rows
 from sottovoce.deploy import certificates, demonstration
 from sottovoce.deploy.demonstration import free_port
 from sottovoce.deploy.hub import Hub

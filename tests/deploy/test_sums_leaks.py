@@ -23,11 +23,11 @@ import pytest
 from sites_in_tests import Consortium, Stop
 from sums_in_tests import NAMES, summed
 
-from sottovoce.deploy.sums import course, masks, net
-from sottovoce.deploy.sums.course import Course
+from sottovoce.deploy.sums import masks, net, roster
 from sottovoce.deploy.sums.masks import Bound, RunKey
+from sottovoce.deploy.sums.messages import Answer, Hello, Share, read_question, say
 from sottovoce.deploy.sums.net import SumNet
-from sottovoce.deploy.sums.said import Answer, Hello, Share, read_question, say
+from sottovoce.deploy.sums.roster import Course
 from sottovoce.errors import AttemptLost, LedgerCorrupt, NetClosed, Refused
 
 pytest.importorskip("cryptography")
@@ -354,7 +354,7 @@ def unsigned(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def minority(monkeypatch: pytest.MonkeyPatch) -> None:
     """2K = N + t: two rosters may have no honest site in common."""
-    monkeypatch.setattr(course, "check_quorum", lambda *_: None)
+    monkeypatch.setattr(roster, "check_quorum", lambda *_: None)
     monkeypatch.setattr(Course, "least", 3)
 
 

@@ -14,7 +14,7 @@ from sums_in_tests import NAMES, Background, Lost, hub_of, summed, twin
 
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.sums.masks import RunKey, secret_of
-from sottovoce.deploy.sums.said import Answer, read_question
+from sottovoce.deploy.sums.messages import Answer, read_question
 from sottovoce.errors import LedgerCorrupt, LedgerMismatch, Refused, SottovoceError, TransportClosed
 from sottovoce.ledger.file import ChainFile
 from sottovoce.ledger.journal import Journal
@@ -302,6 +302,6 @@ def test_a_lone_restarted_site_is_told_when_the_others_went_on(sites: Consortium
 
 
 def _question(sites: Consortium) -> tuple[bytes, int]:
-    from sottovoce.deploy.sums.said import Question
+    from sottovoce.deploy.sums.messages import Question
 
     return Question("north", 1, "0" * 32).seal(sites.plan, sites.keys["north"]), 3

@@ -17,9 +17,8 @@ from sottovoce.deploy.hub import Hub
 from sottovoce.deploy.keys import SigningKey
 from sottovoce.deploy.messages import Message
 from sottovoce.deploy.plan import Plan
-from sottovoce.deploy.sums.course import LATE, LEFT, Course, check_quorum
 from sottovoce.deploy.sums.masks import RunKey
-from sottovoce.deploy.sums.said import (
+from sottovoce.deploy.sums.messages import (
     Answer,
     Hello,
     Question,
@@ -33,6 +32,7 @@ from sottovoce.deploy.sums.said import (
     read_question,
     say,
 )  # fmt: skip
+from sottovoce.deploy.sums.roster import LATE, LEFT, Course, check_quorum
 from sottovoce.errors import InvalidInput, Refused, TransportClosed
 from sottovoce.runs.config import RunConfig
 from sottovoce.util.plain import canonical
@@ -373,7 +373,7 @@ def test_the_hub_gives_nothing_before_all_is_there(table: Table, tmp_path: Path)
 
 def test_the_hub_waits_from_the_first_message_and_then_no_longer(table: Table, tmp_path: Path) -> None:
     from sottovoce.deploy.hublog import HubLog
-    from sottovoce.deploy.sums.desk import Desk
+    from sottovoce.deploy.sums.hub import Desk
 
     now = [0.0]
     with HubLog(tmp_path / "hub.log") as log:

@@ -17,10 +17,10 @@ from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.report import site_page, write_hub
 from sottovoce.deploy.session import Finished
-from sottovoce.deploy.sums.course import LATE, LEFT, TWICE
 from sottovoce.deploy.sums.masks import RunKey, secret_of
+from sottovoce.deploy.sums.messages import Share, read, say
 from sottovoce.deploy.sums.net import SumNet
-from sottovoce.deploy.sums.said import Share, read, say
+from sottovoce.deploy.sums.roster import LATE, LEFT, TWICE
 from sottovoce.errors import EndedEarly, LedgerCorrupt, LedgerError, Refused, TransportClosed
 from sottovoce.ledger.journal import Journal
 from sottovoce.queries.sums import Sum
@@ -329,14 +329,14 @@ def test_a_greeting_waits_for_all_unless_told_otherwise(sites: Consortium, tmp_p
 
 
 def hello(sites: Consortium, name: str, folder: Path) -> bytes:
-    from sottovoce.deploy.sums.said import Hello
+    from sottovoce.deploy.sums.messages import Hello
 
     key = RunKey.make(folder / f"{name}.masks").public
     return say(sites.plan, 0, name, Hello(key), sites.keys[name])
 
 
 def test_the_hub_refuses_the_key_of_another_site(sites: Consortium, tmp_path: Path) -> None:
-    from sottovoce.deploy.sums.said import Hello
+    from sottovoce.deploy.sums.messages import Hello
 
     with hub_of(sites, tmp_path / "hub.log") as hub:
         key = RunKey.make(tmp_path / "one.masks").public

@@ -25,9 +25,9 @@ from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.nvflare import tasks
 from sottovoce.deploy.relay import serve
 from sottovoce.deploy.requests import sizes
-from sottovoce.deploy.sums.course import LATE
 from sottovoce.deploy.sums.masks import keys_beside
-from sottovoce.deploy.sums.said import Answer, Question, prove
+from sottovoce.deploy.sums.messages import Answer, Question, prove
+from sottovoce.deploy.sums.roster import LATE
 from sottovoce.deploy.transport import Transport
 from sottovoce.errors import Refused
 

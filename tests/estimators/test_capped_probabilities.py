@@ -28,11 +28,11 @@ def test_without_a_penalty_the_capped_minimiser_is_too_sure(k: float, share: flo
     """Rows alike, of norm 1, a share of them positive: the stated probability is 1 - k (1 - share) / share."""
     loss = cap(make_loss("logistic"), k)
 
-    def slope(z: float) -> float:
-        ahead, behind = loss.slope(np.array([z, -z]))
+    def derivative(z: float) -> float:
+        ahead, behind = loss.derivative(np.array([z, -z]))
         return float(share * ahead - (1.0 - share) * behind)
 
-    said = expit(brentq(slope, -40.0, 40.0, xtol=1e-12))
+    said = expit(brentq(derivative, -40.0, 40.0, xtol=1e-12))
     assert said == pytest.approx(1.0 - k * (1.0 - share) / share, abs=1e-9) and said > share
 
 

@@ -10,7 +10,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from sottovoce import ConsensusClassifier, PrivateClassifier
-from sottovoce.data.given import misfit
+from sottovoce.data.validation import misfit
 from sottovoce.errors import HolderNote
 
 KNOBS = {"n_sites": 2, "rounds": 2, "classes": [0, 1]}

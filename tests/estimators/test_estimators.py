@@ -29,7 +29,7 @@ from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy.accountants import for_life, make_accountant
 from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import make_loss
-from sottovoce.runs.choosing import Choice
+from sottovoce.runs.auto_search import Choice
 from sottovoce.runs.curator import Curator
 from sottovoce.runs.simulate import RunConfig
 

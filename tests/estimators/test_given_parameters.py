@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from sottovoce import ConsensusClassifier, ConsensusRegressor
-from sottovoce.answers.naming import of_columns
 from sottovoce.answers.regression import LeastSquares
 from sottovoce.answers.saved import SavedModel
+from sottovoce.answers.terms import of_columns
 from sottovoce.errors import InvalidInput
 from sottovoce.problem.losses import HuberResidual
 from sottovoce.problem.weighted_loss import Weighted

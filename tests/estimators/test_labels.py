@@ -14,8 +14,8 @@ from sklearn.base import clone
 
 from sottovoce import ConsensusClassifier, PrivateClassifier
 from sottovoce.data import Schema
-from sottovoce.data.given import declared, index_of
 from sottovoce.data.rows import Rows
+from sottovoce.data.validation import declared, index_of
 from sottovoce.deploy.settings import load_rows
 from sottovoce.errors import HolderNote, InvalidInput
 from sottovoce.estimators import classifiers as estimators

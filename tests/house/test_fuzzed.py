@@ -64,7 +64,8 @@ def test_events_with_fields_of_other_types() -> None:
         {"beta": "x"}, {"beta": ["x", "y"]}, {"beta": ["1.5", "2"]}, {"beta": [[1], [2]]}, {"beta": 5},
         {"beta": [True]}, {"beta": [1e308, 1e308]}, {"source": 5}, {"logistic": 1}, {"dimension": 2.5},
         {"dimension": True},
-        {"bend_bound": "x"}, {"bend_bound": [1.0]}, {"claimed": "x"}, {"K": None}, {"unheard": 1}, {"beta": [10**400]},
+        {"bend_bound": "x"}, {"bend_bound": [1.0]}, {"curvature_bound": 0.25}, {"claimed": "x"}, {"K": None},
+        {"unheard": 1}, {"beta": [10**400]},
     ]  # fmt: skip
     for change in changes:
         with pytest.raises(UnknownEvent, match="are not this version's") as caught:

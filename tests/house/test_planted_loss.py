@@ -15,16 +15,16 @@ class Slow(Loss):
     about: ClassVar[str] = "the logistic loss at half its pace"
     monotone: ClassVar[bool] = True
     spec: ClassVar[str] = "slow"
-    bend_bound: ClassVar[float] = 0.125
+    curvature_bound: ClassVar[float] = 0.125
 
     def value(self, z: Array) -> Array:
         return 2.0 * Logistic().value(z / 2.0)
 
-    def slope(self, z: Array) -> Array:
-        return Logistic().slope(z / 2.0)
+    def derivative(self, z: Array) -> Array:
+        return Logistic().derivative(z / 2.0)
 
-    def bend(self, z: Array) -> Array:
-        return Logistic().bend(z / 2.0) / 2.0
+    def curvature(self, z: Array) -> Array:
+        return Logistic().curvature(z / 2.0) / 2.0
 
 
 REGISTRY: dict'''

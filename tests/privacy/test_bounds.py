@@ -20,12 +20,12 @@ def worst_log_ratio(loss: Loss, rows: np.ndarray, pairs: list[tuple[float, float
     Densities are exact up to one shared constant, which is checked too.
     """
     w = np.linspace(-1, 1, 240001) * (10 + 16 / (beta * K))
-    gradient = K * w + sum(r * loss.slope(r * w) for r in rows)
-    hessian = K + sum(r * r * loss.bend(r * w) for r in rows)
+    gradient = K * w + sum(r * loss.derivative(r * w) for r in rows)
+    hessian = K + sum(r * r * loss.curvature(r * w) for r in rows)
     known: dict[float, np.ndarray] = {}
     for x in {x for pair in pairs for x in pair}:
-        bent = hessian + x * x * loss.bend(x * w)
-        known[x] = -beta * np.abs(gradient + x * loss.slope(x * w)) + np.log(bent) + np.log(beta / 2)
+        bent = hessian + x * x * loss.curvature(x * w)
+        known[x] = -beta * np.abs(gradient + x * loss.derivative(x * w)) + np.log(bent) + np.log(beta / 2)
         mass = integrate.trapezoid(np.exp(known[x]), w)
         assert mass == pytest.approx(1.0, abs=2e-3)  # b -> w is a bijection: the density integrates to one
     return max(float(np.max(np.abs(known[one] - known[two]))) for one, two in pairs)
@@ -38,7 +38,7 @@ TAKEN = [loss for loss in (kind() for kind in REGISTRY.values()) if loss.unprove
 def bound(loss: Loss, beta: float, K: float, delta: float = 2.0) -> float:
     return float(
         objective_perturbation_epsilon(
-            beta, K, delta_gradient=delta, bend_bound=loss.bend_bound, logistic=loss.logistic_identity
+            beta, K, delta_gradient=delta, curvature_bound=loss.curvature_bound, logistic=loss.logistic_identity
         )
     )
 
@@ -64,12 +64,12 @@ def test_huber_attains_the_bound() -> None:
 def test_printed_rate_breaks_its_claim() -> None:
     """000, Alg. 2 lists noise of rate alpha_hat, not alpha_hat / 2: the claim of 0.5 is exceeded by nearly 2."""
     loss, K, claim = HuberSVM(0.5), 1e4, 0.5
-    alpha_hat = claim - 2 * np.log1p(loss.bend_bound / K)
+    alpha_hat = claim - 2 * np.log1p(loss.curvature_bound / K)
     w = np.linspace(-2e-3, 2e-3, 20001)
 
     def log_density(x: float) -> np.ndarray:
-        gradient = K * w + x * loss.slope(x * w)
-        return -alpha_hat * np.abs(gradient) + np.log(K + x * x * loss.bend(x * w))
+        gradient = K * w + x * loss.derivative(x * w)
+        return -alpha_hat * np.abs(gradient) + np.log(K + x * x * loss.curvature(x * w))
 
     measured = float(np.max(np.abs(log_density(1.0) - log_density(-1.0))))
     assert measured > 1.9 * claim
@@ -84,8 +84,8 @@ def test_logistic_bound_in_two_dimensions() -> None:
 
     def log_density(u: np.ndarray) -> np.ndarray:
         z = W @ u
-        gradient = K * W + loss.slope(z)[:, None] * u
-        return -beta * np.linalg.norm(gradient, axis=1) + 2 * np.log(K) + np.log1p(loss.bend(z) / K)
+        gradient = K * W + loss.derivative(z)[:, None] * u
+        return -beta * np.linalg.norm(gradient, axis=1) + 2 * np.log(K) + np.log1p(loss.curvature(z) / K)
 
     worst = 0.0
     for angle in np.linspace(0.3, np.pi, 8):
@@ -107,15 +107,15 @@ def test_logistic_maximum_is_the_maximum_over_a_grid() -> None:
 def test_logistic_form_never_exceeds_the_general_one() -> None:
     beta, K = np.meshgrid(np.geomspace(1e-3, 10, 40), np.geomspace(1e-3, 1e4, 40))
     for delta in (1.0, 2.0):
-        special = objective_perturbation_epsilon(beta, K, delta_gradient=delta, bend_bound=0.25, logistic=True)
-        general = objective_perturbation_epsilon(beta, K, delta_gradient=delta, bend_bound=0.25, logistic=False)
+        special = objective_perturbation_epsilon(beta, K, delta_gradient=delta, curvature_bound=0.25, logistic=True)
+        general = objective_perturbation_epsilon(beta, K, delta_gradient=delta, curvature_bound=0.25, logistic=False)
         assert np.all(special <= general + 1e-12)
 
 
 @pytest.mark.parametrize("logistic", [True, False])
 @pytest.mark.parametrize("delta", [1.0, 2.0])
 def test_rate_inverts_epsilon_from_below(logistic: bool, delta: float) -> None:
-    terms = {"delta_gradient": delta, "bend_bound": 0.25, "logistic": logistic}
+    terms = {"delta_gradient": delta, "curvature_bound": 0.25, "logistic": logistic}
     epsilon, K = np.meshgrid(np.geomspace(0.05, 8, 12), np.geomspace(0.5, 1e4, 12))
     rate = objective_perturbation_rate(epsilon, K, **terms)
     price = objective_perturbation_epsilon(np.nan_to_num(rate, nan=1.0), K, **terms)

@@ -63,15 +63,15 @@ def test_inexact_answers_need_the_factor_two() -> None:
 
 
 def densities(loss: Loss, rows: np.ndarray, sigma: float, K: float, w: np.ndarray) -> np.ndarray:
-    gradient = K * w + sum((r * loss.slope(r * w) for r in rows), np.zeros_like(w))
-    hessian = K + sum((r * r * loss.bend(r * w) for r in rows), np.zeros_like(w))
+    gradient = K * w + sum((r * loss.derivative(r * w) for r in rows), np.zeros_like(w))
+    hessian = K + sum((r * r * loss.curvature(r * w) for r in rows), np.zeros_like(w))
     return stats.norm.pdf(gradient, scale=sigma) * hessian
 
 
 @pytest.mark.parametrize("loss", [HuberSVM(0.5), HuberSVM(0.05), Logistic()], ids=lambda loss: loss.spec)
 @pytest.mark.parametrize(("sigma", "K"), [(1.0, 0.7), (3.0, 5.0), (3.0, 60.0), (20.0, 400.0)])
 def test_objective_bounds_hold_in_one_dimension(loss: Loss, sigma: float, K: float) -> None:
-    kappa = loss.bend_bound / K
+    kappa = loss.curvature_bound / K
     w = np.linspace(-1, 1, 60001) ** 3 * (9 * sigma + 30) / K
     cell = np.gradient(w)
     rng = np.random.default_rng(2)

@@ -212,8 +212,8 @@ def check(
 
 
 def line_density(w: np.ndarray, loss: Loss, rows: np.ndarray, beta: float, K: float) -> np.ndarray:
-    gradient = K * w + sum((r * loss.slope(r * w) for r in rows), np.zeros_like(w))
-    hessian = K + sum((r * r * loss.bend(r * w) for r in rows), np.zeros_like(w))
+    gradient = K * w + sum((r * loss.derivative(r * w) for r in rows), np.zeros_like(w))
+    hessian = K + sum((r * r * loss.curvature(r * w) for r in rows), np.zeros_like(w))
     return beta / 2 * np.exp(-beta * np.abs(gradient)) * hessian
 
 
@@ -221,7 +221,7 @@ def line_density(w: np.ndarray, loss: Loss, rows: np.ndarray, beta: float, K: fl
 @pytest.mark.parametrize(("beta", "K"), [(0.3, 0.8), (0.5, 5.0), (1.0, 40.0), (0.05, 300.0)])
 def test_objective_bounds_hold_in_one_dimension(loss: Loss, beta: float, K: float) -> None:
     rng = np.random.default_rng(3)
-    kappa, attained = loss.bend_bound / K, 0.0
+    kappa, attained = loss.curvature_bound / K, 0.0
     w = np.linspace(-1, 1, 60001) ** 3 * (60 / beta + 30) / K
     cell = np.gradient(w)
     for rows in (np.zeros(0), np.ones(20), np.array([1.0, -1.0, 0.4]), rng.uniform(-1, 1, 6)):
@@ -262,15 +262,15 @@ def test_objective_bounds_hold_in_two_dimensions(loss: Loss, beta: float, K: flo
 
     def density(rows: np.ndarray) -> np.ndarray:
         z = w @ rows.T
-        gradient = K * w + loss.slope(z) @ rows
-        bend = loss.bend(z)
+        gradient = K * w + loss.derivative(z) @ rows
+        bend = loss.curvature(z)
         xx, yy, xy = (bend @ (rows[:, i] * rows[:, j]) for i, j in ((0, 0), (1, 1), (0, 1)))
         norm = np.hypot(gradient[:, 0], gradient[:, 1])
         return beta**2 / (2 * np.pi) * np.exp(-beta * norm) * ((K + xx) * (K + yy) - xy**2)
 
     null = density(base)
     assert null.sum() * cell == pytest.approx(1.0, abs=2e-3)
-    kappa = loss.bend_bound / K
+    kappa = loss.curvature_bound / K
     first = density(np.vstack([base, [1.0, 0.0]]))
     check(first, null, cell, beta, kappa, 2, "add")
     check(null, first, cell, beta, kappa, 2, "remove")

@@ -17,8 +17,8 @@ Row = tuple[float, float]
 
 def gradient_and_hessian(loss: Residual, rows: list[Row], K: float, w: Array) -> tuple[Array, Array]:
     """Of the objective without noise, one feature: rows are (x, t), margins x w - t."""
-    gradient = K * w + sum(x * loss.slope(x * w - t) for x, t in rows)
-    hessian = K + sum(x * x * loss.bend(x * w - t) for x, t in rows)
+    gradient = K * w + sum(x * loss.derivative(x * w - t) for x, t in rows)
+    hessian = K + sum(x * x * loss.curvature(x * w - t) for x, t in rows)
     return gradient, np.asarray(hessian + 0 * w)
 
 
@@ -42,7 +42,9 @@ def test_the_general_form_of_u1_needs_no_sign(loss: Residual, K: float, beta: fl
             a, b = log_density([*rows, one]), log_density([*rows, two])
             assert integrate.trapezoid(np.exp(a), w) == pytest.approx(1.0, abs=2e-3)
             worst = max(worst, float(np.max(np.abs(a - b))))
-    bound = objective_perturbation_epsilon(beta, K, delta_gradient=2.0, bend_bound=loss.bend_bound, logistic=False)
+    bound = objective_perturbation_epsilon(
+        beta, K, delta_gradient=2.0, curvature_bound=loss.curvature_bound, logistic=False
+    )
     assert worst <= float(bound) + 1e-9
     assert worst > 1.7 * beta or loss.h == 2.0  # two slopes of one, unless the bend is too small to reach them
 
@@ -54,10 +56,10 @@ def test_the_general_form_of_u1_holds_in_two_dimensions() -> None:
 
     def log_density(u: Array, t: float) -> Array:
         z = W @ u - t
-        gradient = K * W + loss.slope(z)[:, None] * u
-        return np.asarray(-beta * np.linalg.norm(gradient, axis=1) + np.log1p(loss.bend(z) / K))
+        gradient = K * W + loss.derivative(z)[:, None] * u
+        return np.asarray(-beta * np.linalg.norm(gradient, axis=1) + np.log1p(loss.curvature(z) / K))
 
-    bound = float(objective_perturbation_epsilon(beta, K, delta_gradient=2.0, bend_bound=2.0, logistic=False))
+    bound = float(objective_perturbation_epsilon(beta, K, delta_gradient=2.0, curvature_bound=2.0, logistic=False))
     worst = 0.0
     for angle in np.linspace(0.0, np.pi, 8):
         other = np.array([np.cos(angle), np.sin(angle)])
@@ -76,8 +78,8 @@ def test_the_sharper_form_for_the_logistic_loss_would_be_false() -> None:
         gradient, hessian = gradient_and_hessian(loss, rows, K, w)
         logs.append(-beta * np.abs(gradient) + np.log(hessian))
     exact = float(np.max(np.abs(logs[0] - logs[1])))
-    sharper = float(objective_perturbation_epsilon(beta, K, delta_gradient=2.0, bend_bound=20.0, logistic=True))
-    general = float(objective_perturbation_epsilon(beta, K, delta_gradient=2.0, bend_bound=20.0, logistic=False))
+    sharper = float(objective_perturbation_epsilon(beta, K, delta_gradient=2.0, curvature_bound=20.0, logistic=True))
+    general = float(objective_perturbation_epsilon(beta, K, delta_gradient=2.0, curvature_bound=20.0, logistic=False))
     assert 5 * sharper < exact <= general
 
 
@@ -108,14 +110,14 @@ def test_the_renyi_bound_for_any_slope_holds(loss: Residual, sigma: float, K: fl
     for rows in OTHERS:
         null, one, cell = pair_of_densities(loss, rows, sigma, K)
         for order in (1.2, 3.0, 10.0):
-            bound = float(gaussian.objective_rdp_any_slope(order, sigma, loss.bend_bound / K)) + 1e-4
+            bound = float(gaussian.objective_rdp_any_slope(order, sigma, loss.curvature_bound / K)) + 1e-4
             assert moment(one, null, cell, order) <= bound and moment(null, one, cell, order) <= bound
 
 
 def test_prices_for_slopes_of_one_sign_would_be_false() -> None:
     """With both signs the row pulls away from the middle on either side: twice the tail, when curvature is steep."""
     loss, sigma, K = LogCosh(0.01), 2.0, 0.05
-    kappa = loss.bend_bound / K
+    kappa = loss.curvature_bound / K
     null, one, cell = pair_of_densities(loss, [], sigma, K)
     epsilon = 0.3
     delta = float(np.sum(np.clip(null - np.exp(epsilon) * one, 0, None) * cell))
@@ -133,4 +135,4 @@ def test_so_would_those_of_spherical_noise() -> None:
         logs.append(-beta * np.abs(gradient) + np.log(hessian) + np.log(beta / 2))
     null, one = np.exp(logs[0]), np.exp(logs[1])
     truth = moment(null, one, cell, 3.0)
-    assert truth > 1.1 * float(spherical.objective_rdp(3.0, beta, loss.bend_bound / K, 1, relation="remove"))
+    assert truth > 1.1 * float(spherical.objective_rdp(3.0, beta, loss.curvature_bound / K, 1, relation="remove"))

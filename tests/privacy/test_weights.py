@@ -16,8 +16,8 @@ OTHERS: list[list[Row]] = [[], [(1, 0.3), (-1, 1), (0.4, 0.8)]]
 
 
 def log_density(loss: Loss, rows: list[Row], beta: float, K: float, w: Array) -> Array:
-    gradient = K * w + sum(v * x * loss.slope(x * w) for x, v in rows)
-    hessian = K + sum(v * x * x * loss.bend(x * w) for x, v in rows)
+    gradient = K * w + sum(v * x * loss.derivative(x * w) for x, v in rows)
+    hessian = K + sum(v * x * x * loss.curvature(x * w) for x, v in rows)
     return np.asarray(-beta * np.abs(gradient) + np.log(hessian + 0 * w) + np.log(beta / 2))
 
 
@@ -28,7 +28,7 @@ def test_u1_holds_for_every_weight_and_a_weight_of_two_would_break_it(loss: Loss
     w = np.linspace(-1, 1, 160001) * (8 + 16 / (beta * K))
     most = float(
         objective_perturbation_epsilon(
-            beta, K, delta_gradient=2.0, bend_bound=loss.bend_bound, logistic=loss.logistic_identity
+            beta, K, delta_gradient=2.0, curvature_bound=loss.curvature_bound, logistic=loss.logistic_identity
         )
     )
 

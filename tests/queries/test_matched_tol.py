@@ -60,7 +60,7 @@ def test_noise_on_the_answer_enlarges_a_release_by_at_most_a_thousandth(
     ones = np.zeros(D)
     ones[0] = 1.0
     for share in (np.full(D, 1 / D), ones, rng.dirichlet(np.ones(D)), rng.dirichlet(np.full(D, 0.05))):
-        spectrum = C * public.loss.bend_bound * share
+        spectrum = C * public.loss.curvature_bound * share
         moved = np.sqrt(np.mean((C / public.n * inside / (public.mu + q + spectrum)) ** 2, axis=1, keepdims=True))
         assert np.all((np.hypot(moved, polish) <= moved * (1.0 + 1.01 * INFLATION)) | (polish == before))
     assert np.all(query._tol(public) >= EXACT)

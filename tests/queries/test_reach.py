@@ -158,11 +158,11 @@ def test_far_answers_are_as_noisy_as_near_ones() -> None:
 class Steep(HuberSVM):
     """Huber's hinge, five times as steep: 5 loss(z)."""
 
-    slope_bound = 5.0
+    derivative_bound = 5.0
 
     @property
-    def bend_bound(self) -> float:
-        return 5.0 * super().bend_bound
+    def curvature_bound(self) -> float:
+        return 5.0 * super().curvature_bound
 
 
 class TwoSided(Logistic):
@@ -180,18 +180,18 @@ def test_noise_inside_an_objective_refuses_losses_whose_slopes_its_events_do_not
     with pytest.raises(InvalidInput, match="noise inside the objective is proved for"):
         query.event(f)
     alone = NoisyMinimiser(np.zeros(D), np.array([0.5]), "test", curvature=np.array([Q]))
-    assert float(alone.exact_sensitivity(f)[0]) >= 2 * loss.slope_bound / (N * (f.mu + Q))
+    assert float(alone.exact_sensitivity(f)[0]) >= 2 * loss.derivative_bound / (N * (f.mu + Q))
 
 
 class Flat(HuberSVM):
     """Huber's hinge, a quarter as steep: loss(z) / 4."""
 
     monotone = True
-    slope_bound = 0.25
+    derivative_bound = 0.25
 
     @property
-    def bend_bound(self) -> float:
-        return 0.25 * super().bend_bound
+    def curvature_bound(self) -> float:
+        return 0.25 * super().curvature_bound
 
 
 @pytest.mark.parametrize("loss", [Logistic(), HuberSVM(0.5), Flat(0.5)])

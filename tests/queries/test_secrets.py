@@ -17,7 +17,7 @@ from sottovoce.privacy.noise import KeyedNoise, SystemNoise
 from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import make_loss
 from sottovoce.queries import NoisyMinimiser, Secret, Vault
-from sottovoce.queries.gated import Allowance, Gate
+from sottovoce.queries.sparse_vector import Allowance, Gate
 from sottovoce.queries.statistic import LastMinimiser
 from sottovoce.runs.curator import Curator, make_solver
 from sottovoce.runs.simulate import RunConfig, simulate

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 from scipy.special import expit, softmax
 
-from sottovoce.answers.naming import of_schema
 from sottovoce.answers.saved import SavedModel
+from sottovoce.answers.terms import of_schema
 from sottovoce.cli import cli, main
 from sottovoce.data import Schema
 from sottovoce.data.labels import rows_of

@@ -34,7 +34,7 @@ from sottovoce.queries import (
     Vault,
 )
 from sottovoce.queries.statistic import NoisyValue
-from sottovoce.runs.choosing import choose
+from sottovoce.runs.auto_search import choose
 from sottovoce.runs.curator import Curator
 from sottovoce.runs.simulate import RunConfig, pooled_minimiser, simulate
 from sottovoce.runs.training import TrainConfig, train
@@ -57,7 +57,7 @@ def minimiser(parts: Parts, loss: Loss, weights: list[float]) -> Array:
         value, gradient = RHO / 2 * w @ w, RHO * w
         for (X, t), weight in zip(parts, weights, strict=True):
             value = value + weight * loss.value(X @ w - t).sum()
-            gradient = gradient + weight * X.T @ loss.slope(X @ w - t)
+            gradient = gradient + weight * X.T @ loss.derivative(X @ w - t)
         return value, gradient
 
     options = {"ftol": 1e-16, "gtol": 1e-11, "maxiter": 5000}

@@ -57,7 +57,7 @@ def test_norms_of_rows_and_of_gradients() -> None:
             miss = p - np.eye(len(p))[k]
             each.append(np.linalg.norm(x) * (np.linalg.norm(miss) if outputs > 1 else abs(miss[1])))
         assert np.allclose(public.gradient_norms((0.0, 0.5, 1.0)), np.quantile(each, (0.0, 0.5, 1.0)))
-        assert public.gradient_norms()[2] <= make_loss(public.config.loss).slope_bound
+        assert public.gradient_norms()[2] <= make_loss(public.config.loss).derivative_bound
     assert json.dumps(some().summary())
 
 

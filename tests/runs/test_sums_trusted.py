@@ -18,7 +18,7 @@ from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.privacy.statement import Statement
 from sottovoce.problem.schedules import Schedule
 from sottovoce.queries import NoisyGradient, Sum, Vault
-from sottovoce.runs.choosing import choose
+from sottovoce.runs.auto_search import choose
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.curator import Curator, make_solver
 from sottovoce.runs.prepare import prepare, quorum, trust_of

@@ -104,14 +104,14 @@ def test_neither_of_two_neighbours_aborts_after_the_charge(seed: int) -> None:
 def test_a_softened_loss_is_near_its_own_and_consistent(h: float, width: float) -> None:
     loss, soft = HuberSVM(h), HuberSVM(h).softened(width)
     z = np.concatenate([1.0 + np.linspace(-5.0, 5.0, 401) * max(h, width), np.linspace(-1e6, 1e6, 101)])
-    slope, step = soft.slope(z), 1e-2 * width
-    assert np.all(np.abs(slope - loss.slope(z)) <= width * loss.bend_bound * (1.0 + 1e-9))
-    assert np.all((slope >= -1.0) & (slope <= 0.0)) and np.all(soft.bend(z) >= 0.0)
+    slope, step = soft.derivative(z), 1e-2 * width
+    assert np.all(np.abs(slope - loss.derivative(z)) <= width * loss.curvature_bound * (1.0 + 1e-9))
+    assert np.all((slope >= -1.0) & (slope <= 0.0)) and np.all(soft.curvature(z) >= 0.0)
     near = z[:401]
-    told = (soft.slope(near + step) - soft.slope(near - step)) / (2.0 * step)
-    np.testing.assert_allclose(soft.bend(near), told, rtol=1e-2, atol=1e-4 * soft.bend(near).max())
+    told = (soft.derivative(near + step) - soft.derivative(near - step)) / (2.0 * step)
+    np.testing.assert_allclose(soft.curvature(near), told, rtol=1e-2, atol=1e-4 * soft.curvature(near).max())
     told = (soft.value(near + step) - soft.value(near - step)) / (2.0 * step)
-    np.testing.assert_allclose(soft.slope(near), told, atol=1e-3 + 1e-14 * max(1.0, width) ** 2 / step / h)
+    np.testing.assert_allclose(soft.derivative(near), told, atol=1e-3 + 1e-14 * max(1.0, width) ** 2 / step / h)
 
 
 @pytest.mark.parametrize("h", [2.0, 0.25, 1e-3])
@@ -119,11 +119,11 @@ def test_a_softened_loss_is_near_its_own_and_consistent(h: float, width: float) 
 def test_a_softened_loss_of_residuals_is_near_its_own_and_consistent(h: float, width: float) -> None:
     loss, soft = HuberResidual(h), HuberResidual(h).softened(width)
     z = np.linspace(-5.0, 5.0, 401) * max(h, width)
-    slope, step = soft.slope(z), 1e-2 * width
-    assert np.all(np.abs(slope - loss.slope(z)) <= width * loss.bend_bound * (1.0 + 1e-9))
-    assert np.all(np.abs(slope) <= 1.0) and np.all(soft.bend(z) >= 0.0)
-    told = (soft.slope(z + step) - soft.slope(z - step)) / (2.0 * step)
-    np.testing.assert_allclose(soft.bend(z), told, rtol=1e-2, atol=1e-4 * soft.bend(z).max())
+    slope, step = soft.derivative(z), 1e-2 * width
+    assert np.all(np.abs(slope - loss.derivative(z)) <= width * loss.curvature_bound * (1.0 + 1e-9))
+    assert np.all(np.abs(slope) <= 1.0) and np.all(soft.curvature(z) >= 0.0)
+    told = (soft.derivative(z + step) - soft.derivative(z - step)) / (2.0 * step)
+    np.testing.assert_allclose(soft.curvature(z), told, rtol=1e-2, atol=1e-4 * soft.curvature(z).max())
     told = (soft.value(z + step) - soft.value(z - step)) / (2.0 * step)
     np.testing.assert_allclose(slope, told, atol=2e-3 + 1e-14 * max(1.0, width) ** 2 / step / h)
 
@@ -141,7 +141,7 @@ SMOOTH = [Logistic(), HuberSVM(0.5), HuberSVM(0.5).softened(0.1), Softmax(4), Hu
 def test_turns_are_the_slopes_derivatives(loss: Loss, library: str) -> None:
     rng = np.random.default_rng(0)
     z, along, t = rng.normal(size=(2, 3, 12)), rng.normal(size=(2, 3, 12)), 1e-6
-    told = (loss.slope(z + t * along) - loss.slope(z - t * along)) / (2.0 * t)
+    told = (loss.derivative(z + t * along) - loss.derivative(z - t * along)) / (2.0 * t)
     xp = pytest.importorskip(library)
     turned = loss.turn(xp.asarray(z), xp.asarray(along))
     assert array_namespace(turned) is array_namespace(xp.asarray(z))
@@ -162,5 +162,5 @@ def test_every_kind_of_rows_turns_alike(kind: str) -> None:
             pytest.importorskip(kind)
             rows = rows.on(kind)
     turned = rows.sweep().turn(Logistic(), w[None, None], along[None, None])
-    bends = Logistic().bend(y * (X @ w))
+    bends = Logistic().curvature(y * (X @ w))
     np.testing.assert_allclose(turned[0, 0], X.T @ (bends * (X @ along)), rtol=1e-12)

@@ -26,7 +26,7 @@ def objective(loss: Loss, C: float, rows, i: int, linear, q: float):
         return float(C / len(a) * loss.value(a @ w).sum() + linear @ w + q / 2 * w @ w)
 
     def gradient(w: np.ndarray) -> np.ndarray:
-        return C / len(a) * a.T @ loss.slope(a @ w) + linear + q * w
+        return C / len(a) * a.T @ loss.derivative(a @ w) + linear + q * w
 
     return value, gradient
 

@@ -78,7 +78,7 @@ class DVP(ADMM):
         """The listing's curvature and noise for a claim of `alpha`."""
         facts = node.facts
         # As listed: alpha_hat = alpha - ln(1 + c1 / ((n/C)(rho + 2 eta V)))^2; Phi = 0 if that is > 0.
-        c1 = facts.loss.bend_bound
+        c1 = facts.loss.curvature_bound
         alpha_hat = alpha - 2 * np.log1p(c1 / facts.K(curvature))
         needed = facts.C * c1 / (facts.n * np.expm1(alpha / 4)) - facts.mu - curvature
         phi = np.where(alpha_hat > 0, 0.0, needed)

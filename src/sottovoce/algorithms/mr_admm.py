@@ -80,7 +80,7 @@ class MRADMM(Algorithm[State]):
             raise InvalidInput("eta", self.penalty.words, "must not decrease (002, Theorem 1)", "use a growth >= 1")
         if self.form == "printed" and self.noise is not None:
             facts = node.facts  # 002, Algorithm 3: 2 c1 < min_i (B_i / C)(rho / N + 2 eta_i(1) V_i)
-            left, right = 2 * facts.loss.bend_bound, float(np.min(facts.K(2 * self.penalty(1) * node.net.degree)))
+            left, right = 2 * facts.loss.curvature_bound, float(np.min(facts.K(2 * self.penalty(1) * node.net.degree)))
             if not left < right:
                 rule = f"002, Algorithm 3 needs 2 c1 = {left:g} < min (B/C)(rho/N + 2 eta V) = {right:g}"
                 raise InvalidInput("eta", self.penalty.words, rule, "raise eta or rho, or use form='corrected'")
@@ -116,5 +116,5 @@ class MRADMM(Algorithm[State]):
         if self.form == "corrected":
             check_law(self.law, facts)
             return SphericalLaw(beta) if self.law == "spherical" else GaussianLaw(1 / beta)
-        claimed = 2 * facts.C / facts.n * (1.4 * facts.loss.bend_bound / (facts.mu + curvature) + alpha)  # (32)
+        claimed = 2 * facts.C / facts.n * (1.4 * facts.loss.curvature_bound / (facts.mu + curvature) + alpha)  # (32)
         return SphericalLaw(beta, polish=False, claimed=claimed)

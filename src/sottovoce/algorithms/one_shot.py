@@ -104,7 +104,7 @@ class Objective(OneShot):
 
     def _printed(self, alpha: Array, q: Array, node: Node) -> tuple[Array, SphericalLaw | GaussianLaw]:
         # epsilon' = epsilon - 2 ln(1 + c1 / (n Lambda)); if it is <= 0, a ridge makes it epsilon / 2
-        facts, c1 = node.facts, node.facts.loss.bend_bound
+        facts, c1 = node.facts, node.facts.loss.curvature_bound
         rest = alpha - 2 * np.log1p(c1 / facts.K(q))
         needed = facts.C * c1 / (facts.n * np.expm1(alpha / 4)) - facts.mu
         q = np.where(rest > 0, q, needed)
@@ -130,6 +130,6 @@ class Generalised(Objective):
     equals: ClassVar[str] = "objective"
 
     def _printed(self, alpha: Array, q: Array, node: Node) -> tuple[Array, SphericalLaw | GaussianLaw]:
-        facts, c1 = node.facts, node.facts.loss.bend_bound
+        facts, c1 = node.facts, node.facts.loss.curvature_bound
         q = np.maximum(q, 2 * c1 * facts.C / (alpha * facts.n) - facts.mu)  # Delta >= 2 lambda / epsilon
         return q, SphericalLaw(alpha / 2, polish=False, claimed=alpha)  # zeta = 1

@@ -18,7 +18,7 @@ from scipy.special import expit, logit
 
 from ..algorithms.items import Item, Script
 from ..algorithms.recipe import Recipe
-from ..data.blocks import Bins, Category
+from ..data.columns import Bins, Category
 from ..data.rows import Rows
 from ..data.schema import Schema
 from ..errors import InvalidInput
@@ -31,7 +31,7 @@ from ..runs.config import RunConfig
 from ..runs.prepare import Prepared
 from ..util.typing import Array
 from .metrics import CELLS, LEAST, WIDTH, Quality, quality_of
-from .naming import reference_of
+from .terms import reference_of
 
 LOSS = Weighted(Logistic())
 """Of the rows of an evaluation, which may be of any norm: counts do not depend on it."""

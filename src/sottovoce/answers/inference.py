@@ -9,8 +9,8 @@ second moments J of slopes and a gradient g give
 
 with s_g and s_H the noise on an entry of g and of the flattened H: an error E of H, whose off-diagonal entries have
 half the variance, moves the estimate by ``H^-1 E d``.  b is what the last step misses to second order, about; it is
-computed from released moments (:mod:`sottovoce.answers.overshoot`), and taken to be as uncertain as it is large.  All
-of this is post-processing of what was released.
+computed from released moments (:mod:`sottovoce.answers.second_order`), and taken to be as uncertain as it is large.
+All of this is post-processing of what was released.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from ..queries.moments import square
 from ..reports.coefficients import remark, text_table
 from ..runs.config import RunConfig
 from ..util.typing import Any, Array, BoolArray
-from .naming import Naming, Term
-from .overshoot import missed
+from .second_order import missed
+from .terms import Naming, Term
 
 LEVEL = 0.95
 """Of intervals."""
@@ -47,7 +47,7 @@ A table between both is flagged only if every coefficient passes `TAU`: with som
 noise, a strained step is not to be trusted in the others either (measured: bench/coverage.py, correlated columns).
 """
 _FIRST, _SECOND, _THIRD = 2.0, 1.5, 0.75  # largest root mean square shifts of scores in the steps
-_RARE = 3.4  # bends are cut at this many mean bends: at .1 with 3% positives
+_RARE = 3.4  # curvatures are cut at this many mean curvatures: at .1 with 3% positives
 RAREST = 0.01
 """A level with a smaller share of the rows is merged with its reference if noise would hide its coefficient."""
 _FLOOR = 0.05  # of the noise's norm: eigenvalues of a Hessian are raised to it in the steps
@@ -159,12 +159,12 @@ class Newton(Recipe):
         w = np.log(share / (1.0 - share))[:, None] / self.value * mask
         moments = yield SecondMoments(zero)
         S = square(moments.value, d)
-        bend = (share * (1.0 - share))[:, None, None]
-        cap = float(np.minimum(facts.loss.bend_bound, _RARE * bend).max())  # one for all replicates
-        kept = _kept(S, bend, self.marks, cap * self.spread(6, facts, moments.among))
+        curvature = (share * (1.0 - share))[:, None, None]
+        cap = float(np.minimum(facts.loss.curvature_bound, _RARE * curvature).max())  # one for all replicates
+        kept = _kept(S, curvature, self.marks, cap * self.spread(6, facts, moments.among))
         S = _within(S, kept)
         gradient = yield Gradient(w)
-        w = w - _step(bend * S, bend[:, 0, 0] * moments.spread, kept * gradient.value, S, _FIRST)
+        w = w - _step(curvature * S, curvature[:, 0, 0] * moments.spread, kept * gradient.value, S, _FIRST)
         hessian = yield Curvature(w, cap)
         H, noise = _within(cap * square(hessian.value, d), kept), np.full(R, cap * hessian.spread)
         for most in (_SECOND, _THIRD):
@@ -204,7 +204,7 @@ def marked(naming: Naming) -> BoolArray:
     return np.array([term.reference is not None for term in naming.terms])
 
 
-def _kept(S: Array, bend: Array, marks: Array, noise: float) -> BoolArray:
+def _kept(S: Array, curvature: Array, marks: Array, noise: float) -> BoolArray:
     """Columns but for those of rare levels whose tau, expected from second moments alone, is above `TAU`.
 
     It drops the level with the largest tau until none of the rare levels is above.  What is left is the model in which
@@ -218,7 +218,7 @@ def _kept(S: Array, bend: Array, marks: Array, noise: float) -> BoolArray:
     for r, moments in enumerate(S):
         rare = levels & (np.diag(moments) < RAREST * marks**2)
         while np.any(rare & kept[r]):
-            H = _within(bend[r] * moments[None], kept[r : r + 1])[0]
+            H = _within(curvature[r] * moments[None], kept[r : r + 1])[0]
             values, vectors = np.linalg.eigh(H)
             values = np.maximum(values, 1e-3 * noise)
             H1 = (vectors / values) @ vectors.T * kept[r] * kept[r][:, None]
@@ -235,7 +235,7 @@ def _one_step(
     w: Array, H: Array, J: Array, g: Array, S: Array, s_H: float, s_g: float, share: Array, kept: BoolArray, n: float,
     scale: float, center: Array, marks: Array,
 ) -> Estimates:  # fmt: skip
-    """The last step and its errors; for `center` and `marks` see :func:`sottovoce.answers.overshoot.missed`."""
+    """The last step and its errors; for `center` and `marks` see :func:`sottovoce.answers.second_order.missed`."""
     R, d = w.shape
     values, vectors = np.linalg.eigh(H)
     fine = values[:, 0] > max(1e-12, _FLOOR * s_H * math.sqrt(2.0 * d))
@@ -325,7 +325,7 @@ class Coefficients:
     odds : bool
         Whether coefficients are log-odds.
     weighed : str
-        What long rows do to them, in a sentence (:attr:`sottovoce.answers.naming.Naming.weighed`).
+        What long rows do to them, in a sentence (:attr:`sottovoce.answers.terms.Naming.weighed`).
     """
 
     lines: tuple[Coefficient, ...]
@@ -437,8 +437,8 @@ def forecast(
     if not 0.0 < positives < 1.0:
         raise InvalidInput("positives", positives, "must be inside (0, 1)", "use the share that you expect")
     loss = sites / (sites - colluders) if summed and sites > colluders else float(sites)
-    bend, least = positives * (1.0 - positives), naming.least_variance(rho)
-    needed = 1.7 * math.sqrt(naming.d + 1.0) / (bend * max(least, 1e-12) * mu) * math.sqrt(loss)
+    curvature, least = positives * (1.0 - positives), naming.least_variance(rho)
+    needed = 1.7 * math.sqrt(naming.d + 1.0) / (curvature * max(least, 1e-12) * mu) * math.sqrt(loss)
     return {"rows_needed": _up(needed), "tau": TAU * (needed / rows) ** 2}
 
 

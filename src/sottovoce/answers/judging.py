@@ -23,10 +23,10 @@ from ..problem.task import BoundedNumber, ManyClasses, Task, TwoClasses
 from ..runs.config import RunConfig
 from ..runs.simulate import Result, simulate
 from ..util.typing import Any, Array, IntArray
-from . import classes, evaluation, misses
+from . import classes, evaluation, numeric_metrics
 from .classes import ClassEvaluation, Confusion
 from .evaluation import Evaluation, Held, Histogram, Level, qualities
-from .misses import ErrorMoments, NumberEvaluation
+from .numeric_metrics import ErrorMoments, NumberEvaluation
 
 T = TypeVar("T", bound=Task)
 E = TypeVar("E", Evaluation, ClassEvaluation, NumberEvaluation)
@@ -169,17 +169,17 @@ class ManyClassesJudge(Judge[ManyClasses, ClassEvaluation]):
 class NumberJudge(Judge[BoundedNumber, NumberEvaluation]):
     """Moments of errors."""
 
-    loss: ClassVar[Loss] = misses.LOSS
+    loss: ClassVar[Loss] = numeric_metrics.LOSS
 
     def recipe(self, model: bytes, d: int) -> Recipe:
         return ErrorMoments(judged=model)
 
     def rows(self, scored: Scored, parts: Sequence[IntArray]) -> Rows:
-        return misses.rows_of([(scored.margins[part], scored.y[part]) for part in parts])
+        return numeric_metrics.rows_of([(scored.margins[part], scored.y[part]) for part in parts])
 
     def found(self, scored: Scored, method: Recipe, result: Result) -> NumberEvaluation:
-        exact = misses.exact(self.task, scored.margins, scored.y)
-        return NumberEvaluation(misses.measure(result.outcome, self.task), result.statement, exact)
+        exact = numeric_metrics.exact(self.task, scored.margins, scored.y)
+        return NumberEvaluation(numeric_metrics.measure(result.outcome, self.task), result.statement, exact)
 
 
 def judge_of(task: Task, held: Held, schema: Schema | None) -> Judge[Any, Any]:

@@ -27,11 +27,11 @@ from ..util.typing import Any, Array
 from .evaluation import Held
 from .inference import model_of
 from .judging import Scored, judge_of
-from .misses import NumberEvaluation, exact
-from .naming import CONSTANT, Naming, outcome
+from .least_squares import slopes_of, table_of
+from .numeric_metrics import NumberEvaluation, exact
 from .regression import SQUARED, LeastSquares
 from .saved import SavedModel, to_keep
-from .slopes import slopes_of, table_of
+from .terms import CONSTANT, Naming, outcome
 from .training import LIBRARIES, WEIGHED, Dealt, check_held
 
 
@@ -104,8 +104,8 @@ def fit_numbers(
     config : TrainConfig
         With ``method="auto"``: least squares has steps of its own.
     intervals : bool
-        Whether to ask for the recipe of :mod:`sottovoce.answers.slopes`, whose coefficients have intervals, instead of
-        that of :mod:`sottovoce.answers.regression`, which predicts better where there is much noise.
+        Whether to ask for the recipe of :mod:`sottovoce.answers.least_squares`, whose coefficients have intervals,
+        instead of that of :mod:`sottovoce.answers.regression`, which predicts better where there is much noise.
     held : Held, optional
         Asks the test rows too, dealt to the sites, with an epsilon of their own.
     site_constants : bool, optional

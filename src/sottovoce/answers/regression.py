@@ -7,7 +7,7 @@ squares.  A histogram of residuals then tells how small h may be, and every late
 With second moments S, a gradient g at w says that ``S w - g`` is the products c of rows and targets.  All that is known
 of c is combined by its precision, and the coefficients are their mean given c and S, if they are normal beforehand with
 a spread that c itself tells (empirical Bayes): few rows and much noise shrink them to zero, many rows do not.  So they
-have no intervals; :mod:`sottovoce.answers.slopes` spends the budget on coefficients that have.
+have no intervals; :mod:`sottovoce.answers.least_squares` spends the budget on coefficients that have.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from ..runs.simulate import Result
 from ..util import files
 from ..util.plain import digest_of, jsonable
 from ..util.typing import Any, Array
-from .naming import Naming, naming_of, outcome
+from .terms import Naming, naming_of, outcome
 
 _KIND, _VERSION = "sottovoce answers", 1
 

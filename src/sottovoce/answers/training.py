@@ -26,8 +26,8 @@ from ..util.typing import Any, Array, IntArray
 from .evaluation import Evaluation, Held, exact
 from .inference import Coefficients, Estimates, check_run, forecast, model_of, newton_of, table
 from .judging import Scored, judge_of
-from .naming import Naming, columns_of, naming_of, outcome
 from .saved import SavedModel, to_keep
+from .terms import Naming, columns_of, naming_of, outcome
 
 WEIGHED = "intervals are for rows that count alike: with weights the errors of an estimate are other ones"
 

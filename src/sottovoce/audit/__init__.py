@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from ..algorithms import REGISTRY
 from ..errors import InvalidInput
-from . import aggregators, answers, capped, labels, refusals, stopping, sums, worlds
+from . import aborts, aggregators, answers, clipped, labels, stopping, sums, worst_cases
 from .confidence import epsilon_bound
 from .exact import densities
 from .game import Case, Verdict, play
-from .worlds import make_case
+from .worst_cases import make_case
 
 __all__ = ["ADVERSARIES", "Case", "Verdict", "attack", "densities", "epsilon_bound", "make_case", "play", "targets"]
 
@@ -27,9 +27,9 @@ class Adversary(NamedTuple):
 
 ADVERSARIES: dict[str, Adversary] = {
     "stopping": Adversary(stopping.play, stopping.RUNS, stopping.QUICK_RUNS),
-    "refusals": Adversary(refusals.play, refusals.RUNS, refusals.QUICK_RUNS),
+    "refusals": Adversary(aborts.play, aborts.RUNS, aborts.QUICK_RUNS),
     "labels": Adversary(labels.play, labels.RUNS, labels.QUICK_RUNS),
-    "capped": Adversary(capped.play, capped.RUNS, capped.QUICK_RUNS),
+    "capped": Adversary(clipped.play, clipped.RUNS, clipped.QUICK_RUNS),
     "sums": Adversary(sums.play, sums.RUNS, sums.QUICK_RUNS),
     "answers": Adversary(answers.play, answers.RUNS, answers.QUICK_RUNS),
 }
@@ -113,7 +113,7 @@ def attack(
             method, form, epsilon=1.0 if epsilon is None else epsilon, delta=delta, replicates=replicates, seed=seed,
             confidence=confidence,
         )  # fmt: skip
-    case = worlds.make_case(method, form, epsilon, delta, rounds)
+    case = worst_cases.make_case(method, form, epsilon, delta, rounds)
     verdict = play(case, replicates, seed=seed, confidence=confidence)
     try:
         exact = densities(case).epsilon_at(verdict.delta) if verdict.releases == 1 else None

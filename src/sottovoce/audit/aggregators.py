@@ -14,7 +14,7 @@ from ..errors import InvalidInput
 from ..privacy.statement import Statement
 from .confidence import choose_test
 from .game import Scores, Verdict
-from .worlds import signed_site
+from .worst_cases import signed_site
 
 _STIFF = 1e5  # Lambda: minimisers stay on the loss's linear piece
 Played = tuple[Scores, Statement, str]

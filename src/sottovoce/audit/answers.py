@@ -18,9 +18,9 @@ from ..algorithms.once import Once
 from ..algorithms.recipe import Recipe
 from ..answers.evaluation import Histogram
 from ..answers.inference import newton_of
-from ..answers.naming import of_columns
+from ..answers.least_squares import slopes_of
 from ..answers.regression import LeastSquares
-from ..answers.slopes import slopes_of
+from ..answers.terms import of_columns
 from ..data.rows import Rows
 from ..privacy.events import GaussianMechanism
 from ..privacy.gaussian import gaussian_epsilon
@@ -109,7 +109,10 @@ def _row(*x: float, norm: float = 1.0) -> Array:
 
 
 _E0, _E1, _ZERO = _row(1, 0, 0), _row(0, 1, 0), np.zeros(D)
-_TILT, _STEEP = np.array([0.0, 0.0, -0.1]), np.array([0.0, 0.0, 400.0])  # where slopes of both rows are at their bound
+_TILT, _STEEP = (
+    np.array([0.0, 0.0, -0.1]),
+    np.array([0.0, 0.0, 400.0]),
+)  # where derivatives of both rows are at their bound
 _LEFT, _RIGHT = _row(*(_E0 + _TILT)), _row(*(-_E0 + _TILT))
 _ACROSS = (_row(1, 1, 0), _row(1, -1, 0))  # moments differ off the diagonal
 PAIRS: dict[str, Pair] = {
@@ -118,8 +121,8 @@ PAIRS: dict[str, Pair] = {
     "second moments": Pair(SecondMoments, _ZERO, _ACROSS),
     "second moments, long rows": Pair(SecondMoments, _ZERO, (4.0 * _E0, 4.0 * _E1), long=True),
     "Hessian": Pair(Curvature, _ZERO, _ACROSS),
-    "Hessian, bends cut": Pair(lambda at: Curvature(at, 0.1), _ZERO, (_E0, _E1)),
-    "moments of slopes": Pair(SlopeMoments, _STEEP, (_LEFT, _row(*(_E1 + _TILT)))),
+    "Hessian, curvatures cut": Pair(lambda at: Curvature(at, 0.1), _ZERO, (_E0, _E1)),
+    "moments of derivatives": Pair(SlopeMoments, _STEEP, (_LEFT, _row(*(_E1 + _TILT)))),
     "count of positives": Pair(lambda at: Positives(at, LAST), _ZERO, (_row(0, 0, 1), _row(0, 0, -1))),
     "scores": Pair(lambda at: Scores(at, LAST, np.array([0.0])), _E0, (_row(1, 0, 1), _row(-1, 0, 1))),
     "Huber step": Pair(lambda at: HuberGradient(at, 0.5), _ZERO, (_E0, _E0), (1.0, -1.0)),

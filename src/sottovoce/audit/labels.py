@@ -25,8 +25,8 @@ from ..estimators.classifiers import ConsensusClassifier, PrivateClassifier
 from ..ledger.memory import Ledger
 from ..privacy.noise import SystemNoise
 from ..util.typing import Any, Array
+from .aborts import Bet, Played, Seen, halves
 from .game import Verdict
-from .refusals import Bet, Played, Seen, halves
 
 RUNS, QUICK_RUNS = 60, 40
 RARE, COMMON, OTHER = "rare", "no", "yes"

@@ -24,7 +24,7 @@ from ..data.rows import Rows
 from ..privacy.noise import KeyedNoise
 from ..problem.facts import Among, Facts
 from ..queries import Query, Sum, Vault
-from ..queries.evidence import Supposed
+from ..queries.audit_hooks import Supposed
 from ..runs.curator import make_solver
 from ..solvers.local import Solver
 from ..util.typing import Array, IntArray

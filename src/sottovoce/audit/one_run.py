@@ -62,7 +62,7 @@ from .likelihood import of_node
 FRACTIONS = (1, 2, 4, 8, 16)
 """Guess every canary, every second, and so on: those with the largest scores."""
 LOSS = "huber:0.5"
-"""The loss of :func:`attack_once`: near zero a row and its opposite both have the largest slope."""
+"""The loss of :func:`attack_once`: near zero a row and its opposite both have the largest derivative."""
 _LEAST = 16
 _FLOOR = 1e-6  # standard deviation, sum scale, of a release without noise
 
@@ -92,8 +92,8 @@ def p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: floa
     if delta == 0.0 or right == 0:
         return min(tail, 1.0)
     revealed = np.arange(1, right + 1)  # f(v - i) is 1 beyond
-    slope = np.max(np.cumsum(binom.pmf(right - revealed, guesses, q)) / revealed)
-    return min(tail + 2.0 * canaries * delta * float(slope), 1.0)
+    derivative = np.max(np.cumsum(binom.pmf(right - revealed, guesses, q)) / revealed)
+    return min(tail + 2.0 * canaries * delta * float(derivative), 1.0)
 
 
 def least_epsilon(canaries: int, guesses: int, right: int, delta: float = 0.0, confidence: float = 0.95) -> float:
@@ -226,7 +226,7 @@ def plant(
 
 @dataclass
 class _Reader:
-    """Scores of one site's canaries from what it sent: the :class:`~sottovoce.queries.evidence.Canaries` of a query."""
+    """Scores of one site's canaries from what it sent (:class:`~sottovoce.queries.audit_hooks.Canaries`)."""
 
     others: Array
     where: IntArray
@@ -255,18 +255,18 @@ class _Reader:
     def gradients(self, w: Array, part: int = 0, parts: int = 1) -> tuple[Array, Array]:
         """At w, in sum scale: the gradient with canaries halfway, and (d, m) half-differences of the canaries."""
         own = self.others[part::parts]
-        false, true = (self._loss(v).slope(v @ w)[:, None] * v for v in self.values)
+        false, true = (self._loss(v).derivative(v @ w)[:, None] * v for v in self.values)
         here = (self.where % parts == part)[:, None]
-        middle = own.T @ self._loss(own).slope(own @ w) + 0.5 * np.sum((false + true) * here, axis=0)
+        middle = own.T @ self._loss(own).derivative(own @ w) + 0.5 * np.sum((false + true) * here, axis=0)
         return middle, (0.5 * (true - false) * here).T
 
     def hessian(self, w: Array, part: int = 0, parts: int = 1) -> Array:
         """The Hessian at w, in sum scale, with both values of a canary counted by half."""
         own = self.others[part::parts]
-        total = own.T @ (self._loss(own).bend(own @ w)[:, None] * own)
+        total = own.T @ (self._loss(own).curvature(own @ w)[:, None] * own)
         for v in self.values:
             kept = v[self.where % parts == part]
-            total = total + 0.5 * kept.T @ (self._loss(kept).bend(kept @ w)[:, None] * kept)
+            total = total + 0.5 * kept.T @ (self._loss(kept).curvature(kept @ w)[:, None] * kept)
         return np.asarray(total)
 
     def read(self, query: Query, answer: Array) -> None:

@@ -332,7 +332,7 @@ def write(path: str | Path, verdicts: Sequence[Verdict], lessons: dict[str, Any]
     verdicts : sequence of Verdict
         Of :func:`sottovoce.audit.attack`, one a claim.
     lessons : dict
-        Of :func:`sottovoce.audit.lessons.lessons`.
+        Of :func:`sottovoce.audit.inference_attacks.lessons`.
     command : str
         What makes the page, as it would be typed.
     """

@@ -44,7 +44,7 @@ from ..util.typing import Any, Array
 from .confidence import least_probability
 from .game import Notes, Verdict
 from .likelihood import Candidate
-from .worlds import tables
+from .worst_cases import tables
 
 DELTA = 1e-3
 """Delta of the claim by default.  A smaller delta makes a wrong quote err more, and takes more runs to show it."""

@@ -16,7 +16,7 @@ from ..errors import InvalidInput
 from .game import Case, Verdict
 from .game import play as game
 from .several import play_all
-from .worlds import LINEAR, linear, signed_site
+from .worst_cases import LINEAR, linear, signed_site
 
 RUNS, QUICK_RUNS = 20_000, 4_000
 DELTA = 0.1

@@ -11,7 +11,7 @@ import click
 from rich.table import Table
 
 from ..audit import ADVERSARIES, Verdict, attack, targets
-from ..audit.lessons import lessons
+from ..audit.inference_attacks import lessons
 from ..audit.one_run import OneRunVerdict, attack_once
 from ..audit.report import write
 from ..audit.several import WorstVerdict

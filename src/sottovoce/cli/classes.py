@@ -8,7 +8,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 from ..answers.classes import ClassEvaluation
-from ..answers.misses import NumberEvaluation
+from ..answers.numeric_metrics import NumberEvaluation
 from ..errors import printable
 from .answers import estimate_text, render_evaluation
 from .numbers import render_errors

@@ -25,7 +25,7 @@ from ..deploy.lock import only_one
 from ..deploy.plan import Plan
 from ..deploy.relay import Credentials, serve
 from ..deploy.report import finished, last_words, other_run, write_hub
-from ..deploy.sums.desk import PATIENCE
+from ..deploy.sums.hub import PATIENCE
 from ..errors import EXIT_CODES, InvalidInput
 from ..util.files import read
 from .files import check_folder

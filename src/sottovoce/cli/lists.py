@@ -13,8 +13,8 @@ from rich.table import Table
 
 from .. import data as datasets
 from ..algorithms import NAMES, REGISTRY, same_as, trusts_of
+from ..data.check import CAVEAT, Review
 from ..data.expected import Fill
-from ..data.review import CAVEAT, Review
 from ..errors import InvalidInput, printable
 from ..network import graphs
 from .screen import Console, escape

@@ -7,8 +7,8 @@ from pathlib import Path
 from rich.panel import Panel
 from rich.table import Table
 
-from ..answers.misses import NumberEvaluation
 from ..answers.numbers import Fitted
+from ..answers.numeric_metrics import NumberEvaluation
 from ..reports.coefficients import has_intervals
 from .answers import estimate_text, show_coefficients
 from .render import marked_words

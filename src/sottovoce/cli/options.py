@@ -16,7 +16,7 @@ from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger
 from ..network import graphs
 from ..problem.losses import loss_texts
-from ..runs import choosing, defaults
+from ..runs import auto_search, defaults
 from ..runs.config import RunConfig
 
 _RUN = RunConfig()
@@ -163,7 +163,7 @@ def run_config(
 def left_open() -> tuple[str, ...]:
     """The knobs that the command line did not give, for ``--method auto`` to choose."""
     context = click.get_current_context()
-    return tuple(knob for knob in choosing.KNOBS if context.get_parameter_source(knob) is ParameterSource.DEFAULT)
+    return tuple(knob for knob in auto_search.KNOBS if context.get_parameter_source(knob) is ParameterSource.DEFAULT)
 
 
 def typed() -> str:

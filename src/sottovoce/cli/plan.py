@@ -13,16 +13,16 @@ from rich.table import Table
 
 from ..data import load
 from ..data.expected import expected_rows
-from ..data.lifelike import Expected
 from ..data.schema import Schema
+from ..data.synthetic_tables import Expected
 from ..deploy.answering import ahead
 from ..deploy.asks import Asks
 from ..deploy.plan import Member, Plan, check_public
 from ..errors import InvalidInput
 from ..network.graphs import MOST_NODES
 from ..privacy.statement import Statement, ceil_text
-from ..runs import choosing
-from ..runs.choosing import choose, declared
+from ..runs import auto_search
+from ..runs.auto_search import choose, declared
 from ..runs.config import RunConfig
 from ..runs.prepare import outline
 from ..runs.public import Public, start_of
@@ -115,7 +115,7 @@ def plan(
     config, choice = run_config(knobs, seed=seed, priced=True), None
     if asks is not None:
         n = np.array([float(member.rows - asks.held(member.rows)) for member in members])
-        if inference and config.auto and left_open() != choosing.KNOBS:
+        if inference and config.auto and left_open() != auto_search.KNOBS:
             rule = "inference takes Newton steps of its own"
             raise InvalidInput("inference", True, rule, "leave the knobs of methods out")
     if config.auto and not inference:

@@ -1,11 +1,11 @@
 """Data: tables, schemas of public facts, rows in the unit ball, built-in data sets, partitions."""
 
+from .check import Review, review
 from .expected import Fill, fill, sketch, typical_norms
 from .labels import ClassLabel, Label, NumberLabel
 from .loaders import Dataset, builtin_schema, builtin_table, describe, load
 from .papers import complete_cases, schema_from_rows
 from .partition import partition
-from .review import Review, review
 from .schema import Encoded, Schema
 from .synthetic import Synthetic, make_synthetic
 from .table import Table, read_csv, read_parquet, read_table

@@ -39,7 +39,7 @@ class Storage(ABC):
         """``a_k.w`` for every row."""
 
     @abstractmethod
-    def combine(self, slopes: Any) -> Array:
+    def combine(self, derivatives: Any) -> Array:
         """``sum_k slopes_k a_k``."""
 
     @abstractmethod
@@ -106,8 +106,8 @@ class Dense(Storage):
             return np.matmul(self.a, w.transpose(0, 2, 1)).transpose(0, 2, 1)
         return np.matmul(w, self.a.transpose(0, 2, 1))
 
-    def combine(self, slopes: Array) -> Array:
-        return np.matmul(slopes.astype(self.a.dtype, copy=False), self.a)
+    def combine(self, derivatives: Array) -> Array:
+        return np.matmul(derivatives.astype(self.a.dtype, copy=False), self.a)
 
     @property
     def cache(self) -> int:
@@ -166,8 +166,8 @@ class Columns(Storage):
             return np.matmul(w, self.a)
         return np.matmul(self.a.transpose(0, 2, 1), w.transpose(0, 2, 1)).transpose(0, 2, 1)
 
-    def combine(self, slopes: Array) -> Array:
-        return np.matmul(self.a, slopes.astype(np.float32, copy=False).transpose(0, 2, 1)).transpose(0, 2, 1)
+    def combine(self, derivatives: Array) -> Array:
+        return np.matmul(self.a, derivatives.astype(np.float32, copy=False).transpose(0, 2, 1)).transpose(0, 2, 1)
 
     @property
     def cache(self) -> int:
@@ -221,8 +221,8 @@ class Sparse(Storage):
             one[:, : block.shape[0]] = (block @ x.T).T
         return out
 
-    def combine(self, slopes: Array) -> Array:
-        pairs = zip(self.blocks, slopes, strict=True)
+    def combine(self, derivatives: Array) -> Array:
+        pairs = zip(self.blocks, derivatives, strict=True)
         return np.stack([(block.T @ s[:, : block.shape[0]].T).T for block, s in pairs])
 
     def gram(self, weights: Array) -> Array:
@@ -267,7 +267,7 @@ class Design:
         Which of `classes` a row is of.  Vectors are then (M, R, K d), one block per class, and margins are
         (M, R, K n), ``u_j = w_j.x - w_label.x``.  These are linear in w, so the solver needs no knowledge of classes.
     counts : array
-        How often the row stands in the node's rows, see :mod:`sottovoce.data.merged`.
+        How often the row stands in the node's rows, see :mod:`sottovoce.data.deduplicated`.
     known_norms : array
         The rows' norms, so that sweeps need not compute them again.
     classes : int
@@ -319,14 +319,14 @@ class Design:
         own = xp.sum(scores * self._hit(scores), axis=2, keepdims=True)
         return xp.reshape(scores - own, (*along.shape[:2], -1))
 
-    def combine(self, slopes: Any) -> Array:
+    def combine(self, derivatives: Any) -> Array:
         """``sum_k slopes_k a_k``, times what each row counts."""
         if self.labels is None:
-            return self.storage.combine(self._counted(slopes))
-        xp, split = compat.array_namespace(slopes), self._split(slopes)
+            return self.storage.combine(self._counted(derivatives))
+        xp, split = compat.array_namespace(derivatives), self._split(derivatives)
         whole = split - self._hit(split) * xp.sum(split, axis=2, keepdims=True)
         flat = xp.reshape(whole, (whole.shape[0], whole.shape[1] * self.classes, -1))
-        return self.storage.combine(self._counted(flat)).reshape(*slopes.shape[:2], -1)
+        return self.storage.combine(self._counted(flat)).reshape(*derivatives.shape[:2], -1)
 
     def gram(self, weights: Any) -> Array:
         """``sum_k weights_k a_k a_k'``, (M, d, d), times what each row counts; of classes the diagonal blocks."""

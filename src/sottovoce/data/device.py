@@ -86,7 +86,7 @@ def backend(spec: str) -> Backend:
 
 @dataclass(frozen=True)
 class OnDevice(Storage):
-    """Rows as one array (M, n, d) of another library.  Margins and slopes are its arrays, all others are NumPy's."""
+    """Rows as one array (M, n, d) of another library.  Margins and derivatives are its arrays, others NumPy's."""
 
     a: Any
     home: Backend
@@ -116,8 +116,8 @@ class OnDevice(Storage):
     def margins(self, w: Array) -> Any:
         return self.home.xp.matmul(self._like(w), self._turned())
 
-    def combine(self, slopes: Any) -> Array:
-        return self.home.get(self.home.xp.matmul(self._like(slopes), self.a))
+    def combine(self, derivatives: Any) -> Array:
+        return self.home.get(self.home.xp.matmul(self._like(derivatives), self.a))
 
     def gram(self, weights: Any) -> Array:
         xp = self.home.xp

@@ -19,9 +19,9 @@ import numpy as np
 
 from ..errors import InvalidInput
 from ..util.typing import Array
-from .blocks import Number, row_norms
-from .lifelike import Sketches, drawn
+from .columns import Number, row_norms
 from .schema import Schema
+from .synthetic_tables import Sketches, drawn
 from .table import fits
 
 FULL = 0.9

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .blocks import Block, Category, Number, row_norms
+from .columns import Block, Category, Number, row_norms
 from .labels import Label
 from .schema import Schema
 from .table import Table, as_numbers, as_text

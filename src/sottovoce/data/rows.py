@@ -4,9 +4,9 @@ A row is ``a = y x`` with a label y of two classes.  With a number to predict, t
 and losses see ``a.w - t``.  With one of K classes, it is x itself and its class.  A row may have a weight too: offsets,
 weights and classes are fields of :class:`Rows`, whose subclasses differ in how rows are stored, and in nothing else.
 
-Weights are multiplied into losses' slopes and bends where rows are combined, so nothing else knows of them.  A weighted
-loss is convex, with slopes and bends no larger than before, and so are all bounds that prices rest on
-(docs/privacy/weights.md).
+Weights are multiplied into losses' derivatives and curvatures where rows are combined, so nothing else knows of them.
+A weighted loss is convex, with derivatives and curvatures no larger than before, and so are all bounds that prices rest
+on (docs/privacy/weights.md).
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from ..errors import InvalidInput, SchemaError, shown
 from ..problem.task import Classification, Task, TwoClasses
 from ..util.files import from_toml, read_text
 from ..util.typing import Array
-from .blocks import Block, block_from_dict, block_to_dict, check_features, plain_text, row_norms, unit_rows
+from .columns import Block, block_from_dict, block_to_dict, check_features, plain_text, row_norms, unit_rows
 from .labels import AnyLabel, label_entries, label_from
 from .table import Column, Table, as_table, fits
 from .weights import CaseWeight, class_shares

@@ -22,8 +22,8 @@ from threadpoolctl import ThreadpoolController
 
 from ..problem.losses import Loss
 from ..util.typing import Any, Array, BoolArray, IntArray
+from .deduplicated import merged
 from .design import Design
-from .merged import merged
 
 CHUNK = 4096
 """About how many rows a task has when it multiplies them with many vectors."""
@@ -153,7 +153,7 @@ class Sweep:
         return Sweep(tuple(Group(g.nodes, g.design.normed(len(g.nodes))) for g in self.groups), self.width)
 
     def gradient(self, loss: Loss, w: Array) -> Array:
-        """``sum_k slope(a_k.w) a_k``, shape of `w`, in the precision of the rows."""
+        """``sum_k derivative(a_k.w) a_k``, shape of `w`, in the precision of the rows."""
         rows = max(CHUNK, TASK // max(1, w.shape[1] * self.width))
         if len(self.groups) == 1 and self.groups[0].design.n < 1.5 * rows:  # the common case, without ceremony
             return _gradient(self.groups[0].design, loss, w)
@@ -195,9 +195,9 @@ class Sweep:
         return whole
 
     def hessian(self, loss: Loss, w: Array, diagonal: bool, typical: bool = False) -> Array:
-        """``sum_k bend(a_k.w) a_k a_k'``, bends averaged over R: (M, width, width), or its diagonal, (M, width).
+        """``sum_k curvature(a_k.w) a_k a_k'``, averaged over R: (M, width, width), or its diagonal, (M, width).
 
-        With `typical` by :meth:`Loss.typical_bend`.
+        With `typical` by :meth:`Loss.typical_curvature`.
         """
         out = np.zeros((len(w), self.width) if diagonal else (len(w), self.width, self.width))
         tasks = [(g, a, b) for g in self.groups for a, b in spans(g.design.n, CHUNK)]
@@ -206,10 +206,10 @@ class Sweep:
             group, first, last = task
             block = group.design.between(first, last)
             own = loss.at(block.norms)
-            curve = own.typical_bend if typical else own.bend
-            bends = np.mean(block.host(curve(block.margins(w[group.nodes]))), axis=1)
-            bends = block.asarray(bends)
-            return block.diagonal(bends) if diagonal else block.gram(bends)
+            curve = own.typical_curvature if typical else own.curvature
+            curvatures = np.mean(block.host(curve(block.margins(w[group.nodes]))), axis=1)
+            curvatures = block.asarray(curvatures)
+            return block.diagonal(curvatures) if diagonal else block.gram(curvatures)
 
         for (group, _, _), part in zip(tasks, self._map(one, tasks, self.width), strict=True):
             out[group.nodes] += part
@@ -242,11 +242,11 @@ def _gradient(design: Design, loss: Loss, w: Array) -> Array:
     with np.errstate(over="ignore"):
         rows = max(128, design.cache // max(1, w.shape[0] * min(w.shape[1], _MOST) * loss.outputs))
         if w.shape[1] <= _MOST and design.n < 1.5 * rows:
-            return design.combine(loss.at(design.norms).slope(design.margins(w))).astype(float, copy=False)
+            return design.combine(loss.at(design.norms).derivative(design.margins(w))).astype(float, copy=False)
         out = np.zeros(w.shape)
         for r in range(0, w.shape[1], _MOST):
             some = w[:, r : r + _MOST]
             for first, last in spans(design.n, rows):
                 block = design.between(first, last)
-                out[:, r : r + _MOST] += block.combine(loss.at(block.norms).slope(block.margins(some)))
+                out[:, r : r + _MOST] += block.combine(loss.at(block.norms).derivative(block.margins(some)))
     return out

@@ -14,7 +14,7 @@ import numpy as np
 from ..errors import InvalidInput
 from ..util.later import Later
 from ..util.typing import Array, IntArray
-from .blocks import MOST_FEATURES
+from .columns import MOST_FEATURES
 from .table import fits
 
 special = Later("scipy.special")

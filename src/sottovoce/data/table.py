@@ -161,7 +161,7 @@ def fits(name: str, size: float) -> None:
     """
     if size > memory():
         rule = f"takes {size / 2**30:,.1f} GiB, and this machine has {memory() / 2**30:,.1f} GiB of memory"
-        raise InvalidInput(name, None, rule, "use sottovoce.data.mapped, or fewer rows or features")
+        raise InvalidInput(name, None, rule, "use sottovoce.data.memmap, or fewer rows or features")
 
 
 def read_csv(path: str | Path) -> Table:

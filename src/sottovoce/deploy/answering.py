@@ -279,7 +279,7 @@ def _forecast(plan: Plan) -> dict[str, float]:
 
 def record(plan: Plan, found: Found) -> dict[str, Any]:
     """The answers as plain data, under the keys of a simulation's report."""
-    from ..answers.naming import outcome
+    from ..answers.terms import outcome
 
     lists, asks, statements = _lists(plan), plan.asks, plan.statements
     assert asks is not None

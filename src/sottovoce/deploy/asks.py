@@ -28,7 +28,7 @@ from ..util.typing import Any, Array, IntArray
 
 if TYPE_CHECKING:  # which load SciPy's statistics, and most plans ask nothing
     from ..answers.evaluation import Level
-    from ..answers.naming import Naming
+    from ..answers.terms import Naming
 
 _MIXED = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
@@ -201,7 +201,7 @@ def lists_of(
         If it cannot be asked, or the rows are too few for it by their public numbers.
     """
     from ..answers import evaluation, inference
-    from ..answers.naming import naming_of
+    from ..answers.terms import naming_of
 
     for field, many in (("sites_per_row", config.sites_per_row), ("copies", config.copies)):
         if many != 1:

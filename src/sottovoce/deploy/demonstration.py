@@ -20,8 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ..answers.naming import columns_of
 from ..answers.saved import SavedModel
+from ..answers.terms import columns_of
 from ..data import partition
 from ..data.labels import rows_of
 from ..data.loaders import Dataset, load

@@ -21,7 +21,7 @@ from .answering import LOST, Found, ReadNet, at_hub
 from .hublog import HubLog
 from .messages import COMPLETE, Farewell, agree, read, read_farewell
 from .plan import Plan
-from .sums.desk import PATIENCE, Desk
+from .sums.hub import PATIENCE, Desk
 
 
 class Hub:
@@ -32,7 +32,7 @@ class Hub:
     plan : Plan
     log : HubLog
     patience, greeting : float
-        Of a run of sums: see :class:`sottovoce.deploy.sums.desk.Desk`.
+        Of a run of sums: see :class:`sottovoce.deploy.sums.hub.Desk`.
     """
 
     def __init__(

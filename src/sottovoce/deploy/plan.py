@@ -552,6 +552,6 @@ def _wider(schema: dict[str, Any], d: int) -> bool:
 def _cap(prepared: Prepared, rounds: int) -> float:
     """A norm cap from public facts: a site's own minimiser has norm at most slope times C over mu; noise adds to it."""
     facts = prepared.facts
-    alone = facts.loss.slope_bound * facts.C / facts.mu
+    alone = facts.loss.derivative_bound * facts.C / facts.mu
     spread = max((float(np.max(event.spread())) for event in prepared.plan(rounds).rows), default=0.0)
     return _ROOM * (alone + np.sqrt(facts.d).item() * spread)

@@ -33,7 +33,7 @@ from typing import Self
 
 from ..data.labels import rows_of
 from ..data.loaders import load
-from ..data.mapped import map_rows
+from ..data.memmap import map_rows
 from ..data.rows import Rows
 from ..data.schema import Schema
 from ..errors import InvalidInput, SottovoceError

@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from ..data import partition
-from ..data.given import checked, misfit, sites_in
+from ..data.validation import checked, misfit, sites_in
 from ..data.weights import check_cap, class_shares, shares
 from ..errors import HolderNote, InvalidInput
 from ..util.typing import Any, Array, ArrayLike, IntArray

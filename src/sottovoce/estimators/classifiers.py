@@ -18,8 +18,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..answers.training import WEIGHED
-from ..data.given import checked, classes_in, declared, index_of, init_in
 from ..data.rows import Rows
+from ..data.validation import checked, classes_in, declared, index_of, init_in
 from ..errors import HolderNote, InvalidInput, LedgerMismatch, NotCalibrated
 from ..ledger.durable import DurableLedger
 from ..ledger.memory import Ledger
@@ -27,7 +27,7 @@ from ..privacy.statement import Caveat
 from ..problem.clipped import NOT_CALIBRATED
 from ..problem.task import TwoClasses, of_classes
 from ..runs import defaults
-from ..runs.choosing import KNOBS, Choice, choose
+from ..runs.auto_search import KNOBS, Choice, choose
 from ..runs.simulate import Result, RunConfig, Start, simulate
 from ..util.typing import Any, Array, ArrayLike
 from .base import Sited
@@ -59,9 +59,10 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     method : str, default="auto"
-        A name that ``sottovoce methods`` lists, or "auto": :func:`sottovoce.runs.choosing.choose` picks a method from
-        public facts, and with it those of `rounds`, `eta`, `rho` and `max_grad_norm` that have their default values.
-        It takes the labels of sites that are given as groups to differ.  With a cap, probabilities are not calibrated.
+        A name that ``sottovoce methods`` lists, or "auto": :func:`sottovoce.runs.auto_search.choose` picks a method
+        from public facts, and with it those of `rounds`, `eta`, `rho` and `max_grad_norm` that have their default
+        values. It takes the labels of sites that are given as groups to differ.  With a cap, probabilities are not
+        calibrated.
     epsilon : float or tuple of n_sites floats, default=1.0
         Privacy budget of the whole fit, per row of one site, under the knob `relation`.  ``inf`` fits without noise.
     delta : float or None, default=1e-5

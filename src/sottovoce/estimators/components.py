@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..algorithms.items import Item
 from ..algorithms.once import Once
-from ..answers.naming import of_columns
+from ..answers.terms import of_columns
 from ..errors import InvalidInput
 from ..problem.losses import Logistic
 from ..problem.weighted_loss import Weighted

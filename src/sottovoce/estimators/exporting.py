@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..answers.saved import SavedModel
-from ..data.blocks import Bins, Block, Category, Number, Vector
+from ..data.columns import Bins, Block, Category, Number, Vector
 from ..data.schema import Schema
 from ..data.table import MISSING
 from ..errors import InvalidInput

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
 from ..answers.inference import Coefficients, Estimates, model_of, newton_of, table
-from ..answers.naming import of_columns
+from ..answers.terms import of_columns
 from ..answers.training import check
 from ..errors import InvalidInput
 from ..ledger.durable import rows_digest

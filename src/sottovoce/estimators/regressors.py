@@ -12,12 +12,12 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 
 from ..algorithms.recipe import Recipe
 from ..answers.inference import model_of
-from ..answers.naming import of_columns
+from ..answers.least_squares import slopes_of, table_of
 from ..answers.regression import SQUARED, LeastSquares
-from ..answers.slopes import slopes_of, table_of
+from ..answers.terms import of_columns
 from ..answers.training import WEIGHED
-from ..data.given import checked
 from ..data.rows import Rows
+from ..data.validation import checked
 from ..errors import InvalidInput
 from ..privacy.statement import Caveat
 from ..problem.losses import HuberResidual, loss_texts
@@ -66,8 +66,8 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
     random_state : int, RandomState or Generator instance, or None, default=None
         As for :class:`sottovoce.ConsensusClassifier`: None draws noise from the operating system.
     inference : bool, default=False
-        Spend all of the budget on coefficients with intervals (:mod:`sottovoce.answers.slopes`), for the squared loss.
-        They are not shrunk to zero, so predictions are worse where there is much noise.
+        Spend all of the budget on coefficients with intervals (:mod:`sottovoce.answers.least_squares`), for the squared
+        loss. They are not shrunk to zero, so predictions are worse where there is much noise.
     knobs : dict or None, default=None
         By name, as for :class:`sottovoce.ConsensusClassifier`: `relation`, `sites_per_row`, `colluders`, `max_weight`,
         and `rho`, which the squared loss does not read.
@@ -76,7 +76,7 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
     ----------
     coef_ : ndarray of shape (n_features,)
         In the units of X and y.
-    coefficients_ : sottovoce.answers.slopes.Slopes
+    coefficients_ : sottovoce.answers.least_squares.Slopes
         With `inference`: estimates, standard errors, intervals and what the rule refused.
     intercept_ : float
     y_bounds_ : (float, float)

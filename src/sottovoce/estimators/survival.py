@@ -18,8 +18,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from ..algorithms import under
-from ..data.given import checked
 from ..data.rows import Rows
+from ..data.validation import checked
 from ..errors import HolderNote, InvalidInput
 from ..runs import defaults
 from ..runs.config import TRUSTED, RunConfig

@@ -239,13 +239,13 @@ def _solve(
         h = math.log(alpha) + math.log(w3 + w4 * alpha) - math.log(w3 + 2.0 * w4 * alpha)
         return math.log(c4) + math.log(c5) - math.log(w1) - c5 * alpha + h
 
-    def slope(scaled: float) -> float:  # of log_g, times alpha, at alpha = scaled / c5
+    def derivative(scaled: float) -> float:  # of log_g, times alpha, at alpha = scaled / c5
         u = w4 * scaled / (c5 * w3)
         return (1.0 - u / (1.0 + u) / (1.0 + 2.0 * u)) - scaled
 
     candidates = [(J(low), low, ACCURACY)]
     # u / ((1 + u)(1 + 2u)) lies in [0, 0.18], hence the bracket.
-    peak = optimize.brentq(slope, 0.5, 1.0, xtol=1e-15) / c5 if slope(1.0) < 0 else 1.0 / c5
+    peak = optimize.brentq(derivative, 0.5, 1.0, xtol=1e-15) / c5 if derivative(1.0) < 0 else 1.0 / c5
     if log_g(peak) > 0:
         high = 2.0 * peak
         while log_g(high) > 0:

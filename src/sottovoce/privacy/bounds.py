@@ -13,7 +13,7 @@ from ..util.typing import Array, ArrayLike
 
 
 def objective_perturbation_epsilon(
-    beta: ArrayLike, K: ArrayLike, *, delta_gradient: float, bend_bound: float, logistic: bool
+    beta: ArrayLike, K: ArrayLike, *, delta_gradient: float, curvature_bound: float, logistic: bool
 ) -> Array:
     """U1: pure epsilon of objective perturbation with noise density ``exp(-beta ||b||)``, exact minimiser.
 
@@ -24,11 +24,11 @@ def objective_perturbation_epsilon(
     K : array
         Strong convexity in sum scale of everything except the loss.
     delta_gradient : float
-        Rows whose gradients change between neighbours, 1 or 2, times the loss's slope bound L.
-    bend_bound : float
+        Rows whose gradients change between neighbours, 1 or 2, times the loss's derivative bound L.
+    curvature_bound : float
         ``c1``, the supremum of the loss's second derivative.
     logistic : bool
-        Whether the loss obeys ``bend = a (1 - a)`` with ``a = |slope|``.
+        Whether the loss obeys ``curvature = a (1 - a)`` with ``a = |derivative|``.
 
     Returns
     -------
@@ -40,8 +40,8 @@ def objective_perturbation_epsilon(
     -----
     *Proof.*  ``b = -grad F(w)`` is a bijection between noise and minimiser, ``F`` being strongly convex, so the
     density of ``w*`` is ``exp(-beta ||b(w)||) |det Hess F(w)|`` up to one constant.  Let ``u, u'`` be the two versions
-    of the row, with slopes ``a, a'`` and bends ``c, c'`` at ``w``, and ``A >= K I`` the Hessian without that row.  The
-    noise factors differ by at most ``exp(beta (a ||u|| + a' ||u'||))``, and
+    of the row, with derivatives ``a, a'`` and curvatures ``c, c'`` at ``w``, and ``A >= K I`` the Hessian without that
+    row.  The noise factors differ by at most ``exp(beta (a ||u|| + a' ||u'||))``, and
 
         ``det(A + c u u') / det(A + c' u' u'') = (1 + c u'A^-1 u) / (1 + c' u''A^-1 u') <= 1 + c / K``.
 
@@ -50,15 +50,15 @@ def objective_perturbation_epsilon(
     the bound).  The bracket is concave in ``a``; its derivative vanishes where
     ``beta (K + a - a^2) + 1 - 2a = 0``, whose root in [0, 1], or 1 if ``beta K >= 1``, is taken below.
 
-    *Slopes of both signs.*  The general form needs ``|slope| <= L`` and ``0 <= bend <= c1`` only, with ``Delta L``
-    for Delta: the noise vectors are ``b_0 + s u`` and ``b_0 + s' u'`` with ``|s|, |s'| <= L``, so their lengths differ
-    by at most ``2 L`` (``L`` for zero-out) whatever the signs are, and the determinants do not depend on slopes.  The
-    second form holds for the logistic loss only.  No event has such a price yet: events for objectives state that
-    slopes are in [-1, 0], and :class:`sottovoce.queries.PerturbedObjective` refuses other losses.
+    *Slopes of both signs.*  The general form needs ``|derivative| <= L`` and ``0 <= curvature <= c1`` only, with
+    ``Delta L`` for Delta: the noise vectors are ``b_0 + s u`` and ``b_0 + s' u'`` with ``|s|, |s'| <= L``, so their
+    lengths differ by at most ``2 L`` (``L`` for zero-out) whatever the signs are, and the determinants do not depend on
+    derivatives. The second form holds for the logistic loss only.  No event has such a price yet: events for objectives
+    state that derivatives are in [-1, 0], and :class:`sottovoce.queries.PerturbedObjective` refuses other losses.
     """
     beta, K = np.asarray(beta, dtype=float), np.asarray(K, dtype=float)
     if not logistic:
-        return delta_gradient * beta + np.log1p(bend_bound / K)
+        return delta_gradient * beta + np.log1p(curvature_bound / K)
     # The form of the quadratic's root without cancellation: the other one loses all digits at small beta.
     root = 2.0 * (beta * K + 1.0) / (2.0 - beta + np.sqrt(beta**2 + 4.0 + 4.0 * beta**2 * K))
     a = np.where(beta * K >= 1.0, 1.0, np.clip(root, 0.0, 1.0))
@@ -66,7 +66,7 @@ def objective_perturbation_epsilon(
 
 
 def objective_perturbation_rate(
-    epsilon: ArrayLike, K: ArrayLike, *, delta_gradient: float, bend_bound: float, logistic: bool
+    epsilon: ArrayLike, K: ArrayLike, *, delta_gradient: float, curvature_bound: float, logistic: bool
 ) -> Array:
     """The largest ``beta`` whose :func:`objective_perturbation_epsilon` is at most `epsilon`; NaN where none is.
 
@@ -77,7 +77,7 @@ def objective_perturbation_rate(
 
     def price(beta: Array) -> Array:
         return objective_perturbation_epsilon(
-            beta, K, delta_gradient=delta_gradient, bend_bound=bend_bound, logistic=logistic
+            beta, K, delta_gradient=delta_gradient, curvature_bound=curvature_bound, logistic=logistic
         )
 
     low, high = epsilon * 1e-12, epsilon / delta_gradient

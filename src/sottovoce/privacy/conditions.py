@@ -86,7 +86,7 @@ def _follows(event: Event, before: Event) -> bool:
             same = _alike(event, before, "positives", "dimension", "epsilon_threshold", "epsilon_queries")
             return same and _about(event.sensitivity / event.sigma, before.sensitivity / before.sigma)
         case RedrawnGateRelease(), RedrawnGateRelease():
-            same = _alike(event, before, "positives", "dimension", "bend_bound", "error")
+            same = _alike(event, before, "positives", "dimension", "curvature_bound", "error")
             return same and _alike(event, before, "sigma", "K", "sigma_release")
         case _:
             return False

@@ -30,6 +30,8 @@ NEEDS = {
 """What a price presumes besides the event's own parameters, by the word that :attr:`Event.needs` has for it."""
 
 _KINDS: dict[str, type[Event]] = {}
+_WRITTEN = {"curvature_bound": "bend_bound", "bend_bound": "curvature_bound"}
+"""A field's name in ledgers and plans, where it is another: what is published keeps its text."""
 _LARGEST = 1e150
 
 
@@ -82,7 +84,7 @@ class Event(ABC):
         plain: dict[str, Any] = {"event": type(self).__name__}
         for field in fields(self):
             value = getattr(self, field.name)
-            plain[field.name] = value.tolist() if isinstance(value, np.ndarray) else value
+            plain[_WRITTEN.get(field.name, field.name)] = value.tolist() if isinstance(value, np.ndarray) else value
         return plain
 
 
@@ -109,7 +111,7 @@ def from_dict(plain: dict[str, Any]) -> Event:
     UnknownEvent
         If no event of that name exists, for example in a ledger of a newer version.
     """
-    values = dict(plain)
+    values = {_WRITTEN.get(key, key): value for key, value in dict(plain).items()}
     name = values.pop("event", None)
     if name not in _KINDS:
         raise UnknownEvent(f"event={name!r}: this version knows {sorted(_KINDS)}; use the version that wrote it")
@@ -175,8 +177,8 @@ class Unprotected(Event):
 class SphericalObjectivePerturbation(Event):
     """Minimiser of a local objective with a random linear term of density ``exp(-beta ||b||)`` in sum scale.
 
-    The loss has a slope in [-1, 0] and rows lie in the unit ball.  The node releases the solver's answer plus noise
-    that covers the solver's error: spherical (``beta_release``) or Gaussian (``sigma_release``).  Without either
+    The loss has a derivative in [-1, 0] and rows lie in the unit ball.  The node releases the solver's answer plus
+    noise that covers the solver's error: spherical (``beta_release``) or Gaussian (``sigma_release``).  Without either
     (printed forms) the price holds for exact minimisation only.
 
     Attributes
@@ -186,9 +188,9 @@ class SphericalObjectivePerturbation(Event):
         Rate of the noise in the objective, sum scale.
     K : array (N,)
         Strong convexity in sum scale of everything except the loss.
-    bend_bound : float
+    curvature_bound : float
     logistic : bool
-        Whether ``bend = |slope| (1 - |slope|)``.
+        Whether ``curvature = |derivative| (1 - |derivative|)``.
     dimension : int
     error : array (N,)
         Largest distance between the solver's answer and the exact minimiser, the grid's rounding included.
@@ -206,7 +208,7 @@ class SphericalObjectivePerturbation(Event):
     relation: str
     beta: Array
     K: Array
-    bend_bound: float
+    curvature_bound: float
     logistic: bool
     dimension: int
     error: Array
@@ -225,7 +227,7 @@ class SecretStartPerturbation(Event):
 
     Attributes
     ----------
-    relation, beta, K, bend_bound, dimension, claimed
+    relation, beta, K, curvature_bound, dimension, claimed
         As in :class:`SphericalObjectivePerturbation`.
     shift : array (N,)
         Largest change of that linear term between neighbouring data sets, given all that was released, in sum scale.
@@ -235,7 +237,7 @@ class SecretStartPerturbation(Event):
     relation: str
     beta: Array
     K: Array
-    bend_bound: float
+    curvature_bound: float
     dimension: int
     shift: Array
     claimed: Array | None = None
@@ -252,7 +254,7 @@ class GaussianObjectivePerturbation(Event):
     ----------
     relation : {"replace-one", "zero-out"}
     sigma, K : array (N,)
-    bend_bound : float
+    curvature_bound : float
     dimension : int
     error, sigma_release : array (N,)
         As in :class:`SphericalObjectivePerturbation`.
@@ -264,7 +266,7 @@ class GaussianObjectivePerturbation(Event):
     relation: str
     sigma: Array
     K: Array
-    bend_bound: float
+    curvature_bound: float
     dimension: int
     error: Array
     sigma_release: Array
@@ -540,7 +542,7 @@ class RedrawnGateRelease(Event):
 
     Attributes
     ----------
-    relation, sigma, K, bend_bound, dimension, error, sigma_release
+    relation, sigma, K, curvature_bound, dimension, error, sigma_release
         As in :class:`GaussianObjectivePerturbation`.
     test_epsilon : array (N,)
     positives, index : int
@@ -551,7 +553,7 @@ class RedrawnGateRelease(Event):
     relation: str
     sigma: Array
     K: Array
-    bend_bound: float
+    curvature_bound: float
     dimension: int
     error: Array
     sigma_release: Array
@@ -565,7 +567,7 @@ class RedrawnGateRelease(Event):
         if self.index > self.positives:
             return None
         return GaussianObjectivePerturbation(
-            self.source, self.relation, self.sigma, self.K, self.bend_bound, self.dimension, self.error,
+            self.source, self.relation, self.sigma, self.K, self.curvature_bound, self.dimension, self.error,
             self.sigma_release,
         )  # fmt: skip
 

@@ -77,7 +77,7 @@ def argmin_sensitivity(
     C, n, q : array
         Weight of the data, rows, strong convexity of everything except the loss.
     delta_gradient : float
-        1 or 2, times the loss's slope bound.
+        1 or 2, times the loss's derivative bound.
     error : array
         Largest distance between the solver's answer and the exact minimiser.
 
@@ -118,8 +118,8 @@ def objective_dominating(sigma: float, kappa: float, *, relation: str) -> Within
 
     Notes
     -----
-    As :func:`sottovoce.privacy.spherical.objective_dominating`, with ``phi = |.|^2 / (2 sigma^2)`` and the slope in
-    [-1, 0].
+    As :func:`sottovoce.privacy.spherical.objective_dominating`, with ``phi = |.|^2 / (2 sigma^2)`` and a
+    derivative in [-1, 0].
 
     *Add.*  For ``t < 0`` the loss only falls when c is replaced by ``a <= c``; for ``t > 0`` the excess over c's is
     ``(a - c)(a + c - 2t) / (2 sigma^2)``, positive only if ``t < a <= 1``, and at most ``k t (1 - t) / sigma^2`` with
@@ -142,7 +142,7 @@ def objective_dominating(sigma: float, kappa: float, *, relation: str) -> Within
 
 
 def objective_delta(epsilon: float, sigma: float, kappa: float, *, relation: str, releases: int = 1) -> float:
-    """An upper bound of delta at ``epsilon >= 0`` of equal releases, slope in [-1, 0].
+    """An upper bound of delta at ``epsilon >= 0`` of equal releases, derivative in [-1, 0].
 
     Notes
     -----
@@ -168,7 +168,7 @@ def objective_delta(epsilon: float, sigma: float, kappa: float, *, relation: str
 
 
 def objective_rdp(orders: ArrayLike, sigma: float, kappa: float, *, relation: str) -> Array:
-    """U3: Renyi bound of one release, slope in [-1, 0]: the Gaussian's plus a tail that vanishes with ``kappa sigma``.
+    """U3: Renyi bound of one release, derivative in [-1, 0]: a Gaussian's plus a tail vanishing with ``kappa sigma``.
 
     Parameters
     ----------
@@ -241,7 +241,7 @@ def objective_rdp(orders: ArrayLike, sigma: float, kappa: float, *, relation: st
 
 
 def objective_rdp_any_slope(orders: ArrayLike, sigma: float, kappa: float) -> Array:
-    """Zero-out Renyi bound for slopes in [-1, 1] (Redberg, Koskela and Wang 2023), for which nothing sharper is proved.
+    """Zero-out Renyi bound for derivatives in [-1, 1] (Redberg, Koskela and Wang 2023); nothing sharper is proved.
 
     Notes
     -----

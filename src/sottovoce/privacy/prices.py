@@ -77,7 +77,7 @@ def _exact_objective(event: events.SphericalObjectivePerturbation) -> Array:
     _positive(event, "K", "beta")
     return objective_perturbation_epsilon(
         event.beta, event.K, delta_gradient=RELATIONS[event.relation],
-        bend_bound=event.bend_bound, logistic=event.logistic,
+        curvature_bound=event.curvature_bound, logistic=event.logistic,
     )  # fmt: skip
 
 
@@ -100,7 +100,7 @@ def pure(event: Event) -> Array:
             _positive(event, "K", "beta")
             change = RELATIONS[event.relation]
             exact = objective_perturbation_epsilon(
-                event.beta, event.K, delta_gradient=change, bend_bound=event.bend_bound, logistic=False
+                event.beta, event.K, delta_gradient=change, curvature_bound=event.curvature_bound, logistic=False
             )
             return exact + event.beta * event.shift
         case events.ExactSphericalMechanism() | events.SphericalMechanism():
@@ -190,13 +190,13 @@ def renyi(event: Event, orders: Orders) -> Array:
 
     def spherical_objective(i: int, direction: str) -> Array:
         assert isinstance(event, events.SphericalObjectivePerturbation)
-        kappa = event.bend_bound / float(event.K[i])
+        kappa = event.curvature_bound / float(event.K[i])
         curve = _spherical_curve(orders, float(event.beta[i]), kappa, event.dimension, direction)
         return released(i, np.minimum(curve, pure_curve(float(_exact_objective(event)[i]))))
 
     def gaussian_objective(i: int, direction: str) -> Array:
         assert isinstance(event, events.GaussianObjectivePerturbation)
-        kappa = event.bend_bound / float(event.K[i])
+        kappa = event.curvature_bound / float(event.K[i])
         return released(i, gaussian.objective_rdp(a, float(event.sigma[i]), kappa, relation=direction))
 
     match event:
@@ -258,7 +258,7 @@ def dominating(event: Event) -> tuple[tuple[Bill, ...], ...]:
 
     def objective(i: int, direction: str) -> Bill:
         assert isinstance(event, events.SphericalObjectivePerturbation | events.GaussianObjectivePerturbation)
-        kappa, d = event.bend_bound / float(event.K[i]), event.dimension
+        kappa, d = event.curvature_bound / float(event.K[i]), event.dimension
         error, sigma, alone = float(event.error[i]), float(event.sigma_release[i]), float(_alone(event)[i])
         by_answer = Bill(mu=alone / sigma, lattice=d) if sigma > 0 else Bill(epsilon=np.inf)
         mu = 2.0 * error / sigma if sigma > 0 else 0.0

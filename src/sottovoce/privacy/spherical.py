@@ -250,9 +250,10 @@ def objective_dominating(beta: float, kappa: float, d: int, *, relation: str) ->
     Notes
     -----
     *Setting.*  With ``o = -grad F_0(w)``, ``F_0`` the objective without the row, ``w -> o`` is a bijection, and the row
-    ``u`` with slope ``-a(w)`` makes ``b = o + a u``.  Along ``u/|u|`` (with ``a |u|`` for ``a``, so ``|u| = 1`` from
-    here) ``0 <= da/dt <= kappa``, ``t = o.u``, because ``da/dt = l'' u' H_0^-1 u``; the part orthogonal to ``u`` is the
-    same for ``o`` and ``b``.  Let ``phi = beta |.|``, ``h(x) = x / sqrt(r^2 + x^2)`` with r the orthogonal part's norm.
+    ``u`` with derivative ``-a(w)`` makes ``b = o + a u``.  Along ``u/|u|`` (with ``a |u|`` for ``a``, so ``|u| = 1``
+    from here) ``0 <= da/dt <= kappa``, ``t = o.u``, because ``da/dt = l'' u' H_0^-1 u``; the part orthogonal to ``u``
+    is the same for ``o`` and ``b``.  Let ``phi = beta |.|``, ``h(x) = x / sqrt(r^2 + x^2)`` with r the orthogonal
+    part's norm.
 
     *Add.*  Under the row's data b has density ``e^-phi`` and the loss is ``phi(b - a u) - phi(b) + ln(1 + da/dt)``.  As
     a function of ``t = b.u``, ``da/dt`` is in ``[0, kappa/(1+kappa)]``.  Let ``c`` be a's value at ``t = 0``.  If
@@ -268,7 +269,7 @@ def objective_dominating(beta: float, kappa: float, d: int, *, relation: str) ->
     are even in t.  Claim: for ``c >= 0``, ``J(c) = E (1 - e^{eps - phi(o + cu) + phi(o) - X})_+`` does not decrease.
     Indeed ``J'`` is ``e^eps`` times the integral over ``y > 0`` of ``phi'(y) e^-phi(y) [v(y-c) - v(y+c)]``,
     ``v = e^-X`` where the bracket of J is positive, else 0 (use ``t = y - c`` and ``t = -y - c``); ``v(y-c) >= v(y+c)``
-    because X grows with ``|t|``, and because so does ``phi - X`` (its slope is ``beta cos (1 - kappa (2 - cos^2))``,
+    because X grows with ``|t|``, and so does ``phi - X`` (its derivative is ``beta cos (1 - kappa (2 - cos^2))``,
     ``kappa <= 1/2``), so that J's bracket is positive at ``y - c`` if it is at ``-y - c``.  Hence ``c = 1``.
 
     *Replace-one.*  With rows u and u', ``b = o + a u`` of density ``e^-phi``, the loss is ``phi(b - v) - phi(b) + ln``
@@ -277,16 +278,16 @@ def objective_dominating(beta: float, kappa: float, d: int, *, relation: str) ->
     and u' and ``v_0`` v's value at ``m = 0`` with the rest of b fixed.  By convexity
     ``phi(b - v) - phi(b - v_0) <= beta |v - v_0| h(|b_plane - v|) <= 2 kappa beta m h(m + 2)``, at most
     ``X + 2 kappa beta 4/(3 sqrt 3)`` with ``X = 2 kappa beta m^2 / |b|``.  X does not see directions in the plane, so
-    ``v_0`` may be turned along one axis, and the claim above (slopes: ``2 kappa <= 1/2``) makes ``|v_0| = 2``.
+    ``v_0`` may be turned along one axis, and the claim above (derivatives: ``2 kappa <= 1/2``) makes ``|v_0| = 2``.
     """
-    bend = 2.0 / (3.0 * np.sqrt(3.0))
+    curvature = 2.0 / (3.0 * np.sqrt(3.0))
     if relation == "add":
         return Within(beta, float(np.log1p(kappa)) + beta * kappa / (1.0 + kappa), 0.0, 1)
     if relation == "remove":
-        return Within(beta, beta * kappa * bend, kappa if kappa <= 0.5 else np.inf, 1)
+        return Within(beta, beta * kappa * curvature, kappa if kappa <= 0.5 else np.inf, 1)
     if relation == "replace-one":
         slack = 2.0 * kappa if kappa <= 0.25 else np.inf
-        return Within(2.0 * beta, float(np.log1p(kappa)) + 4.0 * beta * kappa * bend, slack, min(2, d))
+        return Within(2.0 * beta, float(np.log1p(kappa)) + 4.0 * beta * kappa * curvature, slack, min(2, d))
     raise ValueError("relation must be 'replace-one', 'add' or 'remove'")
 
 
@@ -424,8 +425,8 @@ def _log_cosine_cells(d: int) -> Array:
     return np.asarray(out)
 
 
-def _tail(omega: Array, slope: Array, tilt: Array, beta: float, d: int) -> Array:
-    """Log of an upper bound of ``E [q e^{tilt q}; t < 0, omega rho q (2 + slope q) > 1 - q^2]``, one per order.
+def _tail(omega: Array, derivative: Array, tilt: Array, beta: float, d: int) -> Array:
+    """Log of an upper bound of ``E [q e^{tilt q}; t < 0, omega rho q (2 + derivative q) > 1 - q^2]``, one per order.
 
     All in logarithms: in many dimensions neither cells near ``q = 1`` nor their weights fit double precision.
     """
@@ -436,7 +437,7 @@ def _tail(omega: Array, slope: Array, tilt: Array, beta: float, d: int) -> Array
         log_survival = np.log(special.gammaincc(d, scaled))
     cells = _log_cosine_cells(d) + np.log(_GRID[1:])
     rho = omega[:, None] * scaled / beta
-    least = 1.0 / (rho + np.sqrt(rho**2 + 1.0 + rho * slope[:, None]))
+    least = 1.0 / (rho + np.sqrt(rho**2 + 1.0 + rho * derivative[:, None]))
     at = np.clip(np.floor(least * _PARTS).astype(int), 0, _PARTS - 1)
     tilts, which = np.unique(tilt, return_inverse=True)  # without a tilt the weights are the same at every order
     tilted = (cells + tilts[:, None] * _GRID[1:])[:, ::-1]

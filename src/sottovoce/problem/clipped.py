@@ -1,11 +1,11 @@
 """Losses whose gradient is capped row by row, so that noise is sized for rows as they are.
 
-For a row a and a cap c let ``k = c / ||a||``.  The capped loss has the slope ``clip(slope, -k, k)``: it is the loss
-itself where the row's gradient has norm at most c, and linear beyond.
+For a row a and a cap c let ``k = c / ||a||``.  The capped loss has the derivative ``clip(derivative, -k, k)``: it is
+the loss itself where the row's gradient has norm at most c, and linear beyond.
 
-* *Convex*: the slope still grows with the margin, and it is continuous.
-* *Sensitivity*: the row's gradient ``slope a`` has norm at most c, at every w, so two rows differ by at most 2 c.
-* *Bend*: that of the loss, or 0 where the slope is clipped; so ``bend_bound`` holds as it is.
+* *Convex*: the derivative still grows with the margin, and it is continuous.
+* *Sensitivity*: the row's gradient ``derivative a`` has norm at most c, at every w, so two rows differ by at most 2 c.
+* *Bend*: that of the loss, or 0 where the derivative is clipped; so ``curvature_bound`` holds as it is.
 
 Softmax has K margins.  Let p be the probability of a row's own class.  The loss is ``psi(t)``, with ``psi(t) = log(1 +
 e^t)`` and ``t = log((1 - p) / p)``, the log-sum-exp of the other margins against its own: convex in w.  With ``psi'``
@@ -15,10 +15,10 @@ of :class:`sottovoce.problem.losses.Softmax`.  Its Hessian is softmax's where no
 beyond, where ``psi' <= 1`` and ``Hess t`` is a covariance of classes, of norm at most 1/2.  (Clipping the norm of
 softmax's gradient itself gives a field that is no gradient, as its derivative is not symmetric.)
 
-The norm of a row is rounded up, so rounding does not lift the slope of a margin loss above k.  Softmax's ``1 - p`` is
-computed to within a few units of the last digit of 1, which moves a row's gradient by no more than the rounding that
-:func:`sottovoce.solvers.local.rounding_bound` allows for every row's slopes; sensitivities and certificates contain it.
-``docs/privacy/capped.md`` has the proofs in full.
+The norm of a row is rounded up, so rounding does not lift the derivative of a margin loss above k.  Softmax's ``1 - p``
+is computed to within a few units of the last digit of 1, which moves a row's gradient by no more than the rounding that
+:func:`sottovoce.solvers.local.rounding_bound` allows for every row's derivatives; sensitivities and certificates
+contain it. ``docs/privacy/capped.md`` has the proofs in full.
 
 Source: clipped gradients of a generalised linear model are gradients of a convex loss, Song, Thakkar and Thakurta
 (2020).  Softmax's form is ours.
@@ -43,7 +43,7 @@ LEAST = 1e-6
 NOT_CALIBRATED = "probabilities of a model trained with max_grad_norm are not calibrated: use its classes"
 """What is said with the probabilities of a capped model."""
 _MARK = "@"
-_NEARLY = 0.999999  # of the largest slope: up to here the margin of a slope is computed
+_NEARLY = 0.999999  # of the largest derivative: up to here the margin of a derivative is computed
 
 
 def _cast(x: Any, like: Any) -> Any:
@@ -85,8 +85,8 @@ class Capped(Loss):
     most : float
         The cap c on the norm of a row's gradient.
     norms : array (..., n), optional
-        Upper bounds on the rows' norms, see :meth:`at`.  Without them every row counts as one of norm 1, whose slope is
-        capped lowest, so that the cap holds for every row.
+        Upper bounds on the rows' norms, see :meth:`at`.  Without them every row counts as one of norm 1, whose
+        derivative is capped lowest, so that the cap holds for every row.
     width : float
         0 for the loss itself; else its softened form, see :meth:`softened`.
     """
@@ -111,19 +111,19 @@ class Capped(Loss):
         object.__setattr__(self, "monotone", self.base.monotone)
 
     @property
-    def slope_bound(self) -> float:
+    def derivative_bound(self) -> float:
         """Largest norm of a row's gradient, for rows in the unit ball."""
-        return min(self.most, self.base.slope_bound)
+        return min(self.most, self.base.derivative_bound)
 
     @property
-    def bend_bound(self) -> float:
-        return self.base.bend_bound
+    def curvature_bound(self) -> float:
+        return self.base.curvature_bound
 
     @property
     def hessian_bound(self) -> float:
-        """``c (1 - c)`` for a cap c below 1/2 on the logistic loss, which has ``bend = s (1 - s)`` at a slope of -s.
+        """``c (1 - c)`` for a cap c < 1/2 on the logistic loss: its curvature is ``s (1 - s)`` at a derivative of -s.
 
-        *Proof.*  Where the slope is not clipped, a row of norm ``r <= 1`` has ``s <= c / r`` and a Hessian of norm
+        *Proof.*  Where the derivative is not clipped, a row of norm ``r <= 1`` has ``s <= c / r`` and a Hessian of norm
         ``s (1 - s) r^2``.  If ``r <= 2 c`` this is at most ``r^2 / 4 <= c^2 <= c (1 - c)``; otherwise ``s (1 - s)``
         grows up to ``s = c / r < 1/2``, and ``c (r - c) <= c (1 - c)``.
         """
@@ -143,11 +143,11 @@ class Capped(Loss):
         return replace(self, norms=norms())
 
     def _k(self, z: Any) -> Any:
-        """``k`` of the rows, (..., 1, n), in the precision of margins `z`; where it is above all slopes, twice those.
+        """``k`` of the rows, (..., 1, n), in the precision of margins `z`; above all derivatives, twice those.
 
         For softmax it is divided by ``sqrt 2``, and bounds ``1 - p``.
         """
-        xp, far = namespace(z), 2.0 * self.base.slope_bound
+        xp, far = namespace(z), 2.0 * self.base.derivative_bound
         most = self.most if self.outputs == 1 else self.most / math.sqrt(2.0)
         if self.norms is None:
             k = xp.full_like(z[..., :1], min(most, far))
@@ -167,28 +167,28 @@ class Capped(Loss):
         turn = s * ((s + k) / above + (s - k) / below) / whole
         return 2.0 * s * k / whole, 2.0 * k * xp.clip(1.0 - turn, 0.0, None) / whole
 
-    def slope(self, z: Array) -> Array:
-        """The base's slope, clipped; for softmax its slopes times one factor a row."""
+    def derivative(self, z: Array) -> Array:
+        """The base's derivative, clipped; for softmax its derivatives times one factor a row."""
         if self.outputs == 1:
-            return self._clip(self.base.slope(z), self._k(z))[0]
+            return self._clip(self.base.derivative(z), self._k(z))[0]
         p, _, factor, _ = self._shares(z)
         return namespace(z).reshape(p * factor, z.shape)
 
-    def bend(self, z: Array) -> Array:
+    def curvature(self, z: Array) -> Array:
         if self.outputs == 1:
-            return self._clip(self.base.slope(z), self._k(z))[1] * self.base.bend(z)
+            return self._clip(self.base.derivative(z), self._k(z))[1] * self.base.curvature(z)
         p, _, factor, _ = self._shares(z)
         return namespace(z).reshape(factor * p * (1.0 - p), z.shape)
 
-    def typical_bend(self, z: Array) -> Array:
-        """The base's, but at most ``k / 2``: a clipped row has no bend, but it may have one near the minimiser."""
+    def typical_curvature(self, z: Array) -> Array:
+        """The base's, but at most ``k / 2``: a clipped row has no curvature, but it may have one near the minimiser."""
         if self.outputs > 1:
-            return self.bend(z)
-        return namespace(z).minimum(self.base.typical_bend(z), 0.5 * self._k(z))
+            return self.curvature(z)
+        return namespace(z).minimum(self.base.typical_curvature(z), 0.5 * self._k(z))
 
     def turn(self, z: Array, along: Array) -> Array:
         if self.outputs == 1:
-            return self.bend(z) * along
+            return self.curvature(z) * along
         p, far, factor, bent = self._shares(z)
         xp = namespace(z)
         m = xp.reshape(along, p.shape)
@@ -209,11 +209,11 @@ class Capped(Loss):
         return e / total, far, clipped / far, inside
 
     def value(self, z: Array) -> Array:
-        """The base's value up to the edge at which the slope is clipped, and linear beyond."""
+        """The base's value up to the edge at which the derivative is clipped, and linear beyond."""
         xp, k = namespace(z), self._k(z)
-        inside = xp.minimum(k, xp.full_like(k, _NEARLY * min(1.0, self.base.slope_bound)))
+        inside = xp.minimum(k, xp.full_like(k, _NEARLY * min(1.0, self.base.derivative_bound)))
         if self.outputs == 1:
-            edge, s = self.base.steep(inside), self.base.slope(z)
+            edge, s = self.base.steep(inside), self.base.derivative(z)
             near = xp.where(s < -k, edge, xp.where(s > k, -edge, z))
             return self.base.value(near) + k * xp.abs(z - near)
         k, inside, whole = k[..., 0, :], inside[..., 0, :], self.base.value(z)  # log(1 + e^t): 1 - p = 1 - e^-value
@@ -222,5 +222,5 @@ class Capped(Loss):
         return xp.where(far > k, k * beyond - xp.log1p(-inside), whole)
 
     def softened(self, width: float) -> Loss:
-        """The same of a softened base, with a smooth clip; each of the two moves the slope by half of the width."""
-        return replace(self, base=self.base.softened(0.5 * width), width=0.5 * width * self.base.bend_bound)
+        """The same of a softened base, with a smooth clip; each moves the derivative by half of the width."""
+        return replace(self, base=self.base.softened(0.5 * width), width=0.5 * width * self.base.curvature_bound)

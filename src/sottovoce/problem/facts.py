@@ -118,13 +118,13 @@ class Facts:
 
     @property
     def gradients_changed(self) -> float:
-        """Delta, by which a row moves its node's sum of gradients: 2 slope bounds for replace-one, 1 for zero-out."""
-        return RELATIONS[self.relation] * self.loss.slope_bound
+        """Delta, by which a row moves its node's sum of gradients: 2 or (zero-out) 1 derivative bounds."""
+        return RELATIONS[self.relation] * self.loss.derivative_bound
 
     @property
     def exact_tol(self) -> float:
-        """``tol``, or `EXACT` of the loss's slope bound: for answers whose errors no noise hides."""
-        return EXACT * min(1.0, self.loss.slope_bound) if self.tol is None else self.tol
+        """``tol``, or `EXACT` of the loss's derivative bound: for answers whose errors no noise hides."""
+        return EXACT * min(1.0, self.loss.derivative_bound) if self.tol is None else self.tol
 
     @property
     def mu(self) -> float:

@@ -1,13 +1,13 @@
-"""Losses: value, slope, bend, and the bounds that every privacy proof rests on.
+"""Losses: value, derivative, curvature, and the bounds that every privacy proof rests on.
 
-A margin loss is a convex function of the margin ``z = y w.x``.  With its derivative called *slope* and its
-second derivative *bend*, a row with ``||x|| <= 1`` contributes to the local objective
+A margin loss is a convex function of the margin ``z = y w.x``.  With its derivative called *derivative* and its
+second derivative *curvature*, a row with ``||x|| <= 1`` contributes to the local objective
 
-* the gradient ``slope(z) y x``, of norm at most ``slope_bound`` (papers 000-004 assume 1), and
-* the Hessian ``bend(z) x x'``, of rank one and norm at most ``bend_bound`` (``c1`` in the papers).
+* the gradient ``derivative(z) y x``, of norm at most ``derivative_bound`` (papers 000-004 assume 1), and
+* the Hessian ``curvature(z) x x'``, of rank one and norm at most ``curvature_bound`` (``c1`` in the papers).
 
 A :class:`Residual` loss is the same with ``z = w.x - t``, where t is a number to predict, within public bounds.  Its
-slope has both signs, so mechanisms whose proofs need a slope of one sign refuse it
+derivative has both signs, so mechanisms whose proofs need a derivative of one sign refuse it
 (``docs/privacy/objective_perturbation.md``).
 
 :class:`Softmax` has K margins per row, and a Hessian of rank K - 1.  Proofs that use the gradient's norm alone (noise
@@ -39,10 +39,11 @@ def namespace(z: Any) -> Any:
 
 
 class Loss(ABC):
-    """A convex loss: a row's gradient has norm at most ``slope_bound``, its Hessian at most ``bend_bound``.
+    """A convex loss: a row's gradient has norm at most ``derivative_bound``, its Hessian at most ``curvature_bound``.
 
-    ``-slope_bound <= slope <= slope_bound`` and ``0 <= bend <= bend_bound``.  What :attr:`monotone` and
-    :attr:`logistic_identity` say has to be proved for each class: a subclass that does not say it again has neither.
+    ``-derivative_bound <= derivative <= derivative_bound`` and ``0 <= curvature <= curvature_bound``.  What
+    :attr:`monotone` and :attr:`logistic_identity` say has to be proved for each class: a subclass that does not say it
+    again has neither.
     """
 
     name: ClassVar[str]
@@ -52,9 +53,9 @@ class Loss(ABC):
     about: ClassVar[str]
     """What the loss is, in a few words."""
     monotone: ClassVar[bool] = False
-    """Whether the slope in the margin is never positive, as proofs for noise inside the objective need."""
+    """Whether the derivative in the margin is never positive, as proofs for noise inside the objective need."""
     logistic_identity: ClassVar[bool] = False
-    """Whether ``bend = |slope| (1 - |slope|)`` everywhere, for which noise inside the objective costs less (U1)."""
+    """Whether ``curvature == |derivative| (1 - |derivative|)`` everywhere: objective perturbation costs less (U1)."""
     offset_bound: ClassVar[float] = 0.0
     """Largest ``|t|`` of margins ``x.w - t``; 0 for losses of classes, whose margins have no t."""
     outputs: int = 1
@@ -84,35 +85,35 @@ class Loss(ABC):
         return cls(*map(float, filter(None, [argument])))
 
     @property
-    def slope_bound(self) -> float:
-        """Largest ``|slope|``, or for several margins the largest norm of a row's gradient: 1 unless stated."""
+    def derivative_bound(self) -> float:
+        """Largest ``|derivative|``, or for several margins the largest norm of a row's gradient: 1 unless stated."""
         return 1.0
 
     @property
     @abstractmethod
-    def bend_bound(self) -> float:
-        """``c1``: the supremum of the bend."""
+    def curvature_bound(self) -> float:
+        """``c1``: the supremum of the curvature."""
 
     @property
     def hessian_bound(self) -> float:
         """Largest norm of a row's Hessian, for rows in the unit ball."""
-        return self.bend_bound
+        return self.curvature_bound
 
     @property
     def jumps(self) -> tuple[float, ...]:
-        """The margins at which the bend jumps; none for a smooth loss."""
+        """The margins at which the curvature jumps; none for a smooth loss."""
         return ()
 
     @property
     def unproved_inside(self) -> str | None:
         """Why noise inside the objective has no proof for this loss; None if it has.
 
-        Events for such noise say that Hessians have rank one a row, and slopes are in [-1, 0].
+        Events for such noise say that Hessians have rank one a row, and derivatives are in [-1, 0].
         """
         if self.outputs > 1:
             return "noise inside the objective is proved for Hessians of rank one a row"
-        if self.slope_bound > 1.0 or not self.monotone:
-            return "noise inside the objective is proved for slopes between -1 and 0"
+        if self.derivative_bound > 1.0 or not self.monotone:
+            return "noise inside the objective is proved for derivatives between -1 and 0"
         return None
 
     @abstractmethod
@@ -120,33 +121,33 @@ class Loss(ABC):
         """Loss at margin `z`."""
 
     @abstractmethod
-    def slope(self, z: Array) -> Array:
+    def derivative(self, z: Array) -> Array:
         """First derivative at margin `z`."""
 
     @abstractmethod
-    def bend(self, z: Array) -> Array:
+    def curvature(self, z: Array) -> Array:
         """Second derivative at margin `z` (almost everywhere)."""
 
-    def typical_bend(self, z: Array) -> Array:
-        """A curvature for the preconditioner, typical of margins around `z`: the bend, unless the bend jumps."""
-        return self.bend(z)
+    def typical_curvature(self, z: Array) -> Array:
+        """A curvature for the preconditioner, typical of margins around `z`: the curvature, unless that jumps."""
+        return self.curvature(z)
 
     def turn(self, z: Array, along: Array) -> Array:
-        """How fast the slope changes at margin `z` as margins move by `along`: the second derivative times `along`."""
-        return self.bend(z) * along
+        """Directional derivative of the gradient: the curvature at margin `z`, times `along`."""
+        return self.curvature(z) * along
 
     def softened(self, width: float) -> Loss:
-        """A loss without jumps of the bend, with a slope within ``width * bend_bound`` of this one's; itself if smooth.
+        """A loss of continuous curvature whose derivative is within ``width * curvature_bound`` of this one's.
 
         As the width falls, minimisers of softened losses converge to the minimiser of this loss.  A loss with
-        :attr:`jumps` must have softened losses, for any positive width; only their slope and bend are used.
+        :attr:`jumps` must have softened losses, for any positive width; only their derivative and curvature are used.
         """
         return self
 
     def steep(self, s: Any) -> Any:
-        """The margin at which the slope is ``-s``, for s between 0 and the slope bound; None if that is not known.
+        """The margin at which the derivative is ``-s``, s between 0 and the derivative bound; None if not known.
 
-        For even losses it is below 0, and the slope is s at minus that margin.  Capped forms need it
+        For even losses it is below 0, and the derivative is s at minus that margin.  Capped forms need it
         (:mod:`sottovoce.problem.clipped`).
         """
         return None
@@ -171,8 +172,8 @@ class Loss(ABC):
 class Logistic(Loss):
     """``log(1 + exp(-z))``.
 
-    With ``p = 1/(1 + exp(z))``: slope ``-p`` in (-1, 0), bend ``p (1 - p) <= 1/4``, attained at z = 0.
-    The identity ``bend = |slope| (1 - |slope|)`` is what makes its log-determinant cheap (U1 of
+    With ``p = 1/(1 + exp(z))``: derivative ``-p`` in (-1, 0), curvature ``p (1 - p) <= 1/4``, attained at z = 0.
+    The identity ``curvature = |derivative| (1 - |derivative|)`` is what makes its log-determinant cheap (U1 of
     :mod:`sottovoce.privacy.bounds`): where the gradient is extreme, the curvature vanishes.
     """
 
@@ -182,19 +183,19 @@ class Logistic(Loss):
     logistic_identity: ClassVar[bool] = True
 
     @property
-    def bend_bound(self) -> float:
+    def curvature_bound(self) -> float:
         return 0.25
 
     def value(self, z: Array) -> Array:
         xp = namespace(z)
         return xp.logaddexp(xp.zeros_like(z), -z)
 
-    def slope(self, z: Array) -> Array:
+    def derivative(self, z: Array) -> Array:
         with np.errstate(over="ignore"):
             return -1.0 / (1.0 + namespace(z).exp(z))  # nothing cancels
 
-    def bend(self, z: Array) -> Array:
-        p = self.slope(z)
+    def curvature(self, z: Array) -> Array:
+        p = self.derivative(z)
         return -p * (1.0 + p)
 
     def steep(self, s: Any) -> Any:
@@ -209,8 +210,9 @@ class Logistic(Loss):
 class HuberSVM(Loss):
     """The Huberised hinge of 003, eq. (3.5): linear below ``1 - h``, quadratic within ``h`` of 1, zero above.
 
-    On the quadratic piece ``(1 + h - z)^2 / (4h)`` the slope is ``-(1 + h - z)/(2h)``, which runs from
-    -1 at ``z = 1 - h`` to 0 at ``z = 1 + h``; so ``-1 <= slope <= 0`` and the bend is ``1/(2h)`` there, 0 elsewhere.
+    On the quadratic piece ``(1 + h - z)^2 / (4h)`` the derivative is ``-(1 + h - z)/(2h)``, which runs from
+    -1 at ``z = 1 - h`` to 0 at ``z = 1 + h``; so ``-1 <= derivative <= 0`` and the curvature is ``1/(2h)`` there, 0
+    elsewhere.
     """
 
     h: float = 0.5
@@ -224,7 +226,7 @@ class HuberSVM(Loss):
             raise InvalidInput("h", self.h, "the half-width of Huber's quadratic piece must be > 0", "use h=0.5")
 
     @property
-    def bend_bound(self) -> float:
+    def curvature_bound(self) -> float:
         return 1.0 / (2.0 * self.h)
 
     @property
@@ -236,16 +238,16 @@ class HuberSVM(Loss):
         gap = xp.clip(1.0 + self.h - z, 0.0, 2.0 * self.h)
         return gap**2 / (4.0 * self.h) + xp.clip(1.0 - self.h - z, 0.0, None)
 
-    def slope(self, z: Array) -> Array:
+    def derivative(self, z: Array) -> Array:
         return -namespace(z).clip((1.0 + self.h - z) / (2.0 * self.h), 0.0, 1.0)
 
-    def bend(self, z: Array) -> Array:
+    def curvature(self, z: Array) -> Array:
         xp = namespace(z)
-        return xp.where(xp.abs(1.0 - z) < self.h, xp.full_like(z, self.bend_bound), xp.zeros_like(z))
+        return xp.where(xp.abs(1.0 - z) < self.h, xp.full_like(z, self.curvature_bound), xp.zeros_like(z))
 
-    def typical_bend(self, z: Array) -> Array:
-        """The mean bend within 1 of `z`: at w = 0 every row's bend is 0, but it will not be so near the minimiser."""
-        return 0.5 * (self.slope(z + 1.0) - self.slope(z - 1.0))
+    def typical_curvature(self, z: Array) -> Array:
+        """The mean curvature within 1 of `z`: at w = 0 every row's is 0, but it will not be near the minimiser."""
+        return 0.5 * (self.derivative(z + 1.0) - self.derivative(z - 1.0))
 
     def steep(self, s: Any) -> Any:
         return 1.0 + self.h - 2.0 * self.h * s
@@ -262,8 +264,8 @@ class HuberSVM(Loss):
 class _SoftHuber(HuberSVM):
     """Huber's hinge with a smooth ``t_+``.
 
-    In ``slope = ((1-h-z)_+ - (1+h-z)_+) / 2h``, ``t_+`` is replaced by ``(t + sqrt(t^2 + 4 width^2)) / 2``, which is
-    between 0 and ``width`` larger.  So the slope is within ``width / 2h`` of Huber's.
+    In ``derivative = ((1-h-z)_+ - (1+h-z)_+) / 2h``, ``t_+`` becomes ``(t + sqrt(t^2 + 4 width^2)) / 2``, which is
+    between 0 and ``width`` larger.  So the derivative is within ``width / 2h`` of Huber's.
     """
 
     width: float = 1.0
@@ -277,11 +279,11 @@ class _SoftHuber(HuberSVM):
         root = namespace(z).sqrt
         return up, down, root(up**2 + 4.0 * self.width**2), root(down**2 + 4.0 * self.width**2)
 
-    def slope(self, z: Array) -> Array:
+    def derivative(self, z: Array) -> Array:
         _, _, above, below = self._roots(z)
         return -namespace(z).clip(0.5 + (1.0 - z) / (above + below), 0.0, 1.0)  # the same, and nothing cancels
 
-    def bend(self, z: Array) -> Array:
+    def curvature(self, z: Array) -> Array:
         up, down, above, below = self._roots(z)
         turn = (1.0 - z) * (up / above + down / below) / (above + below)
         return namespace(z).clip(1.0 - turn, 0.0, None) / (above + below)
@@ -322,11 +324,11 @@ class Softmax(Loss):
         return cls(int(argument))
 
     @property
-    def slope_bound(self) -> float:
+    def derivative_bound(self) -> float:
         return 2.0**0.5
 
     @property
-    def bend_bound(self) -> float:
+    def curvature_bound(self) -> float:
         return 0.5
 
     def _exponentials(self, z: Array) -> tuple[Array, Array, Array]:
@@ -342,19 +344,19 @@ class Softmax(Loss):
         top, _, total = self._exponentials(z)
         return (top + namespace(z).log(total))[..., 0, :]
 
-    def slope(self, z: Array) -> Array:
+    def derivative(self, z: Array) -> Array:
         """``p``, shape (..., K n): the first derivatives in the margins."""
         _, e, total = self._exponentials(z)
         return namespace(z).reshape(e / total, z.shape)
 
-    def bend(self, z: Array) -> Array:
+    def curvature(self, z: Array) -> Array:
         """``p (1 - p)``, shape (..., K n): the diagonal of the second derivative, for preconditioning."""
-        p = self.slope(z)
+        p = self.derivative(z)
         return p * (1.0 - p)
 
     def turn(self, z: Array, along: Array) -> Array:
         xp = namespace(z)
-        p, m = (xp.reshape(x, (*z.shape[:-1], self.classes, -1)) for x in (self.slope(z), along))
+        p, m = (xp.reshape(x, (*z.shape[:-1], self.classes, -1)) for x in (self.derivative(z), along))
         return xp.reshape(p * (m - xp.sum(p * m, axis=-2, keepdims=True)), z.shape)
 
     @property
@@ -368,7 +370,7 @@ MOST_OFFSET = 1.0
 
 @dataclass(frozen=True)
 class Residual(Loss):
-    """A loss of the residual ``r = w.x - t``: even, quadratic near 0, with tails of slope -1 and 1.
+    """A loss of the residual ``r = w.x - t``: even, quadratic near 0, with tails of derivative -1 and 1.
 
     Parameters
     ----------
@@ -391,7 +393,7 @@ class Residual(Loss):
             raise InvalidInput("h", self.h, rule, "use h=0.25")
 
     @property
-    def bend_bound(self) -> float:
+    def curvature_bound(self) -> float:
         return 1.0 / self.h
 
     @property
@@ -403,8 +405,8 @@ class Residual(Loss):
 class HuberResidual(Residual):
     """Huber's loss of the residual, divided by h: ``r^2 / (2h)`` within h of 0, ``|r| - h/2`` beyond.
 
-    The slope is ``r/h`` clipped to [-1, 1], so its bound is 1, attained beyond h; the bend is ``1/h`` within h of 0,
-    and 0 beyond.  A squared loss has no bound on its slope, and so no sensitivity.
+    The derivative is ``r/h`` clipped to [-1, 1], so its bound is 1, attained beyond h; the curvature is ``1/h`` within
+    h of 0, and 0 beyond.  A squared loss has no bound on its derivative, and so no sensitivity.
     """
 
     name: ClassVar[str] = "huber-residual"
@@ -419,16 +421,16 @@ class HuberResidual(Residual):
         near = namespace(z).clip(far, 0.0, self.h)
         return near**2 / (2.0 * self.h) + (far - near)
 
-    def slope(self, z: Array) -> Array:
+    def derivative(self, z: Array) -> Array:
         return namespace(z).clip(z / self.h, -1.0, 1.0)
 
-    def bend(self, z: Array) -> Array:
+    def curvature(self, z: Array) -> Array:
         xp = namespace(z)
-        return xp.where(xp.abs(z) < self.h, xp.full_like(z, self.bend_bound), xp.zeros_like(z))
+        return xp.where(xp.abs(z) < self.h, xp.full_like(z, self.curvature_bound), xp.zeros_like(z))
 
-    def typical_bend(self, z: Array) -> Array:
-        """The mean bend within 2h of `z`: a row far from its target has bend 0, but it will not be so nearer to it."""
-        return (self.slope(z + 2.0 * self.h) - self.slope(z - 2.0 * self.h)) / (4.0 * self.h)
+    def typical_curvature(self, z: Array) -> Array:
+        """The mean curvature within 2h of `z`: a row far from its target has 0, but not nearer to it."""
+        return (self.derivative(z + 2.0 * self.h) - self.derivative(z - 2.0 * self.h)) / (4.0 * self.h)
 
     def steep(self, s: Any) -> Any:
         return -self.h * s
@@ -441,8 +443,8 @@ class HuberResidual(Residual):
 class _SoftHuberResidual(HuberResidual):
     """Twice the softened hinge at ``1 - r``, minus ``r + h/2``: the same of the hinge itself is Huber's loss.
 
-    The softened hinge's slope is within ``width / 2h`` of the hinge's, so this slope is within ``width / h`` of
-    Huber's.
+    The softened hinge's derivative is within ``width / 2h`` of the hinge's, so this derivative is within ``width / h``
+    of Huber's.
     """
 
     width: float = 1.0
@@ -457,19 +459,19 @@ class _SoftHuberResidual(HuberResidual):
     def value(self, z: Array) -> Array:
         return 2.0 * self._hinge().value(1.0 - z) - z - 0.5 * self.h
 
-    def slope(self, z: Array) -> Array:
-        return -2.0 * self._hinge().slope(1.0 - z) - 1.0
+    def derivative(self, z: Array) -> Array:
+        return -2.0 * self._hinge().derivative(1.0 - z) - 1.0
 
-    def bend(self, z: Array) -> Array:
-        return 2.0 * self._hinge().bend(1.0 - z)
+    def curvature(self, z: Array) -> Array:
+        return 2.0 * self._hinge().curvature(1.0 - z)
 
 
 @dataclass(frozen=True)
 class LogCosh(Residual):
     """``h ln cosh(r/h)``: Huber's loss of the residual, made smooth.
 
-    The slope is ``s = tanh(r/h)``, inside (-1, 1), and the bend ``(1 - s^2) / h <= 1/h``, attained at 0.  As for the
-    logistic loss, the curvature vanishes where the slope is extreme.
+    The derivative is ``s = tanh(r/h)``, inside (-1, 1), and the curvature ``(1 - s^2) / h <= 1/h``, attained at 0.  As
+    for the logistic loss, the curvature vanishes where the derivative is extreme.
     """
 
     name: ClassVar[str] = "log-cosh"
@@ -480,11 +482,11 @@ class LogCosh(Residual):
         far = xp.abs(z) / self.h
         return self.h * (far + xp.log1p(xp.exp(-2.0 * far)) - float(np.log(2.0)))
 
-    def slope(self, z: Array) -> Array:
+    def derivative(self, z: Array) -> Array:
         return namespace(z).tanh(z / self.h)
 
-    def bend(self, z: Array) -> Array:
-        s = self.slope(z)
+    def curvature(self, z: Array) -> Array:
+        s = self.derivative(z)
         return (1.0 - s) * (1.0 + s) / self.h
 
     def steep(self, s: Any) -> Any:
@@ -496,8 +498,8 @@ class LogCosh(Residual):
 class Quantile(Loss):
     """The pinball loss of the residual, smoothed within :attr:`h` of 0: half of Huber's loss plus ``(1/2 - q) r``.
 
-    The slope runs from ``-q`` at residuals below -h to ``1 - q`` above h, so its bound is the larger of both; the bend
-    is ``1/(2h)`` within h of 0, and 0 beyond.  The minimiser predicts the q-quantile, up to the smoothing.
+    The derivative runs from ``-q`` at residuals below -h to ``1 - q`` above h, so its bound is the larger of both; the
+    curvature is ``1/(2h)`` within h of 0, and 0 beyond.  The minimiser predicts the q-quantile, up to the smoothing.
 
     Parameters
     ----------
@@ -522,11 +524,11 @@ class Quantile(Loss):
             raise InvalidInput("q", self.q, "the quantile must be from 0.01 to 0.99", "use q=0.5 for the median")
 
     @property
-    def slope_bound(self) -> float:
+    def derivative_bound(self) -> float:
         return max(self.q, 1.0 - self.q)
 
     @property
-    def bend_bound(self) -> float:
+    def curvature_bound(self) -> float:
         return 0.5 / self.h
 
     @property
@@ -540,14 +542,14 @@ class Quantile(Loss):
     def value(self, z: Array) -> Array:
         return 0.5 * self._huber().value(z) + (0.5 - self.q) * z + 0.25 * self.h
 
-    def slope(self, z: Array) -> Array:
-        return namespace(z).clip(0.5 * self._huber().slope(z) + (0.5 - self.q), -self.q, 1.0 - self.q)
+    def derivative(self, z: Array) -> Array:
+        return namespace(z).clip(0.5 * self._huber().derivative(z) + (0.5 - self.q), -self.q, 1.0 - self.q)
 
-    def bend(self, z: Array) -> Array:
-        return 0.5 * self._huber().bend(z)
+    def curvature(self, z: Array) -> Array:
+        return 0.5 * self._huber().curvature(z)
 
-    def typical_bend(self, z: Array) -> Array:
-        return 0.5 * HuberResidual(self.h).typical_bend(z)
+    def typical_curvature(self, z: Array) -> Array:
+        return 0.5 * HuberResidual(self.h).typical_curvature(z)
 
     def softened(self, width: float) -> Loss:
         return Quantile(self.q, width)

@@ -3,9 +3,9 @@
 A row a of norm s > 1 would have to be shortened to enter the unit ball; then its outcome no longer belongs to its
 columns, and coefficients are biased.  Here the row stays as it is and its loss is multiplied by ``min(1, 1 / s^2)``:
 
-* its gradient ``weight slope a`` has norm at most ``slope_bound / s``, or ``slope_bound`` if s <= 1,
-* its Hessian ``weight bend a a'`` has norm at most ``bend_bound``,
-* the second moment of its gradient has norm at most ``slope_bound^2 / s^2``.
+* its gradient ``weight derivative a`` has norm at most ``derivative_bound / s``, or ``derivative_bound`` if s <= 1,
+* its Hessian ``weight curvature a a'`` has norm at most ``curvature_bound``,
+* the second moment of its gradient has norm at most ``derivative_bound^2 / s^2``.
 
 Weights depend on columns alone, so a model that is right stays right, with the same coefficients.  One that is not
 right gets the coefficients of rows so weighted, which may be far from those of all rows alike.
@@ -53,13 +53,13 @@ class Weighted(Loss):
         object.__setattr__(self, "offset_bound", self.base.offset_bound)
 
     @property
-    def slope_bound(self) -> float:
+    def derivative_bound(self) -> float:
         """Largest norm of a row's gradient, whatever the norm of the row."""
-        return self.base.slope_bound
+        return self.base.derivative_bound
 
     @property
-    def bend_bound(self) -> float:
-        return self.base.bend_bound
+    def curvature_bound(self) -> float:
+        return self.base.curvature_bound
 
     @property
     def unproved_inside(self) -> str | None:
@@ -84,14 +84,14 @@ class Weighted(Loss):
     def value(self, z: Array) -> Array:
         return self.weight(z) * self.base.value(z)
 
-    def slope(self, z: Array) -> Array:
-        return self.weight(z) * self.base.slope(z)
+    def derivative(self, z: Array) -> Array:
+        return self.weight(z) * self.base.derivative(z)
 
-    def bend(self, z: Array) -> Array:
-        return self.weight(z) * self.base.bend(z)
+    def curvature(self, z: Array) -> Array:
+        return self.weight(z) * self.base.curvature(z)
 
-    def typical_bend(self, z: Array) -> Array:
-        return self.weight(z) * self.base.typical_bend(z)
+    def typical_curvature(self, z: Array) -> Array:
+        return self.weight(z) * self.base.typical_curvature(z)
 
 
 def weights(loss: Loss, z: Array) -> Array:

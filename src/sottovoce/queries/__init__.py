@@ -14,9 +14,8 @@ from .bounded import (
     SecondMoments,
     SlopeMoments,
 )
-from .carried import CarriedGradient, carries
-from .gated import GatedMinimiser, RedrawnGate
-from .misses import Misses
+from .correlated import CarriedGradient, carries
+from .numeric_moments import Misses
 from .objective import (
     GaussianLaw,
     PerturbedObjective,
@@ -27,6 +26,7 @@ from .objective import (
     rate_for_epsilon,
 )
 from .residuals import ResidualMoments
+from .sparse_vector import GatedMinimiser, RedrawnGate
 from .statistic import NoisyEpoch, NoisyGradient, NoisyMinimiser, NoisyStatistic, NoisyValue, SecretMinimiser
 from .sums import Sum
 from .vault import Secret, Vault

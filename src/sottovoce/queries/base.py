@@ -13,7 +13,7 @@ from ..errors import InvalidInput
 from ..privacy.events import Event
 from ..problem.facts import Facts
 from ..util.typing import Array
-from .evidence import Canaries, Leaning, Supposed, refusal
+from .audit_hooks import Canaries, Leaning, Supposed, refusal
 from .vault import Vault
 
 

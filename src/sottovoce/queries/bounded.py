@@ -96,7 +96,7 @@ class Bounded(ABC):
 
 @dataclass(frozen=True)
 class Gradient(Bounded):
-    """``(1/n) sum_k slope(a_k.w) a_k``: norm at most the slope bound."""
+    """``(1/n) sum_k derivative(a_k.w) a_k``: norm at most the derivative bound."""
 
     cone: ClassVar[bool] = False
 
@@ -104,10 +104,10 @@ class Gradient(Bounded):
         return facts.d
 
     def norm(self, facts: Facts) -> float:
-        return facts.loss.slope_bound
+        return facts.loss.derivative_bound
 
     def terms(self, block: Design, loss: Loss, at: Array) -> Array:
-        return np.asarray(block.combine(loss.slope(block.margins(at))))
+        return np.asarray(block.combine(loss.derivative(block.margins(at))))
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class SecondMoments(_Gram):
 
 @dataclass(frozen=True)
 class Curvature(_Gram):
-    """The Hessian ``(1/n) sum_k bend(a_k.w) a_k a_k'`` with every bend cut at `most`, in units of :meth:`unit`.
+    """The Hessian ``(1/n) sum_k curvature(a_k.w) a_k a_k'`` with curvatures cut at `most`, in units of :meth:`unit`.
 
     A row adds at most 1 then, neither sensitivity nor event depends on `most`, which may follow from earlier releases.
     """
@@ -171,25 +171,25 @@ class Curvature(_Gram):
 
     def unit(self, loss: Loss) -> float:
         """What the answer is to be multiplied by."""
-        return min(loss.bend_bound, self.most)
+        return min(loss.curvature_bound, self.most)
 
     def norm(self, facts: Facts) -> float:
         return 1.0
 
     def factors(self, loss: Loss, z: Array) -> Array:
         unit = self.unit(loss)
-        return np.minimum(loss.bend(z) / unit, weights(loss, z))
+        return np.minimum(loss.curvature(z) / unit, weights(loss, z))
 
 
 @dataclass(frozen=True)
 class SlopeMoments(_Gram):
-    """``(1/n) sum_k slope(a_k.w)^2 a_k a_k'``, the second moments of gradients: at most the slope bound squared."""
+    """``(1/n) sum_k derivative(a_k.w)^2 a_k a_k'``, gradients' second moments, at most the derivative bound squared."""
 
     def norm(self, facts: Facts) -> float:
-        return facts.loss.slope_bound**2
+        return facts.loss.derivative_bound**2
 
     def factors(self, loss: Loss, z: Array) -> Array:
-        return np.asarray(loss.slope(z) ** 2)
+        return np.asarray(loss.derivative(z) ** 2)
 
 
 @dataclass(frozen=True)

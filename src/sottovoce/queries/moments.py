@@ -19,22 +19,22 @@ from .vault import Vault
 class SquaredMargin(Loss):
     """``z^2 / 2``: its mean gradient at the unit vector e_j is column j of the rows' second moments.
 
-    It is used only for rows in the unit ball and ``|w| <= 1``, where slope and bend are bounded by 1.
+    It is used only for rows in the unit ball and ``|w| <= 1``, where derivative and curvature are bounded by 1.
     """
 
     name: ClassVar[str] = "squared margin"
 
     @property
-    def bend_bound(self) -> float:
+    def curvature_bound(self) -> float:
         return 1.0
 
     def value(self, z: Array) -> Array:
         return z**2 / 2.0
 
-    def slope(self, z: Array) -> Array:
+    def derivative(self, z: Array) -> Array:
         return z
 
-    def bend(self, z: Array) -> Array:
+    def curvature(self, z: Array) -> Array:
         return 0.0 * z + 1.0
 
     @property

@@ -30,8 +30,7 @@ from ..problem.facts import Facts
 from ..problem.trust import RELATIONS
 from ..solvers.local import certified_error
 from ..util.typing import Array, ArrayLike
-from .base import Query
-from .evidence import (
+from .audit_hooks import (
     Canaries,
     Leaning,
     Supposed,
@@ -42,6 +41,7 @@ from .evidence import (
     stiffness,
     vector,
 )
+from .base import Query
 from .reach import INFLATION, certificate, check_solve, inside, length, matched
 from .statistic import SecretMinimiser, last_minimiser
 from .vault import Vault
@@ -57,15 +57,16 @@ _FINE = 2.0**-11  # of the certificate's error: the grid's share of it
 
 
 def _changed(facts: Facts) -> float:
-    """How far a row moves the noise, as the events for objectives are priced: for slopes of up to 1.
+    """How far a row moves the noise, as the events for objectives are priced: for derivatives of up to 1.
 
-    No event carries a smaller bound, so a flatter loss is charged for, and its noise scaled, as if its slope reached 1.
+    No event carries a smaller bound, so a flatter loss is charged for, and its noise scaled, as if its derivative
+    reached 1.
     """
     return RELATIONS[facts.relation]
 
 
 def _loss_terms(facts: Facts) -> dict[str, float | bool]:
-    return {"bend_bound": facts.loss.bend_bound, "logistic": facts.loss.logistic_identity}
+    return {"curvature_bound": facts.loss.curvature_bound, "logistic": facts.loss.logistic_identity}
 
 
 def _check_loss(facts: Facts) -> None:
@@ -241,7 +242,7 @@ class PerturbedObjective(Query):
         else:
             spread = self._per_node((1.0 if facts.pure else np.sqrt(facts.d + 1.0)) / law.rate, facts)
         q = facts.mu + self._per_node(self.curvature, facts)
-        q_typical = q + facts.C * facts.loss.bend_bound / facts.d
+        q_typical = q + facts.C * facts.loss.curvature_bound / facts.d
         room = np.sqrt((1.0 + INFLATION) ** 2 - 1.0)
         return np.asarray(room * self._share(facts, law) * spread * q / (4.0 * facts.n * q_typical))
 
@@ -282,7 +283,7 @@ class PerturbedObjective(Query):
         if isinstance(law, GaussianLaw):
             return GaussianObjectivePerturbation(
                 source=self.source, relation=facts.relation, sigma=self._per_node(law.sigma, facts), K=self._K(facts),
-                bend_bound=facts.loss.bend_bound, dimension=facts.d, error=self._error(facts, law),
+                curvature_bound=facts.loss.curvature_bound, dimension=facts.d, error=self._error(facts, law),
                 sigma_release=sigma_release, claimed=claimed,
                 claimed_rho=None if law.claimed_rho is None else self._per_node(law.claimed_rho, facts),
             )  # fmt: skip
@@ -328,7 +329,7 @@ class PerturbedObjective(Query):
         """Two Gaussian noises, inside the objective and on the answer, add up exactly only where the loss is linear."""
         if not isinstance(self.noise, GaussianLaw) or self.noise.release is None:
             return True
-        return not np.any(supposed.facts.loss.bend(np.einsum("kd,rd->rk", supposed.signed, answers[:, 0])))
+        return not np.any(supposed.facts.loss.curvature(np.einsum("kd,rd->rk", supposed.signed, answers[:, 0])))
 
     def log_density(self, supposed: Supposed, answer: Array) -> Array | None:
         """The density of the noise that makes the answer the minimiser, times the determinant of that map (U1)."""
@@ -340,8 +341,8 @@ class PerturbedObjective(Query):
             spread = np.hypot(law.sigma / (sums * q), law.release)  # compare answers instead, both noises Gaussian
             return gaussian(w - self.answer(vault, facts, 1), spread)
         b = -sums * (vault.solver.gradient(w) + np.asarray(self.linear) + q * w)
-        bend = facts.loss.bend(np.einsum("kd,rd->rk", supposed.signed, w[:, 0]))
-        hessian = np.einsum("rk,kd,ke->rde", bend, supposed.signed, supposed.signed)
+        curvature = facts.loss.curvature(np.einsum("kd,rd->rk", supposed.signed, w[:, 0]))
+        hessian = np.einsum("rk,kd,ke->rde", curvature, supposed.signed, supposed.signed)
         hessian = hessian + (sums * q).reshape(-1, 1, 1) * np.eye(w.shape[-1])
         determinant = np.linalg.slogdet(hessian)[1]
         inside_it = gaussian(b, law.sigma) if isinstance(law, GaussianLaw) else spherical(b, law.rate)
@@ -384,7 +385,7 @@ class SecretStartObjective(PerturbedObjective):
         shift = facts.n / facts.C * np.abs(np.asarray(self.own, dtype=float)) * moved
         claimed = None if law.claimed is None else self._per_node(law.claimed, facts)
         return SecretStartPerturbation(
-            self.source, facts.relation, self._per_node(law.rate, facts), self._K(facts), facts.loss.bend_bound,
+            self.source, facts.relation, self._per_node(law.rate, facts), self._K(facts), facts.loss.curvature_bound,
             facts.d, self._per_node(shift, facts), claimed,
         )  # fmt: skip
 

@@ -1,6 +1,6 @@
 """How far from the origin an answer can lie, from public facts alone.
 
-The gradient of the data term has norm at most ``C L``, with ``L`` the loss's slope bound.  A local objective with
+The gradient of the data term has norm at most ``C L``, with ``L`` the loss's derivative bound.  A local objective with
 linear term ``c`` and quadratic term ``q`` is q-strongly convex, and its gradient at 0 has norm at most ``C L + ||c||``,
 so its minimiser has norm at most ``(C L + ||c||) / q``.
 
@@ -33,15 +33,15 @@ _ROOM = 2.0  # how much smaller than the certificate its rounding must be for do
 
 def radius(facts: Facts, pull: ArrayLike, q: Array) -> Array:
     """Bound on a minimiser's norm, shape (..., 1); `pull` bounds the norm of the linear term."""
-    return np.asarray((facts.C * facts.loss.slope_bound + np.asarray(pull, dtype=float)) / q)
+    return np.asarray((facts.C * facts.loss.derivative_bound + np.asarray(pull, dtype=float)) / q)
 
 
 def _hidden(facts: Facts, tol: ArrayLike, pull: Array, q: Array) -> Array:
     """Bound on the rounding in a gradient's norm, over C, at all points where an answer can lie."""
     loss, most = facts.loss, radius(facts, pull, q) + certified_error(facts.C, tol, q)
     hidden = rounding_bound(
-        facts.C, facts.n, loss.bend_bound, facts.d, most, pull, q, loss.outputs,
-        slope_bound=loss.slope_bound, offset_bound=loss.offset_bound,
+        facts.C, facts.n, loss.curvature_bound, facts.d, most, pull, q, loss.outputs,
+        derivative_bound=loss.derivative_bound, offset_bound=loss.offset_bound,
     )  # fmt: skip
     return hidden / facts.C
 

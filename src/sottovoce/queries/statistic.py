@@ -21,8 +21,8 @@ from ..privacy.events import Event, ExactSphericalMechanism, GaussianMechanism, 
 from ..problem.facts import Facts
 from ..solvers.local import certified_error, rounding_bound
 from ..util.typing import Array, ArrayLike
+from .audit_hooks import Canaries, Leaning, Supposed, centre, certain, gaussian, refusal_of_secret, spherical, vector
 from .base import Query
-from .evidence import Canaries, Leaning, Supposed, centre, certain, gaussian, refusal_of_secret, spherical, vector
 from .reach import INFLATION, certificate, check_solve, inside, length, matched
 from .vault import Secret, Vault
 
@@ -32,20 +32,20 @@ _FINE = 2.0**-20  # of the sensitivity: what the grid may add to it
 def gradient_sensitivity(facts: Facts, rows: Array) -> Array:
     """How far a row moves a computed mean gradient of `rows` rows: ``Delta C / rows``, plus twice its rounding error.
 
-    Rows that do not change have slopes that are the same to the last bit, because each stands at the same place of the
-    same products in both data sets.  Only the sum rounds differently, by at most ``C L (rows + 9) u`` (``2 K`` times
-    that at L = 1 for K margins per row, see :func:`sottovoce.solvers.local.rounding_bound`).  That is a share ``rows^2
-    u`` of the whole: a tenth at thirty million rows.  The signs of slopes do not matter: two gradients of norm L differ
-    by at most 2 L, and one from zero by L.
+    Rows that do not change have derivatives that are the same to the last bit, because each stands at the same place of
+    the same products in both data sets.  Only the sum rounds differently, by at most ``C L (rows + 9) u`` (``2 K``
+    times that at L = 1 for K margins per row, see :func:`sottovoce.solvers.local.rounding_bound`).  That is a share
+    ``rows^2 u`` of the whole: a tenth at thirty million rows.  The signs of derivatives do not matter: two gradients of
+    norm L differ by at most 2 L, and one from zero by L.
 
-    This is why gradients are sums over rows as they come.  Among merged rows (:mod:`sottovoce.data.merged`) the place
-    of a row depends on which other rows repeat, and products may round differently at other places.  Then slopes of
-    unchanged rows might differ too, which this bound does not cover.  Solves may use merged rows, because their bound
-    (:func:`sottovoce.solvers.local.rounding_bound`) covers the rounding of every margin.
+    This is why gradients are sums over rows as they come.  Among merged rows (:mod:`sottovoce.data.deduplicated`) the
+    place of a row depends on which other rows repeat, and products may round differently at other places.  Then
+    derivatives of unchanged rows might differ too, which this bound does not cover.  Solves may use merged rows,
+    because their bound (:func:`sottovoce.solvers.local.rounding_bound`) covers the rounding of every margin.
     """
     none, loss = np.zeros_like(rows), facts.loss
     rounding = rounding_bound(
-        facts.C, rows + 1.0, 0.0, facts.d, none, none, none, loss.outputs, slope_bound=loss.slope_bound
+        facts.C, rows + 1.0, 0.0, facts.d, none, none, none, loss.outputs, derivative_bound=loss.derivative_bound
     )
     return np.asarray(facts.gradients_changed * facts.C / rows + 2.0 * rounding)
 
@@ -212,7 +212,7 @@ class NoisyMinimiser(NoisyValue):
     def reach(self, facts: Facts) -> Array:
         q = self._q(facts)
         error = certified_error(facts.C, self._tol(facts.alike), q)
-        return np.asarray(facts.C * facts.loss.slope_bound / q + error + np.zeros_like(facts.n))
+        return np.asarray(facts.C * facts.loss.derivative_bound / q + error + np.zeros_like(facts.n))
 
     def addend(self, vault: Vault, facts: Facts) -> Array:
         alike = facts.alike
@@ -262,7 +262,7 @@ class NoisyMinimiser(NoisyValue):
 
 @dataclass(frozen=True)
 class NoisyGradient(NoisyValue):
-    """``(C / n) sum_k slope(a_k.w) a_k`` at ``w = start``, of :func:`gradient_sensitivity`.
+    """``(C / n) sum_k derivative(a_k.w) a_k`` at ``w = start``, of :func:`gradient_sensitivity`.
 
     In a sum, a site's own rounding, weighed by its share of the rows, is below that of all rows at one site.
     """
@@ -276,7 +276,7 @@ class NoisyGradient(NoisyValue):
         return gradient_sensitivity(facts, rows)
 
     def reach(self, facts: Facts) -> Array:
-        return np.full((*facts.n.shape[:-1], 1), facts.C * facts.loss.slope_bound)
+        return np.full((*facts.n.shape[:-1], 1), facts.C * facts.loss.derivative_bound)
 
     def around(self, origin: Array, facts: Facts) -> Query:
         return replace(self, start=self.start + origin)

@@ -100,7 +100,7 @@ class RunConfig:
     method : str
         A name that ``sottovoce methods`` lists.  Stored is the name of method and `trust` together: "sum_momentum" for
         "momentum" under "sum", which may also be given.  "auto" leaves it to
-        :func:`sottovoce.runs.choosing.choose`; here it is replaced by the first guess, which is `prox_admm` with a
+        :func:`sottovoce.runs.auto_search.choose`; here it is replaced by the first guess, which is `prox_admm` with a
         delta, a cap on gradients or a loss without a proof for noise inside objectives, else `mr_admm`.
     epsilon : float or tuple of N floats
         Total for the whole run, per row of one site: one value for all nodes, or one per node.  ``inf`` runs without

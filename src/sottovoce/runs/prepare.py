@@ -75,7 +75,7 @@ def default_penalty(config: RunConfig, facts: Facts, graph: Graph) -> float:
         return own
     least = cls.least_penalty * config.C
     if facts.loss.offset_bound and cls.gradient_steps:
-        return max(least, config.C * facts.loss.bend_bound)
+        return max(least, config.C * facts.loss.curvature_bound)
     if not config.budgeted or not cls.noise_weight:
         return least
     stiffness = 2.0 * np.maximum(graph.degree, 1) if cls.curvature == "edge" else np.ones_like(facts.n)
@@ -88,14 +88,14 @@ def _spread(config: RunConfig, facts: Facts, releases: int) -> float:
     """Standard deviation of a release's noise in a coordinate, in sum scale; about, where noise is spherical."""
     epsilon = float(np.min(config.epsilon))
     if config.delta is not None and not facts.pure:
-        return 2.0 * facts.loss.slope_bound * math.sqrt(releases) / gaussian_mu(epsilon, config.delta)
+        return 2.0 * facts.loss.derivative_bound * math.sqrt(releases) / gaussian_mu(epsilon, config.delta)
     inside = REGISTRY[config.method].objective_noise
-    return 2.0 * facts.loss.slope_bound * releases / epsilon * (1.0 if inside else math.sqrt(facts.d))
+    return 2.0 * facts.loss.derivative_bound * releases / epsilon * (1.0 if inside else math.sqrt(facts.d))
 
 
 def certified(config: RunConfig, loss: Loss) -> float | None:
     """The gradient norm to which solves are certified, over C: under a cap it is ``tol`` of the cap."""
-    return None if config.tol is None else config.tol * min(1.0, loss.slope_bound)
+    return None if config.tol is None else config.tol * min(1.0, loss.derivative_bound)
 
 
 def quorum(config: RunConfig, nodes: int) -> tuple[int, int]:

@@ -17,8 +17,8 @@ from typing import Self
 import numpy as np
 
 from ..data import Dataset, Schema
-from ..data.lifelike import Expected, World, deal, onto, principal
 from ..data.rows import Rows
+from ..data.synthetic_tables import Expected, World, deal, onto, principal
 from ..errors import InvalidInput
 from ..problem.losses import Loss, make_loss
 from ..problem.task import TwoClasses
@@ -174,7 +174,7 @@ class Public:
 
         They are what a cap on a row's gradient would cut: with a cap at the 0.9 quantile, a tenth of the rows.
         """
-        slopes = self.loss.slope(self._margins(self.start.vector))
+        slopes = self.loss.derivative(self._margins(self.start.vector))
         if self.loss.outputs > 1:
             p = slopes.reshape(self.loss.outputs, -1).T
             slopes = np.linalg.norm(p - np.eye(self.loss.outputs)[self.labels], axis=1)

@@ -24,7 +24,7 @@ from ..problem.losses import make_loss
 from ..problem.task import Detail, Task
 from ..util.plain import jsonable
 from ..util.typing import Any, Array, IntArray
-from .choosing import Choice, choose, declared
+from .auto_search import Choice, choose, declared
 from .config import check_types
 from .defaults import for_task
 from .engine import Observer
@@ -183,7 +183,7 @@ def train(
     """Load, deal, train and score.
 
     With ``method="auto"`` the method and its open knobs are chosen first, from the sizes of the sites, the schema,
-    public rows and other public facts, by :func:`sottovoce.runs.choosing.choose`.
+    public rows and other public facts, by :func:`sottovoce.runs.auto_search.choose`.
 
     Parameters
     ----------

@@ -3,8 +3,8 @@
 The objective of node i and replicate r, in the papers' scale, is
 
     F(w) = (C / n_i) sum_k loss(a_k.w) + linear.w + (q / 2) ||w||^2,        a_k = y_k x_k, ||a_k|| <= 1,
-    grad F(w) = (C / n_i) sum_k slope(a_k.w) a_k + linear + q w,
-    Hess F(w) = (C / n_i) sum_k bend(a_k.w) a_k a_k' + q I  >=  q I.
+    grad F(w) = (C / n_i) sum_k derivative(a_k.w) a_k + linear + q w,
+    Hess F(w) = (C / n_i) sum_k curvature(a_k.w) a_k a_k' + q I  >=  q I.
 
 Rows with a number to predict have ``a_k.w - t_k`` in place of ``a_k.w``.
 
@@ -12,11 +12,12 @@ Since F is q-strongly convex, ``||grad F(w)|| <= g`` certifies ``||w - argmin F|
 solve returns proves how close its answer is to the minimiser.
 
 Method: limited-memory BFGS (:mod:`sottovoce.solvers.quasinewton`) on top of a Newton preconditioner.  The Hessian's
-data term is computed once per node at *reference points* (bends averaged over replicates) and shared by all replicates
-and rounds; the quadratic term only shifts its spectrum.  So all replicates of a node need one matrix product together,
-and nearly every step has length one.  An iteration is one sweep over the rows (:mod:`sottovoce.data.sweep`), of which
-those that repeat may be merged (:mod:`sottovoce.data.merged`).  Sweeps run in single precision until rounding prevents
-further progress, then in double.  The certificate is always computed in double, from a new sweep at the answer.
+data term is computed once per node at *reference points* (curvatures averaged over replicates) and shared by all
+replicates and rounds; the quadratic term only shifts its spectrum.  So all replicates of a node need one matrix product
+together, and nearly every step has length one.  An iteration is one sweep over the rows (:mod:`sottovoce.data.sweep`),
+of which those that repeat may be merged (:mod:`sottovoce.data.deduplicated`).  Sweeps run in single precision until
+rounding prevents further progress, then in double.  The certificate is always computed in double, from a new sweep at
+the answer.
 
 Two gradients cost nothing.  At the last solve's answer the data term's gradient is known, so a solve starts there
 and not at its public start, unless that is far nearer to the new minimiser.  And the last step in single precision is
@@ -65,7 +66,7 @@ SAMPLE = 64
 REFRESH = 25
 """Number of iterations after which an unfinished solve gets a new preconditioner, from its own current points."""
 FLAT = 0.6
-"""A step is too long if its slope at the end is more than this share of the descent at its start."""
+"""A step is too long if its derivative at the end is more than this share of the descent at its start."""
 ALONE = 2**16
 """Entries of a node's rows above which the node is solved by itself, while its rows are in cache."""
 TOGETHER = 2**20
@@ -96,60 +97,74 @@ def certified_error(C: float, tol: ArrayLike, q: Array) -> Array:
 def rounding_bound(
     C: float,
     n: Array,
-    bend_bound: float,
+    curvature_bound: float,
     d: int,
     size: Array,
     pull: Array,
     q: Array,
     outputs: int = 1,
     *,
-    slope_bound: float = 1.0,
+    derivative_bound: float = 1.0,
     offset_bound: float = 0.0,
 ) -> Array:
     """Bound on the error of a gradient computed in double precision, at ``||w|| = size`` and ``||linear|| = pull``.
 
     With unit roundoff u, products of length m err by at most ``m u`` times the product of norms (any order of
-    summation).  A margin errs by ``d u ||w||``, hence its slope by ``c1 d u ||w|| + 8 u``; n slopes times rows of norm
-    at most one, weighted by C/n, err by ``C (n u + c1 d u ||w|| + 8 u)``; the rest by ``4 u (||linear|| + q ||w||)``.
-    The signs of slopes do not matter; slopes up to L > 1 instead of 1 err by ``8 L u``;
-    gradients of norm up to L add up to ``C L n u``.
-    With an offset ``|t| <= T`` the margin is a difference of two numbers, which rounds once more, by
-    ``u (||w|| + T)``; if T is 0, nothing is subtracted.
+    summation).  A margin errs by ``d u ||w||``, hence its derivative by ``c1 d u ||w|| + 8 u``; n derivatives times
+    rows of norm at most one, weighted by C/n, err by ``C (n u + c1 d u ||w|| + 8 u)``; the rest by ``4 u (||linear|| +
+    q ||w||)``. The signs of derivatives do not matter; derivatives up to L > 1 instead of 1 err by ``8 L u``; gradients
+    of norm up to L add up to ``C L n u``. With an offset ``|t| <= T`` the margin is a difference of two numbers, which
+    rounds once more, by ``u (||w|| + T)``; if T is 0, nothing is subtracted.
 
-    The bound holds for merged rows too.  Then n' < n slopes are multiplied by counts, which add up to n and are exact
-    in double precision.  The products round once, by ``u`` times their size; their sum errs by ``n' u`` times the sum
-    of all norms, which is at most n as before; ``n' + 1 <= n`` together.  Margins and slopes err as without counts.
+    The bound holds for merged rows too.  Then n' < n derivatives are multiplied by counts, which add up to n and are
+    exact in double precision.  The products round once, by ``u`` times their size; their sum errs by ``n' u`` times the
+    sum of all norms, which is at most n as before; ``n' + 1 <= n`` together.  Margins and derivatives err as without
+    counts.
 
-    Slopes themselves err by less than ``7 max(L, 1) u`` (a few operations each), so that the bound holds for weighted
-    rows too (:mod:`sottovoce.data.weights`): the product of a weight in [0, 1] and a slope rounds once more, by at most
-    ``L u``.
+    Derivatives themselves err by less than ``7 max(L, 1) u`` (a few operations each), so that the bound holds for
+    weighted rows too (:mod:`sottovoce.data.weights`): the product of a weight in [0, 1] and a derivative rounds once
+    more, by at most ``L u``.
 
-    With K > 1 margins per row, each margin is a difference of two products, the error of K slopes is at most sqrt K
-    times that of their margins, and gradients add up over K blocks: ``2 K`` times the bound for slopes up to 1 covers
-    all of this.
+    With K > 1 margins per row, each margin is a difference of two products, the error of K derivatives is at most sqrt
+    K times that of their margins, and gradients add up over K blocks: ``2 K`` times the bound for derivatives up to 1
+    covers all of this.
     """
-    u, steep = 2.0**-53, slope_bound if outputs == 1 else 1.0
+    u, steep = 2.0**-53, derivative_bound if outputs == 1 else 1.0
     margins = d * size + (size + offset_bound if offset_bound > 0 else 0.0)
-    data = C * u * (steep * n + bend_bound * margins + 8.0 * max(steep, 1.0)) * (1.0 if outputs == 1 else 2.0 * outputs)
+    data = (
+        C
+        * u
+        * (steep * n + curvature_bound * margins + 8.0 * max(steep, 1.0))
+        * (1.0 if outputs == 1 else 2.0 * outputs)
+    )
     return np.asarray(data + 4.0 * u * (pull + q * size))
 
 
 def gradient_rounding(
     C: float,
     n: Array,
-    bend_bound: float,
+    curvature_bound: float,
     w: Array,
     linear: Array,
     q: Array,
     outputs: int = 1,
     *,
-    slope_bound: float = 1.0,
+    derivative_bound: float = 1.0,
     offset_bound: float = 0.0,
 ) -> Array:
     """:func:`rounding_bound` at these vectors, shape (..., 1)."""
     size, pull = (np.linalg.norm(x, axis=-1, keepdims=True) for x in (w, linear))
     return rounding_bound(
-        C, n, bend_bound, w.shape[-1], size, pull, q, outputs, slope_bound=slope_bound, offset_bound=offset_bound
+        C,
+        n,
+        curvature_bound,
+        w.shape[-1],
+        size,
+        pull,
+        q,
+        outputs,
+        derivative_bound=derivative_bound,
+        offset_bound=offset_bound,
     )
 
 
@@ -332,15 +347,15 @@ class Solver:
         """Refuse a certificate at `w` that rounding alone could spoil."""
         n, loss = self._n[:, :, None], self._loss
         hidden = gradient_rounding(
-            self._C, n, loss.bend_bound, w, c, q, loss.outputs,
-            slope_bound=loss.slope_bound, offset_bound=loss.offset_bound,
+            self._C, n, loss.curvature_bound, w, c, q, loss.outputs,
+            derivative_bound=loss.derivative_bound, offset_bound=loss.offset_bound,
         )  # fmt: skip
         if not np.all(hidden <= goal):
             rule = "double precision cannot certify a gradient norm this small here; use a larger tol"
             raise SolverError(f"tol={float(np.min(goal)) / self._C:g}: {rule}")
 
     def gradient(self, w: Array, part: int = 0, parts: int = 1) -> Array:
-        """The data term's gradient ``(C / n) sum_k slope(a_k.w) a_k``, shape (..., d).
+        """The data term's gradient ``(C / n) sum_k derivative(a_k.w) a_k``, shape (..., d).
 
         Parameters
         ----------
@@ -381,11 +396,11 @@ class Solver:
         return np.asarray(out.transpose(1, 0, 2).reshape(*lead, 1))
 
     def _solve(
-        self, w: Array, c: Array, q: Array, goal: Array, answer: Array | None = None, slope: Array | None = None
+        self, w: Array, c: Array, q: Array, goal: Array, answer: Array | None = None, derivative: Array | None = None
     ) -> tuple[Array, Array, Array, int]:
         """Minimisers, gradients and their norms (M, R, 1) in double precision, and the iterations of the slowest.
 
-        `answer` is the last solve's, where the data term has the gradient `slope`.
+        `answer` is the last solve's, where the data term has the gradient `derivative`.
         """
         single = w.size * float(np.max(self._n)) >= SINGLE_WORTH
         assert self._spectrum is not None
@@ -396,8 +411,8 @@ class Solver:
             part, reps = task
             cut = np.ix_(part.nodes, reps)
             x, g, ends, problem = w[cut], None, goal[cut][:, :, 0], whole.keep(part.nodes, reps)
-            if answer is not None and slope is not None:
-                x, g = _nearer(problem, x, answer[cut], slope[cut])
+            if answer is not None and derivative is not None:
+                x, g = _nearer(problem, x, answer[cut], derivative[cut])
             memory, done = Memory(x.shape), 0
             if single and part.short is not None:
                 loose = np.maximum(LESS * ends, SINGLE * self._C)
@@ -517,16 +532,16 @@ class Solver:
             if not exact:  # the new point is rounded to single precision, so that it adds no rounding to the gradient
                 x = x.astype(np.float32).astype(float)
             s, g_new = x - w, gradient(x)
-            slope = dots(g_new, p)
-            # F is convex along p, so its slope grows with t.  A step is too long if the slope at its end is too steep;
-            # no step counts as too short.
-            fresh = slope <= -FLAT * descent
+            derivative = dots(g_new, p)
+            # F is convex along p, so its derivative grows with t.  A step is too long if the derivative at its end is
+            # too steep; no step counts as too short.
+            fresh = derivative <= -FLAT * descent
             every = bool(fresh.all())
             if not every:
                 fresh |= t < 1e-9
                 every = bool(fresh.all())
             if not every:
-                secant = np.divide(descent, descent - slope, out=np.ones_like(t), where=~fresh)
+                secant = np.divide(descent, descent - derivative, out=np.ones_like(t), where=~fresh)
                 t = t * np.clip(secant, 0.1, np.where(fresh, 1.0, 0.9))
                 took = fresh[:, :, None]
                 x, s, g_new = np.where(took, x, w), np.where(took, s, 0.0), np.where(took, g_new, g)
@@ -552,13 +567,13 @@ class Solver:
         return replace(problem, basis=basis, spectrum=spectrum[:, None, :], inverse=None)
 
 
-def _nearer(problem: Problem, start: Array, answer: Array, slope: Array) -> tuple[Array, Array | None]:
+def _nearer(problem: Problem, start: Array, answer: Array, derivative: Array) -> tuple[Array, Array | None]:
     """Where to start: at the last answer, with the gradient there, or at `start`, whose gradient takes a sweep.
 
     The preconditioner guesses the minimiser from the known gradient.  `start` wins if it is nearer to that guess by
     more than what a sweep gains.
     """
-    g = slope + problem.c + problem.q * answer
+    g = derivative + problem.c + problem.q * answer
     step = problem.eased(g)
     ahead = answer - step - start
     known = bool(np.vdot(step, step) <= NEARER**2 * np.vdot(ahead, ahead))  # not where anything is infinite

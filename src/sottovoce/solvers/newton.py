@@ -32,7 +32,7 @@ def newton(
 ) -> tuple[Array, Array]:
     """The minimiser and the gradient there, of norm at most `goal`, from any start `w` of shape (d,).
 
-    A loss whose bend jumps is softened first, in ever smaller widths, because each minimiser is near the next one.
+    A loss whose curvature jumps is softened first, in ever smaller widths, because each minimiser is near the next one.
     Newton steps on the loss itself might pass through its pieces one by one.
 
     Raises
@@ -41,7 +41,7 @@ def newton(
         If `goal` is not reached.
     """
     w, width = np.where(np.isfinite(w), w, 0.0), 1.0
-    while loss.softened(width) is not loss and width * C * loss.bend_bound > 0.25 * goal:
+    while loss.softened(width) is not loss and width * C * loss.curvature_bound > 0.25 * goal:
         w, _ = _descend(loss.softened(width), sweep, problem, w, 0.5 * goal, STAGE, renewed)
         width *= 0.1
     w, g = _descend(loss, sweep, problem, w, goal, MOST, renewed)
@@ -56,7 +56,7 @@ def _descend(
 ) -> tuple[Array, Array]:
     """At most `most` Newton steps with exact line searches.
 
-    F is convex along a line, so its slope has one zero there, and bisection finds it for every curvature.
+    F is convex along a line, so its derivative has one zero there, and bisection finds it for every curvature.
     """
 
     def gradient(x: Array) -> Array:

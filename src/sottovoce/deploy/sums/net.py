@@ -22,9 +22,22 @@ from ..messages import HUB, OUT, Farewell, Kind, Message, Reason, longest_inbox,
 from ..plan import Plan
 from ..strict import parse
 from ..transport import Transport
-from .course import LEFT, TWICE, Course
 from .masks import Bound, RunKey, seal
-from .said import NONCE, Answer, Hello, Question, Said, Share, What, read, read_answer, read_proof, read_question, say
+from .messages import (
+    NONCE,
+    Answer,
+    Hello,
+    Question,
+    Said,
+    Share,
+    What,
+    read,
+    read_answer,
+    read_proof,
+    read_question,
+    say,
+)
+from .roster import LEFT, TWICE, Course
 
 
 class SumNet(Net):
@@ -136,7 +149,7 @@ class SumNet(Net):
             RunKey.erase(self._secret)
 
     def answer(self, asker: str, question: bytes) -> bytes:
-        """How far this site has seen another one, signed; see :class:`sottovoce.deploy.sums.said.Answer`.
+        """How far this site has seen another one, signed; see :class:`sottovoce.deploy.sums.messages.Answer`.
 
         Raises
         ------

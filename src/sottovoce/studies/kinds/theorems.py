@@ -44,7 +44,7 @@ def _price_002(config: RunConfig, ready: Prepared) -> tuple[Array, Array]:
     """Of 002's (32), for a constant penalty: ``2 C / n`` and ``1.4 c1 / (rho/N + 2 eta V)``, shapes (N, 1)."""
     facts = ready.facts
     curvature = facts.mu + 2.0 * ready.algorithm.penalty(1) * ready.graph.degree
-    return 2.0 * facts.C / facts.n, np.asarray(1.4 * facts.loss.bend_bound / curvature)
+    return 2.0 * facts.C / facts.n, np.asarray(1.4 * facts.loss.curvature_bound / curvature)
 
 
 def noise_002(config: RunConfig, rows: Rows, total: float) -> Array:
@@ -66,7 +66,7 @@ def noise_002(config: RunConfig, rows: Rows, total: float) -> Array:
     if rate <= 0:
         raise InvalidInput("alpha", total, "does not pay for the curvature terms of (32)", "raise alpha")
     K = facts.K(2.0 * ready.algorithm.penalty(1) * ready.graph.degree)
-    return np.asarray(rate * facts.C / facts.n + 2.0 * np.log1p(facts.loss.bend_bound / K))[:, 0]
+    return np.asarray(rate * facts.C / facts.n + 2.0 * np.log1p(facts.loss.curvature_bound / K))[:, 0]
 
 
 def claim_002(config: RunConfig, rows: Rows, ready: Prepared) -> float:
@@ -74,7 +74,7 @@ def claim_002(config: RunConfig, rows: Rows, ready: Prepared) -> float:
     facts, (scale, fixed) = ready.facts, _price_002(config, ready)
     K = facts.K(2.0 * ready.algorithm.penalty(1) * ready.graph.degree)
     assert isinstance(config.noise, tuple)
-    rate = (np.array(config.noise)[:, None] - 2.0 * np.log1p(facts.loss.bend_bound / K)) * facts.n / facts.C
+    rate = (np.array(config.noise)[:, None] - 2.0 * np.log1p(facts.loss.curvature_bound / K)) * facts.n / facts.C
     return float(config.rounds * np.max(scale * (fixed + rate)))
 
 
@@ -89,7 +89,7 @@ def broken(ready: Prepared) -> str:
                 "the theorem promises no convergence."
             )
         else:
-            M = smoothness(facts.C, facts.loss.bend_bound, config.rho, facts.n_nodes)
+            M = smoothness(facts.C, facts.loss.curvature_bound, config.rho, facts.n_nodes)
             need = sufficient_gamma(ready.graph, np.broadcast_to(eta, V.shape)[:, 0], np.full(len(V), M))
             if config.gamma < need:
                 found.append(
@@ -99,7 +99,7 @@ def broken(ready: Prepared) -> str:
     if config.form == "corrected" or ready.algorithm.noise is None:
         return " ".join(found)
     K = float(np.min(facts.K(2.0 * eta * V)))
-    if config.method == "m_admm" and not 2.0 * facts.loss.bend_bound < K:
+    if config.method == "m_admm" and not 2.0 * facts.loss.curvature_bound < K:
         found.append("Outside the theorem on M-ADMM: 2 c1 is not below (n/C)(rho/N + 2 eta V).")
     if config.method in ("pp_admm", "ipp_admm") and config.delta is not None:
         p = {"delta": config.delta, "epsilon": config.epsilon, "rounds": config.rounds, "method": config.method}

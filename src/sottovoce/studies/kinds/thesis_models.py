@@ -117,7 +117,7 @@ def kifer(rows: Rows, terms: Terms, name: str) -> tuple[Array, Statement]:
     """
     facts, epsilon = terms.facts(rows.n, rows.d), terms.epsilon
     start, claimed = np.zeros((terms.replicates, len(rows.n), rows.d)), np.full(rows.n.shape, terms.epsilon)
-    bound = facts.loss.bend_bound
+    bound = facts.loss.curvature_bound
     if "thesis" in name:
         bound = bend_of_3_8(bound, rows.d)
     ridge = np.maximum(0.0, 2.0 * bound / (epsilon * facts.n) - facts.mu)

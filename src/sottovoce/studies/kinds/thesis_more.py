@@ -61,7 +61,7 @@ def utility(p: Mapping[str, Any]) -> list[Row]:
         n=n, d=rows.d, epsilon=epsilon, norm=float(np.linalg.norm(best)), delta=DELTA if gaussian else None
     )
     facts, start = terms.facts(rows.n, rows.d), np.zeros((terms.replicates, 1, rows.d))
-    least = 2.0 * facts.loss.bend_bound / epsilon  # what Algorithm 3 asks for
+    least = 2.0 * facts.loss.curvature_bound / epsilon  # what Algorithm 3 asks for
     law: GaussianLaw | SphericalLaw = SphericalLaw(np.array([[epsilon / 2.0]]), polish=False)
     if gaussian:
         sigma = math.sqrt(8.0 * math.log(2.0 / DELTA) + 4.0 * epsilon) / epsilon

@@ -10,13 +10,13 @@ from test_one_run import Faint, parts
 
 from sottovoce.algorithms import REGISTRY, knobs_of
 from sottovoce.audit import attack, densities
-from sottovoce.audit.capped import CAP, LONG, SHORT, cases, play
+from sottovoce.audit.clipped import CAP, LONG, SHORT, cases, play
 from sottovoce.audit.game import watch
 from sottovoce.audit.one_run import play_once
 from sottovoce.problem.clipped import Capped
 from sottovoce.runs.config import RunConfig
 
-EXACT = str(Path(__file__).parents[1] / "test_capped.py")
+EXACT = str(Path(__file__).parents[1] / "problem" / "test_clipped.py")
 
 
 def test_the_capped_claim_stands_for_every_method_that_has_the_cap_and_is_tight() -> None:
@@ -47,7 +47,7 @@ def test_canaries_do_not_refute_a_capped_run(method: str) -> None:
 GAME = """
 import json
 from sottovoce.audit import densities
-from sottovoce.audit.capped import cases, play
+from sottovoce.audit.clipped import cases, play
 both = cases()
 verdict = play(replicates=2000, stands={name: both[name] for name in ("output", "dgd")})
 print(json.dumps([verdict.claimed_epsilon, verdict.lower_bound, densities(both["output"]).epsilon]))
@@ -55,11 +55,12 @@ print(json.dumps([verdict.claimed_epsilon, verdict.lower_bound, densities(both["
 REFUTED = {
     "the cap forgotten": (
         "problem/clipped.py",
-        {"self._clip(self.base.slope(z), self._k(z))[0]": "self.base.slope(z)"},
+        {"self._clip(self.base.derivative(z), self._k(z))[0]": "self.base.derivative(z)"},
     ),
     "half the sensitivity": (
         "problem/clipped.py",
-        {"return min(self.most, self.base.slope_bound)": "return 0.5 * min(self.most, self.base.slope_bound)"},
+        {"return min(self.most, self.base.derivative_bound)":
+            "return 0.5 * min(self.most, self.base.derivative_bound)"},
     ),
     "a cap read off rows": (
         "problem/clipped.py",
@@ -96,14 +97,16 @@ CAUGHT = {
     ),
     "the cap forgotten in the single-precision sweep": (
         "problem/clipped.py",
-        {"self._clip(self.base.slope(z), self._k(z))[0]":
-            "(self._clip(self.base.slope(z), self._k(z))[0] if 'float64' in str(z.dtype) else self.base.slope(z))"},
+        {"self._clip(self.base.derivative(z), self._k(z))[0]":
+            "(self._clip(self.base.derivative(z), self._k(z))[0] if 'float64' in str(z.dtype)"
+            " else self.base.derivative(z))"},
         "single_precision and logistic",
     ),
     "the cap forgotten in the double-precision sweep": (
         "problem/clipped.py",
-        {"self._clip(self.base.slope(z), self._k(z))[0]":
-            "(self._clip(self.base.slope(z), self._k(z))[0] if 'float32' in str(z.dtype) else self.base.slope(z))"},
+        {"self._clip(self.base.derivative(z), self._k(z))[0]":
+            "(self._clip(self.base.derivative(z), self._k(z))[0] if 'float32' in str(z.dtype)"
+            " else self.base.derivative(z))"},
         "longer_than_the_cap and logistic",
     ),
     "softmax capped by the norm of its gradient without the root of two": (
@@ -118,7 +121,8 @@ CAUGHT = {
     ),
     "half the sensitivity": (
         "problem/clipped.py",
-        {"return min(self.most, self.base.slope_bound)": "return 0.5 * min(self.most, self.base.slope_bound)"},
+        {"return min(self.most, self.base.derivative_bound)":
+            "return 0.5 * min(self.most, self.base.derivative_bound)"},
         "a_row_moves and logistic",
     ),
     "norms rounded down": (
@@ -132,7 +136,7 @@ CAUGHT = {
         "single_precision and logistic",
     ),
 }  # fmt: skip
-"""Faults, and the test of `tests/test_capped.py` that fails with each of them."""
+"""Faults, and the test of `tests/problem/test_clipped.py` that fails with each of them."""
 
 
 @pytest.mark.parametrize("fault", CAUGHT)

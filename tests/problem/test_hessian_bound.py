@@ -16,7 +16,7 @@ def test_no_row_in_the_unit_ball_bends_more(spec: str, most: float) -> None:
     norms = np.linspace(1e-3, 1.0, 200)[:, None]
     own = loss.at(lambda: np.broadcast_to(norms, (200, 4001)))
     z = np.broadcast_to(np.linspace(-8.0, 8.0, 4001), (200, 4001))
-    worst = np.max(own.bend(z) * norms**2)
+    worst = np.max(own.curvature(z) * norms**2)
     assert worst <= loss.hessian_bound * (1 + 1e-9)
     assert worst >= 0.95 * loss.hessian_bound
-    assert loss.hessian_bound <= make_loss(spec).hessian_bound == make_loss(spec).bend_bound
+    assert loss.hessian_bound <= make_loss(spec).hessian_bound == make_loss(spec).curvature_bound

@@ -16,16 +16,16 @@ from functools import lru_cache
 import numpy as np
 
 from ..algorithms import REGISTRY, knobs_of, under
-from ..data.lifelike import Expected
+from ..data.synthetic_tables import Expected
 from ..errors import InvalidInput, SottovoceError
 from ..problem.clipped import cap
 from ..problem.losses import make_loss
 from ..problem.schedules import Schedule
 from ..util.typing import Any, Array
+from .auto_trials import Ground
 from .config import RunConfig
 from .defaults import of_numbers
 from .prepare import Prepared, build, certified, check_size, default_penalty, prepare
-from .rehearsal import Ground
 
 KNOBS = ("rounds", "eta", "rho", "max_grad_norm")
 """What a choice may set beside the method, where the caller left it open."""
@@ -354,7 +354,7 @@ class _Search:
         """Those of the caps that the method may be given; one that no gradient reaches is none."""
         if "max_grad_norm" not in self.free:
             return (self.config.max_grad_norm,)
-        steepest = make_loss(self.config.loss).slope_bound
+        steepest = make_loss(self.config.loss).derivative_bound
         return [c if c < steepest else math.inf for c in caps] if _capped(method) else (math.inf,)
 
     def _rounds(self, method: str) -> tuple[int, ...]:

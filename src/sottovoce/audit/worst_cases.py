@@ -1,9 +1,9 @@
 """Worst-case pairs of tables, one recipe for each method: where the proof is tight, or where a printed claim fails.
 
 Most recipes share one idea.  With one feature, the Huber loss, and a penalty so strong that every minimiser stays near
-zero, all rows lie on the loss's linear piece: slopes are -1 whatever the noise.  A row and its opposite then change the
-sum of gradients by exactly 2, the largest possible change, in every round. (In one dimension the logistic loss would
-hide faults, because the slopes of opposite rows add up to one.)
+zero, all rows lie on the loss's linear piece: derivatives are -1 whatever the noise.  A row and its opposite then
+change the sum of gradients by exactly 2, the largest possible change, in every round. (In one dimension the logistic
+loss would hide faults, because the derivatives of opposite rows add up to one.)
 """
 
 from __future__ import annotations
@@ -68,16 +68,17 @@ def passes(method: str, form: str, epsilon: float, delta: float | None, rounds: 
 
 
 def kifer(method: str, form: str, epsilon: float, delta: float | None, rounds: int) -> Case:
-    """Where 003's Algorithm 3 fails: the other row has curvature exactly where the slopes still differ by 2."""
+    """Where 003's Algorithm 3 fails: the other row has curvature exactly where the derivatives still differ by 2."""
     K = 2.0 / epsilon  # c1 = 1 at h = 1/2
-    # The minimiser sits at the edge w = 1/2 of the linear piece when the noise is 0: 1 - K / 2 = slopes of the others.
+    # The minimiser sits at the edge w = 1/2 of the linear piece when the noise is 0: 1 - K / 2 = derivatives of the
+    # others.
     rest = 1.0 - 0.5 * K
     own = [rest] if abs(rest) <= 1.0 else [np.sign(rest)] * int(abs(rest))
     config = RunConfig(
         method=method, form=form, epsilon=epsilon, delta=delta, rounds=rounds, eta=1e-9, rho=1e-9, loss="huber:0.5",
         graph="complete",
     )  # fmt: skip
-    why = "Huber's edge: slopes still differ by 2 where one row has curvature and its opposite has none"
+    why = "Huber's edge: derivatives still differ by 2 where one row has curvature and its opposite has none"
     return Case(config, tables(own, [1.0, -1.0], 1.0), 0, why)
 
 

@@ -56,7 +56,7 @@ class TestEvery:
     def test_noise_inside_an_objective_is_priced_or_refused_before_anything_is_spent(self, loss: Loss) -> None:
         config = RunConfig(method="objective", loss=loss.spec, rho=0.1)
         if loss.unproved_inside is None:
-            assert loss.outputs == 1 and loss.monotone and loss.slope_bound <= 1.0
+            assert loss.outputs == 1 and loss.monotone and loss.derivative_bound <= 1.0
             prepare(config, np.full((3, 1), 500.0), 4)
         else:
             with pytest.raises(InvalidInput, match="noise inside the objective is proved for"):
@@ -82,62 +82,66 @@ class TestLoss:
     def test_slope_is_the_derivative_of_the_value(self, loss: Loss) -> None:
         h = 1e-5
         numeric = (loss.value(self.grid + h) - loss.value(self.grid - h)) / (2 * h)
-        np.testing.assert_allclose(numeric, loss.slope(self.grid), atol=2e-4)
+        np.testing.assert_allclose(numeric, loss.derivative(self.grid), atol=2e-4)
 
     def test_bend_is_the_derivative_of_the_slope(self, loss: Loss) -> None:
         h = 1e-6
-        numeric = (loss.slope(self.grid + h) - loss.slope(self.grid - h)) / (2 * h)
+        numeric = (loss.derivative(self.grid + h) - loss.derivative(self.grid - h)) / (2 * h)
         smooth = np.all([np.abs(self.grid - jump) > 1e-5 for jump in loss.jumps] or [self.grid == self.grid], axis=0)
-        np.testing.assert_allclose(numeric[smooth], loss.bend(self.grid)[smooth], atol=1e-4)
-        np.testing.assert_array_equal(loss.turn(self.grid, 0.5 * self.grid), loss.bend(self.grid) * 0.5 * self.grid)
+        np.testing.assert_allclose(numeric[smooth], loss.curvature(self.grid)[smooth], atol=1e-4)
+        np.testing.assert_array_equal(
+            loss.turn(self.grid, 0.5 * self.grid), loss.curvature(self.grid) * 0.5 * self.grid
+        )
 
     def test_the_bend_jumps_where_it_says_and_nowhere_else(self, loss: Loss) -> None:
         """Over a step without a jump, trapezoids of the bend give the slope to a far higher order."""
         left, right = self.grid[:-1], self.grid[1:]
-        told = (loss.slope(right) - loss.slope(left)) / (right - left)
-        wrong = np.abs(told - 0.5 * (loss.bend(left) + loss.bend(right))) > 0.01 * loss.bend_bound
+        told = (loss.derivative(right) - loss.derivative(left)) / (right - left)
+        wrong = np.abs(told - 0.5 * (loss.curvature(left) + loss.curvature(right))) > 0.01 * loss.curvature_bound
         within = np.zeros(len(left), dtype=bool)
         for jump in loss.jumps:
             within |= (left <= jump) & (jump <= right)
-            sides = loss.bend(np.array([jump - 1e-9, jump + 1e-9]))
-            assert np.abs(sides[1] - sides[0]) > 1e-3 * loss.bend_bound
+            sides = loss.curvature(np.array([jump - 1e-9, jump + 1e-9]))
+            assert np.abs(sides[1] - sides[0]) > 1e-3 * loss.curvature_bound
         assert not np.any(wrong & ~within)
 
     def test_value_is_the_integral_of_the_slope(self, loss: Loss) -> None:
-        rise = integrate.trapezoid(loss.slope(self.grid), self.grid)
+        rise = integrate.trapezoid(loss.derivative(self.grid), self.grid)
         assert rise == pytest.approx(float(loss.value(self.grid[-1]) - loss.value(self.grid[0])), abs=1e-3)
 
     def test_bounds_hold_and_are_attained(self, loss: Loss) -> None:
         z = self.near(loss)
-        slope, bend = loss.slope(z), loss.bend(z)
-        assert np.all((slope <= 0) | (not loss.monotone)) and np.all(np.abs(slope) <= loss.slope_bound)
+        slope, bend = loss.derivative(z), loss.curvature(z)
+        assert np.all((slope <= 0) | (not loss.monotone)) and np.all(np.abs(slope) <= loss.derivative_bound)
         assert np.all(np.diff(slope) >= -1e-14)  # convex
-        assert np.abs(slope).max() > 0.99 * loss.slope_bound
-        top = 1.0 - loss.q if isinstance(loss, Quantile) else loss.slope_bound
+        assert np.abs(slope).max() > 0.99 * loss.derivative_bound
+        top = 1.0 - loss.q if isinstance(loss, Quantile) else loss.derivative_bound
         assert loss.monotone or slope.max() > 0.99 * top
-        assert np.all((bend >= 0) & (bend <= loss.bend_bound))
-        assert bend.max() == pytest.approx(loss.bend_bound, rel=1e-4)
+        assert np.all((bend >= 0) & (bend <= loss.curvature_bound))
+        assert bend.max() == pytest.approx(loss.curvature_bound, rel=1e-4)
 
     def test_the_curvature_to_precondition_with_is_none_that_the_loss_cannot_have(self, loss: Loss) -> None:
-        typical = loss.typical_bend(self.grid)
-        assert np.all((typical >= 0) & (typical <= loss.bend_bound * (1 + 1e-12)))
-        assert loss.typical_bend(np.zeros(1))[0] > 0.05 * min(1.0, loss.bend_bound)  # where every solve starts
+        typical = loss.typical_curvature(self.grid)
+        assert np.all((typical >= 0) & (typical <= loss.curvature_bound * (1 + 1e-12)))
+        assert loss.typical_curvature(np.zeros(1))[0] > 0.05 * min(
+            1.0, loss.curvature_bound
+        )  # where every solve starts
 
     def test_only_the_logistic_loss_says_that_it_obeys_the_logistic_identity(self, loss: Loss) -> None:
-        a = np.abs(loss.slope(self.grid))
-        obeys = np.allclose(loss.bend(self.grid), a * (1 - a), rtol=0, atol=1e-14)
+        a = np.abs(loss.derivative(self.grid))
+        obeys = np.allclose(loss.curvature(self.grid), a * (1 - a), rtol=0, atol=1e-14)
         assert obeys == loss.logistic_identity == (loss.name == "logistic")
 
     def test_extreme_margins_do_not_overflow(self, loss: Loss) -> None:
-        far, most = np.array([-1e6, 1e6]), loss.slope_bound
+        far, most = np.array([-1e6, 1e6]), loss.derivative_bound
         ends = [-most, 0.0 if loss.monotone else most]
         ends = [-loss.q, 1.0 - loss.q] if isinstance(loss, Quantile) else ends
         assert np.all(np.isfinite(loss.value(far)))
-        np.testing.assert_allclose(loss.slope(far), ends, atol=1e-12)
+        np.testing.assert_allclose(loss.derivative(far), ends, atol=1e-12)
 
     def test_other_array_libraries_get_the_same(self, loss: Loss) -> None:
         xp = pytest.importorskip("array_api_strict")
-        for told in (loss.value, loss.slope, loss.bend, loss.typical_bend):
+        for told in (loss.value, loss.derivative, loss.curvature, loss.typical_curvature):
             np.testing.assert_allclose(np.asarray(told(xp.asarray(self.grid))), told(self.grid), rtol=1e-12, atol=1e-14)
 
     def test_a_loss_without_jumps_is_its_own_softened_one(self, loss: Loss) -> None:
@@ -151,17 +155,17 @@ def test_a_softened_loss_is_near_its_own_and_consistent(loss: Loss, width: float
     assert not soft.jumps
     for centre in loss.jumps:
         z = centre + np.linspace(-6.0, 6.0, 241) * width
-        slope, bend = soft.slope(z), soft.bend(z)
-        assert np.all(np.abs(slope - loss.slope(z)) <= width * loss.bend_bound * (1 + 1e-9))
+        slope, bend = soft.derivative(z), soft.curvature(z)
+        assert np.all(np.abs(slope - loss.derivative(z)) <= width * loss.curvature_bound * (1 + 1e-9))
         assert np.all(bend >= 0)
-        told = (soft.slope(z + h) - soft.slope(z - h)) / (2 * h)
-        np.testing.assert_allclose(bend, told, atol=1e-4 * loss.bend_bound)
+        told = (soft.derivative(z + h) - soft.derivative(z - h)) / (2 * h)
+        np.testing.assert_allclose(bend, told, atol=1e-4 * loss.curvature_bound)
 
 
 def test_logistic_identity() -> None:
     z = np.linspace(-30, 30, 601)
-    a = np.abs(Logistic().slope(z))
-    np.testing.assert_allclose(Logistic().bend(z), a * (1 - a), atol=1e-15)
+    a = np.abs(Logistic().derivative(z))
+    np.testing.assert_allclose(Logistic().curvature(z), a * (1 - a), atol=1e-15)
 
 
 @pytest.mark.parametrize("q", [0.1, 0.5, 0.8])
@@ -176,16 +180,20 @@ def test_the_minimiser_of_the_quantile_loss_is_the_quantile(q: float) -> None:
 def test_losses_of_residuals_are_even_and_near_one_another(loss: Loss) -> None:
     r = np.linspace(0, 12, 2001)
     np.testing.assert_array_equal(loss.value(r), loss.value(-r))
-    np.testing.assert_array_equal(loss.slope(r), -loss.slope(-r))
-    assert loss.value(np.zeros(1)) == loss.slope(np.zeros(1)) == 0.0 and not loss.monotone and loss.offset_bound == 1.0
-    h = 1.0 / loss.bend_bound
+    np.testing.assert_array_equal(loss.derivative(r), -loss.derivative(-r))
+    assert (
+        loss.value(np.zeros(1)) == loss.derivative(np.zeros(1)) == 0.0
+        and not loss.monotone
+        and loss.offset_bound == 1.0
+    )
+    h = 1.0 / loss.curvature_bound
     assert np.all((r - loss.value(r) >= 0) & (r - loss.value(r) <= h * np.log(2) + 1e-12))
-    assert loss.typical_bend(np.zeros(1))[0] >= 0.25 * loss.bend_bound
+    assert loss.typical_curvature(np.zeros(1))[0] >= 0.25 * loss.curvature_bound
 
 
 def test_log_cosh_identity() -> None:
     r = np.linspace(-4, 4, 601)
-    np.testing.assert_allclose(LogCosh(0.2).bend(r), (1 - LogCosh(0.2).slope(r) ** 2) / 0.2, atol=1e-14)
+    np.testing.assert_allclose(LogCosh(0.2).curvature(r), (1 - LogCosh(0.2).derivative(r) ** 2) / 0.2, atol=1e-14)
 
 
 def test_specs_keep_every_digit() -> None:

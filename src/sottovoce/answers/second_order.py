@@ -40,14 +40,14 @@ def missed(w: Array, d: Array, S: Array, center: Array, moved: Array, marks: Arr
     zz = np.maximum(zz, 1e-12)
     rest = np.maximum(uu - zu**2 / zz, 0.0)
     t = np.sqrt(zz)[:, None] * _POINTS  # z less its mean
-    bend, third = _derivatives(np.einsum("ri,ri->r", w, center), zz)
+    curvature, third = _derivatives(np.einsum("ri,ri->r", w, center), zz)
     u = np.einsum("ri,ri->r", d, center)[:, None] + (zu / zz)[:, None] * t
     squares = u**2 + rest[:, None]
     slope = with_z / zz[:, None]  # of x in z
     both = with_u - slope * zu[:, None]  # covariance of x and u, given z
     parts = ((third * squares).sum(axis=1), (third * squares * t).sum(axis=1), 2.0 * (third * u).sum(axis=1))
     normal = sum(part[:, None] * x for part, x in zip(parts, (center, slope, both), strict=True))
-    scale = moved / np.maximum((bend * squares).sum(axis=1), 1e-300)
+    scale = moved / np.maximum((curvature * squares).sum(axis=1), 1e-300)
     out = np.asarray(normal * scale[:, None])
     for j in np.flatnonzero(marks):
         share = np.clip(S[:, j, j] / marks[j] ** 2, _LEAST, 1.0)
@@ -62,5 +62,5 @@ def missed(w: Array, d: Array, S: Array, center: Array, moved: Array, marks: Arr
 def _derivatives(mean: Array, variance: Array) -> tuple[Array, Array]:
     """Second and third derivatives of the logistic loss at the points of the quadrature, times its weights."""
     p = expit(mean[:, None] + np.sqrt(variance)[:, None] * _POINTS)
-    bend = _WEIGHTS * p * (1.0 - p)
-    return bend, bend * (1.0 - 2.0 * p)
+    curvature = _WEIGHTS * p * (1.0 - p)
+    return curvature, curvature * (1.0 - 2.0 * p)

@@ -16,8 +16,8 @@ from typing import Self
 import numpy as np
 
 from ..algorithms import REGISTRY
-from ..data.lifelike import MANY, Expected, World, unknown
 from ..data.sweep import Sweep
+from ..data.synthetic_tables import MANY, Expected, World, unknown
 from ..network.graphs import make_graph
 from ..network.net import DenseNet, Net
 from ..privacy.noise import KeyedNoise
@@ -40,7 +40,7 @@ CHECKS = 8
 ROWS = 200
 """Rows of a world, or fewer where there are many sites or features."""
 WIDEST = MANY
-"""Features of a world: wider rows are narrowed (:func:`sottovoce.data.lifelike.narrowed`)."""
+"""Features of a world: wider rows are narrowed (:func:`sottovoce.data.synthetic_tables.narrowed`)."""
 _ENTRIES = 160  # of a classifier of several classes in a world: memory grows like the square
 _FEWEST, _CELLS, _MOST = 60, 400_000, 120_000  # rows, and numbers that a search and a world may have
 FAR = 60.0
@@ -61,7 +61,7 @@ class Ground:
     outputs : int
         Margins per row.
     tilt : float
-        How much the labels of sites differ, see :func:`sottovoce.data.lifelike.make_world`.
+        How much the labels of sites differ, see :func:`sottovoce.data.synthetic_tables.make_world`.
     expected : Expected, optional
         What is known of rows; None for rows of a few kinds.
     pooled : bool
@@ -323,25 +323,25 @@ class _Problems(Sweep):
         """Slopes in the margins, each class counted by its share."""
         most, shares = self.most[mine], self.shares[mine]
         if z.ndim == 2:
-            up = loss.slope(z)
-            down = -1.0 - up if loss.logistic_identity else loss.slope(-z)  # log(1 + e^-z) - log(1 + e^z) = -z
+            up = loss.derivative(z)
+            down = -1.0 - up if loss.logistic_identity else loss.derivative(-z)  # log(1 + e^-z) - log(1 + e^z) = -z
             up, down = (np.maximum(np.minimum(one, most), -most) for one in (up, down))
             return np.asarray(up * shares[:, 1] - down * shares[:, 0])
-        p = loss.slope(z.reshape(len(z), -1)).reshape(z.shape)  # of margins against any class
+        p = loss.derivative(z.reshape(len(z), -1)).reshape(z.shape)  # of margins against any class
         factor = np.minimum(1.0, (most / math.sqrt(2.0))[:, None] / np.maximum(1.0 - p, 1e-12)) * shares
         return np.asarray(p * factor.sum(axis=1, keepdims=True) - factor)
 
     def hessian(self, loss: Loss, w: Array, diagonal: bool, typical: bool = False) -> Array:
-        """One Hessian for every group, from the mean over its problems, with a bend that none of them lacks."""
+        """One Hessian for every group, from the mean over its problems, with a curvature that none of them lacks."""
         d = self.X.shape[2]
         out = np.zeros((len(w), self.width, self.width))
         for X, mine in self._worlds():
             z, groups = self._margins(X, w[mine]), self.group[mine]
-            bends = loss.typical_bend(z.reshape(len(z), -1)).reshape(z.shape)
+            curvatures = loss.typical_curvature(z.reshape(len(z), -1)).reshape(z.shape)
             if z.ndim == 2:
-                bends = np.minimum(bends, 0.5 * self.most[mine])
+                curvatures = np.minimum(curvatures, 0.5 * self.most[mine])
             for group in np.unique(groups):
-                for j, weights in enumerate(np.atleast_2d(bends[groups == group].mean(axis=0))):
+                for j, weights in enumerate(np.atleast_2d(curvatures[groups == group].mean(axis=0))):
                     block = slice(j * d, (j + 1) * d)
                     out[mine.start + np.flatnonzero(groups == group), block, block] = (X * weights[:, None]).T @ X
         return out
@@ -367,7 +367,7 @@ class _Solver(Solver):
         self._reference = np.zeros((len(world), 1, width))
         self._basis, self._spectrum = None, None
         near = float(np.clip(8.0 / np.min(facts.n), 1e-5, 1e-3))  # noise is larger than that many rows
-        self._near = np.maximum(near * np.minimum(caps, self._loss.slope_bound)[candidate][:, None], 2e-6)
+        self._near = np.maximum(near * np.minimum(caps, self._loss.derivative_bound)[candidate][:, None], 2e-6)
 
     def _eigen(
         self, loss: Loss, sweep: Sweep, weight: Array, at: Array, *, typical: bool

@@ -10,7 +10,7 @@ import pytest
 from problems import make_rows
 
 from sottovoce.data import Schema
-from sottovoce.data.mapped import map_parquet, map_rows, write_rows
+from sottovoce.data.memmap import map_parquet, map_rows, write_rows
 from sottovoce.data.rows import Rows
 from sottovoce.data.table import parquet_batches
 from sottovoce.errors import InvalidInput
@@ -56,7 +56,7 @@ def test_parquet_is_encoded_batch_by_batch(tmp_path: Path, monkeypatch: pytest.M
     age, paid, branch = rng.integers(0, 101, 500), rng.choice(["yes", "no"], 500), rng.choice(["a", "b", "c"], 500)
     path = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"age": age, "paid": paid, "branch": branch}), path)
-    monkeypatch.setattr("sottovoce.data.mapped.BATCH", 64)
+    monkeypatch.setattr("sottovoce.data.memmap.BATCH", 64)
     schema = Schema.from_dict(SCHEMA)
     mapped = map_parquet(path, schema, tmp_path / "mapped")
     names = list(dict.fromkeys(branch))
@@ -107,7 +107,7 @@ def test_what_files_cannot_do_is_refused_by_name(tmp_path: Path) -> None:
 def test_files_of_rows_that_no_guarantee_covers_are_refused(
     tmp_path: Path, factor: float, kinds: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sottovoce.data.mapped._LOOKED", 40)
+    monkeypatch.setattr("sottovoce.data.memmap._LOOKED", 40)
     write_rows(tmp_path / "rows", pieces(make_rows([60, 45], 4), 16))
     for kind in kinds:
         path = tmp_path / "rows" / f"site-1.{kind}"

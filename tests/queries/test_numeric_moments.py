@@ -10,7 +10,7 @@ from scipy import stats
 
 from sottovoce.answers.evaluation import Held
 from sottovoce.answers.judging import Scored, judge_of
-from sottovoce.answers.misses import LOSS, ErrorMoments, exact, rows_of
+from sottovoce.answers.numeric_metrics import LOSS, ErrorMoments, exact, rows_of
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
 from sottovoce.ledger.memory import Ledger
@@ -18,7 +18,7 @@ from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.problem.facts import Facts
 from sottovoce.problem.task import BoundedNumber
 from sottovoce.queries import Misses, NoisyBounded
-from sottovoce.queries.misses import SCALES
+from sottovoce.queries.numeric_moments import SCALES
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.curator import Curator
 from sottovoce.runs.simulate import simulate

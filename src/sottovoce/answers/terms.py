@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..data.blocks import Bins, Block, Category, Number
+from ..data.columns import Bins, Block, Category, Number
 from ..data.expected import MANY, long_share, weighted_sketch
 from ..data.rows import Rows
 from ..data.schema import Schema

@@ -1,10 +1,10 @@
 """What a curious neighbour learns about real rows: membership and one attribute, without noise and by either form.
 
-The tables of :mod:`sottovoce.audit.worlds` are worst cases.  Here a small site holds rows of Adult, and the neighbour
-knows all of them but one.  In the first experiment the site holds a target row or another row, both known to the
-neighbour, who says which; in the second the neighbour knows all of the target row except one attribute, and names its
-likeliest value.  The neighbour scores by the likelihood of every message of every round, the most powerful test there
-is.  Real rows are seldom worst cases, so what is measured here does not bound what an attack can do.
+The tables of :mod:`sottovoce.audit.worst_cases` are worst cases.  Here a small site holds rows of Adult, and the
+neighbour knows all of them but one.  In the first experiment the site holds a target row or another row, both known to
+the neighbour, who says which; in the second the neighbour knows all of the target row except one attribute, and names
+its likeliest value.  The neighbour scores by the likelihood of every message of every round, the most powerful test
+there is.  Real rows are seldom worst cases, so what is measured here does not bound what an attack can do.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from planting import planted
 
 from sottovoce.audit import densities
 from sottovoce.audit.one_run import play_once
-from sottovoce.audit.worlds import make_case
+from sottovoce.audit.worst_cases import make_case
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput, LedgerError, LedgerMismatch, UnknownEvent
 from sottovoce.ledger.durable import DurableLedger
@@ -26,7 +26,7 @@ from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import make_loss
 from sottovoce.problem.schedules import Schedule
 from sottovoce.queries import CarriedGradient, NoisyGradient, carries
-from sottovoce.queries.carried import Pulls
+from sottovoce.queries.correlated import Pulls
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.curator import Curator
 from sottovoce.runs.prepare import prepare
@@ -246,7 +246,7 @@ def test_the_exact_epsilon_of_the_worst_tables_is_the_claim() -> None:
 GAME = """
 import json
 from sottovoce.audit.game import play
-from sottovoce.audit.worlds import make_case
+from sottovoce.audit.worst_cases import make_case
 verdict = play(make_case("momentum", epsilon=1.0, delta=0.05, rounds=6), replicates=20000)
 print(json.dumps([verdict.claimed_epsilon, verdict.lower_bound]))
 """
@@ -263,20 +263,20 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_in_what_is_carried_is_refuted_by_the_audit(fault: str, tmp_path: Path) -> None:
-    claimed, bound = planted(tmp_path, "queries/carried.py", FAULTS[fault], GAME)
+    claimed, bound = planted(tmp_path, "queries/correlated.py", FAULTS[fault], GAME)
     assert bound > claimed
 
 
 def test_a_later_round_in_the_event_is_priced_as_a_round_alone_so_the_audit_refutes_nothing(tmp_path: Path) -> None:
     """The ledger's own check: what the event says of its round does not lower the price."""
     later = "n.shape), sensitivity, facts.d,\n            self."
-    claimed, bound = planted(tmp_path, "queries/carried.py", {f"{later}index,": f"{later}rounds,"}, GAME)
+    claimed, bound = planted(tmp_path, "queries/correlated.py", {f"{later}index,": f"{later}rounds,"}, GAME)
     assert bound <= claimed
 
 
 def test_without_a_fault_the_audit_refutes_nothing(tmp_path: Path) -> None:
     same = {"_U = 2.0**-53": "_U = 2.0**-53  # the same"}
-    claimed, bound = planted(tmp_path, "queries/carried.py", same, GAME)
+    claimed, bound = planted(tmp_path, "queries/correlated.py", same, GAME)
     assert 0.8 * claimed < bound <= claimed
 
 

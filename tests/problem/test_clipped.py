@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 
 from sottovoce.algorithms import REGISTRY, knobs_of
 from sottovoce.data.cluster import ClusterRows
-from sottovoce.data.mapped import write_rows
+from sottovoce.data.memmap import write_rows
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
 from sottovoce.ledger.memory import Ledger
@@ -61,7 +61,7 @@ def test_losses_without_a_capped_form_refuse_a_cap(spec: str) -> None:
 
 def margins(base: Loss, seed: int = 0) -> Array:
     """Margins (400, 9) around where the base bends, and far from it."""
-    rng, wide = np.random.default_rng(seed), 1.0 / base.bend_bound
+    rng, wide = np.random.default_rng(seed), 1.0 / base.curvature_bound
     centre = 1.0 if base.name == "huber" else 0.0
     return centre + wide * rng.normal(size=(400, 9)) * 10.0 ** rng.uniform(-2.0, 2.0, size=(400, 1))
 
@@ -100,7 +100,7 @@ def by_definition(base: Loss, c: float, X: Array, y: Array, w: Array) -> Array:
             out.append(np.outer((p - own) * share, x).ravel())
             continue
         a, z = (x, x @ w - label) if base.offset_bound else (label * x, label * x @ w)
-        slope = float(base.slope(np.array([z]))[0])
+        slope = float(base.derivative(np.array([z]))[0])
         most = math.inf if norm == 0.0 else c / norm
         out.append(min(max(slope, -most), most) * a)
     return np.array(out)
@@ -113,24 +113,24 @@ def by_definition(base: Loss, c: float, X: Array, y: Array, w: Array) -> Array:
 @pytest.mark.parametrize("spec", ONE)
 def test_a_margin_loss_is_convex_and_consistent(spec: str, c: float) -> None:
     base = make_loss(spec)
-    own, z, wide = cap(base, c).at(lambda: NORMS), margins(base), 1.0 / base.bend_bound
-    slope, bend, h = own.slope(z), own.bend(z), 1e-5 * wide
+    own, z, wide = cap(base, c).at(lambda: NORMS), margins(base), 1.0 / base.curvature_bound
+    slope, bend, h = own.derivative(z), own.curvature(z), 1e-5 * wide
     k = np.minimum(c / np.maximum(NORMS, c / 2.0), 2.0)
-    np.testing.assert_array_equal(slope, np.clip(base.slope(z), -k, k))
+    np.testing.assert_array_equal(slope, np.clip(base.derivative(z), -k, k))
     told = (own.value(z + h) - own.value(z - h)) / (2.0 * h)
     np.testing.assert_allclose(told, slope, atol=2e-5 + 4.0 * U * np.abs(own.value(z)).max() / h)
-    assert np.all(np.diff(own.slope(np.sort(z, axis=0)), axis=0) >= -4.0 * U)
-    assert np.all((bend >= 0.0) & (bend <= base.bend_bound))
-    away = np.abs(np.abs(base.slope(z)) - k) > 1e-4  # not at the edge, nor where the base itself jumps
+    assert np.all(np.diff(own.derivative(np.sort(z, axis=0)), axis=0) >= -4.0 * U)
+    assert np.all((bend >= 0.0) & (bend <= base.curvature_bound))
+    away = np.abs(np.abs(base.derivative(z)) - k) > 1e-4  # not at the edge, nor where the base itself jumps
     for jump in base.jumps:
         away &= np.abs(z - jump) > 2.0 * h
-    told = (own.slope(z + h) - own.slope(z - h)) / (2.0 * h)
-    np.testing.assert_allclose(told[away], bend[away], atol=1e-4 * base.bend_bound)
+    told = (own.derivative(z + h) - own.derivative(z - h)) / (2.0 * h)
+    np.testing.assert_allclose(told[away], bend[away], atol=1e-4 * base.curvature_bound)
     np.testing.assert_array_equal(own.turn(z, 0.5 * z), bend * 0.5 * z)
-    typical = own.typical_bend(z)
-    assert np.all((typical >= 0.0) & (typical <= base.bend_bound * (1.0 + 1e-12)))
+    typical = own.typical_curvature(z)
+    assert np.all((typical >= 0.0) & (typical <= base.curvature_bound * (1.0 + 1e-12)))
     assert np.all(own.value(z) <= base.value(z) * (1.0 + 1e-9) + 1e-9) and np.all(own.value(z) >= 0.0)
-    assert np.all(np.isfinite(own.value(np.full((1, 9), -1e6)))) and np.all(np.isfinite(own.slope(1e6 + z)))
+    assert np.all(np.isfinite(own.value(np.full((1, 9), -1e6)))) and np.all(np.isfinite(own.derivative(1e6 + z)))
 
 
 @pytest.mark.parametrize("c", [1e-6, 1e-3, 0.2, 5.0])
@@ -138,14 +138,16 @@ def test_a_margin_loss_is_convex_and_consistent(spec: str, c: float) -> None:
 @pytest.mark.parametrize("spec", ONE)
 def test_a_softened_margin_loss_is_near_its_own_convex_and_consistent(spec: str, width: float, c: float) -> None:
     base = make_loss(spec)
-    wide = 1.0 / base.bend_bound
+    wide = 1.0 / base.curvature_bound
     own, z = cap(base, c).at(lambda: NORMS), margins(base)
     soft = own.softened(width * wide)
-    assert np.all(np.abs(soft.slope(z) - own.slope(z)) <= width * (1.0 + 1e-9))  # the width times the bend's bound
-    assert np.all(np.diff(soft.slope(np.sort(z, axis=0)), axis=0) >= -1e-12) and np.all(soft.bend(z) >= 0.0)
+    assert np.all(
+        np.abs(soft.derivative(z) - own.derivative(z)) <= width * (1.0 + 1e-9)
+    )  # the width times the bend's bound
+    assert np.all(np.diff(soft.derivative(np.sort(z, axis=0)), axis=0) >= -1e-12) and np.all(soft.curvature(z) >= 0.0)
     h = 1e-3 * min(width, 1.0) * wide
-    told = (soft.slope(z + h) - soft.slope(z - h)) / (2.0 * h)
-    np.testing.assert_allclose(soft.bend(z), told, atol=2e-3 * base.bend_bound)
+    told = (soft.derivative(z + h) - soft.derivative(z - h)) / (2.0 * h)
+    np.testing.assert_allclose(soft.curvature(z), told, atol=2e-3 * base.curvature_bound)
 
 
 @pytest.mark.parametrize("spec", [*ONE, f"softmax:{K}"])
@@ -161,7 +163,7 @@ def test_other_array_libraries_get_the_same(spec: str, library: str) -> None:
                 here = here.at(lambda norms=norms: norms)
                 there = there.at(lambda norms=norms: home.asarray(norms))
             pair = [one.softened(0.1) if soft else one for one in (here, there)]
-            for name in ("slope", "bend", "typical_bend", *(() if soft else ("value",))):
+            for name in ("derivative", "curvature", "typical_curvature", *(() if soft else ("value",))):
                 told = np.asarray(getattr(pair[1], name)(home.asarray(z)))
                 np.testing.assert_allclose(told, getattr(pair[0], name)(z), rtol=1e-11, atol=1e-13)
             told = np.asarray(pair[1].turn(home.asarray(z), home.asarray(z)))
@@ -174,7 +176,7 @@ def test_without_norms_every_row_counts_as_one_of_norm_one(spec: str) -> None:
     for lead in ((), (2,), (2, 3)):
         z = np.random.default_rng(1).normal(size=(*lead, 5 * loss.outputs))
         normed = loss.at(lambda lead=lead: np.ones((*lead[:1], 5)))
-        for name in ("value", "slope", "bend"):
+        for name in ("value", "derivative", "curvature"):
             plain, same = getattr(loss, name)(z), getattr(normed, name)(z)
             assert plain.shape == same.shape == ((*lead, 5) if name == "value" else z.shape)
             np.testing.assert_array_equal(plain, same)
@@ -190,7 +192,7 @@ def test_no_rows_gradient_is_longer_than_the_cap(spec: str, c: float) -> None:
     base = make_loss(spec)
     (X, y), rng = table(base, 40)[0], np.random.default_rng(2)
     rows = build(base, [(X[i : i + 1], y[i : i + 1]) for i in range(len(X))])
-    solver, most, longest = Solver(rows, cap(base, c), 1.0), min(c, base.slope_bound), 0.0
+    solver, most, longest = Solver(rows, cap(base, c), 1.0), min(c, base.derivative_bound), 0.0
     for size in (0.0, 0.1, 1.0, 30.0, 1e3, 1e6):
         g = np.linalg.norm(solver.gradient(size * rng.normal(size=(8, len(X), rows.d))), axis=-1)
         slack = 8.0 * U * c if base.outputs == 1 else 32.0 * base.outputs * U  # of this norm; of 1 - p
@@ -316,7 +318,7 @@ def test_sweeps_in_single_precision_are_those_in_double_but_for_rounding(spec: s
         assert np.abs(single - double).max() > 0.0 and np.linalg.norm(double - sweep.gradient(base, w)) > 0.1
         for typical in (True, False):
             pair = [one.hessian(cap(base, c), w, False, typical) for one in (sweep, short)]
-            np.testing.assert_allclose(pair[1], pair[0], atol=60 * 64 * 2.0**-24 * base.bend_bound)
+            np.testing.assert_allclose(pair[1], pair[0], atol=60 * 64 * 2.0**-24 * base.curvature_bound)
 
 
 def test_sites_of_different_sizes_are_capped_row_by_row() -> None:
@@ -400,7 +402,9 @@ def test_the_sensitivity_is_the_cap_or_the_bound_of_the_loss() -> None:
         base = make_loss(spec)
         for c in CAPS:
             loss = cap(base, c)
-            assert loss.slope_bound == min(c, base.slope_bound) and loss.bend_bound == base.bend_bound
+            assert (
+                loss.derivative_bound == min(c, base.derivative_bound) and loss.curvature_bound == base.curvature_bound
+            )
             assert loss.outputs == base.outputs and loss.offset_bound == base.offset_bound
 
 
@@ -411,7 +415,7 @@ def test_the_noise_of_a_run_shrinks_with_the_cap(method: str) -> None:
         config = RunConfig(method=method, epsilon=1.0, delta=1e-5, rounds=2, eta=0.1, max_grad_norm=c)
         ready = prepare(config, n, 4)
         spreads.append(float(np.max(ready.plan().rows[0].spread())))
-        assert ready.facts.loss.slope_bound == min(c, 1.0)
+        assert ready.facts.loss.derivative_bound == min(c, 1.0)
     assert spreads[1] / spreads[0] == pytest.approx(0.25, rel=1e-3)
 
 

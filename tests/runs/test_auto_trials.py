@@ -8,14 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sottovoce.data.lifelike import LABELS, World, dense, make_world, one_hot, unknown
 from sottovoce.data.rows import Rows
+from sottovoce.data.synthetic_tables import LABELS, World, dense, make_world, one_hot, unknown
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.problem.clipped import Capped
 from sottovoce.problem.losses import make_loss
-from sottovoce.runs import rehearsal
+from sottovoce.runs import auto_trials
+from sottovoce.runs.auto_trials import Ground, Rehearsal
 from sottovoce.runs.prepare import Prepared, prepare
-from sottovoce.runs.rehearsal import Ground, Rehearsal
 from sottovoce.runs.simulate import RunConfig, simulate
 from sottovoce.runs.start import Start
 from sottovoce.solvers.local import Solver
@@ -32,13 +32,13 @@ def exact(monkeypatch: pytest.MonkeyPatch) -> None:
     def minimise(self: Any, linear: Array, q: Array, start: Array, tol: Any) -> Any:
         return Solver.minimise(self, linear, q, start, EXACT)
 
-    monkeypatch.setattr(rehearsal._Solver, "minimise", minimise)
+    monkeypatch.setattr(auto_trials._Solver, "minimise", minimise)
 
 
 @pytest.fixture
 def apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """No method's sites are taken as one."""
-    monkeypatch.setattr(rehearsal, "_as_one", lambda candidate, alike: candidate)
+    monkeypatch.setattr(auto_trials, "_as_one", lambda candidate, alike: candidate)
 
 
 def models(rehearsed: Rehearsal, candidates: Sequence[Prepared], monkeypatch: pytest.MonkeyPatch) -> Array:
@@ -109,7 +109,7 @@ def test_a_rehearsal_computes_what_the_engine_computes(
 
     for law in ("spherical", "gaussian"):
         monkeypatch.setattr(KeyedNoise, law, same)
-        monkeypatch.setattr(rehearsal._Stream, law, mine)
+        monkeypatch.setattr(auto_trials._Stream, law, mine)
     made = worlds(outputs, start=start)
     prepared = [ready(config, outputs) for config in batch]
     found = models(Rehearsal(made, R, 0, outputs), prepared, monkeypatch)
@@ -150,7 +150,7 @@ def test_rows_that_count_for_every_class_are_the_mean_over_labels(outputs: int) 
 
     def gradient(shares: Array) -> Array:
         rehearsed = Rehearsal((replace(world, shares=shares),), R, 0, outputs)
-        return rehearsal._Solver(rehearsed, ready(BASE, outputs).facts, np.array([0.2])).gradient(w)
+        return auto_trials._Solver(rehearsed, ready(BASE, outputs).facts, np.array([0.2])).gradient(w)
 
     whole = gradient(world.shares)
     parts = [gradient(world.shares * np.eye(classes)[c]) for c in range(classes)]
@@ -164,21 +164,21 @@ def test_slopes_are_those_of_a_capped_loss(outputs: int, cap: float) -> None:
     base = make_loss("logistic" if outputs == 1 else "softmax:3")
     facts, labels = ready(BASE, outputs).facts, world.shares.argmax(axis=2)
     w = np.random.default_rng(1).normal(size=(len(SIZES), D * outputs)) * 4.0
-    found = rehearsal._Solver(Rehearsal((world,), 1, 0, outputs), facts, np.array([cap])).gradient(w[None])[0]
+    found = auto_trials._Solver(Rehearsal((world,), 1, 0, outputs), facts, np.array([cap])).gradient(w[None])[0]
     for site, y in enumerate(labels):
         norms = np.linalg.norm(world.X, axis=1)
         loss = base if cap == np.inf else Capped(base, cap).at(lambda norms=norms: norms)
         if outputs == 1:
             signed = world.X * (2.0 * y - 1.0)[:, None]
-            each = loss.slope(signed @ w[site])[:, None] * signed
+            each = loss.derivative(signed @ w[site])[:, None] * signed
         else:
             scores = w[site].reshape(3, D) @ world.X.T
-            slopes = loss.slope((scores - scores[y, np.arange(70)]).ravel()).reshape(3, 70)
+            slopes = loss.derivative((scores - scores[y, np.arange(70)]).ravel()).reshape(3, 70)
             slopes[y, np.arange(70)] = 0.0
             slopes[y, np.arange(70)] = -slopes.sum(axis=0)
             each = (slopes[:, :, None] * world.X).transpose(1, 0, 2).reshape(70, -1)
         assert np.allclose(found[site], each.mean(axis=0), atol=1e-6)
-        assert np.linalg.norm(each, axis=1).max() <= min(cap, base.slope_bound) + 1e-9
+        assert np.linalg.norm(each, axis=1).max() <= min(cap, base.derivative_bound) + 1e-9
 
 
 # Noise
@@ -198,7 +198,7 @@ def test_fewer_made_up_rows_leave_the_noise_as_it_is(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("law", ["gaussian", "spherical"])
 def test_narrower_noise_is_a_part_of_the_true_noise(law: str) -> None:
     """Of 40 true entries 6 are drawn.  With 20,000 vectors means err by less than 1%; 4% are beyond 1e-6."""
-    stream = rehearsal._Stream(3, (2, 1, 500, 20), (2 * 3 * 500, 20), 6, 40)
+    stream = auto_trials._Stream(3, (2, 1, 500, 20), (2 * 3 * 500, 20), 6, 40)
     x = getattr(stream, law)(6, release=1).reshape(2, 3, 500, 20, 6)
     assert np.array_equal(x[:, 0], x[:, 1]) and np.array_equal(x[:, 0], x[:, 2])  # all candidates get the same
     assert not np.array_equal(x[0], x[1])
@@ -206,19 +206,19 @@ def test_narrower_noise_is_a_part_of_the_true_noise(law: str) -> None:
     square = (x[:, 0, ::2] ** 2).sum(axis=-1).mean()  # 10,000 vectors
     whole = 40.0 if law == "gaussian" else 40.0 * 41.0
     assert square == pytest.approx(whole * 6 / 40, rel=0.04)
-    again = getattr(rehearsal._Stream(3, (2, 1, 500, 20), (2 * 3 * 500, 20), 6, 40), law)(6, release=1)
+    again = getattr(auto_trials._Stream(3, (2, 1, 500, 20), (2 * 3 * 500, 20), 6, 40), law)(6, release=1)
     assert np.array_equal(again.ravel(), x.ravel())
     assert not np.allclose(getattr(stream, law)(6, release=2).ravel(), x.ravel())
 
 
 def test_spherical_noise_of_all_entries_has_the_gamma_norm() -> None:
-    x = rehearsal._Stream(3, (1, 1, 500, 20), (500, 20), 6, 6).spherical(6, 1)
+    x = auto_trials._Stream(3, (1, 1, 500, 20), (500, 20), 6, 6).spherical(6, 1)
     norms = np.linalg.norm(x, axis=-1)  # Gamma(6, 1): the mean of 10,000 errs by 0.025
     assert abs(norms.mean() - 6.0) < 0.15 and abs(norms.var() - 6.0) < 0.6
 
 
 def test_an_odd_number_of_replicates_has_one_without_a_pair() -> None:
-    x = rehearsal._Stream(3, (1, 1, 3, 2), (2 * 3, 2), 4, 4).gaussian(4, 1).reshape(2, 3, 2, 4)
+    x = auto_trials._Stream(3, (1, 1, 3, 2), (2 * 3, 2), 4, 4).gaussian(4, 1).reshape(2, 3, 2, 4)
     assert np.array_equal(x[:, 1], -x[:, 0]) and not np.array_equal(np.abs(x[:, 2]), np.abs(x[:, 0]))
 
 
@@ -227,7 +227,7 @@ def test_gradient_steps_of_sites_that_differ_are_those_of_their_mean(monkeypatch
     config = replace(BASE, method="momentum", rounds=60, epsilon=1e4, eta=2.0)
     tried, prepared = Rehearsal(worlds(hard=False), 1, 0), [ready(config)]
     as_one = models(tried, prepared, monkeypatch)
-    monkeypatch.setattr(rehearsal, "_as_one", lambda candidate, alike: candidate)
+    monkeypatch.setattr(auto_trials, "_as_one", lambda candidate, alike: candidate)
     as_three = models(tried, prepared, monkeypatch)
     assert np.abs(as_one - as_three).max() < 0.02 * np.abs(as_three).max()
     first = replace(tried, worlds=tuple(replace(w, shares=w.shares[:1].repeat(3, axis=0)) for w in tried.worlds))
@@ -238,8 +238,8 @@ def test_gradient_steps_of_sites_that_differ_are_those_of_their_mean(monkeypatch
 
 
 def test_a_ground_is_public_and_the_same_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rehearsal, "WORLDS", 2)
-    monkeypatch.setattr(rehearsal, "CHECKS", 3)
+    monkeypatch.setattr(auto_trials, "WORLDS", 2)
+    monkeypatch.setattr(auto_trials, "CHECKS", 3)
     one, two = (Ground((300, 200), 5, 1, 1.0) for _ in range(2))
     assert [len(x.worlds) for x in (one.first, one.final)] == [2, 3]
     every = [*one.first.worlds, *one.final.worlds]
@@ -251,11 +251,11 @@ def test_a_ground_is_public_and_the_same_each_time(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_large_ground_has_fewer_rows_and_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rehearsal, "WORLDS", 1)
-    monkeypatch.setattr(rehearsal, "_CELLS", 3000)
+    monkeypatch.setattr(auto_trials, "WORLDS", 1)
+    monkeypatch.setattr(auto_trials, "_CELLS", 3000)
     small, large = Ground((300,), 4, 1, 0.0).first.worlds[0], Ground((300,) * 9, 80, 1, 0.0).first.worlds[0]
-    assert small.X.shape[1] == 4 and large.X.shape[1] == rehearsal.WIDEST < 80
-    assert len(large.X) == rehearsal._FEWEST < len(small.X) and large.shares.shape[0] == 9
+    assert small.X.shape[1] == 4 and large.X.shape[1] == auto_trials.WIDEST < 80
+    assert len(large.X) == auto_trials._FEWEST < len(small.X) and large.shares.shape[0] == 9
     many = Ground((300,), 80, 40, 0.0).first.worlds[0]  # forty classes
-    assert many.shares.shape[2] == 40 and 2 <= many.X.shape[1] < rehearsal.WIDEST
+    assert many.shares.shape[2] == 40 and 2 <= many.X.shape[1] < auto_trials.WIDEST
     assert not Ground.too_large(5, 100_000, 1) and Ground.too_large(5000, 100, 3)

@@ -21,7 +21,7 @@ from ..problem.losses import HuberResidual
 from ..problem.task import BoundedNumber
 from ..problem.weighted_loss import Weighted
 from ..queries import Misses
-from ..queries.misses import SCALES
+from ..queries.numeric_moments import SCALES
 from ..util.typing import Any, Array
 from .metrics import Estimate
 

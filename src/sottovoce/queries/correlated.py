@@ -9,8 +9,8 @@ Guarantee
 ---------
 The releases of the rounds 1 .. t are post-processing of Gaussian mechanisms of the shifts that their events state
 (:class:`sottovoce.privacy.events.CarriedGaussianMechanism`), whatever else is released between them, for a loss whose
-slope is never positive.  ``docs/privacy/correlated_noise.md`` has the proof.  A round without those before it is priced
-as a release by itself (:mod:`sottovoce.privacy.conditions`).
+derivative is never positive.  ``docs/privacy/correlated_noise.md`` has the proof.  A round without those before it is
+priced as a release by itself (:mod:`sottovoce.privacy.conditions`).
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ from ..privacy.events import CarriedGaussianMechanism, Event
 from ..problem.facts import Facts
 from ..problem.schedules import Schedule
 from ..util.typing import Array
-from .evidence import Canaries, Leaning, gaussian
+from .audit_hooks import Canaries, Leaning, gaussian
 from .reach import length
 from .statistic import NoisyGradient, gradient_sensitivity
 from .vault import Secret, Vault
 
 _U = 2.0**-53
-_AGAIN = 2.0**-20  # of a gradient's bound: how far slopes may differ that another process computes at the same point
+_AGAIN = (
+    2.0**-20
+)  # of a gradient's bound: how far derivatives may differ that another process computes at the same point
 _MISSED = "resume: gradients of earlier rounds were not computed again; start the run from round 1"
 
 
@@ -89,12 +91,12 @@ class CarriedGradient(NoisyGradient):
         """Of one gradient, and ``sqrt 2`` times what computation adds to the change of any round's release.
 
         The earlier gradients count by at most one half in all, so their rounding by half as much as this one's.  Their
-        sum is of T vectors no longer than a gradient.  A resumed run computes them again: a changed row's slopes then
-        differ by a share ``2^-20`` at most, which :meth:`check` sees to.
+        sum is of T vectors no longer than a gradient.  A resumed run computes them again: a changed row's derivatives
+        then differ by a share ``2^-20`` at most, which :meth:`check` sees to.
         """
         whole = facts.gradients_changed * facts.C / facts.n
         rounding = gradient_sensitivity(facts, facts.n) - whole
-        sums = 2.0 * (self.rounds + 4.0) * _U * facts.C * facts.loss.slope_bound
+        sums = 2.0 * (self.rounds + 4.0) * _U * facts.C * facts.loss.derivative_bound
         return np.asarray(whole + math.sqrt(2.0) * (1.5 * rounding + sums + _AGAIN * whole))
 
     def event(self, facts: Facts) -> Event:
@@ -108,7 +110,7 @@ class CarriedGradient(NoisyGradient):
         )  # fmt: skip
 
     def check(self, facts: Facts) -> None:
-        """Refuse a round that was not planned, and points so far out that slopes could not be computed twice alike.
+        """Refuse a round that was not planned, and points so far out that derivatives differ if computed twice.
 
         A margin errs by at most ``(d + 8) u ||w|| ||a||``, so a row's gradient by ``hessian_bound`` times as much.
         """
@@ -116,7 +118,7 @@ class CarriedGradient(NoisyGradient):
             raise InvalidInput("rounds", self.index, f"the run was planned for {self.rounds}", "plan for as many")
         far = float(np.max(length(self.start, "start"), initial=0.0))
         twice = 2.0 * (facts.d + 8.0) * _U * far * facts.loss.hessian_bound
-        if not twice <= _AGAIN * facts.loss.slope_bound:
+        if not twice <= _AGAIN * facts.loss.derivative_bound:
             rule = "the model is too long for gradients to be computed twice alike"
             raise InvalidInput("eta", None, rule, "use a larger eta, or correlation='none'")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sottovoce.data import merged as merging
+from sottovoce.data import deduplicated as merging
+from sottovoce.data.deduplicated import merged
 from sottovoce.data.design import Dense
-from sottovoce.data.merged import merged
 from sottovoce.data.rows import Rows
 from sottovoce.problem.losses import HuberResidual, Logistic, Loss, Softmax
 from sottovoce.solvers.local import Solver

@@ -17,7 +17,7 @@ from ...util.plain import keyed_hash
 from ..messages import Message
 from ..plan import Plan
 from .masks import Words, fields
-from .said import Hello, Roster, Said, Share
+from .messages import Hello, Roster, Said, Share
 
 Phase = Literal["key", "roster", "share", "over"]
 LATE, LEFT, TWICE = "sent nothing in time", "left", "signed two messages where there may be one"

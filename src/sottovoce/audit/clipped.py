@@ -1,7 +1,7 @@
 """The capped loss: every method that has the cap plays against the pair of tables at which its sensitivity is tight.
 
-The victim's rows have norms below one and slopes that are all capped, and the row that changes changes its norm too.
-So a cap that is left out, that depends on other rows, or that rests on norms that are too small moves the sum of
+The victim's rows have norms below one and derivatives that are all capped, and the row that changes changes its norm
+too. So a cap that is left out, that depends on other rows, or that rests on norms that are too small moves the sum of
 gradients by more than the ``2 c`` that is priced.
 """
 
@@ -16,11 +16,11 @@ from .exact import densities
 from .game import Case, Verdict
 from .game import play as game
 from .several import play_all
-from .worlds import make_case, tables, tables_of_three
+from .worst_cases import make_case, tables, tables_of_three
 
 RUNS, QUICK_RUNS = 8_000, 2_000
 CAP = 0.25
-"""The cap.  Every row of the recipe is capped: its slope is 1 and its norm larger."""
+"""The cap.  Every row of the recipe is capped: its derivative is 1 and its norm larger."""
 LONG, SHORT = 1.0, 0.6
 WHY = "Huber's linear piece, all rows capped: a row of norm 1 becomes one of norm 0.6 with the other label"
 

@@ -43,7 +43,7 @@ from ..runs.start import named
 from ..util.typing import Any, Array, IntArray
 from .confidence import Test, choose_test
 from .game import Notes, Verdict
-from .worlds import signed_site
+from .worst_cases import signed_site
 
 RUNS, QUICK_RUNS = 400, 160
 DELTA = 1e-5

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InvalidInput
-from .blocks import Block, Category, Vector
+from .columns import Block, Category, Vector
 from .schema import BEYOND, HEAVY, LABEL, ROW, Schema
 from .table import MISSING, Column, Table, as_table, distinct
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from sottovoce.algorithms import REGISTRY
-from sottovoce.audit import attack, refusals
-from sottovoce.audit.refusals import RefusalVerdict, Seen, Victim
+from sottovoce.audit import aborts, attack
+from sottovoce.audit.aborts import RefusalVerdict, Seen, Victim
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput, SolverError
 from sottovoce.network.net import Net
@@ -24,9 +24,9 @@ from sottovoce.util.typing import Any, Array
 FAST = 160
 
 
-def play(stands: dict[str, Victim], replicates: int = refusals.RUNS) -> RefusalVerdict:
+def play(stands: dict[str, Victim], replicates: int = aborts.RUNS) -> RefusalVerdict:
     """With seeds: what must hold, or must not, every time."""
-    return refusals.play(stands=stands, replicates=replicates, released=False)
+    return aborts.play(stands=stands, replicates=replicates, released=False)
 
 
 class Touchy(Solver):
@@ -110,7 +110,7 @@ def test_a_site_of_a_sum_that_refuses_by_its_rows_gives_one_away(method: str) ->
     assert verdict.refuted and any("pull too much" in told for told in {**verdict.told[0], **verdict.told[1]})
     assert not play(stand(method, **knobs), replicates=FAST).refuted
     site = stand(method, **knobs)["planted"]
-    ends = [site.watch(0, length, refusals._Silent()).told for length in (1.0, 1e18)]
+    ends = [site.watch(0, length, aborts._Silent()).told for length in (1.0, 1e18)]
     assert "finished" in ends[0] and "a site sent something else" in ends[1]
 
 
@@ -140,8 +140,8 @@ def test_a_public_rule_tells_nothing(method: str, features: int, knobs: dict[str
     stands = stand(method, features, curator=Careful, **knobs)
     verdict = play(stands, replicates=FAST)
     assert not verdict.refuted and not verdict.channels
-    site, silent = stands["planted"], refusals._Silent()
-    ends = [{site.watch(world, length, silent).told for world in (0, 1)} for length in refusals.lengths(site)]
+    site, silent = stands["planted"], aborts._Silent()
+    ends = [{site.watch(world, length, silent).told for world in (0, 1)} for length in aborts.lengths(site)]
     assert {"longer than 1000" in told for each in ends for told in each} == {True, False}  # both sides of the rule
 
 
@@ -149,8 +149,8 @@ def test_a_bet_is_chosen_on_one_half_and_counts_the_other() -> None:
     """Whatever the first half saw by luck is worth nothing in the second."""
     rng = np.random.default_rng(0)
     sides = [[Seen(str(told), 0.0) for told in rng.integers(0, 50, 400)] for _ in (0, 1)]
-    known, fresh = refusals.halves((sides[0], sides[1]))
-    assert refusals.Bet.choose(known, 0.0, 0.95).bound(fresh, 0.0, 0.95) < 0.5
+    known, fresh = aborts.halves((sides[0], sides[1]))
+    assert aborts.Bet.choose(known, 0.0, 0.95).bound(fresh, 0.0, 0.95) < 0.5
 
 
 def kinds(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> set[type[Query]]:
@@ -169,14 +169,14 @@ def kinds(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> set[type[Query]
 
 
 def test_every_kind_of_release_between_sites_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    stands = [stand.config for stand in refusals._stands(1.0, None, None).values()]
+    stands = [stand.config for stand in aborts._stands(1.0, None, None).values()]
     tried: set[type[Query]] = set().union(*(kinds(config, monkeypatch) for config in stands))
     noisy = {name for name, cls in REGISTRY.items() if cls.private and cls.trust.between_sites and not cls.single}
     assert {config.method for config in stands} <= noisy
     for method in noisy:
         config = RunConfig(method=method, delta=1e-5 if REGISTRY[method].needs_delta else None, rounds=2)
         assert kinds(config, monkeypatch) <= tried, f"{method} asks for a release that audit.refusals does not try"
-    assert {stand.config.delta for stand in refusals._stands(2.0, 1e-6, 4).values()} == {1e-6}
+    assert {stand.config.delta for stand in aborts._stands(2.0, 1e-6, 4).values()} == {1e-6}
 
 
 def test_no_site_of_the_library_refuses_by_its_rows() -> None:
@@ -188,14 +188,14 @@ def test_no_site_of_the_library_refuses_by_its_rows() -> None:
 def test_noise_of_the_operating_system_is_played_too() -> None:
     pytest.importorskip("opendp")
     one = stand("prox_admm", curator=with_solver(Touchy))["planted"]
-    length = refusals.lengths(one)[0]
+    length = aborts.lengths(one)[0]
     seen = [[one.watch(world, length, SystemNoise()).told for _ in range(3)] for world in (0, 1)]
     assert set(seen[0]).isdisjoint(seen[1])
 
 
 @pytest.mark.parametrize("name", ["prox_admm", "prox_admm, a coarse solver", "m_admm, zero-out", "dgd, many features"])
 def test_no_method_of_the_library_refuses_by_its_rows(name: str) -> None:
-    verdict = play({name: refusals._stands(1.0, None, None)[name]})
+    verdict = play({name: aborts._stands(1.0, None, None)[name]})
     assert not verdict.refuted and verdict.channels == {}
 
 
@@ -215,6 +215,6 @@ def test_a_mistake_in_the_code_is_no_site_that_left() -> None:
     """It was: both tables then looked alike, and an audit of nothing passed."""
     (one,) = stand("prox_admm", curator=Mistaken).values()
     with pytest.raises(TypeError, match="positional argument"):
-        one.watch(0, 1.0, refusals._Silent())
+        one.watch(0, 1.0, aborts._Silent())
     (one,) = stand("prox_admm", curator=Broken).values()
-    assert one.watch(0, 1.0, refusals._Silent()).told == "ValueError: the site is gone (0 charged, 0 sent)"
+    assert one.watch(0, 1.0, aborts._Silent()).told == "ValueError: the site is gone (0 charged, 0 sent)"

@@ -20,16 +20,16 @@ from sottovoce.algorithms import REGISTRY
 from sottovoce.cli import cli
 from sottovoce.data import builtin_schema
 from sottovoce.data.expected import expected_rows
-from sottovoce.data.lifelike import Sketches, dense
 from sottovoce.data.rows import Rows
+from sottovoce.data.synthetic_tables import Sketches, dense
 from sottovoce.errors import InvalidInput, SolverError
 from sottovoce.problem.losses import make_loss
 from sottovoce.problem.schedules import Schedule
-from sottovoce.runs import choosing, rehearsal
-from sottovoce.runs.choosing import KNOBS, Choice, choose, declared, open_knobs
+from sottovoce.runs import auto_search, auto_trials
+from sottovoce.runs.auto_search import KNOBS, Choice, choose, declared, open_knobs
+from sottovoce.runs.auto_trials import Ground, Rehearsal
 from sottovoce.runs.planner import plan
 from sottovoce.runs.prepare import Prepared, prepare
-from sottovoce.runs.rehearsal import Ground, Rehearsal
 from sottovoce.runs.simulate import RunConfig, simulate
 from sottovoce.runs.training import TrainConfig, train
 from sottovoce.util.typing import Any, Array
@@ -37,12 +37,12 @@ from sottovoce.util.typing import Any, Array
 AUTO = RunConfig(method="auto", epsilon=1.0, delta=1e-5, accountant="zcdp")  # quick to calibrate
 PURE = RunConfig(method="auto", epsilon=1.0)
 SMALL = (300, 200, 300)
-CAPS, FACTORS, FINALISTS = choosing.CAPS, choosing.FACTORS, choosing.FINALISTS
+CAPS, FACTORS, FINALISTS = auto_search.CAPS, auto_search.FACTORS, auto_search.FINALISTS
 
 
 def fresh(config: RunConfig = AUTO, n: Any = SMALL, d: int = 4, **more: Any) -> Choice:
     """A choice that no earlier one has left behind."""
-    choosing._choose.cache_clear()
+    auto_search._choose.cache_clear()
     return choose(config, n, d, **more)
 
 
@@ -53,17 +53,17 @@ def timeless(choice: Choice) -> Any:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Smaller grids, fewer rounds and rows: what is tested here holds for all of them."""
-    monkeypatch.setattr(choosing, "ROUNDS", {"steps": (2, 6), "solves": (2, 4)})
-    monkeypatch.setattr(choosing, "CAPS", (math.inf, 0.2))
-    monkeypatch.setattr(choosing, "FACTORS", (1.0, 2.5))
-    monkeypatch.setattr(choosing, "FINER", ((0.6, 1.5),))
-    monkeypatch.setattr(choosing, "REGULARISERS", (0.1, 30.0))
-    monkeypatch.setattr(choosing, "FINALISTS", 3)
-    monkeypatch.setattr(rehearsal, "WORLDS", 2)
-    monkeypatch.setattr(rehearsal, "CHECKS", 2)
-    monkeypatch.setattr(rehearsal, "ROWS", 60)
-    monkeypatch.setattr(choosing, "MANY_ROWS", 1)  # these tables are small
-    choosing._choose.cache_clear()
+    monkeypatch.setattr(auto_search, "ROUNDS", {"steps": (2, 6), "solves": (2, 4)})
+    monkeypatch.setattr(auto_search, "CAPS", (math.inf, 0.2))
+    monkeypatch.setattr(auto_search, "FACTORS", (1.0, 2.5))
+    monkeypatch.setattr(auto_search, "FINER", ((0.6, 1.5),))
+    monkeypatch.setattr(auto_search, "REGULARISERS", (0.1, 30.0))
+    monkeypatch.setattr(auto_search, "FINALISTS", 3)
+    monkeypatch.setattr(auto_trials, "WORLDS", 2)
+    monkeypatch.setattr(auto_trials, "CHECKS", 2)
+    monkeypatch.setattr(auto_trials, "ROWS", 60)
+    monkeypatch.setattr(auto_search, "MANY_ROWS", 1)  # these tables are small
+    auto_search._choose.cache_clear()
 
 
 def rehearse(monkeypatch: pytest.MonkeyPatch, error: Any) -> None:
@@ -107,21 +107,21 @@ import json
 from sottovoce.data import builtin_schema
 from sottovoce.data.expected import expected_rows
 from sottovoce.runs import choosing, rehearsal
-choosing.ROUNDS, choosing.FINER = {"steps": (2,), "solves": (2,)}, ()
-rehearsal.WORLDS = rehearsal.CHECKS = 1
-rehearsal.ROWS = 60
+auto_search.ROUNDS, auto_search.FINER = {"steps": (2,), "solves": (2,)}, ()
+auto_trials.WORLDS = auto_trials.CHECKS = 1
+auto_trials.ROWS = 60
 schema = builtin_schema("adult")
-config = choosing.RunConfig("auto", 1.0, 1e-5, accountant="zcdp")
-found = choosing.choose(config, (300, 200), schema.n_features, expected=expected_rows(schema))
+config = auto_search.RunConfig("auto", 1.0, 1e-5, accountant="zcdp")
+found = auto_search.choose(config, (300, 200), schema.n_features, expected=expected_rows(schema))
 print(json.dumps([{k: v for k, v in row.items() if k != "seconds"} for row in found.table]), found.says)
 """
     env = os.environ | {"PYTHONHASHSEED": "1"}
     theirs = subprocess.run([sys.executable, "-c", script], env=env, check=True, capture_output=True, text=True)
-    for module, name, value in [(choosing, "FINER", ()), (rehearsal, "WORLDS", 1), (rehearsal, "CHECKS", 1)]:
+    for module, name, value in [(auto_search, "FINER", ()), (auto_trials, "WORLDS", 1), (auto_trials, "CHECKS", 1)]:
         monkeypatch.setattr(module, name, value)
     for name, value in [("ROUNDS", {"steps": (2,), "solves": (2,)}), ("CAPS", CAPS), ("FACTORS", FACTORS)]:
-        monkeypatch.setattr(choosing, name, value)
-    monkeypatch.setattr(choosing, "FINALISTS", FINALISTS)
+        monkeypatch.setattr(auto_search, name, value)
+    monkeypatch.setattr(auto_search, "FINALISTS", FINALISTS)
     schema = builtin_schema("adult")
     mine = fresh(n=(300, 200), d=schema.n_features, expected=expected_rows(schema))
     assert theirs.stdout.strip() == f"{json.dumps(timeless(mine))} {mine.says}"
@@ -190,7 +190,7 @@ def test_a_cap_that_no_gradient_reaches_is_not_told_as_one() -> None:
     for loss in ("logistic", "softmax:2"):
         caps = {row["max_grad_norm"] for row in fresh(replace(AUTO, loss=loss), d=4).table}
         assert None in caps and len(caps) > 1
-        assert all(c is None or c < make_loss(loss).slope_bound for c in caps)
+        assert all(c is None or c < make_loss(loss).derivative_bound for c in caps)
 
 
 # The search
@@ -208,7 +208,7 @@ def test_the_lowest_score_wins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_methods_of_local_solves_must_be_clearly_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    for ahead, wanted in ((1.02, "momentum"), (choosing.AHEAD + 0.06, "prox_average")):
+    for ahead, wanted in ((1.02, "momentum"), (auto_search.AHEAD + 0.06, "prox_average")):
         rehearse(monkeypatch, lambda config, _, a=ahead: 0.2 / (a if config.method == "prox_average" else 1.0))
         assert fresh(free=()).config.method == wanted
 
@@ -227,22 +227,22 @@ def test_of_equal_gradient_steps_the_usual_ones_are_taken_and_others_if_they_err
 
 
 def test_the_pull_grows_with_the_square_of_the_doublings_and_spares_what_was_set() -> None:
-    (at, share), (cap, other) = choosing.USUAL["penalty"], choosing.USUAL["cap"]
+    (at, share), (cap, other) = auto_search.USUAL["penalty"], auto_search.USUAL["cap"]
     config = replace(AUTO, method="momentum", rounds=4, auto=False)
-    ground = rehearsal.Ground(SMALL, 4, 1, 0.0)
+    ground = auto_trials.Ground(SMALL, 4, 1, 0.0)
     for free in ((), ("eta",), ("max_grad_norm",), ("eta", "max_grad_norm")):
-        search = choosing._Search(config, ground, free)
+        search = auto_search._Search(config, ground, free)
         for doublings in (-2, 0, 1, 3):
             usual = search._usual(replace(config, max_grad_norm=cap * 2.0))
             one = replace(config, eta=at * usual * 2.0**doublings, max_grad_norm=cap * 2.0)
             wanted = share * doublings**2 * ("eta" in free) + other * ("max_grad_norm" in free)
             assert search._pull(one) == pytest.approx(wanted)
-            assert choosing._Trial(one, np.full((1, 1), 0.2), search._pull(one)).score == pytest.approx(
+            assert auto_search._Trial(one, np.full((1, 1), 0.2), search._pull(one)).score == pytest.approx(
                 0.2 * (1.0 + wanted)
             )
     solve = replace(config, method="prox_average")
     assert search._pull(solve) == 0.0
-    assert choosing._Trial(solve, np.full((1, 1), 0.2)).score == pytest.approx(0.2 * choosing.AHEAD)
+    assert auto_search._Trial(solve, np.full((1, 1), 0.2)).score == pytest.approx(0.2 * auto_search.AHEAD)
 
 
 def test_a_knob_that_helps_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,7 +257,7 @@ def test_a_knob_that_helps_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_gradient_steps_have_a_light_regulariser_unless_it_is_set() -> None:
-    for free, least in ((None, 0.001 * choosing.LIGHT), (("rounds", "eta", "max_grad_norm"), 0.001)):
+    for free, least in ((None, 0.001 * auto_search.LIGHT), (("rounds", "eta", "max_grad_norm"), 0.001)):
         table = fresh(replace(AUTO, rho=0.001), free=free).table
         assert {row["rho"] for row in table if row["method"] == "momentum"} == {float(f"{least:.4g}")}
         assert 0.001 in {row["rho"] for row in table if row["method"] != "momentum"}
@@ -265,7 +265,7 @@ def test_gradient_steps_have_a_light_regulariser_unless_it_is_set() -> None:
 
 def test_a_gain_that_other_worlds_do_not_show_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     def error(config: RunConfig, where: Rehearsal) -> float:
-        if where.seed == rehearsal._SEED:  # the search's
+        if where.seed == auto_trials._SEED:  # the search's
             return 0.1 if config.method == "prox_average" else 0.12
         return 0.3 if config.method == "prox_average" else 0.2
 
@@ -277,7 +277,7 @@ def test_a_gain_that_other_worlds_do_not_show_is_dropped(monkeypatch: pytest.Mon
 def test_solves_that_fail_in_the_last_comparison_leave_a_choice(which: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def error(config: RunConfig, where: Rehearsal) -> float:
         fails = {"all": True, "first guess": config.method == "prox_admm", "others": config.method != "prox_admm"}
-        if where.seed != rehearsal._SEED and fails[which]:
+        if where.seed != auto_trials._SEED and fails[which]:
             raise SolverError("tol=1e-8: it stopped short")
         return 0.1 if config.method == "prox_average" else 0.2
 
@@ -296,8 +296,8 @@ def test_a_candidate_is_planned_as_its_run_will_be(method: str, delta: float | N
     """One calibration gives the noise for all rounds, caps and regularisers, to within a per cent."""
     config = RunConfig(method, 0.8, delta, rounds=5)
     changes: list[dict[str, Any]] = [{}, {"rounds": 9}, {"rho": 0.05}, {"noise_growth": 1.2}, {"eta": 0.02}]
-    changes += [{"max_grad_norm": 0.2}] if choosing._capped(method) else []
-    search = choosing._Search(config, Ground(SMALL, 4, 1, 0.0), KNOBS)
+    changes += [{"max_grad_norm": 0.2}] if auto_search._capped(method) else []
+    search = auto_search._Search(config, Ground(SMALL, 4, 1, 0.0), KNOBS)
     for change in changes:
         one = replace(config, **change)
         found, true = search._prepared(one), prepare(one, search.ground.sizes, 4)
@@ -441,7 +441,7 @@ def test_train_end_to_end() -> None:
 def test_a_checkpoint_goes_on_with_the_same_choice(tmp_path: Any) -> None:
     config = TrainConfig(replace(AUTO, rounds=6, rho=0.01, noise_growth=1.1), data="synthetic:n=900,d=4", nodes=3)
     first = train(config, checkpoint=tmp_path / "run.ckpt")
-    choosing._choose.cache_clear()
+    auto_search._choose.cache_clear()
     rounds: list[int] = []
     second = train(config, checkpoint=tmp_path / "run.ckpt", observers=[lambda k, state: rounds.append(k)])
     assert rounds == [] and np.array_equal(first.result.models, second.result.models)

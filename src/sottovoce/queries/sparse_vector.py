@@ -9,7 +9,7 @@ AboveThreshold with the threshold's noise drawn once is ``epsilon_threshold + ep
 and every release is the Gaussian mechanism with fresh noise; :class:`sottovoce.privacy.events.GatedRelease` charges the
 tests with round 1 and one release with each of the rounds 1 .. `positives`, before they can be used.  The query is a
 function of rows and public state only, as the sparse vector's proof needs; its sensitivity is that of a gradient, which
-holds for slopes of both signs.  Tests run between other releases.  Their prices still add up, by
+holds for derivatives of both signs.  Tests run between other releases.  Their prices still add up, by
 ``docs/privacy/tight.md``, "A gate between releases".
 """
 
@@ -22,8 +22,8 @@ import numpy as np
 from ..privacy.events import Event, GatedRelease, GaussianObjectivePerturbation, RedrawnGateRelease
 from ..problem.facts import Facts
 from ..util.typing import Array
+from .audit_hooks import Canaries, Leaning, Supposed, refusal_of_secret
 from .base import Query
-from .evidence import Canaries, Leaning, Supposed, refusal_of_secret
 from .objective import GaussianLaw, PerturbedObjective
 from .statistic import NoisyMinimiser, gradient_sensitivity
 from .vault import Secret, Vault
@@ -188,10 +188,10 @@ class RedrawnGate(PerturbedObjective):
         whole = np.broadcast_to(self.epsilon_threshold + self.epsilon_queries, facts.n.shape).ravel()
         claimed = whole**2 / 2.0 * (1.0 if self.index == 1 else 0.0)
         return RedrawnGateRelease(
-            source=self.source, relation=facts.relation, sigma=inner.sigma, K=inner.K, bend_bound=inner.bend_bound,
-            dimension=facts.d, error=inner.error, sigma_release=inner.sigma_release,
-            test_epsilon=np.broadcast_to(test, facts.n.shape), positives=self.positives, index=self.index,
-            claimed_rho=None if share is None else share + claimed,
+            source=self.source, relation=facts.relation, sigma=inner.sigma, K=inner.K,
+            curvature_bound=inner.curvature_bound, dimension=facts.d, error=inner.error,
+            sigma_release=inner.sigma_release, test_epsilon=np.broadcast_to(test, facts.n.shape),
+            positives=self.positives, index=self.index, claimed_rho=None if share is None else share + claimed,
         )  # fmt: skip
 
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:

@@ -80,14 +80,14 @@ def test_gradients_of_two_rows_differ_by_at_most_two_slope_bounds_and_come_near(
             w = np.zeros((1, K * D))
             w[0, D + 1] = 1e3  # both rows are taken for class 1
         g = [Solver(one, loss, 1.0).gradient(w)[0] for one in rows]
-        assert max(np.linalg.norm(x) for x in g) <= loss.slope_bound * (1 + 1e-12)
+        assert max(np.linalg.norm(x) for x in g) <= loss.derivative_bound * (1 + 1e-12)
         most = max(most, float(np.linalg.norm(g[0] - g[1])))
-    assert 0.99 * 2 * loss.slope_bound < most <= 2 * loss.slope_bound
+    assert 0.99 * 2 * loss.derivative_bound < most <= 2 * loss.derivative_bound
 
 
 def test_bend_bound_is_attained():
     p = np.array([0.5, 0.5, 0.0, 0.0])
-    assert np.linalg.eigvalsh(np.diag(p) - np.outer(p, p)).max() == pytest.approx(Softmax(K).bend_bound)
+    assert np.linalg.eigvalsh(np.diag(p) - np.outer(p, p)).max() == pytest.approx(Softmax(K).curvature_bound)
 
 
 def test_sparse_rows_repeat_dense_rows():

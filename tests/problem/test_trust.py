@@ -23,7 +23,7 @@ from sottovoce.ledger.memory import Ledger
 from sottovoce.network.net import DenseNet
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.problem.trust import CURATOR, NOBODY, Trust
-from sottovoce.runs.choosing import choose
+from sottovoce.runs.auto_search import choose
 from sottovoce.runs.config import TRUSTED, RunConfig
 from sottovoce.runs.curator import Curator
 from sottovoce.runs.engine import Place, run

@@ -21,8 +21,8 @@ from ..hublog import HubLog
 from ..limits import PROOFS
 from ..messages import Message
 from ..plan import Plan
-from .course import LEFT, TWICE, Attempt, Course
-from .said import Hello, Said, Share, prove, read, read_answer, read_question
+from .messages import Hello, Said, Share, prove, read, read_answer, read_question
+from .roster import LEFT, TWICE, Attempt, Course
 
 PATIENCE = 60.0
 """Seconds that a round waits for the last site after the first site's message."""

@@ -28,8 +28,8 @@ from ..queries import HuberGradient, ResidualMoments, Residuals, SecondMoments
 from ..queries.moments import square
 from ..util.typing import Array, BoolArray
 from .inference import RAREST, UNSURE, Coefficient, Coefficients, Estimates, marked, noise_of, positive, table
-from .naming import CONSTANT, Naming
 from .regression import mean_given, shrunk
+from .terms import CONSTANT, Naming
 
 EDGES = 2.0 ** np.arange(-2.0, 1.5, 0.5)
 """Public cells of residuals, in half widths of the target's bounds; beyond the last one no residual is kept."""

@@ -7,9 +7,10 @@ from functools import partial
 import numpy as np
 import pytest
 
-from sottovoce.data import lifelike
+from sottovoce.data import synthetic_tables
 from sottovoce.data.expected import expected_rows
-from sottovoce.data.lifelike import (
+from sottovoce.data.schema import Schema
+from sottovoce.data.synthetic_tables import (
     LABELS,
     Labels,
     Sketches,
@@ -26,7 +27,6 @@ from sottovoce.data.lifelike import (
     principal,
     unknown,
 )
-from sottovoce.data.schema import Schema
 from sottovoce.util.typing import Array
 
 RNG = partial(np.random.default_rng, 4)
@@ -37,7 +37,7 @@ RNG = partial(np.random.default_rng, 4)
 
 @pytest.mark.parametrize("d", [1, 2, 30])
 @pytest.mark.parametrize("kind", [one_hot, dense, partial(dense, norm=0.2)])
-def test_sketches_draw_rows_in_the_ball(kind: lifelike.Any, d: int) -> None:
+def test_sketches_draw_rows_in_the_ball(kind: synthetic_tables.Any, d: int) -> None:
     for sketch in (kind(d), correlated(kind(d)), narrowed(kind(d), 7)):
         X = sketch(300, RNG())
         assert X.shape == (300, min(d, 7) if sketch.__qualname__.startswith("narrowed") else d)
@@ -84,7 +84,7 @@ def test_means_go_astray_and_spreads_differ_by_factors() -> None:
     assert moved.std() == pytest.approx(0.5, rel=0.2) and abs(moved.mean()) < 0.1
     factors = Z.std(axis=0) / X.std(axis=0)
     assert np.median(factors) == pytest.approx(0.5, rel=0.25)
-    assert np.log(factors).std() == pytest.approx(lifelike.FACTOR, rel=0.2)
+    assert np.log(factors).std() == pytest.approx(synthetic_tables.FACTOR, rel=0.2)
 
 
 # Fewer columns
@@ -142,7 +142,7 @@ def test_rows_of_few_dimensions_lose_nothing() -> None:
 def test_a_world_has_chances_that_add_up(classes: int) -> None:
     world = make_world(dense(6), 80, (10, 700, 300), 3, classes=classes, tilt=1.0)
     assert world.X.shape == (80, 6) and world.shares.shape == (3, 80, classes) and world.start is None
-    assert world.chances.shape == (lifelike.HELD_OUT, classes) and np.allclose(world.chances.sum(axis=1), 1.0)
+    assert world.chances.shape == (synthetic_tables.HELD_OUT, classes) and np.allclose(world.chances.sum(axis=1), 1.0)
     assert np.allclose(world.shares.sum(axis=(1, 2)), 80) and world.shares.min() >= 0
     best = 1.0 - world.chances.max(axis=1).mean()
     assert 0.01 < best < 0.6
@@ -183,7 +183,7 @@ def test_dealt_labels_add_up_at_every_site_and_over_all(sites: tuple[int, ...], 
         assert np.allclose(shares, chances)
     else:
         odds = np.log(shares.sum(axis=1)[:, 3] / shares.sum(axis=1)[:, 0])
-        assert np.allclose(np.diff(odds), tilt * lifelike.LABEL_SPREAD * 2.0 / (len(sites) - 1))
+        assert np.allclose(np.diff(odds), tilt * synthetic_tables.LABEL_SPREAD * 2.0 / (len(sites) - 1))
 
 
 def test_the_error_of_a_classifier_is_the_chance_that_it_is_wrong() -> None:
@@ -224,5 +224,5 @@ def test_rows_that_a_schema_lets_one_expect() -> None:
     d = schema(80).n_features
     world = one.world(0, 40, (30, 50), classes=2, tilt=0.0, widest=64)
     assert world.X.shape == (40, d) and np.linalg.norm(world.X, axis=1).max() < 1.0
-    many = drawn("many", "many columns", dense(lifelike.MANY + 1), lifelike.MANY + 1)
+    many = drawn("many", "many columns", dense(synthetic_tables.MANY + 1), synthetic_tables.MANY + 1)
     assert all(sketch.__qualname__.startswith("condensed") for sketch in many.sketches)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from sottovoce import ConsensusRegressor
-from sottovoce.answers import slopes
+from sottovoce.answers import least_squares
 from sottovoce.answers.inference import Estimates
-from sottovoce.answers.naming import Naming, of_columns, of_schema
+from sottovoce.answers.terms import Naming, of_columns, of_schema
 from sottovoce.data.schema import Schema
 from sottovoce.errors import InvalidInput
 from sottovoce.problem.losses import HuberResidual
@@ -40,11 +40,11 @@ def estimated(naming: Naming, X: Any, y: np.ndarray, epsilon: float = 1.0, seed:
     rows = naming.rows(tables).with_offset([DAYS.encode(y[p]) for p in parts])
     config = RunConfig(method="auto", trust="sum", epsilon=epsilon, delta=1e-5, seed=seed)
     loss = Weighted(HuberResidual(1.0)) if naming.long else HuberResidual(1.0)
-    found: Estimates = simulate(config, rows, method=slopes.slopes_of(naming), loss=loss).outcome
+    found: Estimates = simulate(config, rows, method=least_squares.slopes_of(naming), loss=loss).outcome
     return found
 
 
-def least_squares(naming: Naming, X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def exact_fit(naming: Naming, X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Of encoded rows with their weights, exactly: moments and coefficients."""
     A, t = naming.encoded(X), DAYS.encode(y)
     weight = 1.0 / np.maximum(1.0, np.linalg.norm(A, axis=1) * (1.0 + 1e-9)) ** 2
@@ -55,9 +55,9 @@ def least_squares(naming: Naming, X: np.ndarray, y: np.ndarray) -> tuple[np.ndar
 def test_the_step_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     """``estimate - OLS = S^-1 (E (w - OLS) - e)`` for the noise E in S and e in g, long rows and all."""
     naming, X, y = drawn(5000, 0, spread=0.2, norm=1.6)
-    answers, script = {}, slopes.Stepped.script
+    answers, script = {}, least_squares.Stepped.script
 
-    def listening(self: slopes.Stepped, facts: Any, replicates: int) -> Any:
+    def listening(self: least_squares.Stepped, facts: Any, replicates: int) -> Any:
         names, whole = iter(self.items), script(self, facts, replicates)
         what = next(whole)
         while True:
@@ -68,9 +68,9 @@ def test_the_step_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
             except StopIteration as end:
                 return end.value
 
-    monkeypatch.setattr(slopes.Stepped, "script", listening)
+    monkeypatch.setattr(least_squares.Stepped, "script", listening)
     found = estimated(naming, X, y)
-    exact, best = least_squares(naming, X, y)
+    exact, best = exact_fit(naming, X, y)
     S = square(answers["second moments"][0].value, naming.d)[0]
     g, what = answers["last gradient"]
     w, noise = what.at[0], what.h * g.value[0] - exact @ (what.at[0] - best)
@@ -82,7 +82,7 @@ def test_the_step_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_noise_it_is_white_s_covariance() -> None:
     naming, X, y = drawn(3000, 1)
-    found = slopes.table_of(estimated(naming, X, y, math.inf), naming, DAYS)
+    found = least_squares.table_of(estimated(naming, X, y, math.inf), naming, DAYS)
     A = np.column_stack([X, np.ones(len(X))])
     weight = 1.0 / np.maximum(1.0, np.linalg.norm(naming.encoded(X), axis=1)) ** 2
     H = np.linalg.inv((A.T * weight) @ A)
@@ -100,7 +100,7 @@ def coverage(sets: int, change: Any = lambda found: found, **how: float) -> floa
     for seed in range(sets):
         naming, X, y = drawn(2000, seed, **how)
         found = change(estimated(naming, X, y, 1.0, seed))
-        lines = slopes.table_of(found, naming, DAYS).lines
+        lines = least_squares.table_of(found, naming, DAYS).lines
         inside += [line.low <= b <= line.high for line, b in zip(lines, BETA, strict=True)]
     return float(np.mean(inside))
 
@@ -123,9 +123,9 @@ def test_intervals_without_the_noise_do_not_cover() -> None:
 
 def test_residuals_are_kept_to_where_none_are_seen() -> None:
     cells = np.array([0.9, 0.08, 0.02, 0.0, 0.0, 0.0, 0.0, 0.0])
-    assert slopes.width(cells, 0.001) == pytest.approx(0.5 * math.sqrt(2.0))
-    assert slopes.width(cells, 0.02) == pytest.approx(slopes.EDGES[0] * math.sqrt(2.0))
-    assert slopes.width(np.full(8, 0.125), 0.001) == slopes.EDGES[-1]
+    assert least_squares.width(cells, 0.001) == pytest.approx(0.5 * math.sqrt(2.0))
+    assert least_squares.width(cells, 0.02) == pytest.approx(least_squares.EDGES[0] * math.sqrt(2.0))
+    assert least_squares.width(np.full(8, 0.125), 0.001) == least_squares.EDGES[-1]
 
 
 def test_the_tail_of_a_skewed_target_is_not_clipped() -> None:
@@ -135,7 +135,7 @@ def test_the_tail_of_a_skewed_target_is_not_clipped() -> None:
     y = np.clip(8.0 + X @ BETA[:3] / 3 + 2.5 * (rng.lognormal(0.0, 0.8, n) - math.exp(0.32)), 0.0, 60.0)
     naming = of_columns(["age", "dose", "none"], 2.4)
     found = estimated(naming, X, y, 3.0)
-    _, best = least_squares(naming, X, y)
+    _, best = exact_fit(naming, X, y)
     errors = np.sqrt(np.diagonal(found.covariance[0]))
     assert np.all(abs(found.estimate[0] - best) < 4 * errors)
 
@@ -148,7 +148,7 @@ def test_a_rare_level_counts_as_the_reference() -> None:
     ward = rng.choice(np.array(["a", "b", "rare"], dtype=object), p=[0.6, 0.399, 0.001], size=n)
     y = np.clip(20.0 + 6.0 * (ward == "b") + 3.0 * rng.normal(size=n), 0.0, 60.0)
     naming = of_schema(schema)
-    lines = slopes.table_of(estimated(naming, {"ward": ward}, y, 3.0), naming, DAYS, 1e-5).lines
+    lines = least_squares.table_of(estimated(naming, {"ward": ward}, y, 3.0), naming, DAYS, 1e-5).lines
     assert lines[0].low < 6.0 < lines[0].high and "merged" in str(lines[1].refused) and lines[2].refused is None
 
 
