@@ -2,9 +2,9 @@
 
 One setting for all: 5 sites on a ring, 8,000 rows a site, 100 features, 30 rounds, the Huber loss of half-width 1/2
 (derivative and curvature attain 1, so U1 is exact for it), ``C = 1``, ``rho = 0.001``, ``eta = 0.001``, replace-one.
-Its curvature jumps and its derivative is constant in between, while 000 to 003 assume losses that are twice differentiable
-and mostly strictly convex: such losses come as close to every attained number as you like
-(``tests/papers/test_claims.py``). A printed claim is compared
+Its curvature jumps and its derivative is constant in between, while 000 to 003 assume twice differentiable, mostly
+strictly convex losses: such losses come as close to every attained number as you like
+(``tests/papers/test_claims.py``).  A printed claim is compared
 
 - with ``attained``, the privacy loss of a concrete pair of data sets, where one is known in closed form: a claim below
   it is false;
