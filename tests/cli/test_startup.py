@@ -1,4 +1,7 @@
-"""Commands load what they use: which libraries a process has when its command is done.  Seconds: bench/startup.py."""
+"""Commands load what they use: which libraries a process has when its command is done.
+
+Seconds: bench/speed/startup.py.
+"""
 
 from __future__ import annotations
 

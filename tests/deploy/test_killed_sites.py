@@ -1,4 +1,4 @@
-"""The bench that kills hubs and sites, in little."""
+"""The programs that kill hubs and sites, in little."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pytest
 pytest.importorskip("grpc")
 pytest.importorskip("cryptography")
 
-BENCH = Path(__file__).parents[2] / "bench" / "sites.py"
+PROGRAM = Path(__file__).parents[1] / "faults" / "sites.py"
 
 
 def test_killed_processes_leave_no_trace() -> None:
-    command = [sys.executable, str(BENCH), "--kills", "4", "--sites", "3", "--rounds", "8", "--json"]
+    command = [sys.executable, str(PROGRAM), "--kills", "4", "--sites", "3", "--rounds", "8", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
@@ -25,7 +25,7 @@ def test_killed_processes_leave_no_trace() -> None:
 
 
 def test_restarts_amid_questions_go_on() -> None:
-    command = [sys.executable, str(BENCH.with_name("restarts.py")), "--restarts", "10", "--rounds", "3", "--json"]
+    command = [sys.executable, str(PROGRAM.with_name("restarts.py")), "--restarts", "10", "--rounds", "3", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
@@ -34,9 +34,8 @@ def test_restarts_amid_questions_go_on() -> None:
 
 def test_killed_processes_of_a_run_of_sums_leave_no_trace() -> None:
     """Two runs: in the second a site is lost for good."""
-    bench = BENCH.with_name("sums_sites.py")
     options = ["--kills", "4", "--sites", "5", "--rounds", "6", "--patience", "20", "--runs", "2", "--json"]
-    command = [sys.executable, str(bench), *options]
+    command = [sys.executable, str(PROGRAM.with_name("sums_sites.py")), *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)

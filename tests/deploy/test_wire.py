@@ -17,9 +17,9 @@ pytest.importorskip("grpc")
 pytest.importorskip("cryptography")
 pytest.importorskip("fcntl")
 
-BENCH = Path(__file__).parents[2] / "bench" / "wire.py"
+PROGRAM = Path(__file__).parents[1] / "faults" / "wire.py"
 UNABLE = 77
-SPEC = importlib.util.spec_from_file_location("wire", BENCH)
+SPEC = importlib.util.spec_from_file_location("wire", PROGRAM)
 assert SPEC is not None and SPEC.loader is not None
 wire = importlib.util.module_from_spec(SPEC)
 sys.modules["wire"] = wire
@@ -27,7 +27,7 @@ SPEC.loader.exec_module(wire)
 
 
 def test_packets_of_a_run_in_a_closed_network_are_tls() -> None:
-    command = [sys.executable, str(BENCH), "--sites", "3", "--rounds", "5", "--json"]
+    command = [sys.executable, str(PROGRAM), "--sites", "3", "--rounds", "5", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
     if done.returncode == UNABLE:
         pytest.skip(done.stderr.strip())

@@ -1,4 +1,4 @@
-"""The benchmarks run in little and print what they promise; nothing here measures time."""
+"""The benchmarks and the fuzzer run in little and print what they promise; nothing here measures time."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from typing import Any
 
 import pytest
 
-BENCH = Path(__file__).parents[2] / "bench"
+ROOT = Path(__file__).parents[2]
+ACCURACY, FAULTS = ROOT / "bench" / "accuracy", ROOT / "tests" / "faults"
 
 
 def run(name: str) -> dict[str, Any]:
-    command = [sys.executable, str(BENCH / name), "--quick", "--json"]
+    command = [sys.executable, str(ROOT / name), "--quick", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
 
 
 def test_roofline() -> None:
-    answer = run("roofline.py")
+    answer = run("bench/speed/roofline.py")
     assert answer["assumptions"]
     for load in answer["workloads"]:
         assert load["seconds"] > 0 and load["operations"] > 0 and load["bytes"] > 0
@@ -31,7 +32,7 @@ def test_roofline() -> None:
 
 
 def test_compare() -> None:
-    answer = run("compare.py")
+    answer = run("bench/speed/compare.py")
     ratios = {"ratio_scipy", "ratio_scipy_single", "ratio_newton", "ratio_floor", "ratio_floor_study"}
     ratios |= {"ratio_matched", "ratio_matched_single", "ratio_merged_single", "ratio_merged_many"}
     slopes = {"slope_rows", "slope_replicates", "slope_rounds"}
@@ -47,7 +48,7 @@ def test_compare() -> None:
 
 def test_startup() -> None:
     """One process a command: seconds are told, and libraries with whoever wanted them."""
-    answer = run("startup.py")["commands"]
+    answer = run("bench/speed/startup.py")["commands"]
     assert {"python -c pass", "sottovoce --help", "sottovoce --version", "sottovoce train"} <= set(answer)
     for entry in answer.values():
         assert 0 <= entry["least"] <= entry["median"] and entry["modules"] > 10
@@ -65,7 +66,7 @@ def test_fuzz() -> None:
     """300 inputs of one seed: no exception, no data value, nothing spent on a refusal."""
     pytest.importorskip("pyarrow")
     pytest.importorskip("cryptography")
-    answer = run("fuzz.py")
+    answer = run("tests/faults/fuzz.py")
     assert answer["failures"] == [] and answer["inputs"] == 300
     counts = answer["targets"].values()
     assert len(counts) >= 13 and sum(count["inputs"] for count in counts) == 300
@@ -76,7 +77,7 @@ def test_fuzz() -> None:
 def test_fuzz_sees_what_is_wrong(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     pytest.importorskip("cryptography")
-    monkeypatch.syspath_prepend(str(BENCH))
+    monkeypatch.syspath_prepend(str(FAULTS))
     import fuzz
 
     made = fuzz.Fixture(tmp_path, [["4417.0593", "3141.5926", "wquarzberg", "nweidach", "sick"]])
@@ -98,7 +99,7 @@ def test_fuzz_sees_what_is_wrong(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 
 def test_fuzz_repeats_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(BENCH))
+    monkeypatch.syspath_prepend(str(FAULTS))
     import _mutations
     import numpy as np
 
@@ -116,7 +117,7 @@ def test_fuzz_repeats_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_fill() -> None:
     """Every change to the schema is tried, and a typical row is as long as the schema says where it says so."""
-    cells = run("fill.py")["cells"]
+    cells = run("bench/accuracy/fill.py")["cells"]
     names = {cell["rows"] for cell in cells}
     assert {"bounds only", "`scale`", "`unit`", "`typical`", "`intercept = 0.5`"} < names
     assert len(cells) == len(names) * len({cell["method"] for cell in cells})
@@ -129,7 +130,7 @@ def test_fill() -> None:
 def test_accuracy(tmp_path: Path) -> None:
     """Every picture has its cells and is drawn; every lever has its mean; the same cells give the same bytes."""
     pytest.importorskip("matplotlib")
-    command = [sys.executable, str(BENCH / "accuracy.py"), "--quick", "--jobs", "1", "--out", str(tmp_path)]
+    command = [sys.executable, str(ACCURACY / "accuracy.py"), "--quick", "--jobs", "1", "--out", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
     numbers = json.loads((tmp_path / "numbers.json").read_text())
@@ -148,7 +149,7 @@ def test_accuracy(tmp_path: Path) -> None:
 def test_accuracy_means(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lever's bar is a mean over tables, and the curator alone is the best over caps."""
     pytest.importorskip("matplotlib")
-    monkeypatch.syspath_prepend(str(BENCH))
+    monkeypatch.syspath_prepend(str(ACCURACY))
     import _accuracy_cells as cells
 
     def cell(table: str, method: str, error: float, epsilon: float | None = 1.0) -> dict[str, Any]:
@@ -168,7 +169,7 @@ def test_accuracy_means(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_start() -> None:
     """Every line has its four accuracies; a start changes no price, which the benchmark checks itself."""
-    command = [sys.executable, str(BENCH / "start.py"), "--quick", "--json"]
+    command = [sys.executable, str(ACCURACY / "start.py"), "--quick", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
     lines = json.loads(done.stdout)
@@ -179,7 +180,7 @@ def test_start() -> None:
 
 def test_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts of the benchmark on tables of others that need no package of theirs."""
-    monkeypatch.syspath_prepend(str(BENCH))
+    monkeypatch.syspath_prepend(str(ACCURACY))
     import _tables_data
     import _tables_house
     import _tables_peers

@@ -1,4 +1,4 @@
-"""What bench/fuzz.py found, each as small as it can be."""
+"""What tests/faults/fuzz.py found, each as small as it can be."""
 
 from __future__ import annotations
 

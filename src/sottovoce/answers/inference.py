@@ -44,7 +44,8 @@ SURE, UNSURE = 0.5, 1.0
 """The strain q of a table: printed below the first, flagged up to the second, refused above.
 
 A table between both is flagged only if every coefficient passes `TAU`: with some directions of the Hessian lost in
-noise, a strained step is not to be trusted in the others either (measured: bench/coverage.py, correlated columns).
+noise, a strained step is not to be trusted in the others either (measured by
+bench/accuracy/coverage.py, correlated columns).
 """
 _FIRST, _SECOND, _THIRD = 2.0, 1.5, 0.75  # largest root mean square shifts of scores in the steps
 _RARE = 3.4  # curvatures are cut at this many mean curvatures: at .1 with 3% positives

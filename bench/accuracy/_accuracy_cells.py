@@ -1,4 +1,4 @@
-"""The settings behind the pictures of bench/accuracy.py, and their errors."""
+"""The settings behind the pictures of accuracy.py, and their errors."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Damaged, foreign and hostile files, and what the commands say of them.
 
-``python bench/fuzz.py [--inputs 2400] [--seed 0] [--only TARGET] [--first I] [--keep FOLDER] [--quick] [--json]``
+``python tests/faults/fuzz.py [--inputs 2400] [--seed 0] [--only TARGET] [--first I] [--keep DIR] [--quick] [--json]``
 
-Sound files are mutated (``bench/_mutations.py``) and given to the command line or to the reader that a site uses.  Of
+Sound files are mutated (``_mutations.py``) and given to the command line or to the reader that a site uses.  Of
 every input: no exception but this library's own; an exit code of 0 or 2 (3 where a person must look); one line of
 error, of bounded length, in which nothing can steer a terminal; no canary (every value of the private rows is one); and
 after a refusal the ledger's head is what it was.  Input I of a seed is always the same, so that ``--first I --inputs

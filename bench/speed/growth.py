@@ -1,6 +1,6 @@
 """Time and peak memory as rows, columns and sites grow: one run a point, each in a process of its own.
 
-    python bench/growth.py [--json] [--quick] [--part streamed|cluster|sparse|sites]
+    python bench/speed/growth.py [--json] [--quick] [--part streamed|cluster|sparse|sites]
 
 streamed: a Parquet file of bins and numbers, 100 columns, encoded into files of 20 sites and trained from them; nothing
 is ever in memory whole.  cluster: the same rows as a Dask array at one site, on two local workers.  sparse: 5 sites of

@@ -1,4 +1,4 @@
-"""Fits diffprivlib's LinearRegression for bench/regression.py, in an environment that has it.
+"""Fits diffprivlib's LinearRegression for regression.py, in an environment that has it.
 
 It imports nothing of ours.  A line of JSON in (rows, epsilon, bounds, seed), a line out: coefficients and intercept.
 """

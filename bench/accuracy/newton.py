@@ -1,7 +1,9 @@
 """Private Newton steps against momentum at the same total budget: does a noisy Hessian pay for itself?
 
-``python bench/newton.py`` (about a minute; ``--replicates``, ``--tables``).  Five sites, every site's releases with
-noise of its own, answers averaged over all sites; or one curator with all rows.  Replace-one, delta 1e-5.
+``python bench/accuracy/newton.py [--replicates 20] [--tables ...]``
+
+About a minute.  Five sites, each site's releases with noise of its own, answers averaged over all sites; or one curator
+with all rows.  Replace-one, delta 1e-5.
 
 *momentum*: 50 or 100 noisy gradients, heavy ball 0.9, tail average, the best of four steps.  *newton*: the same, but
 a part of the budget buys one noisy matrix of second moments (Gaussian noise on its entries, Frobenius sensitivity

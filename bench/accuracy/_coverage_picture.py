@@ -1,4 +1,4 @@
-"""The picture of bench/coverage.py: how many intervals hold the truth, and how wide they are."""
+"""The picture of coverage.py: how many intervals hold the truth, and how wide they are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fits diffprivlib's LogisticRegression for bench/tables.py, in an environment that has it.
+"""Fits diffprivlib's LogisticRegression for tables.py, in an environment that has it.
 
 It imports nothing of ours.  A line of JSON in (rows, epsilon, C, data_norm, seeds), a line out: a model for each seed.
 """

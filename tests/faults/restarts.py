@@ -1,6 +1,6 @@
 """Restart a site of a run of sums amid its questions, many times, over the relay.
 
-``python bench/restarts.py [--restarts 200] [--rounds 20] [--seed 0] [--json]``
+``python tests/faults/restarts.py [--restarts 200] [--rounds 20] [--seed 0] [--json]``
 
 A site that was started again asks the others how far they have seen it, before it signs anything new.  Here it is
 cut off from the hub at a random instant while it asks, and started again at once.  The others are slow to answer, so

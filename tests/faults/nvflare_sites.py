@@ -1,6 +1,7 @@
 """Time NVFlare as the carrier of a run, kill its processes, and check what site sessions promise.
 
-``python bench/nvflare_sites.py [--kills 10] [--rounds 60] [--seed 0] [--json] [--folder DIR]``, with extra ``nvflare``.
+``python tests/faults/nvflare_sites.py [--kills 10] [--rounds 60] [--seed 0] [--json] [--folder DIR]``, with extra
+``nvflare``.
 
 *Time.*  Five sites on a ring, as real processes on loopback with mutual TLS: seconds from one round to the next.
 

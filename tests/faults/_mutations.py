@@ -1,4 +1,4 @@
-"""Seeded mutations of bytes, of plain data, of TOML and of SQLite files, for bench/fuzz.py."""
+"""Seeded mutations of bytes, of plain data, of TOML and of SQLite files, for fuzz.py."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What sums over sites buy: accuracy against the number of sites at a fixed total of rows.
 
-``python bench/sums.py [--quick] [--json] [--rows 6000] [--jobs 2] [--out docs/methods]``
+``python bench/accuracy/sums.py [--quick] [--json] [--rows 6000] [--jobs 2] [--out docs/methods]``
 
 Rows of Adult, drawn once (seed 0) and dealt to 2, 3, 5, 10, 20, 50, 100 and 200 sites of equal size, alike and, for
 20 sites, with unlike labels.  At each number of sites `auto` chooses under local trust (``--trust nobody``), under sums
@@ -102,7 +102,7 @@ def said(cells: list[dict[str, Any]]) -> str:
     lines = [
         "![Accuracy against the number of sites](sums.svg)", "",
         f"Test accuracy of what `auto` chooses, in percent, with {cells[0]['rows']:,} rows of Adult in all, delta "
-        f"{DELTA:g}, mean ± standard deviation of {REPLICATES} replicates (`bench/sums.py`):", "",
+        f"{DELTA:g}, mean ± standard deviation of {REPLICATES} replicates (`bench/accuracy/sums.py`):", "",
         "| sites | " + " | ".join(f"{TRUSTS[trust]}, {epsilon:g}" for trust, epsilon in columns) + " |",
         "|---|" + "---|" * len(columns),
     ]  # fmt: skip
@@ -146,9 +146,10 @@ def main() -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     page = given.out / "sums.md"
     if page.exists():
-        before, rest = page.read_text().split("<!-- sums: written by bench/sums.py -->\n")
+        mark = "<!-- sums: written by bench/accuracy/sums.py -->\n"
+        before, rest = page.read_text().split(mark)
         after = rest.split("<!-- /sums -->\n")[1]
-        page.write_text(f"{before}<!-- sums: written by bench/sums.py -->\n{said(cells)}<!-- /sums -->\n{after}")
+        page.write_text(f"{before}{mark}{said(cells)}<!-- /sums -->\n{after}")
     (given.out / "sums.svg").write_bytes(draw(cells))
     (given.out / "sums.json").write_text(json.dumps(cells, indent=1) + "\n")
     if given.json:

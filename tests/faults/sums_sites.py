@@ -1,8 +1,8 @@
 """Kill hubs and sites at random instants of real runs of sums, lose a site for good in some, and check all promises.
 
-``python bench/sums_sites.py [--kills 200] [--sites 5] [--rounds 40] [--patience 30] [--seed 0] [--json]``
+``python tests/faults/sums_sites.py [--kills 200] [--sites 5] [--rounds 40] [--patience 30] [--seed 0] [--json]``
 
-As ``bench/sites.py``: hub and sites are processes of their own over the relay, started again when they were killed.  In
+As ``sites.py``: hub and sites are processes of their own over the relay, started again when they were killed.  In
 every second run one site is not: ``sottovoce site end`` ends its part.  After every run: each site's journal and the
 hub's log agree byte for byte; no message was ever seen with two values, so no sum is opened twice; what was spent is
 exactly what was planned, row for row, lost attempts included; no key is left at any site, under no name; every model

@@ -1,6 +1,6 @@
 """Kill real training runs, race real processes, and check what the durable ledger promises.
 
-``python bench/crashes.py [--kills 200] [--races 100] [--json]``
+``python tests/faults/crashes.py [--kills 200] [--races 100] [--json]``
 
 *Kills.*  A process trains against a ledger on disk and is killed with SIGKILL at a random instant, then another
 resumes the run, until it ends; then the next run starts on the same ledger.  A neighbour writes down every vector

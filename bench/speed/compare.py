@@ -1,6 +1,6 @@
 """R-ADMM on Adult beside what one would use instead: same noise, same recurrence, same certificate, in one run.
 
-    python bench/compare.py [--json] [--quick] [--repeats 5]
+    python bench/speed/compare.py [--json] [--quick] [--repeats 5]
 
 The task: Adult in 002's encoding, 5 nodes on a ring, 30 rounds of private R-ADMM with 002's C, rho, gamma and eta = 1,
 alpha = 1.  Rivals run 002's recurrence as a plain loop over rounds and nodes, for replicate 0 and the noise that it
@@ -10,7 +10,7 @@ gradient norm of 1e-8 C in every solve; `difference` is the largest between fina
 
 Every repetition runs ours and then the rivals, and ratios are medians over repetitions of the rival's time over ours.
 `ratio_*` divides by a replicate's share of 50 run together, `*_single` by a run of one replicate; `ratio_floor` divides
-our time by the floor of bench/roofline.py, measured in the same repetition.  We use all threads; in every repetition
+our time by the floor of roofline.py, measured in the same repetition.  We use all threads; in every repetition
 a rival gets the better of one thread and the library's default, unless a trial shows one of them to be far slower.
 """
 
@@ -38,10 +38,7 @@ from pathlib import Path
 
 import numpy as np
 import roofline
-from joblib import parallel_config
-from rich.console import Console
-from rich.table import Table
-from rivals import (
+from _rivals import (
     ALPHA,
     ETA,
     GAMMA,
@@ -58,6 +55,9 @@ from rivals import (
     newton_cholesky,
     value_and_gradient,
 )  # fmt: skip
+from joblib import parallel_config
+from rich.console import Console
+from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 from sottovoce import PrivateClassifier, data

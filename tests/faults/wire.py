@@ -1,6 +1,6 @@
 """Record what a run puts on the wire, with every other network closed, and check that it is TLS and nothing else.
 
-``python bench/wire.py [--transport relay] [--sites 5] [--rounds 30] [--pcap FILE] [--json]``
+``python tests/faults/wire.py [--transport relay] [--sites 5] [--rounds 30] [--pcap FILE] [--json]``
 
 ``sottovoce demo`` runs in a network of its own (Linux, ``unshare``; no root needed) in which there is nothing but a
 loopback interface.  Every address of the world leads to it, and so does the name server, so that whoever looks up a

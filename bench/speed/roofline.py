@@ -1,6 +1,6 @@
 """What this machine can do, and the least that any exact method must spend on each workload.
 
-    python bench/roofline.py [--json] [--quick]
+    python bench/speed/roofline.py [--json] [--quick]
 
 Rates are the best of several runs on all threads that the process may use (OMP_NUM_THREADS, 2 if it is not set): matrix
 products at each workload's own shapes, whole and cut into blocks of several sizes, by the library's threads and by

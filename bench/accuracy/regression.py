@@ -2,7 +2,7 @@
 
 ``scripts/bench regression [--quick] [--json FILE] [--tables NAME,...]``
 
-Tables and their public bounds are in bench/regression.toml.  Columns are mapped to [-1, 1] by the range of most values,
+Tables and their public bounds are in regression.toml.  Columns are mapped to [-1, 1] by the range of most values,
 those of 0 and 1 to -1/2 and 1/2, and the target to [-1, 1] by its bounds; everybody gets them.  Each replicate
 deals the rows anew, holds out a fifth, and has its own noise.  All predictions are clipped to the bounds of the target.
 

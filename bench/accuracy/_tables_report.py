@@ -1,4 +1,4 @@
-"""Tables and verdicts of bench/tables.py."""
+"""Tables and verdicts of tables.py."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What the parts of `momentum` buy, on the tables of bench/tables.py: carried noise, step, momentum and average.
+"""What the parts of `momentum` buy, on the tables of tables.py: carried noise, step, momentum and average.
 
-    python bench/momentum.py [--tables a,b] [--replicates 20] [--jobs 2] [--json FILE]
+    python bench/accuracy/momentum.py [--tables a,b] [--replicates 20] [--jobs 2] [--json FILE]
 
 Every variant differs from the default in one thing.  The default: cap 0.06, 100 rounds, a regulariser of 1e-5, carried
 noise, the default step.  Five sites on a ring and one site, rows dealt at random, three deals, delta 1e-5, replace-one;

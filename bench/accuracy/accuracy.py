@@ -1,8 +1,8 @@
 """Where accuracy comes from: draws the pictures of docs/accuracy.md and writes their numbers.
 
-``python bench/accuracy.py [--quick] [--json] [--out docs/accuracy] [--jobs 2]``
+``python bench/accuracy/accuracy.py [--quick] [--json] [--out docs/accuracy] [--jobs 2]``
 
-Adult, breast cancer and digits (even or odd), and in the last picture the made-up rows of bench/fill.py, which also has
+Adult, breast cancer and digits (even or odd), and in the last picture the made-up rows of fill.py, which also has
 the bounds and the typical ranges.  5 sites on a ring, alike; logistic loss, replace-one, delta 1e-5 in total; penalties
 at their defaults.  `prox_average` runs 20 rounds and `momentum` 100, where the picture is not about rounds.
 

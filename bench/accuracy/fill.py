@@ -1,6 +1,6 @@
 """What it buys that rows fill the unit ball: prints the table of docs/data.md.
 
-``python bench/fill.py [--quick] [--json]``
+``python bench/accuracy/fill.py [--quick] [--json]``
 
 Four numeric tables: breast cancer, wine (the first cultivar or another) and digits (3 or 8) come with scikit-learn;
 "made-up" has 10,000 rows of 20 normal columns, with bounds of ten standard deviations to either side and a typical

@@ -1,6 +1,6 @@
 """What a public starting point is worth on Adult: public rows, and an earlier run's model, at small budgets.
 
-``python bench/start.py [--quick] [--json]``
+``python bench/accuracy/start.py [--quick] [--json]``
 
 5 nodes on a ring, 10 rounds, delta 1e-5, 10 replicates of the noise (seed 0), every other parameter at its default.
 Test accuracy in percent, mean and standard deviation over replicates.

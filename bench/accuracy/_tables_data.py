@@ -1,4 +1,4 @@
-"""The tables of bench/tables.py: where they come from, and how each becomes CSV files with a fixed deal of rows."""
+"""The tables of tables.py: where they come from, and how each becomes CSV files with a fixed deal of rows."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def of_sklearn(name: str) -> dict[str, Any]:
 
 
 def make(folder: Path, names: list[str]) -> None:
-    """Write the deals of tables that are missing in a folder, and the schemas if those of bench/tables/ do not serve.
+    """Write the deals of tables that are missing in a folder, and the schemas if those of tables/ do not serve.
 
     A deal is a shuffle of the first 7,500 rows of the shuffle of seed 0; :func:`sottovoce.data.load` then holds out a
     fifth of them by its own fixed seed.
