@@ -16,6 +16,7 @@ import argparse
 import hashlib
 import json
 import math
+import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -183,12 +184,12 @@ def summary(cell: Cell, sets: list[dict[str, Any]]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-FILES = (*(f"answers/{name}.py" for name in ("inference", "naming", "overshoot")), "algorithms/recipe.py",
+FILES = (*(f"answers/{name}.py" for name in ("inference", "terms", "second_order")), "algorithms/recipe.py",
          "queries/bounded.py", "problem/weighted_loss.py")  # fmt: skip
 
 
 @lru_cache
-def version(bench: str = __file__, files: Sequence[str] = FILES) -> str:
+def version(bench: str, files: Sequence[str]) -> str:
     """Of the code that makes a data set and its table: a benchmark down to its summary, and files of the package."""
     texts = [Path(bench).read_text().split("\ndef summary")[0]]
     texts += [(Path(sottovoce.__file__).parent / file).read_text() for file in files]
@@ -249,41 +250,51 @@ def fill(
                 kept.add(cell, seed, found)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def show(done: list[dict[str, Any]], more: tuple[str, ...] = ()) -> None:
+    """The table of intervals, with more columns of shares, and what is said of all intervals together."""
+    heads = " ".join(f"{head:>6}" for head in ("cover", "worst", "width", *more))
+    print(f"{'cell':<48} {'sets':>5} {'printed':>8} {heads}")
+    for row in done:
+        text = [f"{row['cell']:<48} {row['sets']:5d} {100 * row['printed']:7.1f}%"]
+        for key, unit in (("coverage", 100), ("worst", 100), ("width", 1), *((key, 100) for key in more)):
+            text.append("     -" if row[key] is None else f"{unit * row[key]:6.{2 if unit == 1 else 1}f}")
+        print(" ".join(text))
+    intervals = sum(row["intervals"] for row in done)
+    if intervals:
+        inside = sum(row["intervals"] * (row["coverage"] or 0.0) for row in done)
+        print(f"pooled over {intervals:,} printed intervals: {100 * inside / intervals:.2f}%")
+
+
+def main(
+    bench: Any, show: Callable[[list[dict[str, Any]]], None], draw: Callable[[Sequence[Any]], bytes] | None = None
+) -> None:
+    """The command of a benchmark of coverage: a module with CELLS, SETS, FILES, `one` and `summary`."""
+    parser = argparse.ArgumentParser(description=bench.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help=f"{QUICK} data sets a cell")
-    parser.add_argument("--sets", type=int, help="data sets a cell")
+    parser.add_argument("--sets", type=int, help=f"data sets a cell; {bench.SETS} if nothing is said")
     parser.add_argument("--cells", default="", help="only cells whose names hold one of these, separated by semicolons")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", type=Path, help="keep data sets here, and add to those that it holds")
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop after about as many; --out goes on later")
     parser.add_argument("--json", type=Path, help="write the table here")
-    parser.add_argument("--svg", type=Path, help="draw the table here")
-    parser.add_argument("--from-json", type=Path, help="draw this table, and measure nothing")
+    if draw is not None:
+        parser.add_argument("--svg", type=Path, help="draw the table here")
+        parser.add_argument("--from-json", type=Path, help="draw this table, and measure nothing")
     args = parser.parse_args()
-    if args.from_json is not None:
+    if draw is not None and args.from_json is not None:
         args.svg.write_bytes(draw(json.loads(args.from_json.read_text(encoding="utf-8"))))
         return
-    sets = args.sets or (QUICK if args.quick else SETS)
-    wanted = [c for c in CELLS if any(part in c.name for part in args.cells.split(";"))]
-    kept = Kept(args.out, version())
-    fill(kept, wanted, sets, args.jobs, args.minutes, one)
-    done = [summary(cell, found) for cell in wanted if (found := kept.first(cell, sets))]
-    print(f"{'cell':<48} {'sets':>5} {'printed':>8} {'cover':>6} {'worst':>6} {'width':>6}")
-    for row in done:
-        text = [f"{row['sets']:5d} {100 * row['printed']:7.1f}%"]
-        text += ["     -" if row[k] is None else f"{100 * row[k]:6.1f}" for k in ("coverage", "worst")]
-        text += ["     -" if row["width"] is None else f"{row['width']:6.2f}"]
-        print(f"{row['cell']:<48} {' '.join(text)}")
-    intervals = sum(row["intervals"] for row in done)
-    if intervals:
-        inside = sum(row["intervals"] * (row["coverage"] or 0.0) for row in done)
-        print(f"pooled over {intervals:,} printed intervals: {100 * inside / intervals:.2f}%")
+    sets = args.sets or (QUICK if args.quick else bench.SETS)
+    wanted = [c for c in bench.CELLS if any(part in c.name for part in args.cells.split(";"))]
+    kept = Kept(args.out, version(bench.__file__, bench.FILES))
+    fill(kept, wanted, sets, args.jobs, args.minutes, bench.one)
+    done = [bench.summary(cell, found) for cell in wanted if (found := kept.first(cell, sets))]
+    show(done)
     if args.json:
         args.json.write_text(json.dumps(done, indent=1) + "\n", encoding="utf-8")
-    if args.svg:
+    if draw is not None and args.svg:
         args.svg.write_bytes(draw(done))
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.modules[__name__], show, draw)

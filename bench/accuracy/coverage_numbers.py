@@ -1,23 +1,22 @@
 """Do 95% intervals of least squares cover?  Data sets of known coefficients, and what ``--inference`` asks of a number.
 
-``scripts/bench coverage_numbers [--quick] [--sets N] [--cells NAME;...] [--json FILE]``
+``scripts/bench coverage_numbers [--quick] [--sets N] [--cells NAME;...] [--out FILE [--minutes M]] [--json FILE]``
 
 Targets are between 0 and 60.  An interval counts only if the rule prints it.  *Width* is that of printed intervals over
 the robust ones without privacy, at the median; *equal* is the worst coefficient's coverage by intervals that take all
-residuals to have the same spread, with the same noise in them.
+residuals to have the same spread, with the same noise in them.  ``--out`` goes on as that of ``coverage`` does.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-from concurrent.futures import ProcessPoolExecutor
+import sys
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import partial
 from typing import Any, NamedTuple
 
+import coverage
 import numpy as np
-from coverage import EFFECTS, SHARES, split, summary
+from coverage import EFFECTS, SHARES, split
 
 from sottovoce.answers import least_squares
 from sottovoce.answers.inference import Estimates
@@ -29,8 +28,10 @@ from sottovoce.problem.weighted_loss import Weighted
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.simulate import simulate
 
-SETS, QUICK = 400, 20
+SETS = 400
 TASK = BoundedNumber(0.0, 60.0)
+FILES = (*(f"answers/{name}.py" for name in ("inference", "least_squares", "terms")), "algorithms/recipe.py",
+         "queries/bounded.py", "problem/weighted_loss.py")  # fmt: skip
 
 
 class Drawn(NamedTuple):
@@ -143,34 +144,10 @@ def one(cell: Cell, seed: int) -> dict[str, Any]:
     return {"inside": inside(estimates), "width": width, "equal": inside(equal(estimates))}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK} data sets a cell")
-    parser.add_argument("--sets", type=int, help=f"data sets a cell; {SETS} if nothing is said")
-    parser.add_argument("--cells", default="", help="only cells whose names hold one of these, separated by semicolons")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--json", type=Path, help="write the table here")
-    args = parser.parse_args()
-    sets = args.sets or (QUICK if args.quick else SETS)
-    wanted, done = [c for c in CELLS if any(part in c.name for part in args.cells.split(";"))], []
-    print(f"{'cell':<40} {'printed':>8} {'cover':>6} {'worst':>6} {'width':>6} {'equal':>6}")
-    with ProcessPoolExecutor(args.jobs) as pool:
-        for cell in wanted:
-            found = list(pool.map(one, [cell] * sets, range(sets), chunksize=10))
-            row = summary(cell, found)  # type: ignore[arg-type]
-            row["equal"] = summary(cell, [{**one_set, "inside": one_set["equal"]} for one_set in found])["worst"]  # type: ignore[arg-type]
-            done.append(row)
-            text = [f"{100 * row['printed']:7.1f}%"]
-            text += ["     -" if row[k] is None else f"{100 * row[k]:6.1f}" for k in ("coverage", "worst")]
-            text += ["     -" if row["width"] is None else f"{row['width']:6.2f}"]
-            text += ["     -" if row["equal"] is None else f"{100 * row['equal']:6.1f}"]
-            print(f"{row['cell']:<40} {' '.join(text)}", flush=True)
-    intervals = sum(row["intervals"] for row in done)
-    inside = sum(row["intervals"] * (row["coverage"] or 0.0) for row in done)
-    print(f"pooled over {intervals:,} printed intervals: {100 * inside / max(1, intervals):.2f}%")
-    if args.json:
-        args.json.write_text(json.dumps(done, indent=1) + "\n", encoding="utf-8")
+def summary(cell: Any, sets: list[dict[str, Any]]) -> dict[str, Any]:
+    alike = coverage.summary(cell, [one | {"inside": one["equal"]} for one in sets])
+    return coverage.summary(cell, sets) | {"equal": alike["worst"]}
 
 
 if __name__ == "__main__":
-    main()
+    coverage.main(sys.modules[__name__], partial(coverage.show, more=("equal",)))

@@ -10,18 +10,17 @@ joint law of class and answer.  For each data set held-out rows of five sites ar
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
+import sys
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
+import coverage
 import numpy as np
-from coverage import SITES, Kept, fill, version
+from coverage import SITES
 from scipy import stats
 from scipy.special import expit
 
@@ -32,7 +31,7 @@ from sottovoce.problem.task import ManyClasses, TwoClasses
 from sottovoce.runs.config import RunConfig
 from sottovoce.util.plain import digest_of
 
-SETS, QUICK = 500, 20
+SETS = 500
 GRID = 400_000
 FILES = (
     "answers/judging.py",
@@ -149,21 +148,7 @@ def summary(cell: Cell, sets: list[dict[str, Any]]) -> dict[str, Any]:
     return row
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK} data sets a cell")
-    parser.add_argument("--sets", type=int, help=f"data sets a cell; {SETS} if nothing is said")
-    parser.add_argument("--cells", default="", help="only cells whose names hold one of these, separated by semicolons")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--out", type=Path, help="keep data sets here, and add to those that it holds")
-    parser.add_argument("--minutes", type=float, default=math.inf, help="stop after about as many; --out goes on later")
-    parser.add_argument("--json", type=Path, help="write the table here")
-    args = parser.parse_args()
-    sets = args.sets or (QUICK if args.quick else SETS)
-    wanted = [c for c in CELLS if any(part in c.name for part in args.cells.split(";"))]
-    kept = Kept(args.out, version(__file__, FILES))
-    fill(kept, wanted, sets, args.jobs, args.minutes, one)
-    done = [summary(cell, found) for cell in wanted if (found := kept.first(cell, sets))]
+def show(done: list[dict[str, Any]]) -> None:
     print(f"{'':<44} {'':>5}   {'accuracy':^26}   {'area':^26}   {'Brier score':^26}")
     heads = " ".join(f"{head:>6}" for head in ("truth", "cover", "width", "error"))
     print(f"{'cell':<44} {'sets':>5}   {heads}   {heads}   {heads}  area printed")
@@ -179,9 +164,7 @@ def main() -> None:
             )
         told.append(f"{100 * row['auc']['printed']:6.1f}%" if "auc" in row else "")
         print("  ".join(told).rstrip())
-    if args.json:
-        args.json.write_text(json.dumps(done, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    coverage.main(sys.modules[__name__], show)

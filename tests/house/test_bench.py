@@ -167,6 +167,21 @@ def test_accuracy_means(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["first guess"][1] == pytest.approx(((4.0**2 + 5.0**2) / 2) ** 0.5)
 
 
+@pytest.mark.parametrize(("name", "cell"), [("", "40 col"), ("_numbers", "normal, n = 2"), ("_quality", "three")])
+def test_coverage(tmp_path: Path, name: str, cell: str) -> None:
+    """The table of a few data sets, and again from those that were kept, without a new one."""
+    pytest.importorskip("matplotlib")
+    kept, table = tmp_path / "kept", tmp_path / "table.json"
+    program = [sys.executable, str(ACCURACY / f"coverage{name}.py"), "--sets", "1", "--jobs", "1", "--cells", cell]
+    command, said = [*program, "--out", str(kept), "--json", str(table)], []
+    for more in ([], ["--minutes", "0"]):
+        done = subprocess.run([*command, *more], capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 0, done.stderr
+        said.append((done.stdout, kept.read_bytes()))
+    cells = json.loads(table.read_text())
+    assert said[0] == said[1] and cells and all(one["sets"] == 1 and one["cell"] in said[0][0] for one in cells)
+
+
 def test_start() -> None:
     """Every line has its four accuracies; a start changes no price, which the benchmark checks itself."""
     command = [sys.executable, str(ACCURACY / "start.py"), "--quick", "--json"]
