@@ -1,4 +1,4 @@
-"""momentum: the contract of every method, the minimiser that it reaches, and the default penalty."""
+"""momentum: the minimiser that it reaches, and the default penalty."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from conformance import FACTORS, LEVEL, AlgorithmContract
+from cases import CASES, FACTORS, LEVEL
 from scipy import special, stats
 
 from sottovoce.algorithms.momentum import DRIFT, LATE, carried
@@ -18,38 +18,38 @@ from sottovoce.runs.prepare import default_penalty, prepare
 from sottovoce.runs.simulate import RunConfig, pooled_minimiser, simulate
 from sottovoce.util.typing import Array
 
+CASE = CASES["momentum"]
 
-class TestMomentum(AlgorithmContract):
-    method = "momentum"
-    releases_in_ten = 10
-    kind = "statistic"
 
-    @pytest.mark.parametrize("graph", ["ring", "star", "complete"])
-    @pytest.mark.parametrize("eta", [None, 2.0])
-    def test_sites_that_differ_agree_on_the_pooled_minimiser(self, graph: str, eta: float | None) -> None:
-        config = self.make(epsilon=math.inf, graph=graph, rounds=3000, eta=eta, rho=0.1)
-        rows = _unlike()
-        wanted = pooled_minimiser(rows, config, l2=0.1 / 5)
-        np.testing.assert_allclose(simulate(config, rows).models[0], np.broadcast_to(wanted, (5, 3)), atol=5e-4)
+@pytest.mark.parametrize("graph", ["ring", "star", "complete"])
+@pytest.mark.parametrize("eta", [None, 2.0])
+def test_sites_that_differ_agree_on_the_pooled_minimiser(graph: str, eta: float | None) -> None:
+    config = CASE.make(epsilon=math.inf, graph=graph, rounds=3000, eta=eta, rho=0.1)
+    rows = _unlike()
+    wanted = pooled_minimiser(rows, config, l2=0.1 / 5)
+    np.testing.assert_allclose(simulate(config, rows).models[0], np.broadcast_to(wanted, (5, 3)), atol=5e-4)
 
-    def test_gradient_descent_without_correction_does_not(self) -> None:
-        """So the test above can fail: `dgd` with the same step ends elsewhere."""
-        config = self.make(epsilon=math.inf, method="dgd", rounds=800, eta=2.0, rho=0.1)
-        rows = _unlike()
-        assert np.max(np.abs(simulate(config, rows).models[0] - pooled_minimiser(rows, config, l2=0.1 / 5))) > 0.05
 
-    def test_a_run_costs_what_gaussian_releases_of_its_sensitivity_cost(self, rows: Rows) -> None:
-        config = self.make(delta=1e-5, epsilon=1.0, relation="zero-out")
-        ledger = prepare(config, rows.n, rows.d).plan().rows
-        mu = np.sqrt(sum(row.shift() ** 2 for row in ledger))  # type: ignore[attr-defined]
-        assert np.all(mu <= gaussian_mu(1.0, 1e-5))
-        np.testing.assert_allclose(mu, gaussian_mu(1.0, 1e-5), rtol=1e-3)
-        np.testing.assert_allclose(ledger[0].sensitivity, 1.0 / rows.n[:, 0], rtol=1e-5)  # type: ignore[attr-defined]
+def test_gradient_descent_without_correction_does_not() -> None:
+    """So the test above can fail: `dgd` with the same step ends elsewhere."""
+    config = CASE.make(epsilon=math.inf, method="dgd", rounds=800, eta=2.0, rho=0.1)
+    rows = _unlike()
+    assert np.max(np.abs(simulate(config, rows).models[0] - pooled_minimiser(rows, config, l2=0.1 / 5))) > 0.05
 
-    def test_momentum_is_a_share(self) -> None:
-        for wrong in (-0.1, 1.0):
-            with pytest.raises(InvalidInput, match="at least 0 and below 1"):
-                RunConfig(method="momentum", momentum=wrong)
+
+def test_a_run_costs_what_gaussian_releases_of_its_sensitivity_cost(rows: Rows) -> None:
+    config = CASE.make(delta=1e-5, epsilon=1.0, relation="zero-out")
+    ledger = prepare(config, rows.n, rows.d).plan().rows
+    mu = np.sqrt(sum(row.shift() ** 2 for row in ledger))  # type: ignore[attr-defined]
+    assert np.all(mu <= gaussian_mu(1.0, 1e-5))
+    np.testing.assert_allclose(mu, gaussian_mu(1.0, 1e-5), rtol=1e-3)
+    np.testing.assert_allclose(ledger[0].sensitivity, 1.0 / rows.n[:, 0], rtol=1e-5)  # type: ignore[attr-defined]
+
+
+def test_momentum_is_a_share() -> None:
+    for wrong in (-0.1, 1.0):
+        with pytest.raises(InvalidInput, match="at least 0 and below 1"):
+            RunConfig(method="momentum", momentum=wrong)
 
 
 def _unlike() -> Rows:

@@ -1,4 +1,4 @@
-"""mr_admm: the contract of every method, and noise on answers (002, section VII-B)."""
+"""mr_admm: noise on answers (002, section VII-B)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conformance import AlgorithmContract
+from cases import CASES
 from problems import make_rows
 from scipy.stats import kstest
 
@@ -15,10 +15,7 @@ from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
 from sottovoce.runs.simulate import RunConfig, simulate
 
-
-class TestMRADMM(AlgorithmContract):
-    method = "mr_admm"
-    releases_in_ten = 5
+CASE = CASES["mr_admm"]
 
 
 SITES: dict[str, Any] = {

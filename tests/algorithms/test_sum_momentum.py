@@ -1,4 +1,4 @@
-"""sum_momentum: the contract of every method, the pooled minimiser whatever the sites, and the default penalty."""
+"""sum_momentum: the pooled minimiser whatever the sites, and the default penalty."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conformance import AlgorithmContract
+from cases import CASES
 from problems import make_rows
 
 from sottovoce.algorithms.momentum import DRIFT, carried
@@ -19,52 +19,48 @@ from sottovoce.runs.config import RunConfig
 from sottovoce.runs.prepare import default_penalty, prepare
 from sottovoce.runs.simulate import pooled_minimiser, simulate
 
+CASE = CASES["sum_momentum"]
 
-class TestSumMomentum(AlgorithmContract):
-    method = "sum_momentum"
-    releases_in_ten = 10
-    delta = 1e-5
-    kind = "sum"
-    quiet = 4e-4  # the late rounds, of which the average has most, have noise of their own
 
-    @pytest.mark.parametrize("cap", [math.inf, 0.5])
-    def test_sites_that_differ_and_have_different_sizes_reach_the_pooled_minimiser(self, cap: float) -> None:
-        """One class a site, and rows from 10 to 160: a mean of local gradients by site would end elsewhere."""
-        parts = []
-        for site, n in enumerate((10, 20, 40, 80, 160)):
-            X = make_rows([n], 3, site).signed[0]
-            parts.append((X, np.full(n, 1.0 if site % 2 else -1.0)))
-        rows = Rows.build(parts)
-        config = self.make(epsilon=math.inf, rounds=500, eta=0.5, rho=0.1, max_grad_norm=cap)
-        found = simulate(config, rows).models[0]
-        if cap == math.inf:
-            wanted = pooled_minimiser(rows, config, l2=0.1 / 5)
-            np.testing.assert_allclose(found, np.broadcast_to(wanted, (5, 3)), atol=1e-5)
-            slow = simulate(self.make(epsilon=math.inf, method="dgd", rounds=500, eta=1.0, rho=0.1), rows).models[0]
-            assert np.max(np.abs(slow - wanted)) > 0.05
-        else:
-            facts = prepare(config, rows.n, rows.d).facts
-            norms = np.linalg.norm(rows.signed, axis=2)
-            slopes = np.maximum(
-                -1 / (1 + np.exp(np.einsum("ind,id->in", rows.signed, found))), -cap / np.maximum(norms, 1e-9)
-            )
-            gradient = np.einsum("in,ind->d", slopes, rows.signed) / rows.n.sum() + facts.mu * found[0]
-            np.testing.assert_allclose(gradient, 0.0, atol=1e-5)
+@pytest.mark.parametrize("cap", [math.inf, 0.5])
+def test_sites_that_differ_and_have_different_sizes_reach_the_pooled_minimiser(cap: float) -> None:
+    """One class a site, and rows from 10 to 160: a mean of local gradients by site would end elsewhere."""
+    parts = []
+    for site, n in enumerate((10, 20, 40, 80, 160)):
+        X = make_rows([n], 3, site).signed[0]
+        parts.append((X, np.full(n, 1.0 if site % 2 else -1.0)))
+    rows = Rows.build(parts)
+    config = CASE.make(epsilon=math.inf, rounds=500, eta=0.5, rho=0.1, max_grad_norm=cap)
+    found = simulate(config, rows).models[0]
+    if cap == math.inf:
+        wanted = pooled_minimiser(rows, config, l2=0.1 / 5)
+        np.testing.assert_allclose(found, np.broadcast_to(wanted, (5, 3)), atol=1e-5)
+        slow = simulate(CASE.make(epsilon=math.inf, method="dgd", rounds=500, eta=1.0, rho=0.1), rows).models[0]
+        assert np.max(np.abs(slow - wanted)) > 0.05
+    else:
+        facts = prepare(config, rows.n, rows.d).facts
+        norms = np.linalg.norm(rows.signed, axis=2)
+        slopes = np.maximum(
+            -1 / (1 + np.exp(np.einsum("ind,id->in", rows.signed, found))), -cap / np.maximum(norms, 1e-9)
+        )
+        gradient = np.einsum("in,ind->d", slopes, rows.signed) / rows.n.sum() + facts.mu * found[0]
+        np.testing.assert_allclose(gradient, 0.0, atol=1e-5)
 
-    @pytest.mark.parametrize("changes", [{}, {"max_grad_norm": 0.25}, {"relation": "zero-out"}, {"colluders": 2}])
-    def test_a_run_costs_what_gaussian_releases_of_all_rows_cost(self, rows: Rows, changes: dict[str, Any]) -> None:
-        """Its noise is a curator's times N / (N - t)."""
-        config = self.make(epsilon=1.0, accountant="pld", **changes)
-        ledger = prepare(config, rows.n, rows.d).plan()
-        mu = math.sqrt(sum(float(row.alpha[0]) ** 2 for row in ledger.rows))  # type: ignore[attr-defined]
-        assert mu <= gaussian_mu(1.0, 1e-5) and mu == pytest.approx(gaussian_mu(1.0, 1e-5), rel=1e-3)
-        both = 1.0 if "relation" in changes else 2.0
-        np.testing.assert_allclose(
-            ledger.rows[0].sensitivity, both * changes.get("max_grad_norm", 1.0) / rows.n.sum(), rtol=1e-9
-        )  # type: ignore[attr-defined]
-        t = changes.get("colluders", 1)
-        alone = ledger.rows[0].sensitivity[0] / ledger.rows[0].alpha[0]  # type: ignore[attr-defined]
-        assert ledger.rows[0].spread()[0] == pytest.approx(alone * math.sqrt(5 / (5 - t)))
+
+@pytest.mark.parametrize("changes", [{}, {"max_grad_norm": 0.25}, {"relation": "zero-out"}, {"colluders": 2}])
+def test_a_run_costs_what_gaussian_releases_of_all_rows_cost(rows: Rows, changes: dict[str, Any]) -> None:
+    """Its noise is a curator's times N / (N - t)."""
+    config = CASE.make(epsilon=1.0, accountant="pld", **changes)
+    ledger = prepare(config, rows.n, rows.d).plan()
+    mu = math.sqrt(sum(float(row.alpha[0]) ** 2 for row in ledger.rows))  # type: ignore[attr-defined]
+    assert mu <= gaussian_mu(1.0, 1e-5) and mu == pytest.approx(gaussian_mu(1.0, 1e-5), rel=1e-3)
+    both = 1.0 if "relation" in changes else 2.0
+    np.testing.assert_allclose(
+        ledger.rows[0].sensitivity, both * changes.get("max_grad_norm", 1.0) / rows.n.sum(), rtol=1e-9
+    )  # type: ignore[attr-defined]
+    t = changes.get("colluders", 1)
+    alone = ledger.rows[0].sensitivity[0] / ledger.rows[0].alpha[0]  # type: ignore[attr-defined]
+    assert ledger.rows[0].spread()[0] == pytest.approx(alone * math.sqrt(5 / (5 - t)))
 
 
 def test_the_default_penalty_is_momentum_s_with_the_noise_of_a_sum() -> None:
