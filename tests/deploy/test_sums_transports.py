@@ -7,23 +7,20 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from relay_in_tests import certify, credentials, transport
+from relay_in_tests import certify
 from sites_in_tests import Consortium, Fragile, Stop
 from sums_in_tests import NAMES, run, summed, twin
-from tasks_in_tests import carried
 
 from sottovoce.cli import cli
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.nvflare import tasks
-from sottovoce.deploy.relay import serve
 from sottovoce.deploy.requests import sizes
 from sottovoce.deploy.sums.masks import keys_beside
 from sottovoce.deploy.sums.messages import Answer, Question, prove
@@ -36,98 +33,63 @@ pytest.importorskip("cryptography")
 Door = Callable[[str], Transport]
 
 
-class SumContract:
-    """What every transport must do for sums; subclasses override the fixture ``door``."""
-
-    @pytest.fixture
-    def sites(self, tmp_path: Path) -> Consortium:
-        return summed(tmp_path / "sites")
-
-    @pytest.fixture
-    def hub(self, sites: Consortium, tmp_path: Path) -> Iterator[Hub]:
-        with HubLog(tmp_path / "hub.log") as log:
-            yield Hub(sites.plan, log, 3.0)
-
-    @pytest.fixture
-    def door(self, sites: Consortium, hub: Hub, tmp_path: Path) -> Iterator[Door] | Door:
-        raise NotImplementedError
-
-    def test_a_run_has_the_models_of_one_process(self, sites: Consortium, hub: Hub, door: Door) -> None:
-        ends = run(sites, hub, door)
-        models = twin(sites, hub.desk.attempts)
-        for name in NAMES:
-            np.testing.assert_array_equal(ends[name].model, models[name])
-        assert hub.gone() == dict.fromkeys(sorted(NAMES), "done") and all(one.opened for one in hub.desk.attempts)
-
-    @pytest.mark.parametrize("crash", [(1, False), (3, True)])
-    def test_a_site_that_crashes_asks_the_others_and_goes_on(
-        self, sites: Consortium, hub: Hub, door: Door, crash: tuple[int, bool]
-    ) -> None:
-        asked = []
-
-        def twice(name: str) -> np.ndarray:
-            if name == "north":
-                with pytest.raises(Stop):
-                    sites.run_site(name, Fragile(door(name), *crash))
-                again = door(name)
-                inquire = again.inquire
-                again.inquire = lambda *question: asked.append(inquire(*question)) or asked[-1]  # type: ignore[method-assign]
-                return sites.run_site(name, again).model
-            return sites.run_site(name, door(name)).model
-
-        with ThreadPoolExecutor(5) as pool:
-            models = list(pool.map(twice, NAMES))
-        assert len(asked) == 1 and len(asked[0]) >= 3 and "north" not in asked[0]
-        assert all(np.array_equal(model, models[0]) for model in models) and len(hub.desk.attempts) == 4
-
-    def test_a_lost_site_costs_an_attempt(self, sites: Consortium, hub: Hub, door: Door) -> None:
-        ends = run(sites, hub, lambda name: Fragile(door(name), 3, False) if name == "west" else door(name))
-        models = twin(sites, hub.desk.attempts)
-        assert [one.opened for one in hub.desk.attempts] == [True, False, True, True]
-        for name in set(NAMES) - {"west"}:
-            np.testing.assert_array_equal(ends[name].model, models[name])
-            assert ends[name].lost == {"west": LATE}
-        late = sites.run_site("west", door("west"))
-        assert late.outcome.stopped == "the other sites go on without this one" and late.outcome.rounds == 1
-
-    def test_the_longest_messages_fit(self, sites: Consortium, hub: Hub, door: Door) -> None:
-        """A proof holds two of the longest, each with its quotes escaped twice."""
-        share = b'{"x":"' + b"y" * (2048 + 12 * sites.plan.d - 300) + b'",' + b'"a":"b",' * 30 + b'"c":1}'
-        inbox = {name: share.decode() for name in NAMES[:2]} | {
-            name: prove(share, share).decode() for name in NAMES[2:4]
-        }
-        assert len(json.dumps({"inbox": inbox})) <= sizes(sites.plan)[1]
-
-
-class TestInOneProcess(SumContract):
-    @pytest.fixture
-    def door(self, sites: Consortium, hub: Hub, tmp_path: Path) -> Door:
-        return lambda name: LocalTransport(hub, name, 30.0)
-
-
-class TestRelay(SumContract):
-    @pytest.fixture
-    def door(self, sites: Consortium, hub: Hub, tmp_path: Path) -> Iterator[Door]:
-        pytest.importorskip("grpc")
-        folder = tmp_path / "tls"
-        certify(folder, NAMES)
-        server, port = serve(hub, credentials(folder, "hub"), "127.0.0.1:0")
-        with ExitStack() as stack:
-            stack.callback(lambda: server.stop(0.2).wait())
-            yield lambda name: stack.enter_context(transport(sites, folder, f"127.0.0.1:{port}", name))
-
-
-class TestTasks(SumContract):
-    @pytest.fixture
-    def door(self, sites: Consortium, hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Door]:
-        monkeypatch.setattr(tasks, "PATIENCE", 0.2)  # or a thread that waits in vain would end after five seconds
-        with carried(sites, hub) as door:
-            yield door
-
-
 @pytest.fixture
 def sites(tmp_path: Path) -> Consortium:
     return summed(tmp_path / "sites")
+
+
+@pytest.fixture
+def hub(sites: Consortium, tmp_path: Path) -> Iterator[Hub]:
+    with HubLog(tmp_path / "hub.log") as log:
+        yield Hub(sites.plan, log, 3.0)
+
+
+def test_a_run_has_the_models_of_one_process(sites: Consortium, hub: Hub, door: Door) -> None:
+    ends = run(sites, hub, door)
+    models = twin(sites, hub.desk.attempts)
+    for name in NAMES:
+        np.testing.assert_array_equal(ends[name].model, models[name])
+    assert hub.gone() == dict.fromkeys(sorted(NAMES), "done") and all(one.opened for one in hub.desk.attempts)
+
+
+@pytest.mark.parametrize("crash", [(1, False), (3, True)])
+def test_a_site_that_crashes_asks_the_others_and_goes_on(
+    sites: Consortium, hub: Hub, door: Door, crash: tuple[int, bool]
+) -> None:
+    asked = []
+
+    def twice(name: str) -> np.ndarray:
+        if name == "north":
+            with pytest.raises(Stop):
+                sites.run_site(name, Fragile(door(name), *crash))
+            again = door(name)
+            inquire = again.inquire
+            again.inquire = lambda *question: asked.append(inquire(*question)) or asked[-1]  # type: ignore[method-assign]
+            return sites.run_site(name, again).model
+        return sites.run_site(name, door(name)).model
+
+    with ThreadPoolExecutor(5) as pool:
+        models = list(pool.map(twice, NAMES))
+    assert len(asked) == 1 and len(asked[0]) >= 3 and "north" not in asked[0]
+    assert all(np.array_equal(model, models[0]) for model in models) and len(hub.desk.attempts) == 4
+
+
+def test_a_lost_site_costs_an_attempt(sites: Consortium, hub: Hub, door: Door) -> None:
+    ends = run(sites, hub, lambda name: Fragile(door(name), 3, False) if name == "west" else door(name))
+    models = twin(sites, hub.desk.attempts)
+    assert [one.opened for one in hub.desk.attempts] == [True, False, True, True]
+    for name in set(NAMES) - {"west"}:
+        np.testing.assert_array_equal(ends[name].model, models[name])
+        assert ends[name].lost == {"west": LATE}
+    late = sites.run_site("west", door("west"))
+    assert late.outcome.stopped == "the other sites go on without this one" and late.outcome.rounds == 1
+
+
+def test_the_longest_messages_fit(sites: Consortium, hub: Hub, door: Door) -> None:
+    """A proof holds two of the longest, each with its quotes escaped twice."""
+    share = b'{"x":"' + b"y" * (2048 + 12 * sites.plan.d - 300) + b'",' + b'"a":"b",' * 30 + b'"c":1}'
+    inbox = {name: share.decode() for name in NAMES[:2]} | {name: prove(share, share).decode() for name in NAMES[2:4]}
+    assert len(json.dumps({"inbox": inbox})) <= sizes(sites.plan)[1]
 
 
 def test_a_job_goes_on_without_a_site_that_does_not_answer(sites: Consortium, tmp_path: Path) -> None:

@@ -1,49 +1,176 @@
-"""Every transport of the package keeps the contract of transports."""
+"""What every transport must do, of all transports of the package."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
-from relay_in_tests import certify, credentials, transport
-from sites_in_tests import NAMES, Consortium, consortium
-from tasks_in_tests import carried
-from transports_in_tests import Door, TransportContract
+from sites_in_tests import NAMES, Consortium, Fragile, Stop, consortium
 
+from sottovoce.deploy import run_sites
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
-from sottovoce.deploy.nvflare import tasks
-from sottovoce.deploy.relay import serve
+from sottovoce.deploy.keys import SigningKey
+from sottovoce.deploy.messages import Farewell, read_farewell
+from sottovoce.deploy.transport import Transport
 from sottovoce.errors import Refused, SottovoceError, TransportClosed, Unreachable
+from sottovoce.ledger.journal import Journal
+
+pytest.importorskip("cryptography")
+
+Door = Callable[[str], Transport]
 
 
-class TestInOneProcess(TransportContract):
-    @pytest.fixture
-    def door(self, sites: Consortium, hub: Hub, tmp_path: Path) -> Door:
-        return lambda name: LocalTransport(hub, name, 20.0)
+@pytest.fixture
+def sites(tmp_path: Path) -> Consortium:
+    """Three sites on a path: north, east, south."""
+    return consortium(tmp_path / "sites", graph="path")
 
 
-class TestRelay(TransportContract):
-    @pytest.fixture
-    def door(self, sites: Consortium, hub: Hub, tmp_path: Path) -> Iterator[Door]:
-        pytest.importorskip("grpc")
-        folder = tmp_path / "tls"
-        certify(folder, NAMES)
-        server, port = serve(hub, credentials(folder, "hub"), "127.0.0.1:0")
-        with ExitStack() as stack:
-            stack.callback(lambda: server.stop(0.2).wait())
-            yield lambda name: stack.enter_context(transport(sites, folder, f"127.0.0.1:{port}", name))
+def send(door: Door, round: int, messages: dict[str, bytes]) -> dict[str, dict[str, bytes]]:
+    """Every site's inbox of a round, when all send at once."""
+    with ThreadPoolExecutor(len(messages)) as pool:
+        jobs = {name: pool.submit(door(name).exchange, round, message) for name, message in messages.items()}
+        return {name: job.result() for name, job in jobs.items()}
 
 
-class TestTasks(TransportContract):
-    @pytest.fixture
-    def door(self, sites: Consortium, hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Door]:
-        monkeypatch.setattr(tasks, "PATIENCE", 0.2)  # or a thread that waits in vain would end after five seconds
-        with carried(sites, hub) as door:
-            yield door
+def greet(sites: Consortium, door: Door) -> dict[str, bytes]:
+    """Round 0 of every site."""
+    hello = {name: sites.sealed(name, 0) for name in NAMES}
+    send(door, 0, hello)
+    return hello
+
+
+def test_a_run_has_the_models_of_one_process(sites: Consortium, hub: Hub, door: Door) -> None:
+    ends = sites.run(door)
+    twin = run_sites(sites.plan.config, sites.rows)
+    for i, name in enumerate(NAMES):
+        np.testing.assert_array_equal(ends[name].model, twin[i][0].state.f)
+        with sites.ledger(name) as ledger:
+            sent = {k: Journal(ledger, sites.plan.run).sent(k) for k in range(sites.plan.config.rounds + 2)}
+        assert sent == {k: hub.log.message(sites.plan.run, k, name) for k in sent}
+    assert len(hub.log.messages(sites.plan.run)) == 3 * (sites.plan.config.rounds + 2)
+
+
+def test_all_leave_at_the_end(sites: Consortium, hub: Hub, door: Door) -> None:
+    sites.run(door)
+    assert hub.gone() == dict.fromkeys(sorted(NAMES), "done")
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("crash", [0, 2, 5])
+def test_a_site_that_crashes_goes_on(sites: Consortium, hub: Hub, door: Door, crash: int, after: bool) -> None:
+    def twice(name: str) -> np.ndarray:
+        if name == "north":
+            with pytest.raises(Stop):
+                sites.run_site(name, Fragile(door(name), crash, after))
+        return sites.run_site(name, door(name)).model
+
+    with ThreadPoolExecutor(3) as pool:
+        models = list(pool.map(twice, NAMES))
+    twin = run_sites(sites.plan.config, sites.rows)
+    for i, model in enumerate(models):
+        np.testing.assert_array_equal(model, twin[i][0].state.f)
+    with sites.ledger("north") as ledger:
+        assert len(ledger.rows) == sites.plan.config.rounds  # nothing was drawn twice
+
+
+def test_an_inbox_holds_the_bytes_of_the_neighbours(sites: Consortium, door: Door) -> None:
+    hello = {name: sites.sealed(name, 0) for name in NAMES}
+    inboxes = send(door, 0, hello)
+    assert inboxes == {name: {n: hello[n] for n in sites.plan.neighbours(name)} for name in NAMES}
+    assert set(inboxes["north"]) == {"east"}  # and of nobody else
+
+
+def test_the_first_message_of_a_round_is_kept(sites: Consortium, hub: Hub, door: Door) -> None:
+    hello = greet(sites, door)
+    assert door("north").exchange(0, hello["north"]) == {"east": hello["east"]}
+    first = {name: sites.sealed(name, 1) for name in NAMES}
+    send(door, 1, first)
+    north = door("north")
+    with pytest.raises(Refused, match="another message of this round"):
+        north.exchange(1, sites.sealed("north", 1, np.ones(4)))
+    assert north.exchange(1, first["north"]) == {"east": first["east"]}  # a refusal breaks nothing
+    assert hub.log.message("trial", 1, "north") == first["north"]
+
+
+def test_rounds_come_in_order(sites: Consortium, hub: Hub, door: Door) -> None:
+    greet(sites, door)
+    with pytest.raises(Refused, match="out of order"):
+        door("north").exchange(2, sites.sealed("north", 2))
+    with pytest.raises(Refused, match="of another round"):
+        door("north").exchange(1, sites.sealed("north", 2))
+    assert len(hub.log.messages("trial")) == 3
+
+
+def test_highest_is_that_of_the_hub_now(sites: Consortium, hub: Hub, door: Door) -> None:
+    """An older number would let a site that was restored from a backup draw again."""
+    assert door("north").highest(sites.plan.digest) == 0
+    greet(sites, door)
+    assert door("north").highest(sites.plan.digest) == 0
+    send(door, 1, {name: sites.sealed(name, 1) for name in NAMES})
+    assert door("north").highest(sites.plan.digest) == 1
+    hub.log.post("trial", 2, "north", sites.sealed("north", 2))  # through another door, which then broke down
+    assert door("north").highest(sites.plan.digest) == 2
+    assert door("east").highest(sites.plan.digest) == 1
+
+
+def test_another_plan_is_refused(sites: Consortium, door: Door) -> None:
+    with pytest.raises(Refused, match="plan"):
+        door("north").highest("0" * 64)
+
+
+def test_a_site_speaks_for_itself_only(sites: Consortium, hub: Hub, door: Door) -> None:
+    with pytest.raises(Refused, match="names another sender"):
+        door("east").exchange(0, sites.sealed("north", 0))
+    assert hub.log.messages("trial") == {}
+
+
+def test_what_is_no_message_is_refused(sites: Consortium, hub: Hub, door: Door) -> None:
+    for message in (b"", b"[" * 900, b"no message", b"{}", b"null"):
+        with pytest.raises(Refused):
+            door("east").exchange(0, message)
+    assert hub.log.messages("trial") == {}
+
+
+def test_who_waits_for_a_site_that_left_gets_what_it_signed(sites: Consortium, hub: Hub, door: Door) -> None:
+    hello = greet(sites, door)
+    east = door("east")
+    east.leave(sites.farewell("east", 1))
+    with pytest.raises(TransportClosed) as closed:
+        door("north").exchange(1, sites.sealed("north", 1))
+    assert closed.value.site == "east"
+    read_farewell(sites.plan, closed.value.farewell, "east", 1)
+    assert hub.gone() == {"east": "a neighbour left"}
+    assert door("north").exchange(0, hello["north"]) == {"east": hello["east"]}  # what it sent before stays
+
+
+def test_a_leave_that_a_site_did_not_sign_ends_nothing(sites: Consortium, hub: Hub, door: Door) -> None:
+    greet(sites, door)
+    first = {name: sites.sealed(name, 1) for name in NAMES}
+    stranger = Farewell("trial", sites.plan.digest, 1, "east", "done").seal(SigningKey.make())
+    for lie in (b"", b"done", sites.farewell("north", 1), sites.farewell("east", 2), stranger):
+        east = door("east")
+        with pytest.raises(Refused):
+            east.leave(lie)
+        east.exchange(0, sites.sealed("east", 0))
+        assert hub.gone() == {}
+    send(door, 1, first)
+
+
+def test_a_hub_that_ends_the_run_tells_who_waits(sites: Consortium, hub: Hub, door: Door) -> None:
+    greet(sites, door)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(door("north").exchange, 1, sites.sealed("north", 1))
+        hub.log.end("trial")
+        with pytest.raises(TransportClosed) as closed:
+            waiting.result()
+    assert closed.value.site is None
 
 
 class Faulty(LocalTransport):
@@ -103,7 +230,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_the_contract_finds_a_fault(fault: str, tmp_path: Path) -> None:
+def test_the_tests_find_a_fault(fault: str, tmp_path: Path) -> None:
     sites = consortium(tmp_path / "sites", graph="path")
     with HubLog(tmp_path / "hub.log") as log:
         hub = Hub(sites.plan, log)
@@ -111,7 +238,7 @@ def test_the_contract_finds_a_fault(fault: str, tmp_path: Path) -> None:
         def door(name: str) -> LocalTransport:
             return Faulty(hub, name, fault)
 
-        check = getattr(TransportContract(), f"test_{FAULTS[fault]}")
+        check = globals()[f"test_{FAULTS[fault]}"]
         given = {"sites": sites, "hub": hub, "door": door}
         wanted = {name: given[name] for name in inspect.signature(check).parameters}
         with pytest.raises((AssertionError, SottovoceError, pytest.fail.Exception)):
