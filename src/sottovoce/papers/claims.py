@@ -1,13 +1,12 @@
-"""What the papers claim, what holds, and by how much: every number is computed, every verdict follows from numbers.
+"""The papers' privacy claims: what holds, and by how much.  Every number is computed, every verdict follows from
+numbers.
 
 One setting for all: 5 sites on a ring, 8,000 rows a site, 100 features, 30 rounds, the Huber loss of half-width 1/2
 (derivative and curvature attain 1, so U1 is exact for it), ``C = 1``, ``rho = 0.001``, ``eta = 0.001``, replace-one.
-Its curvature jumps and its derivative is constant in between, while 000 to 003 assume twice differentiable, mostly
-strictly convex losses: such losses come as close to every attained number as you like
-(``tests/papers/test_claims.py``).  A printed claim is compared
+000 to 003 assume twice differentiable, mostly strictly convex losses: such losses come as close to every attained
+number as you like (``tests/papers/test_claims.py``).  A printed claim is compared
 
-- with ``attained``, the privacy loss of a concrete pair of data sets, where one is known in closed form: a claim below
-  it is false;
+- with ``attained``, the privacy loss of a concrete pair of data sets in closed form: a claim below it is false;
 - with ``proved``, what the accountants prove for the printed noise, exact minimisation assumed: a claim above it holds.
 """
 
@@ -46,26 +45,20 @@ LAMBDA = 0.01  # regulariser of the one-shot methods (003)
 
 @dataclass(frozen=True)
 class Claim:
-    """One printed claim beside what is known of it.
+    """A printed claim, and what is known of it.
 
     Attributes
     ----------
-    method, paper, says : str
-        Whose claim it is, and in words what.
-    claimed : float
-        Epsilon of the whole run, or of what `per` names.
-    attained : float or None
-        Epsilon that a concrete pair of data sets needs.
-    proved, proved_at_delta : float
-        What the accountants prove for the printed noise: pure, and at delta 1e-5.
-    corrected : str
-        The mechanism that ships instead.
-    corrected_epsilon : float
-        Its epsilon at delta 1e-5, all of the run, where its pure sum (or its own target) is what the paper claims.
+    claimed, attained, proved, proved_at_delta : float
+        Epsilon of the whole run, or of what `says` names; that a pair of data sets needs (None: unknown); and what the
+        accountants prove for the printed noise, pure and at delta 1e-5.
+    corrected, corrected_epsilon : str, float
+        The mechanism that ships instead, and its epsilon at delta 1e-5, where its pure sum (or target) is what is
+        claimed.
     proof : str
         Page and section of the documentation.
     reading : str
-        How the claim is read here, where the paper's words allow several readings: each is a row of its own.
+        How the claim is read, where the paper's words allow several readings: each is a row of its own.
     """
 
     method: str
@@ -84,20 +77,15 @@ class Claim:
     @property
     def verdict(self) -> str:
         """In a word or two, from the numbers alone; of one reading, where there are several."""
-        return f"ambiguous: {self._word}" if self.reading else self._word
-
-    @property
-    def _word(self) -> str:
-        slack = self.claimed * (1.0 + 1e-9)
+        slack, word = self.claimed * (1.0 + 1e-9), "unproved"
         known = self.proved_at_delta if self.at_delta else self.proved
         if self.attained is not None and self.attained > slack:
-            return "false"
-        if known <= slack:
-            return "holds" if known >= 0.9 * self.claimed else "holds, loose"
-        return "unproved"
+            word = "false"
+        elif known <= slack:
+            word = "holds" if known >= 0.9 * self.claimed else "holds, loose"
+        return f"ambiguous: {word}" if self.reading else word
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
         return {**{k: v for k, v in vars(self).items() if k != "at_delta"}, "verdict": self.verdict}
 
 
@@ -115,6 +103,10 @@ def _output(epsilon: float) -> Event:
     return ExactSphericalMechanism("printed", "replace-one", _v(epsilon / 2.0), _v(2.0), FEATURES)
 
 
+def _gaussian(epsilon: float) -> Event:
+    return GaussianMechanism("ours", "replace-one", _v(2.0 / gaussian_mu(epsilon, DELTA)), _v(2.0), FEATURES)
+
+
 def _proved(events: Sequence[Event]) -> tuple[float, float]:
     """Pure, where every event has a pure price, and at delta."""
     try:
@@ -124,17 +116,13 @@ def _proved(events: Sequence[Event]) -> tuple[float, float]:
     return pure, float(np.max(BestAccountant().total(events, DELTA)))
 
 
-def _at_delta(events: Sequence[Event]) -> float:
-    return _proved(events)[1]
-
-
 def _claim(
     method: str, paper: str, says: str, claimed: float, events: Sequence[Event], corrected: str, ships: Sequence[Event],
     proof: str, *, attained: float | None = None, at_delta: bool = False, reading: str = "",
 ) -> Claim:  # fmt: skip
     pure, approximate = _proved(events)
     page = f"docs/privacy/verdicts.md#{proof}"
-    ours = _at_delta(ships)
+    ours = _proved(ships)[1]
     return Claim(method, paper, says, claimed, attained, pure, approximate, corrected, ours, page, at_delta, reading)
 
 
@@ -151,7 +139,6 @@ def _one_shot() -> list[Claim]:
     gaussian = GaussianObjectivePerturbation(
         "printed", "replace-one", _v(sigma), _v(kifer), BEND, FEATURES, _v(0.0), _v(0.0)
     )
-    shifted = GaussianMechanism("ours", "replace-one", _v(2.0 / gaussian_mu(one, DELTA)), _v(2.0), FEATURES)
     small = N_ROWS / 10.0
     mean = (4.0 * N_ROWS + small) / SITES
     nothing = [Unprotected("printed", _v(N_ROWS))]
@@ -164,7 +151,7 @@ def _one_shot() -> list[Claim]:
                [_objective(one / 2.0, kifer)], EXACT, [_objective((one - math.log1p(BEND / q)) / 2.0, q)],
                "generalised-objective-perturbation", attained=one + math.log1p(BEND / kifer)),
         _claim("generalised objective perturbation", "003, Algorithm 3, Gaussian", "(epsilon, 1e-5) of one release",
-               one, [gaussian], "Gaussian objective perturbation, U3 and U4", [shifted],
+               one, [gaussian], "Gaussian objective perturbation, U3 and U4", [_gaussian(one)],
                "generalised-objective-perturbation", at_delta=True),
         _claim("average method 1", "003, chapter 4", "the largest of the sites' epsilons", one, [_objective(beta, q)],
                "the same over corrected site methods", corrected, "average-method"),
@@ -254,10 +241,7 @@ def _plausible() -> list[Claim]:
     e1, e2 = above_threshold_split(0.5, positives)
     test = min(e1 / positives, e2 / (2.0 * positives))  # each redrawn test stands alone
     redrawn: list[Event] = [LaplaceMechanism("printed", "replace-one", _v(1.0 / test), _v(1.0))] * ROUNDS
-    step: list[Event] = [
-        GaussianMechanism("ours", "replace-one", _v(2.0 / gaussian_mu(target, DELTA)), _v(2.0), FEATURES)
-    ]
-    vector: list[Event] = [SparseVector("ours", "replace-one", _v(e1), _v(e2), positives)]
+    step, vector = [_gaussian(target)], [SparseVector("ours", "replace-one", _v(e1), _v(e2), positives)]
     u7 = "solver to 1e-8, noise on the answer: U3 and U4, or U7"
     return [
         _claim("PP-ADMM", "004, Theorem 3.3, beta 10^-3.5", "(epsilon, 1e-5)", zcdp(rho), events, u7, step,
@@ -268,7 +252,7 @@ def _plausible() -> list[Claim]:
                worse, u7, step, "plausible-admm", attained=gaussian_epsilon(DELTA, mu_worse), at_delta=True),
         _claim("IPP-ADMM", "004, Theorem 4.1, tests at 0.5", "(epsilon, 1e-5), 15 releases",
                zcdp(0.5**2 / 2.0 + rho_sent), [*redrawn, *sent], "AboveThreshold drawn once on a public query, then U7",
-               vector + step, "improved-plausible-admm", at_delta=True),
+               [*vector, *step], "improved-plausible-admm", at_delta=True),
     ]  # fmt: skip
 
 

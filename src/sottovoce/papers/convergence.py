@@ -1,4 +1,4 @@
-"""When the recycled methods converge: Theorem 1 of 002 and its reduced form, checked by number.
+"""Convergence of the recycled methods: Theorem 1 of 002 and its reduced form, checked by number.
 
 With A the adjacency, D the degrees, W(t) = diag eta_i in the t-th odd round, D~(t) = 2 W(t) D + gamma I,
 s(t) = min_i D~(t)_ii and D_M = diag M_i^2, the theorem asks for constants L > 0, mu > 1, the same in all rounds:
@@ -6,24 +6,19 @@ s(t) = min_i D~(t)_ii and D_M = diag M_i^2, the theorem asks for constants L > 0
     (i)   I + W(t+1)(D+A) D~(t)^-1  >  L mu / (2 s(t)) (W(t+1)(D-A))^+ D_M,
     (ii)  W(t+1)(D+A)  >  W(t+1)(D+A) D~(t)^-1 (W(t)(D-A) + (2/L) W(t+1)(D+A)) + L mu / (2 s(t) (mu-1)) D_M.
 
-The matrices are not symmetric; ``X > Y`` is read as ``x'(X - Y)x > 0`` for all ``x != 0``, that is, on the
-symmetric part, as a proof by quadratic forms needs it.
+The matrices are not symmetric; ``X > Y`` is read as ``x'(X - Y)x > 0`` for all ``x != 0``, as a proof by quadratic
+forms needs it.  A large gamma does not always do, although the paper says so:
 
-Four things that the paper does not say
----------------------------------------
-* *Bipartite graphs* (paths, stars, grids, even rings, one node) never satisfy (ii).  There D + A has a null
-  vector v of entries +1 and -1; ``x = W(t+1)^-1 v`` gives ``x'W(t+1)(D+A) = 0``, which leaves ``0 > c x'D_M x``.
-  No gamma helps, although the paper says that a large one always does.  The conditions are sufficient only: on
-  quadratic objectives the method converges on such graphs too, in every case tried.
-* *Penalties that differ a lot between nodes* can do the same on any graph.  For large gamma, with 2/L = c gamma,
-  all that is left of (ii) is ``P > c P^2`` with P = W(t+1)(D+A), which needs the symmetric part of ``P - c P^2``
-  to be positive definite for one c >= 0 in all rounds.  Where it is, a large gamma does suffice.
-* *Monotone in gamma?*  Yes if the graph is regular and all penalties and all M_i are equal: multiplied by s, (i)
-  and (ii) are then affine in gamma with non-negative slope, for every L and mu.  In general there is no proof
-  here; on random graphs with random penalties no exception was found.
-* *Penalties that differ at all between nodes* move the limit.  (15) adds ``eta_i/2 sum_j (f_i - f_j)`` to the
-  dual of node i, so that with constant penalties it is ``sum_i lambda_i / eta_i`` that stays 0: the nodes agree
-  on the minimiser of ``sum_i O_i / eta_i``, not of (1), even where (i) and (ii) hold.  See ``optimal``.
+* on bipartite graphs no gamma meets (ii): D + A has a null vector v of entries +1 and -1, and ``x = W(t+1)^-1 v``
+  leaves ``0 > c x'D_M x``;
+* elsewhere, with 2/L = c gamma, what is left of (ii) for large gamma is ``P > c P^2`` with P = W(t+1)(D+A), for one
+  c >= 0 in all rounds; penalties that differ a lot between nodes break it.
+
+The conditions are monotone in gamma if the graph is regular and all penalties and all M_i are equal: multiplied by s,
+both are affine in gamma with non-negative slope, for every L and mu.  In general there is no proof here, and random
+graphs with random penalties gave no exception.  Penalties that differ between nodes move the limit: (15) adds
+``eta_i/2 sum_j (f_i - f_j)`` to the dual of node i, so ``sum_i lambda_i / eta_i`` stays 0, and the nodes agree on the
+minimiser of ``sum_i O_i / eta_i``, not of (1).
 """
 
 from __future__ import annotations
@@ -49,14 +44,13 @@ class ConvergenceReport:
     Attributes
     ----------
     holds : bool
-        Whether (i) and (ii) hold in all rounds for the constants below.  ``False`` does not mean divergence.
+        Whether (i) and (ii) hold in all rounds.  ``False`` does not mean divergence.
     fails : tuple of (str, int)
-        The conditions that fail and the step t, counted from 1, at which each fails worst.
+        The conditions that fail, each with the step, from 1, at which it fails worst.
     gap_i, gap_ii : float
-        Smallest eigenvalue, over all steps, of the symmetric part of left minus right.  Their units differ: (i)
-        has none, (ii) has that of eta.
+        Smallest eigenvalue over all steps of the symmetric part of left minus right; (i) has no unit, (ii) that of eta.
     L, mu : float
-        The constants used: those of the search, or the paper's 2 and 2 if one condition alone has none.
+        The constants used: those found, or the paper's 2 and 2 if one condition alone has none.
     optimal : bool
         Whether the penalties are alike across nodes; if not, the nodes agree away from the optimum.
     reason : str
@@ -77,11 +71,7 @@ class ConvergenceReport:
 
 
 def smoothness(C: float, c1: float, rho: float, N: int) -> float:
-    """M_i of 002, Assumption 3: ``C c1 + rho / N`` for rows in the unit ball.
-
-    The Hessian of a node's objective is ``rho/N I`` plus a mean of ``C L''(z) x x'``, where ``L'' <= c1`` and
-    ``|x| <= 1``.
-    """
+    """M_i of 002, Assumption 3: ``C c1 + rho / N`` for rows in the unit ball, where ``L'' <= c1``."""
     for name, value in (("C", C), ("c1", c1), ("rho", rho), ("N", N)):
         if not (math.isfinite(value) and value > 0):
             raise InvalidInput(name, value, "must be finite and > 0", "use the values of the public facts")
@@ -110,15 +100,11 @@ def check_convergence(
     InvalidInput
         For a penalty that falls (the message names the round), and for values out of range.
 
-    Notes
-    -----
-    The search for L and mu is exact.  With ``u = 2/L``, (i) reads ``mu < alpha u`` and (ii) reads
-    ``mu / (mu - 1) < u beta(u)``, where ``alpha`` is a generalised eigenvalue and ``beta``, the smallest eigenvalue
-    of a matrix affine in u, is concave.  A ``mu`` exists if and only if ``u - 1/alpha - 1/beta(u) > 0``; the left
-    side is concave where ``beta > 0``, so bisection on a supergradient finds its maximum.  One case is left out,
-    on the safe side: a left side of (i) that is not positive definite counts as a failure.
-
-    The cost is some fifty eigenvalue problems of size N a distinct pair of successive rounds.
+    Notes ----- The search for L and mu is exact.  With ``u = 2/L``, (i) reads ``mu < alpha u`` and (ii) ``mu / (mu - 1)
+    < u beta(u)``, where ``alpha`` is a generalised eigenvalue and ``beta``, the smallest eigenvalue of a matrix affine
+    in u, is concave.  A ``mu`` exists if and only if ``u - 1/alpha - 1/beta(u) > 0``, concave where ``beta > 0``:
+    bisection on a supergradient finds its maximum.  On the safe side, a left side of (i) that is not positive definite
+    counts as a failure.
     """
     return _Conditions(graph, eta, M, reduced).at(_gamma(graph, gamma))
 
@@ -131,10 +117,8 @@ def obstacle(graph: Graph, eta: ArrayLike = 1.0) -> str:
 def sufficient_gamma(graph: Graph, eta: ArrayLike, M: ArrayLike, *, reduced: bool = False) -> float:
     """The smallest gamma, to a relative 1e-6 and from above, that :func:`check_convergence` accepts.
 
-    Arguments are those of :func:`check_convergence`; ``inf`` if no gamma was found, for the reason that
-    :func:`obstacle` gives.  A finite answer is itself accepted.  It is found by doubling, then bisection: exact
-    where acceptance is monotone in gamma, else the lower end of one accepted interval (see the module's notes, and
-    check the gamma that you use).
+    ``inf`` if none was found, for the reason that :func:`obstacle` gives.  By doubling, then bisection: exact where
+    acceptance is monotone in gamma, else the lower end of one accepted interval.
     """
     conditions = _Conditions(graph, eta, M, reduced)
     if graph.bipartite:
@@ -268,12 +252,11 @@ def _symmetric(X: Array) -> Array:
 
 
 def _trace(X: Array) -> Array:
-    traces: Array = np.einsum("...ii->...", X)
-    return traces
+    return np.asarray(np.einsum("...ii->...", X))
 
 
 def _rounding(X: Array) -> float:
-    """What may be rounding in an eigenvalue of one of these matrices."""
+    """Rounding of an eigenvalue of one of these matrices, at most."""
     return float(X.shape[-1] * np.finfo(float).eps * np.max(np.abs(X), initial=0.0))
 
 

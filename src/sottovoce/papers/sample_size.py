@@ -1,31 +1,25 @@
-"""How many rows the papers' theorems ask of a node for a given accuracy: 001, 002, 003 and 004.
+"""Sample sizes: the rows a node needs for a given accuracy, by the theorems of 001, 002, 003 and 004.
 
-| here | statement | method |
-|---|---|---|
-| :func:`admm` | 001, Theorem 9 | ADMM without noise |
-| :func:`dvp` | 001, Theorem 10 | dual variable perturbation |
-| :func:`pvp` | 001, Theorems 12 and 13 | primal variable perturbation |
-| :func:`mr_admm` | 002, Theorems 3 and 4 | MR-ADMM without and with noise |
-| :func:`output_perturbation` | 003, Theorem 3.2 | one site, noise on the answer |
-| :func:`objective_perturbation` | 003, Theorem 3.4 | one site, noise in the objective |
-| :class:`FeatureMethod` | 003, Theorems 4.12, 4.14, 4.16 | feature method |
-| :func:`pp_admm` | 004, Theorems 3.4 and 3.5 | plausible ADMM without and with noise |
+All but those of :class:`FeatureMethod` hold "for some constant" that no paper computes.  It is an argument, 1 by
+default, and :class:`SampleSize` names it: compare two bounds of one theorem.  The theorems want independent rows of one
+distribution in the unit ball, a loss of slope at most 1, exact minimisers (004 apart) and the regulariser ``|f|^2 /
+2``, whose weight the *proof* chooses.  ``form="printed"`` is the formula of the paper, ``form="corrected"`` what its
+proof gives; ``docs/design_tools.md`` lists where they differ, and ``sottovoce claims --rows`` prints both.
 
-There is none for the average method (003 cites others and proves nothing of its own) and none for IPP-ADMM (004
-analyses its privacy only).
+Arguments of several bounds; :class:`~sottovoce.errors.InvalidInput` unless finite and > 0:
 
-**Read them as orders.**  All but those of :class:`FeatureMethod` hold "for some constant" that no paper computes.  It
-is an argument here, 1 by default, and :class:`SampleSize` says so.  Two bounds of one theorem may be compared; a
-single number means nothing.  The theorems want independent rows of one distribution in the unit ball, a loss of slope
-at most 1, exact minimisers (004 apart) and the regulariser ``|f|^2 / 2``, whose weight the *proof* chooses.
-
-**Rounds.**  An argument that may change with the round takes a number or one value a round; the worst round counts.
-
-**Two forms.**  ``form="printed"`` is the formula of the paper, ``form="corrected"`` what its proof gives, where that
-is another; the docstrings say where.  A check for 001 without any proof: C, accuracy, penalty and regulariser, all
-multiplied by s, are the same problem and need the same rows.  The printed forms fail it.
-
-**Not a price.**  `epsilon` is the parameter that the paper makes its noise from.  What a run costs, a plan computes.
+accuracy : float
+    Excess of the expected loss; in 001 of C times the loss.
+confidence : float
+    delta (004: xi), the probability of failure of one statement.
+reference_norm : float or array over rounds
+    ``|f0|``, the norm of the classifier to compare with.  The worst round counts.
+epsilon : float or array over rounds
+    The parameter that the paper makes its noise from, not what a run costs; ``inf`` for no noise.
+d, C : int, float
+    Features, and the weight of the mean loss.
+beta, constant, w, V : float
+    The theorem's constant.  **Free.**
 """
 
 from __future__ import annotations
@@ -66,7 +60,7 @@ def admm(
     *, accuracy: float, confidence: float, reference_norm: ArrayLike, C: float, beta: float = 1.0,
     form: str = "corrected",
 ) -> SampleSize:  # fmt: skip
-    """001, Theorem 9: ADMM without noise.  Its appendix calls it Theorem 3.
+    """001, Theorem 9 (in the appendix 3): ADMM without noise.
 
     ::
 
@@ -74,26 +68,8 @@ def admm(
         corrected   B > beta max_t  C^2 |f0|^2 ln(1/delta) / alpha_acc^2
 
     Then ``C E[L(f(t+1))] <= C E[L(f0)] + alpha_acc + Delta(t)`` with probability at least ``1 - delta``, where Delta(t)
-    is how far round t is from convergence.
-
-    Parameters
-    ----------
-    accuracy : float
-        alpha_acc, in units of C times the loss.
-    confidence : float
-        delta, the probability with which the statement may fail.
-    reference_norm : float or array over rounds
-        ``|f0|``, the norm of the classifier to compare with.
-    C : float
-        C^R, the weight of the mean loss.
-    beta : float
-        beta_non.  **Free.**
-    form : {"corrected", "printed"}
-
-    Notes
-    -----
-    The proof quotes the rate ``C ln(1/delta) / (B rho)``.  For a loss of slope C, not 1, it is C^2: divide the
-    objective by C, which leaves the regulariser rho / C, and multiply the excess by C again.
+    is how far round t is from convergence.  The proof quotes the rate ``C ln(1/delta) / (B rho)``; for a loss of slope
+    C it is C^2: divide the objective by C, which leaves the regulariser rho / C, and multiply the excess by C again.
     """
     alpha, delta, beta = _positive("accuracy", accuracy), _chance("confidence", confidence), _positive("beta", beta)
     C, (f,) = _positive("C", C), _rounds(reference_norm=reference_norm)
@@ -104,7 +80,7 @@ def dvp(
     *, accuracy: float, confidence: float, reference_norm: ArrayLike, epsilon: ArrayLike, d: int, C: float,
     c1: float = 0.25, beta: float = 1.0, form: str = "corrected",
 ) -> SampleSize:  # fmt: skip
-    """001, Theorem 10: dual variable perturbation.  Its appendix calls it Theorem 4.
+    """001, Theorem 10 (in the appendix 4): dual variable perturbation.
 
     ::
 
@@ -118,23 +94,15 @@ def dvp(
 
     Parameters
     ----------
-    accuracy, confidence, reference_norm, C, form
-        As in :func:`admm`.
-    epsilon : float or array over rounds
-        alpha(t), the parameter of the noise of one release; ``inf`` gives :func:`admm`.
-    d : int
-        Features.
     c1 : float
         Bound on the second derivative of the loss; 1/4 for the logistic loss.
-    beta : float
-        beta_dual.  **Free.**
 
     Notes
     -----
     Lemma 17 bounds the noise by ``d ln(d/delta) / zeta``, and Lemma 18 its effect by ``C^2 |noise|^2 / (B^2 rho)``;
-    with ``rho = alpha_acc / |f0|^2`` that is the corrected first term.  The theorem has lost both the d in the
-    logarithm and the C.  For the third term see :func:`admm`.  The proof sets rho to three different multiples of
-    ``alpha_acc / |f0|^2`` and zeta to two of alpha; that changes beta only.
+    with ``rho = alpha_acc / |f0|^2`` that is the corrected first term: the theorem has lost the d in the logarithm and
+    the C.  Third term: as in :func:`admm`.  The proof sets rho to three multiples of ``alpha_acc / |f0|^2`` and zeta to
+    two of alpha; that changes beta only.
     """
     alpha, delta, beta = _positive("accuracy", accuracy), _chance("confidence", confidence), _positive("beta", beta)
     f, a = _rounds(reference_norm=reference_norm, epsilon=epsilon)
@@ -148,7 +116,7 @@ def pvp(
     *, accuracy: float, confidence: float, reference_norm: ArrayLike, epsilon: ArrayLike, d: int, C: float,
     eta: float, degree: int, c4: float = 0.25, beta: float = 1.0, sent: bool = True, form: str = "corrected",
 ) -> SampleSize:  # fmt: skip
-    """001, Theorems 12 and 13, (26): primal variable perturbation.  The appendix calls them Theorems 5 and 6.
+    """001, Theorems 12 and 13, (26) (in the appendix 5 and 6): primal variable perturbation.
 
     ::
 
@@ -163,25 +131,21 @@ def pvp(
 
     Parameters
     ----------
-    accuracy, confidence, reference_norm, epsilon, d, C, form
-        As in :func:`dvp`.
     eta, degree : float, int
         Penalty, and N_p, the neighbours of the node.
     c4 : float
         Lipschitz constant of the loss's derivative; 1/4 for the logistic loss.  Not in the printed form.
-    beta : float
-        beta^A_prim, or beta^B_prim if `sent`.  **Free.**
     sent : bool
         The iterate that is sent (Theorem 13), or the exact one that never leaves the node (Theorem 12).
 
     Notes
     -----
-    The text of the third term has an unreadable superscript, ``C^B``, read as C^R.  The proof wants
+    The third term's superscript is unreadable, ``C^B``, and read as C^R.  The proof wants
     ``8 C^2 d^2 (rho + c4 C) ln(d/delta)^2 / (rho B alpha(t))^2`` and
     ``8 C^2 eta^2 N_p^2 d^2 ln(d/delta)^2 / (rho^3 B^2 alpha(t)^2)`` to be at most a share of alpha_acc, with
     ``rho = alpha_acc / |f0|^2``.  Solved for B: one logarithm, not its square; a factor sqrt(c4); and a C in the fourth
-    term, which is lost between Appendices E and F.  For the second term see :func:`admm`.  Lemma 19 adds two noise
-    vectors, so its logarithm should be ``ln(2d/delta)``; beta absorbs that for ``delta <= 1/2``.
+    term, lost between Appendices E and F.  Second term: as in :func:`admm`.  Lemma 19 adds two noise vectors, so its
+    logarithm should be ``ln(2d/delta)``; beta absorbs that for ``delta <= 1/2``.
 
     The final answer comes from a step of dual variable perturbation: by Corollary 15 it needs this bound and
     :func:`dvp`, and holds with probability at least ``1 - 5 delta``.
@@ -212,30 +176,21 @@ def mr_admm(
                                                      - (1 + a) N d^2 ln(d/delta)^2 / (C alpha(k)^2) )
 
     Then ``E[L(f(2k-1))] <= E[L(f_ref)] + tau`` with probability at least ``1 - delta`` and ``1 - 2 delta``.  ``inf`` if
-    the denominator is not positive: then nothing is promised, however many rows there are.
+    the denominator is not positive: nothing is promised, however many rows there are.
 
     Parameters
     ----------
-    accuracy, confidence, reference_norm : float
-        tau, in units of the loss (not of C times the loss, as in 001), delta and |f_ref|.
     epsilon : float or array over odd rounds, optional
         alpha(k), the rate of the noise, whose density falls as ``exp(-alpha |noise|)``.  Without it, Theorem 3.
-    d, C : int, float
-        Features, and weight of the mean loss.
     gap : float or array over odd rounds
         Delta(k) >= 0, how far round 2k-1 is from convergence; must be < tau.
-    a, w : float
-        **Free.**  a is any number > 0; a smaller one makes w larger.
+    a : float
+        **Free**, any number > 0; a smaller one makes w larger.
 
-    Notes
-    -----
-    The proof is not in the text, but the one of 001 yields Theorem 4 exactly: noise of norm up to ``d ln(d/delta) /
-    alpha`` moves the objective by ``N |noise|^2 / rho``, and rho is chosen as ``N C (tau - Delta) / |f_ref|^2``.
-
-    - N cancels: it is no argument.
-    - As alpha grows, Theorem 4 tends to *twice* Theorem 3, not to "the same"; w absorbs the 2.
-    - alpha is a rate, not a budget, and the noise is not divided by B.  At a fixed price alpha itself grows with B, in
-      (32) as ``B / (2 C)`` times the price: to use that, see :func:`self_consistent`.
+    Notes ----- The proof is not in the text, but 001's yields Theorem 4 exactly: noise of norm up to ``d ln(d/delta) /
+    alpha`` moves the objective by ``N |noise|^2 / rho``, with ``rho = N C (tau - Delta) / |f_ref|^2``.  N cancels.  As
+    alpha grows, Theorem 4 tends to *twice* Theorem 3, not to "the same"; w absorbs the 2.  At a fixed price alpha
+    itself grows with B, in (32) as ``B / (2 C)`` times the price: see :func:`self_consistent`.
     """
     tau, delta, w = _positive("accuracy", accuracy), _chance("confidence", confidence), _positive("w", w)
     f, short = _positive("reference_norm", reference_norm), _shortfall(accuracy, gap)
@@ -261,25 +216,10 @@ def output_perturbation(
                                |f0|^2 d ln(d/delta) c^(1/2) / (e_g^(3/2) e_p) )
         printed     the second lacks the d
 
-    Then ``E[L(f)] <= E[L(f0)] + e_g`` with probability at least ``1 - 2 delta``.
-
-    Parameters
-    ----------
-    accuracy, confidence, reference_norm : float
-        e_g, delta, and ``|f0|``, the norm of a minimiser of the expected loss.
-    epsilon, d : float, int
-        e_p, where ``inf`` leaves the first term, and features.
-    c : float
-        Lipschitz constant of the loss's derivative.
-    constant : float
-        K (the paper: C).  **Free.**
-    form : {"corrected", "printed"}
-
-    Notes
-    -----
-    003 quotes this from elsewhere and gives no proof.  Noise of norm up to ``2 d ln(d/delta) / (n Lambda e_p)`` in an
-    objective of smoothness ``c + Lambda``, with Lambda of order ``e_g / |f0|^2``, gives the corrected terms: the second
-    is the one of Lambda and has the same d as the third.
+    Then ``E[L(f)] <= E[L(f0)] + e_g`` with probability at least ``1 - 2 delta``; f0 minimises the expected loss, and c
+    is the Lipschitz constant of the loss's derivative.  003 quotes it without proof.  Noise of norm up to ``2 d
+    ln(d/delta) / (n Lambda e_p)`` in an objective of smoothness ``c + Lambda``, with Lambda of order ``e_g / |f0|^2``,
+    gives the corrected terms: the second is that of Lambda.
     """
     K, f = _positive("constant", constant), _positive("reference_norm", reference_norm)
     g, p = _positive("accuracy", accuracy), _price("epsilon", epsilon)
@@ -293,14 +233,14 @@ def objective_perturbation(
     *, accuracy: float, confidence: float, reference_norm: float, epsilon: float, d: int, c: float = 0.25,
     constant: float = 1.0,
 ) -> SampleSize:  # fmt: skip
-    """003, Theorem 3.4: one site, noise in the objective.  Arguments are those of :func:`output_perturbation`.
+    """003, Theorem 3.4: one site, noise in the objective.
 
     ::
 
         n > K max( |f0|^2 ln(1/delta) / e_g^2,  |f0|^2 c / (e_g e_p),  |f0| d ln(d/delta) / (e_g e_p) )
 
-    with probability at least ``1 - 2 delta``; c bounds the second derivative of the loss.  K is **free**.  It is 001's
-    Theorem 10, corrected, with C = 1.
+    with probability at least ``1 - 2 delta``; c bounds the second derivative of the loss.  It is 001's Theorem 10,
+    corrected, with C = 1.
     """
     bound = dvp(
         accuracy=accuracy, confidence=confidence, reference_norm=reference_norm, epsilon=epsilon, d=d, C=1.0, c1=c,
@@ -329,43 +269,28 @@ class FeatureMethod:
     ----------
     N : int
         Sites.
-    lambda1, lambda2 : float
-        Strong convexity of the loss in the weights, and of R.  The logistic and Huber losses have lambda1 = 0, for
-        which the bound is infinite; it is refused.
-    Lambda : float
-        Weight of R.
+    lambda1, lambda2, Lambda : float
+        Strong convexity of the loss in the weights and of R, and the weight of R.  The logistic and Huber losses have
+        lambda1 = 0, for which the bound is infinite; it is refused.
     reference_norm, loss_gap : float
         ``|f*|`` and G; G is at most ln 2 for the logistic loss.
-    C1 : float
-        ``E|grad l|^2 <= C1^2``.  1 will do at the sites, for rows in the unit ball and a loss of slope 1; the
-        aggregator's rows are not in it.
-    C2, C3 : float
-        Bounds on the mean of ``|grad R|^2`` at f*_span, the best combination of the sites' models, and at its weights.
+    C1, C2, C3 : float
+        ``E|grad l|^2 <= C1^2`` (1 for rows in the unit ball, which the aggregator's are not, and a loss of slope 1);
+        bounds on the mean of ``|grad R|^2`` at f*_span, the best combination of the sites' models, and at its weights.
     C4 : float
-        Constant of 003's Lemma 4.7.  **Known**: 1/2 will do.
+        Constant of 003's Lemma 4.7.  **Known**: 1/2 will do, as the variance of ``|sum X_i|`` is at most ``sum
+        E|X_i|^2``.
     epsilon, epsilon0 : float, optional
-        Parameters of the noise at the sites and at the aggregator.  Neither: 4.12.  `epsilon` only: 4.14.  Both: 4.16.
-    d : int
-        Features.
-    confidence : float
-        delta of one noise vector.
+        Of the noise at the sites and at the aggregator.  Neither: 4.12.  `epsilon` only: 4.14.  Both: 4.16.
     form : {"corrected", "printed"}
-        Of R only.
+        Of R only: (4.24) has a 2 before ``E|f*_span - f*|^2 <= 2 G / lambda1``. (4.30) keeps it; (4.23) and (4.29) do
+        not.
 
-    Notes
-    -----
-    *C4.*  The variance of ``|sum X_i|`` is at most the mean of ``|sum (X_i - E X_i)|^2``, hence at most
-    ``sum E|X_i|^2`` for independent rows; the lemma asks for ``2 C4 sum E|X_i|^2``.
-
-    *R.*  (4.24) has a 2 before ``E|f*_span - f*|^2 <= 2 G / lambda1``.  (4.30) keeps it; (4.23) and (4.29) lose it.
-
-    *Gaps of the proof.*  (4.20) bounds a covariance by a product of means through ``Var(X) <= E(X)^2``, which is false
-    in general.  The sites' noise has the rate of `epsilon` less the price of the log-determinant, not of `epsilon`.
-    4.16 takes the aggregator's features to be in the unit ball.  4.14 at infinite epsilon is up to twice 4.12.
-
-    *About rows it says nothing.*  (4.17) bounds the mean of ``|grad J|^2`` by ``4 C4 C1^2 / m0 + 2 C1^2``, but an
-    average of vectors has mean square at most C1^2 for every m0 (Jensen).  Without noise, all that falls with m and m0
-    is slack of the proof: the floor at infinite m is above a bound that one row already has.
+    Notes ----- (4.20) bounds a covariance by a product of means through ``Var(X) <= E(X)^2``, which is false in
+    general.  The sites' noise has the rate of `epsilon` less the price of the log-determinant, not of `epsilon`. 4.16
+    takes the aggregator's features to be in the unit ball. 4.14 at infinite epsilon is up to twice 4.12. (4.17) bounds
+    the mean of ``|grad J|^2`` by ``4 C4 C1^2 / m0 + 2 C1^2``, though it is at most C1^2 for every m0 (Jensen): what
+    falls with m and m0 is slack.
     """
 
     N: int
@@ -403,10 +328,9 @@ class FeatureMethod:
         return float(4 * np.polyval(P, 1 / _price("m", m)) * np.polyval(Q, 1 / _price("m0", m0)) + R)
 
     def rows(self, accuracy: float, *, m: float | None = None, m0: float | None = None) -> SampleSize:
-        """The fewest rows with which :meth:`error` is `accuracy`.
+        """The fewest rows with which :meth:`error` is `accuracy`, of m (given m0), of m0 (given m), or of ``m = m0``.
 
-        Give m to solve for m0, m0 to solve for m, or neither for ``m = m0``.  ``inf`` if the floor of the bound is
-        above `accuracy`, as it is for every small one.  The constants are known, but see "About rows" above.
+        ``inf`` if the floor of the bound is above `accuracy`, as it is for every small one.
         """
         P, Q, R = self._parts()
         target = (_positive("accuracy", accuracy) - R) / 4  # of P Q
@@ -448,35 +372,25 @@ def pp_admm(
         H(t)        = sigma2 (a_acc - Delta(t)) sqrt(2 d ln(1/xi)) / |ref|^2 + 2 sigma1^2 d ln(1/xi)
         corrected   beta^2 in the place of beta
 
-    Then ``E[L(theta(t))] <= E[L(ref)] + a_acc`` with probability at least ``1 - 3 xi``, or ``1 - xi`` without noise
-    (H = 0, Theorem 3.4).  ``inf`` if the denominator is not positive.
+    Then ``E[L(theta(t))] <= E[L(ref)] + a_acc`` with probability at least ``1 - 3 xi``, or ``1 - xi`` without noise (H
+    = 0, Theorem 3.4).  ``inf`` if the denominator is not positive.
 
     Parameters
     ----------
-    accuracy, confidence, reference_norm : float
-        a_acc; xi, at most 1/2, where the bounds on the noise hold; and the norm of theta_ref.
+    confidence : float
+        xi, at most 1/2, where the bounds on the noise hold.
     beta : float
         Largest norm of the gradient with which the local solver may stop.
     sigma1, sigma2 : float or array over rounds
         Standard deviations of the noise in the objective and on the answer.
-    d : int
-        Features.
-    gap : float or array over rounds
-        Delta(t) >= 0, how far round t is from convergence; must be < a_acc.
-    a, V : float
-        **Free.**  a is any number > 0; a smaller one makes V larger.
-    form : {"corrected", "printed"}
+    gap, a
+        As in :func:`mr_admm`.
 
-    Notes
-    -----
-    The proofs are in a supplement that the text does not contain.  001's argument gives the corrected form: with strong
-    convexity mu, a point of gradient norm up to ``beta + |b1|`` is within
-    ``(beta + |b1|)^2 / (2 mu) <= (beta^2 + |b1|^2) / mu`` of the minimum, and ``|b1|^2 <= 2 sigma1^2 d ln(1/xi)``.
-    Units agree: the denominator is a squared gradient, and so is beta^2.  For beta < 1 the printed form asks for more
-    rows and is safe; for beta > 1 this argument does not give it.
-
-    In the paper sigma1 is ``2 sqrt(2 ln(1.25/delta1)) / (|D| epsilon3)``, so the bound is implicit in ``|D|``: see
-    :func:`self_consistent`.
+    Notes ----- The proofs are in a supplement that the text does not contain.  001's argument gives the corrected form:
+    with strong convexity mu, a point of gradient norm up to ``beta + |b1|`` is within ``(beta^2 + |b1|^2) / mu`` of the
+    minimum, and ``|b1|^2 <= 2 sigma1^2 d ln(1/xi)``.  For beta < 1 the printed form asks for more rows and is safe; for
+    beta > 1 this argument does not give it.  The paper's sigma1, ``2 sqrt(2 ln(1.25/delta1)) / (|D| epsilon3)``, makes
+    the bound implicit in ``|D|``: see :func:`self_consistent`.
     """
     accuracy, xi, V = _positive("accuracy", accuracy), _chance("confidence", confidence), _positive("V", V)
     if xi > 0.5:
@@ -492,8 +406,8 @@ def pp_admm(
 def self_consistent(bound: Callable[[float], SampleSize]) -> SampleSize:
     """The fewest rows n with ``n >= bound(n).value``, for noise that is itself a function of the rows.
 
-    `bound` takes a number of rows to the bound under the noise that belongs to it.  Its value must not grow with n, and
-    does not where more rows need less noise.  To a relative 1e-9; ``inf`` if there is none up to 1e18.
+    `bound` takes a number of rows to the bound under the noise that belongs to it; its value must not grow with n.  To
+    a relative 1e-9; ``inf`` if there is none up to 1e18.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""How much privacy to buy: 001's accuracy curve, its utility of privacy, and the budget of its problem (28).
+"""The budget of a release: 001's accuracy curve, its utility of privacy, and its problem (28).
 
 With alpha the budget of one release at node p, section V-C of 001 minimises
 
@@ -6,18 +6,12 @@ With alpha the budget of one release at node p, section V-C of 001 minimises
     L_acc(alpha)  = c4 exp(-c5 alpha) + c6,
     U_priv(alpha) = omega1 ln(omega2 / (omega3 alpha + omega4 alpha^2)).
 
-**The fit reads what it is given.** A budget that was chosen from losses measured on private rows is itself a release
-of those rows, and nobody charged it. Pass losses measured on public or synthetic data.
+J falls to minus infinity as alpha -> 0, which ``c3 < c4 + c6`` keeps it from, and is not convex: it rises, may fall
+between two stationary points, and rises again.  The text calls L_acc increasing; what increases is accuracy, of which
+it is the loss. omega2 adds a constant to J.
 
-What the paper does not say
----------------------------
-* *J has no minimum without the accuracy limit.* U_priv grows without bound as alpha -> 0, so J falls to minus
-  infinity there; ``c3 < c4 + c6`` is what keeps alpha away from 0, and :func:`optimal_alpha` insists on it.
-* *J is not convex*: both terms are, and it is their difference. J rises, may fall between two stationary points, and
-  rises again, so the minimum is the accuracy limit, the second stationary point, or alpha_U. All are compared.
-* *L_acc falls.* The text calls it increasing; what increases is accuracy, of which L_acc is the loss.
-* *omega2 does not move the optimum*: it adds a constant to J.
-* *Its unit is one release.* A run of T releases costs the sum of their budgets, not alpha.
+**The fit reads what it is given.** A budget chosen from losses measured on private rows is itself a release of those
+rows, and nobody charged it. Pass losses measured on public or synthetic data.
 """
 
 from __future__ import annotations
@@ -45,8 +39,7 @@ class AccuracyCurve:
     Attributes
     ----------
     c4, c5, c6 : float or array of shape (N,)
-        Loss that privacy can cost, rate at which a budget buys it back, and loss without noise.  ``c4, c5 > 0`` and
-        ``c6 >= 0``; one value for all nodes, or one a node.
+        Loss that privacy can cost, rate at which a budget buys it back, and loss without noise; > 0, > 0 and >= 0.
     residual : float or array of shape (N,)
         Root mean square of the fit's errors; 0 for a curve that was not fitted.
     """
@@ -59,7 +52,7 @@ class AccuracyCurve:
     def __post_init__(self) -> None:
         for name, least in (("c4", False), ("c5", False), ("c6", True), ("residual", True)):
             object.__setattr__(self, name, _numbers(name, getattr(self, name), zero=least))
-        _together(c4=self.c4, c5=self.c5, c6=self.c6, residual=self.residual)
+        _together(**vars(self))
 
     def predict(self, alpha: ArrayLike) -> Any:
         """The loss at budget `alpha`; arrays broadcast against the nodes."""
@@ -70,16 +63,15 @@ class AccuracyCurve:
 
 @dataclass(frozen=True, eq=False)
 class PrivacyUtility:
-    """``U_priv(alpha) = omega1 ln(omega2 / (omega3 alpha + omega4 alpha^2))`` (001, section V-C).
+    """``U_priv(alpha) = omega1 ln(omega2 / (omega3 alpha + omega4 alpha^2))`` (001, section V-C), decreasing and
+    convex.
 
-    Decreasing and convex in alpha.  The values given are those of 001's experiments.
+    The defaults are those of 001's experiments.
 
     Attributes
     ----------
-    omega1 : float or array of shape (N,)
-        Weight of privacy against loss: a factor on the whole.
-    omega2 : float or array of shape (N,)
-        Where the utility is 0: at ``omega3 alpha + omega4 alpha^2 = omega2``.
+    omega1, omega2 : float or array of shape (N,)
+        Weight of privacy against loss; value of ``omega3 alpha + omega4 alpha^2`` at which the utility is 0.
     omega3, omega4 : float or array of shape (N,)
         Linear and quadratic dislike of a large budget.  All four are > 0.
     """
@@ -90,17 +82,16 @@ class PrivacyUtility:
     omega4: Any = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("omega1", "omega2", "omega3", "omega4"):
-            object.__setattr__(self, name, _numbers(name, getattr(self, name)))
-        _together(omega1=self.omega1, omega2=self.omega2, omega3=self.omega3, omega4=self.omega4)
+        for name, value in vars(self).items():
+            object.__setattr__(self, name, _numbers(name, value))
+        _together(**vars(self))
 
     def __call__(self, alpha: ArrayLike) -> Any:
         """The utility of budget `alpha`; arrays broadcast against the nodes."""
         budget = _numbers("alpha", alpha)
-        _together(omega1=self.omega1, omega2=self.omega2, omega3=self.omega3, omega4=self.omega4, alpha=budget)
-        return self.omega1 * (
-            np.log(self.omega2) - np.log(budget) - np.log(self.omega3 + self.omega4 * budget)
-        )  # as differences: alpha^2 may underflow
+        _together(**vars(self), alpha=budget)
+        logs = np.log(self.omega2) - np.log(budget) - np.log(self.omega3 + self.omega4 * budget)
+        return self.omega1 * logs  # as differences: alpha^2 may underflow
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,13 +100,10 @@ class OptimalAlpha:
 
     Attributes
     ----------
-    alpha : float or array of shape (N,)
-        The budget of one release.
-    objective : float or array of shape (N,)
-        J at alpha.
+    alpha, objective : float or array of shape (N,)
+        The budget of one release, and J there.
     where : str or array of shape (N,)
-        ``"stationary"``: the derivative of J is 0 there; ``"accuracy limit"``: L_acc = c3; ``"privacy limit"``:
-        alpha = alpha_U.
+        ``"stationary"``: J' = 0; ``"accuracy limit"``: L_acc = c3; ``"privacy limit"``: alpha = alpha_U.
     """
 
     alpha: Any
@@ -124,15 +112,14 @@ class OptimalAlpha:
 
 
 def fit_accuracy(alpha: ArrayLike, loss: ArrayLike, *, c6: float | None = None) -> AccuracyCurve:
-    """Fit L_acc to measured pairs of budget and final empirical loss, by least squares.
+    """Fit L_acc to pairs of budget and final empirical loss, by least squares.
 
     Parameters
     ----------
     alpha : array of shape (m,) or (N, m)
-        Budgets > 0 at which whole runs were made; at least 3 different ones, 2 if `c6` is given.
+        Budgets > 0 of whole runs; at least 3 different ones, 2 if `c6` is given.
     loss : array of shape (m,) or (N, m)
-        Mean empirical loss at the end of those runs, >= 0, one row a node.  From **public or synthetic data**: what is
-        fitted to private rows is a release of them, and nobody charged it.
+        Mean empirical loss >= 0 at the end of those runs, one row a node, from **public or synthetic data**.
     c6 : float, optional
         Hold c6 at this value instead of fitting it.  001 takes the smallest loss observed.
 
@@ -144,20 +131,17 @@ def fit_accuracy(alpha: ArrayLike, loss: ArrayLike, *, c6: float | None = None) 
     Raises
     ------
     InvalidInput
-        If the losses do not fall by more than their scatter about the fit, or do not determine c5: a straight line
-        fits as well as any slow exponential, and a single step as well as any fast one.
+        If the losses do not fall by more than their scatter about the fit, or do not determine c5.
 
-    Notes
-    -----
-    ``c4, c6 >= 0``, and c5 lies between 0.01 over the span of the budgets and 30 over their first gap.  For a given c5
-    the problem is linear, so the best of a grid of c5 starts ``scipy.optimize.least_squares``.
+    Notes ----- c5 lies between 0.01 over the span of the budgets, where a straight line fits as well, and 30 over their
+    first gap, where a step does.  For a given c5 the problem is linear: the best of a grid starts
+    ``scipy.optimize.least_squares``.
     """
     budgets = np.asarray(_numbers("alpha", alpha))
     losses = np.asarray(_numbers("loss", loss, zero=True, data=True))
     if not (1 <= losses.ndim <= 2 and 1 <= budgets.ndim <= 2) or losses.shape[-1] != budgets.shape[-1]:
-        raise InvalidInput(
-            "loss", losses.shape, f"must have one value a budget ({budgets.shape})", "use (m,) or (N, m)"
-        )
+        rule = f"must have one value a budget ({budgets.shape})"
+        raise InvalidInput("loss", losses.shape, rule, "use (m,) or (N, m)")
     if budgets.ndim == 2 and losses.shape != budgets.shape:
         raise InvalidInput("alpha", budgets.shape, f"must have the shape of loss, {losses.shape}", "or pass (m,)")
     if c6 is not None:
@@ -169,47 +153,28 @@ def fit_accuracy(alpha: ArrayLike, loss: ArrayLike, *, c6: float | None = None) 
 
 
 def optimal_alpha(curve: AccuracyCurve, utility: PrivacyUtility, *, alpha_U: ArrayLike, c3: ArrayLike) -> OptimalAlpha:
-    """The budget that minimises J under the constraints of 001, (28).
+    """The budget that minimises J under the constraints of 001, (28); at a tie, the smaller.
 
     Parameters
     ----------
-    curve : AccuracyCurve
-        L_acc.  A curve fitted to private rows makes the answer a release that nobody charged; see the module.
-    utility : PrivacyUtility
-        U_priv.
+    curve, utility : AccuracyCurve, PrivacyUtility
     alpha_U : float or array of shape (N,)
         The largest budget that counts as private.
     c3 : float or array of shape (N,)
         The largest loss that counts as accurate; ``c6 < c3 < c4 + c6``.
-
-    Returns
-    -------
-    OptimalAlpha
-        Numbers, or arrays of shape (N,) if any parameter is one.  At a tie, the smaller budget.
 
     Raises
     ------
     InvalidInput
         If no budget up to alpha_U is accurate enough, or if c3 lets alpha go to 0, where J has no lower bound.
 
-    Notes
-    -----
-    ``J'(alpha) < 0`` where ``g(alpha) = c4 c5 exp(-c5 alpha) h(alpha) > omega1`` with
-    ``h = (omega3 alpha + omega4 alpha^2) / (omega3 + 2 omega4 alpha)``.  The logarithm of g is strictly concave, its
-    peak lies in ``[1/(2 c5), 1/c5]``, and beyond the peak g falls to 0.  So J has at most one local minimum, the root
-    of ``g = omega1`` beyond the peak, which a bracketed search gives to rounding.
+    Notes ----- ``J'(alpha) < 0`` where ``g(alpha) = c4 c5 exp(-c5 alpha) h(alpha) > omega1`` with ``h = (omega3 alpha +
+    omega4 alpha^2) / (omega3 + 2 omega4 alpha)``.  The logarithm of g is strictly concave with its peak in ``[1/(2 c5),
+    1/c5]``, and beyond the peak g falls to 0.  So J has at most one local minimum, the root of ``g = omega1`` beyond
+    the peak, which a bracketed search gives to rounding.
     """
-    pieces = {
-        "c4": curve.c4,
-        "c5": curve.c5,
-        "c6": curve.c6,
-        "omega1": utility.omega1,
-        "omega2": utility.omega2,
-        "omega3": utility.omega3,
-        "omega4": utility.omega4,
-        "alpha_U": _numbers("alpha_U", alpha_U),
-        "c3": _numbers("c3", c3),
-    }
+    pieces = {name: getattr(curve, name) for name in ("c4", "c5", "c6")} | vars(utility)
+    pieces |= {"alpha_U": _numbers("alpha_U", alpha_U), "c3": _numbers("c3", c3)}
     shape = _together(**pieces)
     rows = np.stack([np.broadcast_to(value, shape).ravel() for value in pieces.values()], axis=-1)
     solved = [_solve(i, *map(float, row)) for i, row in enumerate(rows)]

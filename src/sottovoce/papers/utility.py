@@ -1,15 +1,14 @@
 """003, Theorem 3.6 (Kifer, Smith and Thakurta, Theorem 4), with constants: what its Algorithm 3 loses in accuracy.
 
-The algorithm minimises ``J(f) + Delta / (2 n) ||f||^2 + b.f / n`` for a convex J.  This objective without its noise is
-``Delta / n`` strongly convex, so that noise of norm ||b|| costs at most ``||b||^2 / (2 n Delta)`` of it; comparing with
-the minimiser fhat of J itself,
+The algorithm minimises ``J(f) + Delta / (2 n) ||f||^2 + b.f / n`` for a convex J.  Without its noise this objective is
+``Delta / n`` strongly convex, so noise of norm ||b|| costs at most ``||b||^2 / (2 n Delta)`` of it; against the
+minimiser fhat of J itself,
 
     E [J(f_priv) - J(fhat)] <= Delta ||fhat||^2 / (2 n) + E ||b||^2 / (2 n Delta),
 
-which is least at ``Delta = sqrt(E ||b||^2) / ||fhat||``: ``||fhat|| sqrt(E ||b||^2) / n``.  With the listing's noise
-``E ||b||^2`` is ``4 zeta^2 d (d + 1) / epsilon^2`` (pure), or ``zeta^2 d (8 ln(2/delta) + 4 epsilon) / epsilon^2``.  So
-both orders of the theorem hold, (3.6) even without its factor log d.  They need to know ||fhat||, which no release
-gives.
+which is least, ``||fhat|| sqrt(E ||b||^2) / n``, at ``Delta = sqrt(E ||b||^2) / ||fhat||``.  With the listing's noise
+``E ||b||^2`` is ``4 zeta^2 d (d + 1) / epsilon^2`` (pure), or ``zeta^2 d (8 ln(2/delta) + 4 epsilon) / epsilon^2``.
+Both orders of the theorem hold, (3.6) even without its factor log d; they need ||fhat||, which no release gives.
 """
 
 from __future__ import annotations
@@ -22,18 +21,14 @@ from ..errors import InvalidInput
 
 @dataclass(frozen=True)
 class Excess:
-    """What 003's Algorithm 3 loses on average in ``J``, at most, and the order that Theorem 3.6 prints.
+    """Mean loss in ``J`` of 003's Algorithm 3, at most, and the order that Theorem 3.6 prints.
 
     Attributes
     ----------
-    Delta : float
-        The regulariser that the theorem sets, its constant taken to be 1.
-    bound : float
-        Proved, for this Delta.
-    best : float
-        Proved, for the best Delta.
-    order : float
-        The right-hand side of (3.6) or (3.7), its constant taken to be 1.
+    Delta, order : float
+        The theorem's regulariser and the right-hand side of (3.6) or (3.7), their constants taken to be 1.
+    bound, best : float
+        Proved, for this Delta and for the best one.
     """
 
     Delta: float
@@ -45,17 +40,12 @@ class Excess:
 def generalised_objective_perturbation(
     *, n: int, d: int, epsilon: float, norm: float, zeta: float = 1.0, delta: float | None = None
 ) -> Excess:
-    """003, Theorem 3.6.
+    """003, Theorem 3.6, for n rows and d features.
 
     Parameters
     ----------
-    n, d : int
-        Rows and features.
-    epsilon : float
-    norm : float
-        Of the minimiser fhat of J.
-    zeta : float
-        Bound on a row's gradient.
+    norm, zeta : float
+        Of the minimiser fhat of J; bound on a row's gradient.
     delta : float, optional
         For the Gaussian case.
 
@@ -77,6 +67,5 @@ def generalised_objective_perturbation(
         Delta, order = root / (epsilon * norm), zeta * norm * root / (epsilon * n)
     if d == 1 and delta is None:
         raise InvalidInput("d", d, "(3.6) has log d, which is 0 here", "use d >= 2")
-    return Excess(
-        Delta, Delta * norm**2 / (2.0 * n) + noise / (2.0 * n * Delta), norm * math.sqrt(noise) / n, order
-    )  # fmt: skip
+    bound = Delta * norm**2 / (2.0 * n) + noise / (2.0 * n * Delta)
+    return Excess(Delta, bound, norm * math.sqrt(noise) / n, order)

@@ -16,14 +16,12 @@ from scipy import stats
 
 from ..errors import InvalidInput
 from ..util.typing import Any, Array
-from .kinds import Row
+from .kinds import LETTER, Row
 from .spec import Figure, select
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7F7F7F", "#8C510A")
 BLACK, EXACT = "#000000", ("admm", "without noise")
 """The colour of what runs without noise, and the methods that do."""
-LETTER = ", as printed"
-"""Ends the names of methods that are drawn as their namesake without it, with another line."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
 LINES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1.2, 1.5)), (0, (8, 2)))
 STYLE: Any = {  # of matplotlib
@@ -33,8 +31,7 @@ STYLE: Any = {  # of matplotlib
     "legend.frameon": False,
 }  # fmt: skip
 WIDTH, HEIGHT = 5.2, 3.3
-Look = dict[str, Any]
-"""Colour, marker and line of a series."""
+Look = dict[str, Any]  # colour, marker and line of a series
 _LETTER = 0.022  # width of a letter of a tick's label, in widths of the axes
 _DENSE = 12  # points of a curve above which its spread is a band and only some points are marked
 SPREADS = {
@@ -47,7 +44,7 @@ SPREADS = {
 
 @dataclass(frozen=True)
 class Panel:
-    """An image of a figure: what it shows, and its bytes."""
+    """An image of a figure."""
 
     name: str
     title: str
@@ -56,13 +53,7 @@ class Panel:
 
 
 def require() -> None:
-    """Refuse to start a study whose figures could not be drawn.
-
-    Raises
-    ------
-    InvalidInput
-        Without matplotlib.
-    """
+    """Refuse with :class:`~sottovoce.errors.InvalidInput` a study whose figures cannot be drawn, without matplotlib."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -86,9 +77,8 @@ def draw(figure: Figure, rows: list[Row]) -> list[Panel]:
     for k, facet in enumerate(facets, 1):
         those = [row for row in kept if facet is None or row.get(figure.facet) in (facet, None)]
         name = figure.name if len(facets) == 1 else f"{figure.name}-{k}"
-        title = (
-            "" if facet is None else f"{figure.names.get(figure.facet, figure.facet)} {_said(figure, facet)}".strip()
-        )
+        about = f"{figure.names.get(figure.facet, figure.facet)} {_said(figure, facet)}".strip()
+        title = "" if facet is None else about
         panels.append(_panel(figure, those, order, name, title, limits))
     return panels
 
@@ -153,7 +143,7 @@ def _tick(value: float, place: int | None = None) -> str:
 
 def _few_ticks(axes: Any, figure: Figure, rows: list[Row]) -> None:
     """Put the ticks of a logarithmic axis with few values at those values, and labels where there is room for them."""
-    xs = sorted({float(row[figure.x]) for row in rows if _number(row.get(figure.x))})
+    xs = np.unique(_column(rows, figure.x)).tolist()
     if "x" in figure.log and 2 <= len(xs) <= 8 and min(b / a for a, b in pairwise(xs)) > 1.25:
         labels, last = [_tick(xs[0])], 0
         for k, x in enumerate(xs[1:], 1):
@@ -177,14 +167,15 @@ def _number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
+def _column(rows: list[Row], column: str) -> Array:
+    return np.array([float(row[column]) for row in rows if _number(row.get(column))])
+
+
 def _values(rows: list[Row], column: str) -> list[Any]:
     """Distinct values, numbers in their order."""
     found = list(dict.fromkeys(row.get(column) for row in rows))
-    return sorted(found, key=lambda x: -math.inf if x is None else x) if all(map(_orderly, found)) else found
-
-
-def _orderly(value: Any) -> bool:
-    return value is None or _number(value)
+    orderly = all(value is None or _number(value) for value in found)
+    return sorted(found, key=lambda x: -math.inf if x is None else x) if orderly else found
 
 
 def _said(figure: Figure, value: Any) -> str:
@@ -271,8 +262,7 @@ def _line(axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look]) ->
         mean, low, high = found[:, 0], found[:, 0] - found[:, 1], found[:, 0] + found[:, 2]
         if "y" in figure.log:
             low = np.maximum(low, 0.05 * mean)
-        dense = len(xs) > _DENSE
-        every = max(1, len(xs) // 8)
+        dense, every = len(xs) > _DENSE, max(1, len(xs) // 8)
         shift = list(order).index(name) % every
         axes.plot(xs, mean, **look, lw=1.7, ms=5.0, markevery=(shift, every) if dense else None, label=label)
         if np.any(found[:, 1:] > 0):
@@ -284,8 +274,7 @@ def _line(axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look]) ->
 
 
 def _bar(axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look]) -> None:
-    groups = _groups(figure, rows, order)
-    places = _values(rows, figure.x)
+    groups, places = _groups(figure, rows, order), _values(rows, figure.x)
     width = 0.8 / len(groups)
     hatches = ("", "//", "..", "\\\\", "xx", "--", "oo", "++")
     for k, (name, those) in enumerate(groups.items()):
@@ -304,10 +293,9 @@ def _bar(axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look]) -> 
 
 
 def _hist(axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look]) -> None:
-    values = np.array([float(row[figure.x]) for row in rows if _number(row.get(figure.x))])
-    edges = np.histogram_bin_edges(values, bins=figure.bins)
+    edges = np.histogram_bin_edges(_column(rows, figure.x), bins=figure.bins)
     for name, those in _groups(figure, rows, order).items():
-        own = np.array([float(row[figure.x]) for row in those if _number(row.get(figure.x))])
+        own = _column(those, figure.x)
         heights = np.histogram(own, edges)[0] / max(own.size, 1)
         look = order[name]
         axes.stairs(heights, edges, color=look["color"], ls=look["ls"], lw=1.8, label=name or None)
@@ -333,8 +321,8 @@ def _limits(figure: Figure, rows: list[Row]) -> tuple[float, float] | None:
         groups.setdefault(key, []).append(float(row[figure.y]))
     found = np.array([summary(np.array(values), figure.spread) for values in groups.values()])
     low, high = float((found[:, 0] - found[:, 1]).min()), float((found[:, 0] + found[:, 2]).max())
-    low = min([low, *(float(line["y"]) for line in figure.references if "y" in line)])
-    high = max([high, *(float(line["y"]) for line in figure.references if "y" in line)])
+    levels = [float(line["y"]) for line in figure.references if "y" in line]
+    low, high = min([low, *levels]), max([high, *levels])
     if "y" in figure.log:
         low = max(low, 0.5 * float(found[:, 0].min()))
         return (low / 1.1, high * 1.1) if low > 0 else None

@@ -74,7 +74,12 @@ def page(done: StudyRun, drawn: Sequence[tuple[Figure, list[Panel]]], claims: Se
         f'<p class="lead">{escape(study.about)}</p>' if study.about else "",
         _claims(claims), *(_figure(*pair) for pair in drawn), _summary(done),
         _list("What differs from the paper" if study.paper else "Choices", study.differs),
-        _privacy(done), _list("Notes", done.notes), _made(done, command),
+        _privacy(done), _list("Notes", done.notes), _made(
+            command,
+            f"{done.cells} cells, {done.seconds:.0f} seconds of a processor together. Seed {study.seed},",
+            f"{study.replicates} replicates; the same command with the same versions gives the same numbers.",
+            'Every replicate is in <a href="table.csv">table.csv</a>.',
+        ),
     ]  # fmt: skip
     return frame(f"sottovoce study {study.name}", body, STYLE)
 
@@ -103,9 +108,8 @@ def _sentence(basis: str, verdict: Judgement | None) -> str:
     head = f'{basis}: <span class="word {css}">{verdict.word}</span>'
     if len(verdict.details) < 2:
         return f"<p>{head}{f' ({escape(verdict.details[0])})' if verdict.details else ''}.</p>"
-    items = "".join(f"<li>{escape(text)}</li>" for text in verdict.details)
     count = f"{verdicts.counted(verdict.settings)} settings"
-    return f"<p>{head}.</p><details><summary>{count}</summary><ul>{items}</ul></details>"
+    return f"<p>{head}.</p><details><summary>{count}</summary>{_items(verdict.details)}</details>"
 
 
 def _claims(claims: Sequence[Judged]) -> str:
@@ -125,27 +129,23 @@ def _claims(claims: Sequence[Judged]) -> str:
     return f'<h2>What is claimed, and what came out</h2>{"".join(parts)}<p class="soft">{how}</p>'
 
 
+def _items(lines: Sequence[str]) -> str:
+    return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>"
+
+
 def _list(title: str, lines: Sequence[str]) -> str:
-    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
-    return f"<h2>{title}</h2><ul>{items}</ul>" if lines else ""
+    return f"<h2>{title}</h2>{_items(lines)}" if lines else ""
 
 
 def _privacy(done: StudyRun) -> str:
-    if not done.privacy:
-        return ""
-    items = "".join(f"<li>{escape(text)}</li>" for text in done.privacy[:6])
-    rest = "".join(f"<li>{escape(text)}</li>" for text in done.privacy[6:])
-    more = f"<details><summary>{len(done.privacy) - 6} more</summary><ul>{rest}</ul></details>" if rest else ""
-    return f"<h2>What is promised</h2><ul>{items}</ul>{more}"
+    rest = _items(done.privacy[6:])
+    more = f"<details><summary>{len(done.privacy) - 6} more</summary>{rest}</details>" if done.privacy[6:] else ""
+    return _list("What is promised", done.privacy[:6]) + more
 
 
-def _made(done: StudyRun, command: str) -> str:
-    return (
-        f"<h2>How it was made</h2><pre>{escape(command)}</pre><p>{versions('numpy', 'scipy', 'matplotlib')}. "
-        f"{done.cells} cells, {done.seconds:.0f} seconds of a processor together. Seed {done.study.seed}, "
-        f"{done.study.replicates} replicates; the same command with the same versions gives the same numbers. "
-        'Every replicate is in <a href="table.csv">table.csv</a>.</p>'
-    )
+def _made(command: str, *said: str) -> str:
+    made = f"<h2>How it was made</h2><pre>{escape(command)}</pre><p>{versions('numpy', 'scipy', 'matplotlib')}. "
+    return made + " ".join(said) + "</p>"
 
 
 def _last(rows: list[Row]) -> list[Row]:
@@ -212,7 +212,6 @@ def index(done: Sequence[tuple[StudyRun, Panel | None, Sequence[Judged]]], skipp
     body = [
         "<h1>Studies</h1>", f'<p class="lead">{len(done)} studies.</p>', f'<div class="cards">{"".join(cards)}</div>',
         _list("Left out", list(skipped)),
-        f"<h2>How it was made</h2><pre>{escape(command)}</pre><p>{versions('numpy', 'scipy', 'matplotlib')}. "
-        f"{sum(one.seconds for one, _, _ in done):.0f} seconds of a processor together.</p>",
+        _made(command, f"{sum(one.seconds for one, _, _ in done):.0f} seconds of a processor together."),
     ]  # fmt: skip
     return frame("sottovoce studies", body, STYLE)

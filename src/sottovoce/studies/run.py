@@ -1,7 +1,7 @@
 """Run a study: cells through joblib, each stored when it is done, then the tidy table.
 
-A cell's file is named by a digest of its parameters and of the code that it runs, and is written in one step.  So a
-study that was killed continues where it stopped, and no finished cell runs twice.
+A cell's file is named by a digest of its parameters and of the code that it runs, and is written in one step: a study
+that was killed continues where it stopped, and no finished cell runs twice.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import json
 import time
 import warnings
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib import resources
@@ -31,8 +31,7 @@ from . import kinds, tables
 from .kinds import Row
 from .spec import Study
 
-Progress = Callable[[int, int], None]
-"""Called with the number of finished cells and of all."""
+Progress = Callable[[int, int], None]  # called with the number of finished cells and of all
 
 _APART = ("cli/", "studies/", "util/pages.py")
 """Files that no cell runs; the files of a kind and ``studies/tables.py`` are added to the digest separately."""
@@ -44,9 +43,8 @@ class StudyRun:
 
     Attributes
     ----------
-    rows : list of dict
+    rows, columns : list of dict, list of str
         The tidy table.
-    columns : list of str
     privacy, notes : list of str
         What cells reported on their guarantees, and other notes; each once.
     seconds : float
@@ -67,43 +65,31 @@ class StudyRun:
 
 
 def run(
-    study: Study,
-    out: str | Path,
-    *,
-    quick: bool = False,
-    jobs: int | None = None,
-    file: str | Path | None = None,
+    study: Study, out: str | Path, *, quick: bool = False, jobs: int | None = None, file: str | Path | None = None,
     progress: Progress | None = None,
-) -> StudyRun:
+) -> StudyRun:  # fmt: skip
     """Run the cells that are missing, and write ``OUT/NAME/table.csv`` (and ``table.parquet``, with pyarrow).
 
     Parameters
     ----------
-    study : Study
-    out : path
+    study, out : Study, path
     quick : bool
         With the study's overrides for a quick run.
     jobs : int, optional
-        Cells at a time; as joblib's ``n_jobs``, so under ``joblib.parallel_config`` any of its backends.
+        joblib's ``n_jobs``, of any backend under ``joblib.parallel_config``.
     file : path, optional
         The user's table, of a study that needs one.
     progress : callable, optional
-
-    Returns
-    -------
-    StudyRun
     """
     study = study.quickly() if quick else study
     cell = kinds.find(study.kind)
     given = _user_file(study, file)
-    folder = Path(out) / study.name
-    points = study.points()
+    folder, points = Path(out) / study.name, study.points()
     files.check("out", folder / "cells" / "file", make=True)
-    todo = []
-    for point in points:
-        p = {**study.fixed, **point, **given, "seed": study.seed, "replicates": study.replicates}
-        todo.append((p, folder / "cells" / f"{digest(study.kind, p)}.json.gz"))
-    missing = _missing(todo)
+    shared = {"seed": study.seed, "replicates": study.replicates}
+    cells = [{**study.fixed, **point, **given, **shared} for point in points]
+    todo = [(p, folder / "cells" / f"{digest(study.kind, p)}.json.gz") for p in cells]
+    missing = list({path: (p, path) for p, path in todo if not path.exists()}.values())  # each once
     tell = progress or (lambda done, of: None)
     tell(len(todo) - len(missing), len(todo))
     pool = _Pool(n_jobs=jobs)
@@ -130,9 +116,7 @@ def run(
         write(folder / "table.parquet", _parquet(rows, columns))
     privacy, notes = (list(dict.fromkeys(pair[k] for pair in said if pair[k])) for k in (0, 1))
     notes += study.strangers(columns)
-    return StudyRun(
-        study, folder, rows, columns, privacy, notes, seconds, len(todo), len(todo) - len(missing)
-    )  # fmt: skip
+    return StudyRun(study, folder, rows, columns, privacy, notes, seconds, len(todo), len(todo) - len(missing))
 
 
 def _kept(path: Path) -> dict[str, Any]:
@@ -155,13 +139,8 @@ class _Pool(Parallel):
         self.tell(self.n_completed_tasks)
 
 
-def _missing(todo: Iterable[tuple[dict[str, Any], Path]]) -> list[tuple[dict[str, Any], Path]]:
-    """Cells that have no file, each once."""
-    return list({path: (p, path) for p, path in todo if not path.exists()}.values())
-
-
 class _Parameters(dict[str, Any]):
-    """Those of a cell; one that its kind needs and the study does not give is refused by its name."""
+    """Those of a cell; a missing one is refused by its name."""
 
     def __missing__(self, key: str) -> Any:
         remedy = "give it under [fixed], [grid] or [[cells]]"
@@ -216,7 +195,7 @@ def code(kind: str) -> str:
 
 
 def write(path: Path, content: bytes | str) -> None:
-    """Write a file in one step, in a folder that is made if it is missing: see :func:`sottovoce.util.files.write`."""
+    """Write a file in one step, its folder too: see :func:`sottovoce.util.files.write`."""
     files.write("out", path, content, make=True)
 
 

@@ -77,11 +77,7 @@ from ..util.typing import Any
 
 FIGURES = ("line", "bar", "hist", "scatter")
 SPREADS = ("ci", "sd", "range", "none")
-TESTS = ("least", "greatest", "falls", "rises", "less", "steadier", "tighter", "narrows", "near", "above", "never")
-_AXES = ("x", "y")
-MOST_CELLS = 100_000
-"""The most cells of a study."""
-_MOST_BINS = 1000
+MOST_CELLS, _MOST_BINS = 100_000, 1000
 _KINDS: dict[str, tuple[str, Any]] = {  # of a field's type, as it is written: in words, and whether a value is of it
     "str": ("text", lambda v: isinstance(v, str)),
     "bool": ("true or false", lambda v: isinstance(v, bool)),
@@ -99,6 +95,7 @@ _NEEDS = {
     "less": ("of", "than"), "steadier": ("of", "than"), "tighter": ("of", "than"),
     "narrows": ("of", "than", "x"), "near": ("of", "than"), "above": (), "never": (),
 }  # fmt: skip
+TESTS = tuple(_NEEDS)
 
 
 @dataclass(frozen=True)
@@ -130,7 +127,7 @@ class Figure:
         _one_of(f"{where}.kind", self.kind, FIGURES)
         _one_of(f"{where}.spread", self.spread, SPREADS)
         for axis in self.log:
-            _one_of(f"{where}.log", axis, _AXES)
+            _one_of(f"{where}.log", axis, ("x", "y"))
         if not 1 <= self.bins <= _MOST_BINS:
             raise InvalidInput(f"{where}.bins", self.bins, f"must be from 1 to {_MOST_BINS}", "correct it")
         if (self.kind == "hist") != (not self.y):
@@ -181,7 +178,7 @@ class Sentence:
 
 @dataclass(frozen=True)
 class UserFile:
-    """A table that the user provides: how to get it, in one line, and the loader that reads it."""
+    """A table that the user provides: the loader that reads it, and how to get it, in one line."""
 
     loader: str
     how: str
@@ -189,7 +186,7 @@ class UserFile:
 
 @dataclass(frozen=True)
 class Study:
-    """A study as its file describes it."""
+    """A study as its file describes it; see the module."""
 
     name: str
     title: str
@@ -207,10 +204,8 @@ class Study:
     differs: tuple[str, ...] = ()
     file: UserFile | None = None
     table: tuple[str, ...] = ()
-    """Columns whose values label the rows of the page's table; those of the grid by default."""
     table_filter: Mapping[str, Any] = field(default_factory=dict)
     columns: Mapping[str, str] = field(default_factory=dict)
-    """Meaning of the table's columns, in words and with units."""
 
     def __post_init__(self) -> None:
         for key, least in (("replicates", 1), ("seed", 0)):
@@ -224,18 +219,16 @@ class Study:
             raise InvalidInput("cells", [], "must hold a table", "leave it out")
         if len({figure.name for figure in self.figures}) != len(self.figures):
             raise InvalidInput("figures", None, "every figure must have its own name", "rename one")
-        unknown = set(self.quick) - {"replicates", "fixed", "grid", "cells"}
-        if unknown:
-            _unknown("quick", sorted(unknown)[0], ("replicates", "fixed", "grid", "cells"))
+        for key in sorted(set(self.quick) - {"replicates", "fixed", "grid", "cells"}):
+            _unknown("quick", key, ("replicates", "fixed", "grid", "cells"))
         for key in ("fixed", "grid"):
             if not isinstance(self.quick.get(key, {}), Mapping):
                 raise InvalidInput(f"quick.{key}", None, "must be a table", f"write [quick.{key}]")
         for cells in (self.cells, self.quick.get("cells", ())):
             if not _all(cells, Mapping):
                 raise InvalidInput("cells", None, "must be a list of tables", "write [[cells]]")
-        for cell in self.cells:
-            if not _all(cell.get("without", ()), str):
-                raise InvalidInput("cells.without", None, "must be a list of texts", "name axes of the grid")
+        if not all(_all(cell.get("without", ()), str) for cell in self.cells):
+            raise InvalidInput("cells.without", None, "must be a list of texts", "name axes of the grid")
         if (many := sum(map(math.prod, map(self._sizes, self.cells)))) > MOST_CELLS:
             rule = f"makes {many:,} cells, and at most {MOST_CELLS:,} are allowed"
             raise InvalidInput("grid", None, rule, "vary less at a time")
@@ -289,18 +282,15 @@ def names() -> list[str]:
 def load(name_or_path: str) -> Study:
     """A study of the package by its name, or one of the user's by the path of its file.
 
-    Raises
-    ------
-    InvalidInput
-        If there is none, or its file breaks a rule.
+    :class:`~sottovoce.errors.InvalidInput` if there is none, or its file breaks a rule.
     """
     if name_or_path in names():
         file = resources.files(__package__) / "specs" / f"{name_or_path}.toml"
         return parse(file.read_text(encoding="utf-8"), name_or_path)
     path = Path(name_or_path)
     if path.suffix != ".toml" or not path.is_file():
-        rule = "is no study of the package and no TOML file"
-        raise InvalidInput("study", name_or_path, rule, "see `sottovoce study --list`")
+        remedy = "see `sottovoce study --list`"
+        raise InvalidInput("study", name_or_path, "is no study of the package and no TOML file", remedy)
     return parse(read_text("study", path), path.stem)
 
 

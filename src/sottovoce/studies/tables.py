@@ -20,13 +20,10 @@ from ..runs.config import RunConfig
 from ..runs.simulate import pooled_minimiser
 from ..util.typing import Any, Array
 
-COVERTYPE = "covertype"
-COVERTYPE_12 = "covertype-12"
-"""Types 1 and 2 alone (003, Figure 5.29).  A twentieth of them is held out: its Figure 5.17 trains on 470,382."""
-STAND_IN, STAND_IN_ROWS = "synthetic:n={n},d=54,seed=7", 464_809
-"""As many training rows and columns as Covertype has."""
-STAND_IN_12 = 470_384
-"""As many training rows as its types 1 and 2 have."""
+COVERTYPE, COVERTYPE_12 = "covertype", "covertype-12"
+"""All types, and types 1 and 2 (003, Figure 5.29), with a twentieth held out: its Figure 5.17 trains on 470,382."""
+STAND_IN, STAND_IN_ROWS, STAND_IN_12 = "synthetic:n={n},d=54,seed=7", 464_809, 470_384
+"""As many columns as Covertype has, and training rows as it and its types 1 and 2 have."""
 
 INCOME = {"census-us": 25_000.0, "census-brazil": 300.0}  # 004, section 5
 NO_INCOME = 9_999_998.0  # INCTOT: 9999998 unknown, 9999999 not in universe
@@ -40,10 +37,8 @@ class Dealt:
     ----------
     parts : tuple of (X, y)
         A site's training rows.
-    note : str
-        What the page must say about the data; empty for nothing.
-    caveat : str or None
-        What privacy statements must say about the data.
+    note, caveat : str, str or None
+        What the page, and what privacy statements, must say about the data.
     task : Task
         What the label is.
     """
@@ -71,10 +66,7 @@ class Dealt:
 def deal(p: Mapping[str, Any]) -> Dealt:
     """The rows of a cell: its `data` (and `file`), `limit`, `partition`, `strength` and `nodes`.
 
-    Raises
-    ------
-    InvalidInput
-        If `nodes` or `limit` is no whole number of at least 1.
+    :class:`~sottovoce.errors.InvalidInput` if `nodes` or `limit` is no whole number of at least 1.
     """
     for name in ("nodes", "limit"):
         value = p.get(name)
@@ -138,12 +130,8 @@ def _split(table: data.Table, schema: data.Schema, held: int = 5) -> tuple[Array
 def census(path: str | Path, name: str) -> data.Table:
     """A user's IPUMS International extract (CSV), with the column `income` that the schema predicts.
 
-    Rows whose income is unknown or not in universe are left out.
-
-    Raises
-    ------
-    InvalidInput
-        If the file cannot be read, or has no numeric column INCTOT.
+    Rows whose income is unknown or not in universe are left out. :class:`~sottovoce.errors.InvalidInput` if the file
+    cannot be read, or has no numeric column INCTOT.
     """
     table = data.read_csv(path)
     if "INCTOT" not in table.columns:
@@ -161,10 +149,7 @@ def census(path: str | Path, name: str) -> data.Table:
 
 
 def covertype(few: bool = False) -> tuple[data.Table | None, str]:
-    """Covertype through scikit-learn (its cache or the network) and a note; None where it cannot be had.
-
-    With `few` its types 1 and 2 alone, spruce and lodgepole pine.
-    """
+    """Covertype (with `few` its types 1 and 2, spruce and lodgepole pine) and a note; None where it cannot be had."""
     from sklearn.datasets import fetch_covtype
 
     try:
@@ -185,7 +170,7 @@ def covertype(few: bool = False) -> tuple[data.Table | None, str]:
 
 
 def digest(path: str | Path) -> str:
-    """Digest of a file's bytes, so that cells of another file are not reused."""
+    """Digest of a file's bytes: cells of another file are not reused."""
     try:
         with Path(path).open("rb") as file:
             return hashlib.file_digest(file, "blake2b").hexdigest()[:32]

@@ -16,20 +16,16 @@ from .kinds import Row
 from .spec import Sentence, matches, select
 
 REPRODUCED, PART, NOT, NOISE = "reproduced", "reproduced in part", "not reproduced", "within the noise"
-SAME = "no difference"
-"""Of a setting, and of a claim: what is compared is the same in every replicate."""
-UNSEEN = "no rows to test it on"
+SAME, UNSEEN = "no difference", "no rows to test it on"  # what is compared is the same in every replicate
 HOLDS, SOME, FAILS, HIDDEN = "holds", "holds in part", "fails", "within the noise"
 """Of one setting.  A trend holds in part if its ends show it and a step on the way goes against it."""
-SURE = 2.0
-"""Standard errors of a difference that count as beyond the noise, where there are many replicates."""
-CHANCE = float(stats.norm.sf(SURE))
-"""How often a difference of nothing is that large, in one direction."""
+SURE = 2.0  # standard errors of a difference that are beyond the noise, with many replicates
+CHANCE = float(stats.norm.sf(SURE))  # of a difference of nothing that large, in one direction
 
 
 @lru_cache
 def sure(free: float, many: int = 1) -> float:
-    """Standard errors with `free` degrees of freedom that one of `many` differences exceeds with the chance ``CHANCE``.
+    """Standard errors, with `free` degrees of freedom, that one of `many` differences exceeds with chance ``CHANCE``.
 
     Student's law, and Bonferroni's bound for the many.
     """
@@ -38,12 +34,11 @@ def sure(free: float, many: int = 1) -> float:
 
 @dataclass(frozen=True)
 class Judgement:
-    """A verdict in a word, with a text for each setting that it is based on."""
+    """A verdict in a word; of each setting a text, and its values of `by`, word and numbers as plain data."""
 
     word: str
     details: tuple[str, ...]
     settings: tuple[dict[str, Any], ...] = ()
-    """Plain data of each setting: `at` (the values of `by`), `word` and `numbers`."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +47,8 @@ class _Mean:
 
     mean: float
     error: float = 0.0
-    values: Mapping[Any, float] = field(default_factory=dict)
-    """That of each replicate."""
-    noise: float = 0.0
-    """The part of `error` that replicates do not show."""
+    values: Mapping[Any, float] = field(default_factory=dict)  # by replicate
+    noise: float = 0.0  # the part of `error` that replicates do not show
 
     def __str__(self) -> str:
         rounding = self.error <= 1e-12 * abs(self.mean)
@@ -87,11 +80,10 @@ def _over(values: Mapping[Any, float], noise: float) -> _Mean:
 def judge(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Judgement:
     """The verdict over the rows that `basis` selects.
 
-    A test holds in a setting by two standard errors of each difference, taken replicate by replicate, and by more with
-    few replicates.  It fails by as much the other way round, and by more where it is tested in many settings, since of
-    many differences some are large by chance: see :func:`sure`.  "reproduced": it holds in every setting;
-    "reproduced in part": in most, or in some beyond what chance gives one of many; else "not reproduced" if it fails
-    in some, and "within the noise" if in none, or "no difference" if there is none at all.
+    A test holds in a setting by two standard errors of each difference, replicate by replicate, and by more with few
+    replicates; it fails by as much the other way round, and by more where it is tested in many settings: see
+    :func:`sure`. "reproduced": it holds in every setting; "reproduced in part": in most, or in some beyond chance; else
+    "not reproduced" if it fails in some, "within the noise" if in none, or "no difference" if there is none at all.
     """
     kept = [row for row in rows if matches(row, basis) and _number(row.get(claim.value))]
     noisy = claim.test != "never" and claim.noise is None
@@ -129,10 +121,8 @@ def plain(claim: Sentence, printed: Judgement | None, proved: Judgement | None) 
         return {"verdict": found.word, "of": dict(basis or {}), "settings": list(found.settings)}
 
     tested = {"test": claim.test, "value": claim.value, "by": list(claim.by), "filter": dict(claim.filter)}
-    return {
-        "claim": claim.says, "settings": tested, "printed": one(printed, claim.printed),
-        "proved": one(proved, claim.proved),
-    }  # fmt: skip
+    found = {"printed": one(printed, claim.printed), "proved": one(proved, claim.proved)}
+    return {"claim": claim.says, "settings": tested} | found
 
 
 def counted(settings: Sequence[Mapping[str, Any]]) -> str:
@@ -227,7 +217,7 @@ def _less(claim: Sentence, rows: list[Row], many: int) -> _Found:
 
 
 def _apart(low: _Mean, high: _Mean) -> str:
-    """The difference, where its error is less than the errors of both let one think."""
+    """The difference, where its error is less than the errors of both suggest."""
     gap, _ = high - low
     alone = math.hypot(low.error, high.error)
     return f", {replace(gap, mean=abs(gap.mean))} apart" if SURE * gap.error < abs(gap.mean) <= SURE * alone else ""
@@ -309,15 +299,6 @@ def _never(claim: Sentence, rows: list[Row], many: int) -> _Found:
 
 
 _TESTS = {
-    "least": _extreme,
-    "greatest": _extreme,
-    "falls": _along,
-    "rises": _along,
-    "less": _less,
-    "steadier": _steadier,
-    "tighter": _tighter,
-    "narrows": _narrows,
-    "above": _above,
-    "near": _near,
-    "never": _never,
-}
+    "least": _extreme, "greatest": _extreme, "falls": _along, "rises": _along, "less": _less, "steadier": _steadier,
+    "tighter": _tighter, "narrows": _narrows, "above": _above, "near": _near, "never": _never,
+}  # fmt: skip

@@ -1,9 +1,9 @@
 """Kinds of cells: a kind is named ``FILE.FUNCTION``, after a file of this folder and a function in it.
 
-``FUNCTION(p)`` takes the plain parameters of one cell (fixed ones, a point of the grid, `seed`, `replicates`)
-and returns tidy rows of plain scalars; a curve has one row per round and replicate.  Two keys of a row are not columns
-but notes for the page: ``_privacy`` (the words of a privacy statement) and ``_note``.  The page shows each distinct
-text once.  It refuses a parameter that it does not know; one that is missing is refused for it.
+``FUNCTION(p)`` takes the plain parameters of one cell (fixed ones, a point of the grid, `seed`, `replicates`) and
+returns tidy rows of plain scalars; a curve has one row a round and replicate.  It refuses unknown parameters; missing
+ones are refused for it.  ``_privacy`` (words of a privacy statement) and ``_note`` are no columns but notes for the
+page.
 """
 
 from __future__ import annotations
@@ -18,17 +18,13 @@ from ...errors import InvalidInput
 from ...util.typing import Any
 
 Row = dict[str, Any]
+LETTER = ", as printed"
+"""Ends the names of what runs a paper's listing to the letter, where its namesake does what is proved."""
 Cell = Callable[[Mapping[str, Any]], list[Row]]
 
 
 def find(kind: str) -> Cell:
-    """The function that a study's `kind` names.
-
-    Raises
-    ------
-    InvalidInput
-        If there is none.
-    """
+    """The function that a study's `kind` names; :class:`~sottovoce.errors.InvalidInput` if there is none."""
     file, _, function = kind.partition(".")
     if file.isidentifier() and function.isidentifier() and not function.startswith("_"):
         place = f"{__name__}.{file}"
@@ -39,6 +35,13 @@ def find(kind: str) -> Cell:
                     return found
                 raise InvalidInput("kind", kind, "must return list[Row], and say so", "annotate the function")
     raise InvalidInput("kind", kind, "must be FILE.FUNCTION of sottovoce/studies/kinds", "for example training.run")
+
+
+def check(p: Mapping[str, Any], known: set[str]) -> None:
+    """Refuse a parameter that a kind of cell does not know, as :class:`~sottovoce.errors.InvalidInput`."""
+    if unknown := set(p) - known:
+        name = min(unknown)
+        raise InvalidInput(name, p[name], "is no parameter of this kind of cell", "remove or correct it")
 
 
 def files(kind: str) -> set[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...audit import attack
-from ...errors import InvalidInput, SolverError
+from ...errors import SolverError
 from ...util.typing import Any
-from . import Row
+from . import Row, check
 
 _KNOWN = {"method", "form", "epsilon", "delta", "rounds", "games", "confidence", "seed", "replicates"}
 
@@ -18,9 +18,7 @@ def game(p: Mapping[str, Any]) -> list[Row]:
     Parameters: `method`, `form`, `epsilon` (claimed in total), `delta`, `rounds`, `games` (runs of each world).
     Columns: `claimed`, `proved`, `audited` (the lower bound), `refuted` (0 or 1), `exact` where quadrature gives it.
     """
-    if unknown := set(p) - _KNOWN:
-        name = min(unknown)
-        raise InvalidInput(name, p[name], "is no parameter of this kind of cell", "remove or correct it")
+    check(p, _KNOWN)
     rows = []
     for k in range(p["replicates"]):
         try:

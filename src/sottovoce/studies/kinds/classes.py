@@ -7,12 +7,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from ...data.rows import Rows
-from ...errors import InvalidInput
 from ...problem.losses import make_loss
 from ...runs.simulate import RunConfig, simulate
 from ...solvers.local import Solver
 from ...util.typing import Any, Array, IntArray
-from . import Row
+from . import Row, check
 
 _DATA = {"classes", "features", "rows", "nodes"}
 _RUN = {
@@ -42,9 +41,7 @@ def several(p: Mapping[str, Any]) -> list[Row]:
     Parameters: `classes`, `features`, `rows` (of each site), `nodes`, and those of a run.  Columns: `loss` (mean of
     the sites' own models on their own rows, nats), `test_error` of the average model, `epsilon_proved`.
     """
-    if unknown := set(p) - _DATA - _RUN:
-        name = min(unknown)
-        raise InvalidInput(name, p[name], "is no parameter of this kind of cell", "remove or correct it")
+    check(p, _DATA | _RUN)
     K, d, n, N = (int(p[name]) for name in ("classes", "features", "rows", "nodes"))
     parts = made_up(K, d, [n] * N + [TEST_ROWS])
     rows, (X, y) = Rows.of_classes(parts[:N], K), parts[N]

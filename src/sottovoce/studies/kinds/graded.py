@@ -13,10 +13,7 @@ from . import Row, training
 
 
 def run(p: Mapping[str, Any]) -> list[Row]:
-    """Rows of :func:`sottovoce.studies.kinds.training.run` after the last round, and one column more.
-
-    Columns: `train_error`, of the average model on all training rows.
-    """
+    """Rows of :func:`.training.run` after the last round, with `train_error`: the average model on its own rows."""
     rows = training.run(p)
     dealt = deal(p)
     found = simulate(training._config(p, dealt.rows), dealt.rows, caveat=dealt.caveat)

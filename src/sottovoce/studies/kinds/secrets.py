@@ -21,8 +21,8 @@ KEPT = "memory.f"
 def simulate_watched(config: RunConfig, rows: Rows, watch: Callable[..., None], caveat: Caveat) -> str:
     """Run as :func:`sottovoce.runs.simulate.simulate` does, with the same noise, and return the guarantee in words.
 
-    ``watch(k, state, kept)`` is called after every round.  `kept` is the minimiser that every node keeps, or None
-    where it has sent its own.
+    ``watch(k, state, kept)`` is called after every round; `kept` is the minimiser that every node keeps, None once
+    sent.
     """
     prepared = prepare(config, rows.n, rows.d)
     lead, nodes = (config.replicates, len(rows.n)), range(len(rows.n))

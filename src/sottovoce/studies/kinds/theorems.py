@@ -1,4 +1,4 @@
-"""What the papers' theorems and listings ask of parameters: numbers that they set, and conditions that a run breaks.
+"""Parameters that the papers' theorems and listings ask for, and the conditions that a run breaks.
 
 A study may run a method outside its theorem, as the papers' own experiments do; :func:`broken` makes the page say so.
 """
@@ -24,8 +24,8 @@ SHARE = 0.99  # 004, section 5: epsilon_i3 over epsilon_i1
 def regulariser_004(p: Mapping[str, Any], rows: Rows) -> float:
     """004, line 3 of both algorithms: ``2.8 N c1 / ((e1 - e3) n)`` with ``e3 = 0.99 e1`` and the budget of a release.
 
-    Algorithm 1 shares the total among all rounds.  Algorithm 2 pays for its tests and for at most `positives`
-    releases.  `rho` = "004" is that of the cell's own method, "004, Algorithm 1" that of Algorithm 1 in every case.
+    Algorithm 1 shares the total among all rounds, Algorithm 2 pays for its tests and for at most `positives` releases.
+    `rho` = "004" is that of the cell's own method, "004, Algorithm 1" that of Algorithm 1 in every case.
     """
     return _needed_004(p, len(rows.n), float(rows.n.min()))
 
@@ -48,11 +48,10 @@ def _price_002(config: RunConfig, ready: Prepared) -> tuple[Array, Array]:
 
 
 def noise_002(config: RunConfig, rows: Rows, total: float) -> Array:
-    """Private ADMM as 002's Figure 5 prices it: dual variable perturbation whose noise is that of 002's (18).
+    """000's alpha, one a node, of private ADMM as 002's Figure 5 prices it: DVP with the noise of 002's (18).
 
-    Every round releases, so the bound (32) is summed over all of them.  The noise's rate is the largest alpha, the
-    same for all nodes, at which this sum is `total`.  Returned is the alpha of 000's listing that draws that noise,
-    one a node.
+    Every round releases, so (32) is summed over all of them; the noise's rate is the largest alpha, the same for all
+    nodes, at which this sum is `total`.
 
     Raises
     ------
@@ -79,7 +78,7 @@ def claim_002(config: RunConfig, rows: Rows, ready: Prepared) -> float:
 
 
 def broken(ready: Prepared) -> str:
-    """The conditions of the method's own theorems that these parameters break, in a sentence each; empty for none."""
+    """The conditions of the method's own theorems that these parameters break, a sentence each; empty for none."""
     config, facts, found = ready.config, ready.facts, []
     eta, V = ready.algorithm.penalty(1), ready.graph.degree
     if config.method in ("r_admm", "mr_admm"):

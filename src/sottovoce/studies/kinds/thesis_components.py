@@ -1,7 +1,7 @@
 """003's principal components with privacy: one ledger holds the moments and the models learnt on the projected rows.
 
-The number of components is public, so both releases of a site are known before the first, and the accountant adds up
-their prices.  The second release's query depends on the first release, which adaptive composition allows.
+The number of components is public, so both releases of a site are priced before the first; the second's query depends
+on the first release, which adaptive composition allows.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from ...queries.objective import GaussianLaw, PerturbedObjective
 from ...runs.calibration import closeness, largest_scale
 from ...runs.curator import Curator
 from ...util.typing import Any, Array
-from . import Row
+from . import Row, check
 from .thesis_data import derived, load, splits
-from .thesis_models import DELTA, check
+from .thesis_models import DELTA
 
 _KNOWN = {
     "data", "pca", "components", "share", "loss", "Lambda", "epsilon", "sites", "rows", "splits", "replicates", "seed",
@@ -92,14 +92,7 @@ def _model(sigma: float, facts: Facts, replicates: int) -> PerturbedObjective:
 
 
 def _least_noise(events: Callable[[float], Sequence[Event]], terms: Terms) -> float:
-    """The smallest sigma at which all events together cost no more than the target.
-
-    It is the same for all sites, because all sites are alike.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """The smallest sigma, the same for all sites, at which all events together cost no more than the target."""
     accountant = accountants.make_accountant(terms.accountant)
 
     def worst(scale: Array) -> Array:

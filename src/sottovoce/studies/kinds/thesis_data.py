@@ -1,17 +1,11 @@
 """Rows for 003's experiments: dealt to parties, and reduced by principal components in four ways.
 
 003 (Appendix A) centres all rows, takes the leading eigenvectors of their covariance that hold 90% of its trace, and
-maps the rows, not centred, onto them.  A projection leaves rows in the unit ball, so that every bound holds for the
-projected rows *given the components*; what the components cost depends on where they come from:
-
-``none``
-    No reduction.
-``public``
-    003's rule on the first half of the held-out rows, declared public.  Costs nothing; the other half is scored.
-``thesis``
-    003's rule on all training rows.  No noise, so nothing protects them.
-``private``
-    Every site releases its second moments with Gaussian noise, see :class:`sottovoce.queries.moments.NoisyMoments`.
+maps the rows, not centred, onto them.  Projected rows stay in the unit ball, so every bound holds *given the
+components*; what these cost depends on `pca`: ``none``, no reduction; ``public``, 003's rule on the first half of the
+held-out rows, declared public (free; the other half is scored); ``thesis``, 003's rule on all training rows, without
+noise, so that nothing protects them; ``private``, noisy second moments of every site, see
+:class:`sottovoce.queries.moments.NoisyMoments`.
 """
 
 from __future__ import annotations
@@ -35,9 +29,9 @@ _INSIDE = 1.0 - 1e-12  # on projected rows: their rounding cannot carry them out
 
 @dataclass(frozen=True)
 class Held:
-    """Training rows, and the held-out rows: a public half to learn components from, and a half to score on.
+    """Training rows, and held-out rows: a public half to learn components from, and a half to score on.
 
-    `caveat` is what statements must say of the encoding and the components; `task` says what the label is.
+    `caveat` is what statements must say of the encoding and the components.
     """
 
     X: Array
@@ -63,13 +57,7 @@ class Held:
         return replace(self, X=X, X_public=public, X_test=test)
 
     def deal(self, sizes: list[int], seed: int) -> list[tuple[Array, Array]]:
-        """Disjoint random parts of the training rows, of these sizes.
-
-        Raises
-        ------
-        InvalidInput
-            If there are not that many rows.
-        """
+        """Disjoint random parts of the training rows, of these sizes; InvalidInput if there are not that many rows."""
         cuts = np.cumsum([0, *sizes])
         if cuts[-1] > len(self.y):
             rule = f"{cuts[-1]} are needed, there are {len(self.y)}"
@@ -104,9 +92,9 @@ def leading(X: Array, share: float = SHARE) -> Array:
 
 
 def splits(p: Mapping[str, Any], noisy: bool = True) -> Iterator[tuple[int, int, int]]:
-    """(seed, first replicate, replicates) of every split of the rows; replicates of one split differ in noise only.
+    """(seed, first replicate, replicates) of each of `splits` splits of the rows; its replicates differ in noise only.
 
-    There are `splits` of them, or one per replicate, as always if there is no noise.
+    Without noise there is one split a replicate.
     """
     replicates = int(p["replicates"])
     many = min(int(p.get("splits", replicates)), replicates) if noisy else replicates

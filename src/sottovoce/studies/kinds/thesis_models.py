@@ -19,7 +19,7 @@ from ...queries.objective import GaussianLaw, PerturbedObjective, SphericalLaw
 from ...runs.curator import Curator
 from ...runs.simulate import RunConfig, simulate
 from ...util.typing import Any, Array
-from . import Row
+from . import LETTER, Row, check
 from .thesis_data import Held, derived, load, splits
 
 DELTA = 1e-5  # of the Gaussian forms
@@ -40,9 +40,6 @@ ONE_SITE: dict[str, dict[str, Any]] = {
 OURS = "aggregator's rows alone"
 """A baseline that 003 lacks: what an aggregator with public rows learns without any site."""
 
-LETTER = ", as printed"
-"""Ends the names of models whose sites, and aggregator, run 003's Algorithm 2 to the letter."""
-
 _ROUGH = 1e-5
 """Certificate if no noise has to cover the solver's error; with large features there is almost no regulariser."""
 
@@ -51,23 +48,10 @@ _ONE_SITE = _SHARED | {"rows", "methods"}
 _PARTIES = _SHARED | {"setting", "sites", "rows", "aggregator_rows", "first_epsilon", "first_rows", "models"}
 
 
-def check(p: Mapping[str, Any], known: set[str]) -> None:
-    """Refuse a parameter that a kind of cell does not know.
-
-    Raises
-    ------
-    InvalidInput
-    """
-    if unknown := set(p) - known:
-        name = min(unknown)
-        raise InvalidInput(name, p[name], "is no parameter of this kind of cell", "remove or correct it")
-
-
 def one_site(p: Mapping[str, Any]) -> list[Row]:
     """Figures 3.1 to 3.6: one party of `rows` rows, and every method of :data:`ONE_SITE` (or those in `methods`).
 
-    Parameters: `data`, `pca`, `loss`, `Lambda`, `epsilon`, `rows`, `splits` (of the rows; noise is drawn anew in every
-    replicate).
+    Parameters: `data`, `pca`, `loss`, `Lambda`, `epsilon`, `rows`, `splits` (noise is drawn anew in every replicate).
     """
     check(p, _ONE_SITE)
     held, out = load(p["data"], p["pca"]), []
@@ -91,8 +75,8 @@ def one_site(p: Mapping[str, Any]) -> list[Row]:
 def one_site_run(how: Mapping[str, Any], terms: Terms, rows: Rows) -> RunConfig:
     """One release of every site in `rows`, with regulariser ``terms.Lambda``: half as rho, half as the penalty.
 
-    If the loss's curvature alone would cost more than half of epsilon, objective perturbation adds curvature; 003's
-    listing does so too, by another rule.
+    Objective perturbation adds curvature where the loss's own would cost more than half of epsilon; 003 has another
+    rule.
     """
     full: dict[str, Any] = {"form": "corrected", "epsilon": terms.epsilon, **how}
     extra, N = 0.0, len(rows.n)
@@ -112,8 +96,8 @@ def bend_of_3_8(c: float, d: int) -> float:
 def kifer(rows: Rows, terms: Terms, name: str) -> tuple[Array, Statement]:
     """003, Algorithm 3, as printed, with zeta = 1: models (R, N, d), and what is claimed and proved.
 
-    Delta is the smallest that the listing allows, or ``Lambda`` if that is larger.  Its lambda is the least true bound,
-    or that of (3.8) if the `name` says so; the noise is Gaussian if the `name` says so.
+    Delta is the smallest that the listing allows, or ``Lambda`` if that is larger.  The `name` says whether its lambda
+    is that of (3.8) or the least true bound, and whether the noise is Gaussian.
     """
     facts, epsilon = terms.facts(rows.n, rows.d), terms.epsilon
     start, claimed = np.zeros((terms.replicates, len(rows.n), rows.d)), np.full(rows.n.shape, terms.epsilon)
@@ -148,10 +132,9 @@ def _words(name: str, said: Statement) -> str:
 def parties(p: Mapping[str, Any]) -> list[Row]:
     """Figures 5.2 to 5.41: N sites release one model each, which are averaged or weighted by an aggregator.
 
-    Parameters: `data`, `pca`, `loss`, `Lambda`, `epsilon` of every private party; `sites`, `rows` and
+    Parameters: `data`, `pca`, `loss`, `Lambda`, `splits`; `epsilon` of every private party; `sites`, `rows` and
     `aggregator_rows`; `setting` of :data:`sottovoce.aggregation.SETTINGS`; `first_epsilon` and `first_rows` of the
-    first site, if they differ; `varies`, a label; with `models`, every site's own model and that of all
-    rows too; `splits`.
+    first site; `varies`, a label; with `models`, also every site's own model and that of all rows.
     """
     check(p, _PARTIES)
     held, out = load(p["data"], p["pca"]), []

@@ -18,19 +18,19 @@ from ...queries.objective import GaussianLaw, PerturbedObjective, SphericalLaw
 from ...runs.curator import Curator
 from ...runs.simulate import RunConfig, pooled_minimiser
 from ...util.typing import Any, Array
-from . import Row
+from . import Row, check
 from .thesis_data import load, splits
-from .thesis_models import DELTA, check, one_site
+from .thesis_models import DELTA, one_site
 
 _IMPROVED = {"data", "pca", "loss", "Lambda", "epsilon", "sites", "rows", "aggregator_rows", "splits"}
 _OURS = {"replicates", "seed"}
 
 
 def huber(p: Mapping[str, Any]) -> list[Row]:
-    """Figure 3.3, and its claim: the Huber loss over its margin, and errors of one site by the Huber constant.
+    """Figure 3.3, and its claim: the Huber loss over its margin, and errors of one site by the Huber constant `h`.
 
-    Parameters: `h`, and those of :func:`sottovoce.studies.kinds.thesis_models.one_site` but for `loss`.  Rows with
-    ``what`` "loss" have `margin` and `value`; rows with "error" are those of one_site.
+    Other parameters as of one_site.  Rows with ``what`` "loss" have `margin` and `value`; those with "error" are
+    one_site's.
     """
     loss = make_loss(f"huber:{p['h']:g}")
     margins = np.linspace(-1.0, 3.0, 81)
@@ -46,9 +46,8 @@ def utility(p: Mapping[str, Any]) -> list[Row]:
     """Theorem 3.6: how much of its objective Algorithm 3 loses, with the Delta that the theorem sets.
 
     Parameters: `data`, `pca`, `loss`, `Lambda` (of r, ``n Lambda / 2 ||f||^2``), `rows`, `epsilon`, `law` ("spherical"
-    or "gaussian", at delta 1e-5).  Columns: `excess` (nats), its proved `bound` and the theorem's `order`, both for its
-    Delta, `ratio` (excess over order) and `above` (1 if the mean over replicates is above the bound by more than two
-    standard errors).
+    or "gaussian", at delta 1e-5).  Columns: `excess` (nats), its proved `bound`, the theorem's `order`, `ratio`
+    (excess over order) and `above` (1 if the mean over replicates is above the bound by more than two standard errors).
     """
     check(p, _OURS | {"data", "pca", "loss", "Lambda", "rows", "epsilon", "law"})
     held, n, epsilon = load(p["data"], p["pca"]), int(p["rows"]), float(p["epsilon"])
@@ -85,8 +84,8 @@ def utility(p: Mapping[str, Any]) -> list[Row]:
 def improved(p: Mapping[str, Any]) -> list[Row]:
     """Section 6.2.2 with public rows at the aggregator: the d best independent models of many sites, and boosting.
 
-    Parameters as of :func:`sottovoce.studies.kinds.thesis_models.parties`, without its `setting`.  All that follows
-    the sites' releases reads released models and public rows only, so that it costs nothing.
+    Parameters as of parties, without `setting`.  What follows the sites' releases reads those and public rows only:
+    free.
     """
     check(p, _OURS | _IMPROVED)
     held, out, N = load(p["data"], p["pca"]), [], int(p["sites"])

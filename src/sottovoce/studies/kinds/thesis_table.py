@@ -42,10 +42,9 @@ _MOVES = 0.005
 
 
 def table_6_1(p: Mapping[str, Any]) -> list[Row]:
-    """One entry of Table 6.1: the thesis's comparison beside ours, along `values` of the parameter `along`.
+    """One entry of Table 6.1: the thesis's comparison and ours, along `values` of the parameter `along`.
 
-    With privacy there are two entries: both methods as proved, and as printed.  Other parameters are those of
-    :func:`sottovoce.studies.kinds.thesis_models.parties`.
+    With privacy there are two: both methods as proved, and as printed.  Other parameters are those of parties.
     """
     along, setting = p["along"], p["setting"]
     plain = {key: value for key, value in p.items() if key not in ("along", "values")}

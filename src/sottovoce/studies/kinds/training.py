@@ -18,7 +18,7 @@ from ...runs.prepare import Prepared, prepare
 from ...runs.simulate import simulate
 from ...util.typing import Any, Array
 from ..tables import Dealt, deal
-from . import Row, theorems
+from . import Row, check, theorems
 from .secrets import simulate_watched
 
 _KNOBS = {f.name for f in fields(RunConfig)}
@@ -29,16 +29,13 @@ LABELS = {"basis", "label", "panel"}
 
 
 def _config(p: Mapping[str, Any], rows: Rows) -> RunConfig:
-    """The run that a cell's parameters describe.
+    """The run that a cell's parameters describe: those of RunConfig and of :func:`..tables.deal`, and two more.
 
-    The parameters are those of RunConfig and of :func:`..tables.deal`, and two more.  `alpha` is the papers' noise.
-    `match` is another run (with noise `alpha`) whose total this run spends: the total by its paper's claim, or the
-    proved total with `match_by` = "proved".  With `price` = "002" the noise is that of 002's (32) over all rounds.
+    `alpha` is the papers' noise.  `match` is another run (with noise `alpha`) whose total this run spends, as its paper
+    claims, or as proved with `match_by` = "proved".  With `price` = "002" the noise is that of 002's (32) over all
+    rounds.
     """
-    unknown = set(p) - _KNOBS - _DATA - _CELL - LABELS
-    if unknown:
-        name = min(unknown)
-        raise InvalidInput(name, p[name], "is no parameter of this kind of cell", "remove or correct it")
+    check(p, _KNOBS | _DATA | _CELL | LABELS)
     knobs: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in p.items() if key in _KNOBS}
     if p.get("phi") == "000":
         knobs["phi"] = _curvature_000(p, rows)
@@ -136,11 +133,11 @@ def run(p: Mapping[str, Any]) -> list[Row]:
     """One configuration: scores per replicate after the last round, or after the first and every `every` rounds.
 
     Columns: `round`, `loss` (mean loss of sites' own models on their own rows, nats), `risk` (C times that),
-    `test_error` and `accuracy` (or whatever the task calls its quality) of the average model, `site_test_error` (mean
-    over sites' models), `residual` (root mean square distance of sites' models from their average), `relative_error`
-    (distance to the pooled minimiser of the same objective over its norm), `epsilon_claimed` and `epsilon_proved`, in
-    total up to that round.  `kept_loss` and `kept_risk` are of the model that a node holds: with PVP as printed its
-    exact minimiser, which it does not send.  A note says which condition of a theorem the parameters break.
+    `test_error` and the task's quality of the average model, `site_test_error` (mean over sites' models), `residual`
+    (root mean square distance of sites' models from their average), `relative_error` (distance to the pooled minimiser
+    of the same objective over its norm), `epsilon_claimed` and `epsilon_proved`, in total up to that round.
+    `kept_loss` and `kept_risk` are of the model that a node holds: with PVP as printed its exact minimiser, which it
+    does not send.
     """
     if p["method"] == "local":
         return _local(p)
@@ -200,9 +197,8 @@ def _local(p: Mapping[str, Any]) -> list[Row]:
 def tradeoff(p: Mapping[str, Any]) -> list[Row]:
     """001, section V-C: empirical risk over `alphas`, the fit of L_acc to its means, the utility of privacy, and (28).
 
-    PVP as printed is taken before its last step.  Rows with ``what`` "measured" are those of :func:`run` at the rounds
-    `at`, one a replicate; "L_acc", "U_priv" and "J" are curves over `alpha` in the column `value`; "optimum" is the
-    solution of (28).
+    PVP as printed is taken before its last step.  ``what``: "measured", rows of :func:`run` at the rounds `at`;
+    "L_acc", "U_priv" and "J", curves over `alpha` in the column `value`; "optimum", the solution of (28).
     """
     alphas, at = [float(a) for a in p["alphas"]], sorted(int(k) for k in p["at"])
     inner = {key: value for key, value in p.items() if key not in ("alphas", "at", "rounds")}
