@@ -72,6 +72,15 @@ def test_claims(ok: Call) -> None:
     assert "DVP" in shown and "docs/privacy/verdicts.md" in shown
 
 
+def test_claims_on_rows(ok: Call) -> None:
+    rows = {row["theorem"]: row for row in ok("claims", "--rows", "--json").json}
+    assert {theorem[:3] for theorem in rows} == {"001", "002", "003", "004"} and len(rows) == 13
+    shown = " ".join(ok("claims", "--rows").out.split())
+    for theorem, row in rows.items():
+        assert f"{theorem} {float(row['printed']):.3g} {float(row['corrected']):.3g}" in shown
+    assert "compare two bounds of one theorem" in shown
+
+
 @pytest.mark.parametrize(
     ("options", "why"),
     [(("--evaluation", "0.5"), "answers are asked in the sites' plan"), (("--inference",), "add --write"),

@@ -13,6 +13,7 @@ from sottovoce.errors import InvalidInput
 from sottovoce.papers.sample_size import (
     FREE,
     KNOWN,
+    SETTING,
     FeatureMethod,
     SampleSize,
     admm,
@@ -23,6 +24,7 @@ from sottovoce.papers.sample_size import (
     pp_admm,
     pvp,
     self_consistent,
+    table,
 )
 from sottovoce.util.typing import Any
 
@@ -51,6 +53,19 @@ def bounds() -> list[Any]:
     return [
         pytest.param(lambda f=f, k=k, **to: f(**(k | to)).value, k["epsilon"], id=n) for n, (f, k) in listed.items()
     ]
+
+
+def test_the_table_has_every_theorem_and_tells_the_forms_apart() -> None:
+    rows = {row["theorem"]: row for row in table()}
+    C, d, log = SETTING["C"], SETTING["d"], math.log(SETTING["d"] / 0.05)
+    assert rows["001, Theorem 9"]["corrected"] == pytest.approx(C * rows["001, Theorem 9"]["printed"])
+    assert rows["003, Theorem 3.4"]["corrected"] == pytest.approx(2 * d * log / 0.1)
+    n = rows["004, Theorem 3.5"]["corrected"]  # as many as its own noise asks for
+    sigma = 2 * math.sqrt(2 * math.log(1.25 / 1e-5)) / n
+    assert pp_admm(**BASE, beta=0.01, sigma1=sigma, d=d).value == pytest.approx(n, rel=1e-6)
+    for theorem, same in (("001, Theorem 10", False), ("002, Theorem 4", True), ("004, Theorem 3.4", False)):
+        assert (rows[theorem]["printed"] == rows[theorem]["corrected"]) == same
+    assert {row["constants"].split(":")[0] for row in rows.values()} == {"free", "known"}
 
 
 def test_what_is_free_is_named() -> None:

@@ -203,7 +203,7 @@ def test_the_table_has_both_forms_and_the_verdicts_of_the_claims() -> None:
     entries = {row["form"]: row for row in rows}
     assert set(entries) == {"as proved", "as printed"}
     assert entries["as proved"]["epsilon"] <= 2.0 < entries["as printed"]["epsilon"]
-    assert all(row["thesis"] == THESIS["private", "epsilon"] for row in rows)
+    assert all(row["thesis"] == THESIS["private"]["epsilon"] for row in rows)
     said = {claim.method: claim for claim in claims.table()}
     assert said["feature method, fully private"].verdict in verdict("private", True)
     assert said["feature method, fully private"].corrected in verdict("private", False)

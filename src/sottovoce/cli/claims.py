@@ -9,8 +9,10 @@ import click
 from rich.table import Table
 
 from ..papers import claims as known
+from ..papers import sample_size
 from ..privacy.statement import ceil_text
 from ..util.plain import jsonable
+from ..util.typing import Any
 from .options import as_json
 from .screen import Console, escape
 
@@ -18,16 +20,38 @@ _COLOURS = {"false": "bold red", "unproved": "yellow"}
 
 
 @click.command(name="claims")
+@click.option("--rows", is_flag=True, help="The theorems on accuracy instead: how many rows each asks of a node.")
 @as_json()
-def claims(as_json: bool) -> None:
+def claims(rows: bool, as_json: bool) -> None:
     """Compare every printed privacy claim of the papers with what can be proved, at one setting.
 
     Computed afresh on every call; nothing is looked up.
     """
-    rows = known.table()
+    found = sample_size.table() if rows else [row.to_dict() for row in known.table()]
     if as_json:
-        click.echo(json.dumps(jsonable([row.to_dict() for row in rows]), indent=2))
-        return
+        click.echo(json.dumps(jsonable(found), indent=2))
+    elif rows:
+        _print_rows(found)
+    else:
+        _print_claims()
+
+
+def _print_rows(found: list[dict[str, Any]]) -> None:
+    setting = ", ".join(f"{name}={value:g}" for name, value in sample_size.SETTING.items())
+    caption = (
+        f"{setting}. Free constants are taken to be 1: compare two bounds of one theorem, and read no number as rows "
+        "needed. inf: promised for no number of rows. Formulas: docs/design_tools.md"
+    )
+    table = Table(title="Rows for an accuracy", caption=caption, title_justify="left", caption_justify="left", box=None)
+    for header in ("theorem", "printed", "corrected", "constants"):
+        table.add_column(header, justify="right" if header in ("printed", "corrected") else "left")
+    for row in found:
+        constants = row["constants"].replace(sample_size.FREE, "free")
+        table.add_row(row["theorem"], f"{row['printed']:.3g}", f"{row['corrected']:.3g}", escape(constants))
+    Console().print(table)
+
+
+def _print_claims() -> None:
     console = Console()
     setting = (
         f"{known.SITES} sites on a ring, {known.N_ROWS:,} rows a site, {known.FEATURES} features, "
@@ -39,7 +63,7 @@ def claims(as_json: bool) -> None:
     for header in ("claimed", "attained", "proved", f"at {known.DELTA:g}"):
         table.add_column(header, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
-    for row in rows:
+    for row in known.table():
         style = "yellow" if row.reading else _COLOURS.get(row.verdict, "green")
         says = f"{row.says}; read as: {row.reading}" if row.reading else row.says
         attained = "" if row.attained is None else f"{row.attained:.3f}" if math.isfinite(row.attained) else "inf"

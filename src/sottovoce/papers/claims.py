@@ -13,7 +13,7 @@ number as you like (``tests/papers/test_claims.py``).  A printed claim is compar
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,12 +53,9 @@ class Claim:
         Epsilon of the whole run, or of what `says` names; that a pair of data sets needs (None: unknown); and what the
         accountants prove for the printed noise, pure and at delta 1e-5.
     corrected, corrected_epsilon : str, float
-        The mechanism that ships instead, and its epsilon at delta 1e-5, where its pure sum (or target) is what is
-        claimed.
-    proof : str
-        Page and section of the documentation.
-    reading : str
-        How the claim is read, where the paper's words allow several readings: each is a row of its own.
+        The mechanism that ships instead, and its epsilon at delta 1e-5, where its pure sum (or target) is the claim.
+    proof, reading : str
+        Page and section of the documentation; the reading, where the words allow several: each is a row of its own.
     """
 
     method: str
@@ -258,5 +255,4 @@ def _plausible() -> list[Claim]:
 
 def table() -> list[Claim]:
     """All claims, in the order of the papers' numbers within each family."""
-    families: tuple[Callable[[], list[Claim]], ...] = (_admm, _one_shot, _plausible)
-    return [claim for family in families for claim in family()]
+    return [*_admm(), *_one_shot(), *_plausible()]

@@ -7,18 +7,7 @@ s(t) = min_i D~(t)_ii and D_M = diag M_i^2, the theorem asks for constants L > 0
     (ii)  W(t+1)(D+A)  >  W(t+1)(D+A) D~(t)^-1 (W(t)(D-A) + (2/L) W(t+1)(D+A)) + L mu / (2 s(t) (mu-1)) D_M.
 
 The matrices are not symmetric; ``X > Y`` is read as ``x'(X - Y)x > 0`` for all ``x != 0``, as a proof by quadratic
-forms needs it.  A large gamma does not always do, although the paper says so:
-
-* on bipartite graphs no gamma meets (ii): D + A has a null vector v of entries +1 and -1, and ``x = W(t+1)^-1 v``
-  leaves ``0 > c x'D_M x``;
-* elsewhere, with 2/L = c gamma, what is left of (ii) for large gamma is ``P > c P^2`` with P = W(t+1)(D+A), for one
-  c >= 0 in all rounds; penalties that differ a lot between nodes break it.
-
-The conditions are monotone in gamma if the graph is regular and all penalties and all M_i are equal: multiplied by s,
-both are affine in gamma with non-negative slope, for every L and mu.  In general there is no proof here, and random
-graphs with random penalties gave no exception.  Penalties that differ between nodes move the limit: (15) adds
-``eta_i/2 sum_j (f_i - f_j)`` to the dual of node i, so ``sum_i lambda_i / eta_i`` stays 0, and the nodes agree on the
-minimiser of ``sum_i O_i / eta_i``, not of (1).
+forms needs it.  What the paper does not say of them is in ``docs/methods/mr_admm.md``.
 """
 
 from __future__ import annotations
@@ -33,38 +22,21 @@ from ..errors import InvalidInput
 from ..network.graphs import Graph
 from ..util.typing import Array, ArrayLike
 
-PAPER = 2.0
-"""The value of both L and mu with which 002 reduces (i), (ii) to (iii), (iv) for R-ADMM."""
+PAPER = 2.0  # the value of both L and mu with which 002 reduces (i), (ii) to (iii), (iv) for R-ADMM
 
 
 @dataclass(frozen=True)
 class ConvergenceReport:
-    """What :func:`check_convergence` found.
+    """What :func:`check_convergence` found; the conditions are sufficient only."""
 
-    Attributes
-    ----------
-    holds : bool
-        Whether (i) and (ii) hold in all rounds.  ``False`` does not mean divergence.
-    fails : tuple of (str, int)
-        The conditions that fail, each with the step, from 1, at which it fails worst.
-    gap_i, gap_ii : float
-        Smallest eigenvalue over all steps of the symmetric part of left minus right; (i) has no unit, (ii) that of eta.
-    L, mu : float
-        The constants used: those found, or the paper's 2 and 2 if one condition alone has none.
-    optimal : bool
-        Whether the penalties are alike across nodes; if not, the nodes agree away from the optimum.
-    reason : str
-        One line in words.
-    """
-
-    holds: bool
-    fails: tuple[tuple[str, int], ...]
-    gap_i: float
-    gap_ii: float
-    L: float
+    holds: bool  # (i) and (ii) in all rounds
+    fails: tuple[tuple[str, int], ...]  # the conditions that fail, each with the step, from 1, at which it fails worst
+    gap_i: float  # smallest eigenvalue over all steps of the symmetric part of left minus right
+    gap_ii: float  # the same of (ii), in units of eta
+    L: float  # as found, or the paper's 2 if one condition alone has none
     mu: float
-    optimal: bool
-    reason: str
+    optimal: bool  # penalties are alike across nodes; if not, the nodes agree away from the optimum
+    reason: str  # in a line
 
     def __str__(self) -> str:
         return self.reason
@@ -81,7 +53,7 @@ def smoothness(C: float, c1: float, rho: float, N: int) -> float:
 def check_convergence(
     graph: Graph, eta: ArrayLike, gamma: float, M: ArrayLike, *, reduced: bool = False
 ) -> ConvergenceReport:
-    """Whether the conditions of 002, Theorem 1 hold.
+    """Whether the conditions of 002, Theorem 1 hold; the search for L and mu is exact.
 
     Parameters
     ----------
@@ -99,12 +71,6 @@ def check_convergence(
     ------
     InvalidInput
         For a penalty that falls (the message names the round), and for values out of range.
-
-    Notes ----- The search for L and mu is exact.  With ``u = 2/L``, (i) reads ``mu < alpha u`` and (ii) ``mu / (mu - 1)
-    < u beta(u)``, where ``alpha`` is a generalised eigenvalue and ``beta``, the smallest eigenvalue of a matrix affine
-    in u, is concave.  A ``mu`` exists if and only if ``u - 1/alpha - 1/beta(u) > 0``, concave where ``beta > 0``:
-    bisection on a supergradient finds its maximum.  On the safe side, a left side of (i) that is not positive definite
-    counts as a failure.
     """
     return _Conditions(graph, eta, M, reduced).at(_gamma(graph, gamma))
 
@@ -197,12 +163,16 @@ class _Conditions:
         return ConvergenceReport(not fails, fails, float(gap[0]), float(gap[1]), L, mu, self.optimal, reason)
 
     def _constants(self, sigma: Array, H: Array, E: Array, F: Array, decide: bool) -> tuple[float, float]:
-        """L and mu that satisfy (i), (ii) if there are any; else those that come closest, or the paper's."""
+        """L and mu that satisfy (i), (ii) if there are any; else those that come closest, or the paper's.
+
+        With ``u = 2/L``, (i) is ``mu < alpha u`` and (ii) ``mu / (mu - 1) < u beta(u)``; beta, the smallest eigenvalue
+        of a matrix affine in u, is concave.  A mu exists if and only if ``u - 1/alpha - 1/beta(u) > 0``.
+        """
         alpha = math.inf  # (i) <=> L mu / 2 < alpha
         for s, h, g in zip(sigma, H, self.G, strict=True):
             try:
                 top = linalg.eigh(g, h, eigvals_only=True)[-1]
-            except linalg.LinAlgError:
+            except linalg.LinAlgError:  # the left side of (i) is not positive definite: a failure, on the safe side
                 return PAPER, PAPER
             alpha = min(alpha, s / top) if top > 0 else alpha
         root = np.sqrt(self.M2)

@@ -27,6 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy import optimize
@@ -34,26 +35,16 @@ from scipy import optimize
 from ..errors import InvalidInput
 from ..util.typing import Any, Array, ArrayLike
 
-KNOWN = "known"
-FREE = "free: only order can be read from it"
-
+KNOWN, FREE = "known", "free: only order can be read from it"
 _MOST = 1e18  # rows; beyond, nobody has them
 
 
 @dataclass(frozen=True)
 class SampleSize:
-    """A lower bound on the rows of one node.
+    """A lower bound on the rows of one node."""
 
-    Attributes
-    ----------
-    value : float
-        Rows.  ``inf``: the theorem promises this accuracy for no number of rows.
-    constants : str
-        ``"known: ..."``, or ``"free: only order can be read from it: ..."`` with the names of the constants.
-    """
-
-    value: float
-    constants: str
+    value: float  # rows; inf: the theorem promises this accuracy for no number of rows
+    constants: str  # "known: ...", or "free: only order can be read from it: ..." with the names of the constants
 
 
 def admm(
@@ -68,8 +59,7 @@ def admm(
         corrected   B > beta max_t  C^2 |f0|^2 ln(1/delta) / alpha_acc^2
 
     Then ``C E[L(f(t+1))] <= C E[L(f0)] + alpha_acc + Delta(t)`` with probability at least ``1 - delta``, where Delta(t)
-    is how far round t is from convergence.  The proof quotes the rate ``C ln(1/delta) / (B rho)``; for a loss of slope
-    C it is C^2: divide the objective by C, which leaves the regulariser rho / C, and multiply the excess by C again.
+    is how far round t is from convergence.
     """
     alpha, delta, beta = _positive("accuracy", accuracy), _chance("confidence", confidence), _positive("beta", beta)
     C, (f,) = _positive("C", C), _rounds(reference_norm=reference_norm)
@@ -90,19 +80,8 @@ def dvp(
         corrected   the first is  C |f0(t)| d ln(d/delta) / (alpha_acc alpha(t)), the third has C^2
 
     Then ``C E[L(f*(t))] <= C E[L(f0(t))] + alpha_acc`` with probability at least ``1 - 2 delta``, where f*(t) is the
-    limit if the noise of round t stayed for ever; Corollary 11 adds the distance Delta(t) of f(t) from it.
-
-    Parameters
-    ----------
-    c1 : float
-        Bound on the second derivative of the loss; 1/4 for the logistic loss.
-
-    Notes
-    -----
-    Lemma 17 bounds the noise by ``d ln(d/delta) / zeta``, and Lemma 18 its effect by ``C^2 |noise|^2 / (B^2 rho)``;
-    with ``rho = alpha_acc / |f0|^2`` that is the corrected first term: the theorem has lost the d in the logarithm and
-    the C.  Third term: as in :func:`admm`.  The proof sets rho to three multiples of ``alpha_acc / |f0|^2`` and zeta to
-    two of alpha; that changes beta only.
+    limit if the noise of round t stayed for ever; Corollary 11 adds the distance Delta(t) of f(t) from it. c1 bounds
+    the second derivative of the loss: 1/4 for the logistic loss.
     """
     alpha, delta, beta = _positive("accuracy", accuracy), _chance("confidence", confidence), _positive("beta", beta)
     f, a = _rounds(reference_norm=reference_norm, epsilon=epsilon)
@@ -128,6 +107,8 @@ def pvp(
         corrected   the second has C^2, the third ln(d/delta), the fourth C, the fifth sqrt(c4)
 
     With probability at least ``1 - 2 delta`` for the exact iterate f*(t), and ``1 - 3 delta`` for V*(t), which is sent.
+    The final answer comes from a step of dual variable perturbation: by Corollary 15 it needs this bound and
+    :func:`dvp`, and holds with probability at least ``1 - 5 delta``.
 
     Parameters
     ----------
@@ -137,18 +118,6 @@ def pvp(
         Lipschitz constant of the loss's derivative; 1/4 for the logistic loss.  Not in the printed form.
     sent : bool
         The iterate that is sent (Theorem 13), or the exact one that never leaves the node (Theorem 12).
-
-    Notes
-    -----
-    The third term's superscript is unreadable, ``C^B``, and read as C^R.  The proof wants
-    ``8 C^2 d^2 (rho + c4 C) ln(d/delta)^2 / (rho B alpha(t))^2`` and
-    ``8 C^2 eta^2 N_p^2 d^2 ln(d/delta)^2 / (rho^3 B^2 alpha(t)^2)`` to be at most a share of alpha_acc, with
-    ``rho = alpha_acc / |f0|^2``.  Solved for B: one logarithm, not its square; a factor sqrt(c4); and a C in the fourth
-    term, lost between Appendices E and F.  Second term: as in :func:`admm`.  Lemma 19 adds two noise vectors, so its
-    logarithm should be ``ln(2d/delta)``; beta absorbs that for ``delta <= 1/2``.
-
-    The final answer comes from a step of dual variable perturbation: by Corollary 15 it needs this bound and
-    :func:`dvp`, and holds with probability at least ``1 - 5 delta``.
     """
     alpha, delta, beta = _positive("accuracy", accuracy), _chance("confidence", confidence), _positive("beta", beta)
     f, a = _rounds(reference_norm=reference_norm, epsilon=epsilon)
@@ -186,11 +155,6 @@ def mr_admm(
         Delta(k) >= 0, how far round 2k-1 is from convergence; must be < tau.
     a : float
         **Free**, any number > 0; a smaller one makes w larger.
-
-    Notes ----- The proof is not in the text, but 001's yields Theorem 4 exactly: noise of norm up to ``d ln(d/delta) /
-    alpha`` moves the objective by ``N |noise|^2 / rho``, with ``rho = N C (tau - Delta) / |f_ref|^2``.  N cancels.  As
-    alpha grows, Theorem 4 tends to *twice* Theorem 3, not to "the same"; w absorbs the 2.  At a fixed price alpha
-    itself grows with B, in (32) as ``B / (2 C)`` times the price: see :func:`self_consistent`.
     """
     tau, delta, w = _positive("accuracy", accuracy), _chance("confidence", confidence), _positive("w", w)
     f, short = _positive("reference_norm", reference_norm), _shortfall(accuracy, gap)
@@ -217,9 +181,7 @@ def output_perturbation(
         printed     the second lacks the d
 
     Then ``E[L(f)] <= E[L(f0)] + e_g`` with probability at least ``1 - 2 delta``; f0 minimises the expected loss, and c
-    is the Lipschitz constant of the loss's derivative.  003 quotes it without proof.  Noise of norm up to ``2 d
-    ln(d/delta) / (n Lambda e_p)`` in an objective of smoothness ``c + Lambda``, with Lambda of order ``e_g / |f0|^2``,
-    gives the corrected terms: the second is that of Lambda.
+    is the Lipschitz constant of the loss's derivative.
     """
     K, f = _positive("constant", constant), _positive("reference_norm", reference_norm)
     g, p = _positive("accuracy", accuracy), _price("epsilon", epsilon)
@@ -283,14 +245,7 @@ class FeatureMethod:
     epsilon, epsilon0 : float, optional
         Of the noise at the sites and at the aggregator.  Neither: 4.12.  `epsilon` only: 4.14.  Both: 4.16.
     form : {"corrected", "printed"}
-        Of R only: (4.24) has a 2 before ``E|f*_span - f*|^2 <= 2 G / lambda1``. (4.30) keeps it; (4.23) and (4.29) do
-        not.
-
-    Notes ----- (4.20) bounds a covariance by a product of means through ``Var(X) <= E(X)^2``, which is false in
-    general.  The sites' noise has the rate of `epsilon` less the price of the log-determinant, not of `epsilon`. 4.16
-    takes the aggregator's features to be in the unit ball. 4.14 at infinite epsilon is up to twice 4.12. (4.17) bounds
-    the mean of ``|grad J|^2`` by ``4 C4 C1^2 / m0 + 2 C1^2``, though it is at most C1^2 for every m0 (Jensen): what
-    falls with m and m0 is slack.
+        Of R only.
     """
 
     N: int
@@ -385,12 +340,6 @@ def pp_admm(
         Standard deviations of the noise in the objective and on the answer.
     gap, a
         As in :func:`mr_admm`.
-
-    Notes ----- The proofs are in a supplement that the text does not contain.  001's argument gives the corrected form:
-    with strong convexity mu, a point of gradient norm up to ``beta + |b1|`` is within ``(beta^2 + |b1|^2) / mu`` of the
-    minimum, and ``|b1|^2 <= 2 sigma1^2 d ln(1/xi)``.  For beta < 1 the printed form asks for more rows and is safe; for
-    beta > 1 this argument does not give it.  The paper's sigma1, ``2 sqrt(2 ln(1.25/delta1)) / (|D| epsilon3)``, makes
-    the bound implicit in ``|D|``: see :func:`self_consistent`.
     """
     accuracy, xi, V = _positive("accuracy", accuracy), _chance("confidence", confidence), _positive("V", V)
     if xi > 0.5:
@@ -404,16 +353,10 @@ def pp_admm(
 
 
 def self_consistent(bound: Callable[[float], SampleSize]) -> SampleSize:
-    """The fewest rows n with ``n >= bound(n).value``, for noise that is itself a function of the rows.
+    """The fewest rows n with ``n >= bound(n).value``, where noise is a function of the rows; see :func:`table`.
 
     `bound` takes a number of rows to the bound under the noise that belongs to it; its value must not grow with n.  To
     a relative 1e-9; ``inf`` if there is none up to 1e18.
-
-    Examples
-    --------
-    Theorem 4 of 002 where a release is to cost 0.1, so that alpha grows with B (leading term of (32), with C = 1)::
-
-        self_consistent(lambda n: mr_admm(accuracy=0.1, confidence=0.05, reference_norm=2.0, epsilon=0.1 * n / 2, d=20))
     """
     last = bound(_MOST)
     if not last.value <= _MOST:
@@ -426,6 +369,44 @@ def self_consistent(bound: Callable[[float], SampleSize]) -> SampleSize:
         n = math.exp(middle)
         low, high = (low, middle) if bound(n).value <= n else (middle, high)
     return SampleSize(math.exp(high), last.constants)
+
+
+GOAL: dict[str, Any] = {"accuracy": 0.1, "confidence": 0.05, "reference_norm": 2.0}
+NOISE: dict[str, Any] = {"epsilon": 1.0, "d": 100}
+SETTING: dict[str, Any] = GOAL | NOISE | {"C": 10.0, "eta": 0.1, "degree": 2}
+DELTA, TOLERANCE = 1e-5, 0.01  # 004: delta1 of its noise, and the gradient with which its solver stops
+
+
+def table() -> list[dict[str, Any]]:
+    """The rows that every theorem asks for at :data:`SETTING`, printed and corrected; free constants are 1.
+
+    Where noise depends on the rows (002, Theorem 4; 004, Theorem 3.5), the fewest that are enough by themselves.
+    """
+    epsilon, one = NOISE["epsilon"], GOAL | NOISE
+    dual, c = one | {"C": SETTING["C"]}, math.sqrt(2.0 * math.log(1.25 / DELTA))
+    rate = epsilon / 2.0 / SETTING["C"]  # of 002's noise, a row: (32)
+    span = partial(FeatureMethod, N=5, lambda1=1.0, lambda2=1.0, Lambda=0.01, reference_norm=2.0, loss_gap=0.01, d=100)
+    exact = partial(pp_admm, **GOAL, beta=TOLERANCE)
+    bounds: dict[str, Callable[[str], SampleSize]] = {
+        "001, Theorem 9": lambda form: admm(**GOAL, C=SETTING["C"], form=form),
+        "001, Theorem 10": lambda form: dvp(**dual, form=form),
+        "001, Theorem 12": lambda form: pvp(**SETTING, sent=False, form=form),
+        "001, Theorem 13": lambda form: pvp(**SETTING, form=form),
+        "002, Theorem 3": lambda _: mr_admm(**GOAL),
+        "002, Theorem 4": lambda _: self_consistent(lambda n: mr_admm(**dual | {"epsilon": n * rate})),
+        "003, Theorem 3.2": lambda form: output_perturbation(**one, form=form),
+        "003, Theorem 3.4": lambda _: objective_perturbation(**one),
+        "003, Theorem 4.12": lambda form: span(form=form).rows(GOAL["accuracy"]),
+        "003, Theorem 4.14": lambda form: span(form=form, epsilon=epsilon).rows(GOAL["accuracy"]),
+        "003, Theorem 4.16": lambda form: span(form=form, epsilon=epsilon, epsilon0=epsilon).rows(GOAL["accuracy"]),
+        "004, Theorem 3.4": lambda form: exact(form=form),
+        "004, Theorem 3.5": lambda form: self_consistent(lambda n: exact(sigma1=2 * c / n / epsilon, d=100, form=form)),
+    }
+    found = {theorem: (bound("printed"), bound("corrected")) for theorem, bound in bounds.items()}
+    return [
+        {"theorem": theorem, "printed": printed.value, "corrected": ours.value, "constants": ours.constants}
+        for theorem, (printed, ours) in found.items()
+    ]
 
 
 def _invert(polynomial: Array, target: Any) -> float:
@@ -476,8 +457,7 @@ def _positive(name: str, value: float, *, zero: bool = False, infinite: bool = F
     return float(value)
 
 
-def _price(name: str, value: float) -> float:
-    return _positive(name, value, infinite=True)
+_price = partial(_positive, infinite=True)
 
 
 def _chance(name: str, value: float) -> float:

@@ -63,10 +63,7 @@ class AccuracyCurve:
 
 @dataclass(frozen=True, eq=False)
 class PrivacyUtility:
-    """``U_priv(alpha) = omega1 ln(omega2 / (omega3 alpha + omega4 alpha^2))`` (001, section V-C), decreasing and
-    convex.
-
-    The defaults are those of 001's experiments.
+    """``U_priv(alpha) = omega1 ln(omega2 / (omega3 alpha + omega4 alpha^2))`` (001, V-C), with 001's values by default.
 
     Attributes
     ----------
@@ -112,7 +109,7 @@ class OptimalAlpha:
 
 
 def fit_accuracy(alpha: ArrayLike, loss: ArrayLike, *, c6: float | None = None) -> AccuracyCurve:
-    """Fit L_acc to pairs of budget and final empirical loss, by least squares.
+    """Fit L_acc to pairs of budget and final empirical loss, by least squares: one curve, or one a node.
 
     Parameters
     ----------
@@ -123,19 +120,12 @@ def fit_accuracy(alpha: ArrayLike, loss: ArrayLike, *, c6: float | None = None) 
     c6 : float, optional
         Hold c6 at this value instead of fitting it.  001 takes the smallest loss observed.
 
-    Returns
-    -------
-    AccuracyCurve
-        With numbers for one curve and arrays of shape (N,) for N.
-
     Raises
     ------
     InvalidInput
-        If the losses do not fall by more than their scatter about the fit, or do not determine c5.
-
-    Notes ----- c5 lies between 0.01 over the span of the budgets, where a straight line fits as well, and 30 over their
-    first gap, where a step does.  For a given c5 the problem is linear: the best of a grid starts
-    ``scipy.optimize.least_squares``.
+        If the losses do not fall by more than their scatter about the fit, or do not determine c5: it lies between 0.01
+        over the span of the budgets, where a straight line fits as well, and 30 over their first gap, where a step
+        does.
     """
     budgets = np.asarray(_numbers("alpha", alpha))
     losses = np.asarray(_numbers("loss", loss, zero=True, data=True))
@@ -167,11 +157,6 @@ def optimal_alpha(curve: AccuracyCurve, utility: PrivacyUtility, *, alpha_U: Arr
     ------
     InvalidInput
         If no budget up to alpha_U is accurate enough, or if c3 lets alpha go to 0, where J has no lower bound.
-
-    Notes ----- ``J'(alpha) < 0`` where ``g(alpha) = c4 c5 exp(-c5 alpha) h(alpha) > omega1`` with ``h = (omega3 alpha +
-    omega4 alpha^2) / (omega3 + 2 omega4 alpha)``.  The logarithm of g is strictly concave with its peak in ``[1/(2 c5),
-    1/c5]``, and beyond the peak g falls to 0.  So J has at most one local minimum, the root of ``g = omega1`` beyond
-    the peak, which a bracketed search gives to rounding.
     """
     pieces = {name: getattr(curve, name) for name in ("c4", "c5", "c6")} | vars(utility)
     pieces |= {"alpha_U": _numbers("alpha_U", alpha_U), "c3": _numbers("c3", c3)}
@@ -243,7 +228,7 @@ def _fit(alpha: Array, loss: Array, c6: float | None, node: int) -> tuple[float,
         columns = [e, -p[0] * np.exp(p[1]) * x * e]
         return np.stack([*columns, np.ones_like(x)] if floor is None else columns, axis=1)
 
-    starts = []
+    starts = []  # for a given c5 the problem is linear
     for rate in np.linspace(slowest, fastest, 60):
         e = np.exp(-np.exp(rate) * x)
         if floor is None:

@@ -21,37 +21,20 @@ from ..errors import InvalidInput
 
 @dataclass(frozen=True)
 class Excess:
-    """Mean loss in ``J`` of 003's Algorithm 3, at most, and the order that Theorem 3.6 prints.
+    """Mean loss in ``J`` of 003's Algorithm 3, at most, and the order that Theorem 3.6 prints; its constants are 1."""
 
-    Attributes
-    ----------
-    Delta, order : float
-        The theorem's regulariser and the right-hand side of (3.6) or (3.7), their constants taken to be 1.
-    bound, best : float
-        Proved, for this Delta and for the best one.
-    """
-
-    Delta: float
-    bound: float
-    best: float
-    order: float
+    Delta: float  # the theorem's regulariser
+    bound: float  # proved, for this Delta
+    best: float  # proved, for the best Delta
+    order: float  # the right-hand side of (3.6) or (3.7)
 
 
 def generalised_objective_perturbation(
     *, n: int, d: int, epsilon: float, norm: float, zeta: float = 1.0, delta: float | None = None
 ) -> Excess:
-    """003, Theorem 3.6, for n rows and d features.
+    """003, Theorem 3.6, for n rows and d features; `delta` for the Gaussian case.
 
-    Parameters
-    ----------
-    norm, zeta : float
-        Of the minimiser fhat of J; bound on a row's gradient.
-    delta : float, optional
-        For the Gaussian case.
-
-    Raises
-    ------
-    InvalidInput
+    `norm` is that of the minimiser fhat of J, and `zeta` bounds a row's gradient.  All must be finite and > 0.
     """
     for name, value in (("n", n), ("d", d), ("epsilon", epsilon), ("norm", norm), ("zeta", zeta)):
         if not (math.isfinite(value) and value > 0):

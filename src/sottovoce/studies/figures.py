@@ -70,16 +70,14 @@ def draw(figure: Figure, rows: list[Row]) -> list[Panel]:
         return []
     facets = [value for value in _values(kept, figure.facet) if value is not None] if figure.facet else []
     facets = facets or [None]
-    names = [_key(row, figure) for row in kept]
-    order = _looks(figure, dict(zip(names, kept, strict=True)), rows)
+    order = _looks(figure, {_key(row, figure): row for row in kept}, rows)
     limits = _limits(figure, kept) if figure.share_y and len(facets) > 1 else None
     panels = []
     for k, facet in enumerate(facets, 1):
         those = [row for row in kept if facet is None or row.get(figure.facet) in (facet, None)]
         name = figure.name if len(facets) == 1 else f"{figure.name}-{k}"
         about = f"{figure.names.get(figure.facet, figure.facet)} {_said(figure, facet)}".strip()
-        title = "" if facet is None else about
-        panels.append(_panel(figure, those, order, name, title, limits))
+        panels.append(_panel(figure, those, order, name, "" if facet is None else about, limits))
     return panels
 
 
@@ -100,8 +98,11 @@ def _panel(
         _DRAW[figure.kind](axes, figure, rows, order)
         for line in figure.references:
             look: dict[str, Any] = {"color": "#444", "lw": 1.2, "ls": (0, (2, 2)), "label": line.get("label")}
-            if "diagonal" in line:
-                _diagonal(axes, look)
+            if "diagonal" in line:  # y = x over the width of the axes
+                low, high = axes.get_xlim()
+                xs = np.geomspace(low, high, 100) if axes.get_xscale() == "log" else np.array([low, high])
+                axes.plot(xs, xs, **look)
+                axes.set_xlim(low, high)
             else:
                 (axes.axhline if "y" in line else axes.axvline)(line.get("y", line.get("x")), **look)
         axes.set_xlabel(figure.xlabel or figure.x)
@@ -153,14 +154,6 @@ def _few_ticks(axes: Any, figure: Figure, rows: list[Row]) -> None:
             last = k if fits else last
         axes.set_xticks(xs, labels)
         axes.set_xticks([], minor=True)
-
-
-def _diagonal(axes: Any, look: dict[str, Any]) -> None:
-    """y = x over the width of the axes."""
-    low, high = axes.get_xlim()
-    xs = np.geomspace(low, high, 100) if axes.get_xscale() == "log" else np.array([low, high])
-    axes.plot(xs, xs, **look)
-    axes.set_xlim(low, high)
 
 
 def _number(value: Any) -> bool:
@@ -304,11 +297,10 @@ def _hist(axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look]) ->
 
 def _scatter(axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look]) -> None:
     for name, those in _groups(figure, rows, order).items():
-        look = order[name]
         points = [(row[figure.x], row[figure.y]) for row in those if _number(row.get(figure.x))]
         if points:
-            xs, ys = zip(*points, strict=True)
-            axes.scatter(xs, ys, color=look["color"], marker=look["marker"], s=26, alpha=0.75, lw=0, label=name or None)
+            look = {key: order[name][key] for key in ("color", "marker")}
+            axes.scatter(*zip(*points, strict=True), **look, s=26, alpha=0.75, lw=0, label=name or None)
 
 
 def _limits(figure: Figure, rows: list[Row]) -> tuple[float, float] | None:

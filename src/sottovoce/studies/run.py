@@ -39,29 +39,17 @@ _APART = ("cli/", "studies/", "util/pages.py")
 
 @dataclass(frozen=True)
 class StudyRun:
-    """A study that has run.
-
-    Attributes
-    ----------
-    rows, columns : list of dict, list of str
-        The tidy table.
-    privacy, notes : list of str
-        What cells reported on their guarantees, and other notes; each once.
-    seconds : float
-        Of processors, all cells together, including those that ran earlier.
-    reused : int
-        Cells that were there already.
-    """
+    """A study that has run: its tidy table, and what its cells reported."""
 
     study: Study
     folder: Path
     rows: list[Row]
     columns: list[str]
-    privacy: list[str] = field(default_factory=list)
+    privacy: list[str] = field(default_factory=list)  # what cells reported on their guarantees, each once
     notes: list[str] = field(default_factory=list)
-    seconds: float = 0.0
+    seconds: float = 0.0  # of processors, cells that ran earlier included
     cells: int = 0
-    reused: int = 0
+    reused: int = 0  # cells that were there already
 
 
 def run(
@@ -70,16 +58,8 @@ def run(
 ) -> StudyRun:  # fmt: skip
     """Run the cells that are missing, and write ``OUT/NAME/table.csv`` (and ``table.parquet``, with pyarrow).
 
-    Parameters
-    ----------
-    study, out : Study, path
-    quick : bool
-        With the study's overrides for a quick run.
-    jobs : int, optional
-        joblib's ``n_jobs``, of any backend under ``joblib.parallel_config``.
-    file : path, optional
-        The user's table, of a study that needs one.
-    progress : callable, optional
+    `quick` takes the study's overrides, `jobs` is joblib's ``n_jobs``, and `file` the user's table of a study that
+    needs one.
     """
     study = study.quickly() if quick else study
     cell = kinds.find(study.kind)
@@ -105,7 +85,8 @@ def run(
     for point, (_, path) in zip(points, todo, strict=True):
         kept = _kept(path)
         seconds += kept["seconds"]
-        labels = {key: _plain(value) for key, value in point.items() if not isinstance(value, Mapping)}
+        plain = {key: value for key, value in point.items() if not isinstance(value, Mapping)}
+        labels = {k: " ".join(map(str, v)) if isinstance(v, list | tuple) else v for k, v in plain.items()}
         for row in kept["rows"]:
             said.append((row.pop("_privacy", ""), row.pop("_note", "")))
             if row:
@@ -143,8 +124,8 @@ class _Parameters(dict[str, Any]):
     """Those of a cell; a missing one is refused by its name."""
 
     def __missing__(self, key: str) -> Any:
-        remedy = "give it under [fixed], [grid] or [[cells]]"
-        raise InvalidInput(f"cells.{key}", None, "is needed by this kind of cell", remedy)
+        rule, remedy = "is needed by this kind of cell", "give it under [fixed], [grid] or [[cells]]"
+        raise InvalidInput(f"cells.{key}", None, rule, remedy)
 
 
 def _work(cell: kinds.Cell, p: dict[str, Any], path: Path) -> bytes:
@@ -164,10 +145,10 @@ def _work(cell: kinds.Cell, p: dict[str, Any], path: Path) -> bytes:
 
 
 def _user_file(study: Study, file: str | Path | None) -> dict[str, Any]:
-    if study.file is None:
-        if file is not None:
-            raise InvalidInput("data", str(file), f"{study.name} brings its own data", "leave --data out")
+    if study.file is None and file is None:
         return {}
+    if study.file is None:
+        raise InvalidInput("data", str(file), f"{study.name} brings its own data", "leave --data out")
     if file is None:
         raise InvalidInput("data", None, f"{study.name} needs a table of yours, --data FILE", study.file.how)
     return {"data": study.file.loader, "file": str(file), "digest": tables.digest(file)}
@@ -197,10 +178,6 @@ def code(kind: str) -> str:
 def write(path: Path, content: bytes | str) -> None:
     """Write a file in one step, its folder too: see :func:`sottovoce.util.files.write`."""
     files.write("out", path, content, make=True)
-
-
-def _plain(value: Any) -> Any:
-    return " ".join(map(str, value)) if isinstance(value, list | tuple) else value
 
 
 def _csv(rows: list[Row], columns: list[str]) -> str:

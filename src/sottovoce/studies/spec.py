@@ -229,14 +229,15 @@ class Study:
                 raise InvalidInput("cells", None, "must be a list of tables", "write [[cells]]")
         if not all(_all(cell.get("without", ()), str) for cell in self.cells):
             raise InvalidInput("cells.without", None, "must be a list of texts", "name axes of the grid")
-        if (many := sum(map(math.prod, map(self._sizes, self.cells)))) > MOST_CELLS:
+        if (many := sum(math.prod(map(len, self._axes(cell))) for cell in self.cells)) > MOST_CELLS:
             rule = f"makes {many:,} cells, and at most {MOST_CELLS:,} are allowed"
             raise InvalidInput("grid", None, rule, "vary less at a time")
         if self.quick:
             self.quickly()
 
-    def _sizes(self, cell: Mapping[str, Any]) -> list[int]:
-        return [len(values) for key, values in self.grid.items() if key not in cell.get("without", ())]
+    def _axes(self, cell: Mapping[str, Any]) -> list[list[tuple[str, Any]]]:
+        free = [key for key in self.grid if key not in cell.get("without", ())]
+        return [[(key, value) for value in self.grid[key]] for key in free]
 
     def quickly(self) -> Study:
         """The same study with its overrides for a quick run."""
@@ -252,9 +253,7 @@ class Study:
         found = []
         for cell in self.cells:
             own = {key: value for key, value in cell.items() if key != "without"}
-            free = [key for key in self.grid if key not in cell.get("without", ())]
-            axes = [[(key, value) for value in self.grid[key]] for key in free]
-            found += [{**own, **dict(point)} for point in itertools.product(*axes)]
+            found += [{**own, **dict(point)} for point in itertools.product(*self._axes(cell))]
         return found
 
     def strangers(self, columns: Iterable[str]) -> list[str]:
@@ -305,14 +304,11 @@ def parse(text: str, name: str) -> Study:
     parts: dict[str, Any] = {"figures": Figure, "claims": Sentence}
     for key, cls in parts.items():
         given[key] = [_build(cls, each, key) for each in _tables(given, key)]
-    if "cells" in given:
-        _tables(given, "cells")
-    for key in ("fixed", "grid", "quick"):
+    _tables(given, "cells")
+    for key in ("fixed", "grid", "quick", "file"):
         if not isinstance(given.get(key, {}), dict):
-            raise InvalidInput(key, given[key], "must be a table", f"write [{key}]")
+            raise InvalidInput(key, None if key == "file" else given[key], "must be a table", f"write [{key}]")
     if "file" in given:
-        if not isinstance(given["file"], dict):
-            raise InvalidInput("file", None, "must be a table", "write [file]")
         given["file"] = _build(UserFile, given["file"], "file")
     return _build(Study, given | {"name": name}, "study")
 

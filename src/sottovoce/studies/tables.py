@@ -31,24 +31,14 @@ NO_INCOME = 9_999_998.0  # INCTOT: 9999998 unknown, 9999999 not in universe
 
 @dataclass(frozen=True)
 class Dealt:
-    """Rows at their sites, and test rows.
-
-    Attributes
-    ----------
-    parts : tuple of (X, y)
-        A site's training rows.
-    note, caveat : str, str or None
-        What the page, and what privacy statements, must say about the data.
-    task : Task
-        What the label is.
-    """
+    """Rows at their sites, and test rows."""
 
     rows: Rows
-    parts: tuple[tuple[Array, Array], ...]
+    parts: tuple[tuple[Array, Array], ...]  # (X, y) of every site
     X_test: Array
     y_test: Array
-    note: str = ""
-    caveat: str | None = None
+    note: str = ""  # what the page must say about the data
+    caveat: str | None = None  # what privacy statements must say about it
     task: Task = field(default_factory=TwoClasses)
     optima: dict[tuple[str, float], Array] = field(default_factory=dict)
 

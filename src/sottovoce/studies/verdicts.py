@@ -170,8 +170,7 @@ def _marked(sign: int, told: str, *compared: _Mean) -> tuple[str, str, bool]:
 
 
 def _extreme(claim: Sentence, rows: list[Row], many: int) -> _Found:
-    own = [row for row in rows if matches(row, claim.of)]
-    others: dict[Any, list[Row]] = {}
+    own, others = [row for row in rows if matches(row, claim.of)], dict[Any, list[Row]]()
     for row in rows:
         if not matches(row, claim.of):
             others.setdefault(row.get(claim.among), []).append(row)

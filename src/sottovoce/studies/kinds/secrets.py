@@ -14,15 +14,13 @@ from ...runs.curator import Curator
 from ...runs.prepare import prepare, privacy_statement
 from ...util.typing import Any
 
-KEPT = "memory.f"
-"""Where a curator's state holds the exact minimiser of 001's Algorithm 3."""
+KEPT = "memory.f"  # where a curator's state holds the exact minimiser of 001's Algorithm 3
 
 
 def simulate_watched(config: RunConfig, rows: Rows, watch: Callable[..., None], caveat: Caveat) -> str:
     """Run as :func:`sottovoce.runs.simulate.simulate` does, with the same noise, and return the guarantee in words.
 
-    ``watch(k, state, kept)`` is called after every round; `kept` is the minimiser that every node keeps, None once
-    sent.
+    ``watch(k, state, kept)`` is called after every round; `kept` is the minimiser that every node keeps, None if sent.
     """
     prepared = prepare(config, rows.n, rows.d)
     lead, nodes = (config.replicates, len(rows.n)), range(len(rows.n))

@@ -40,40 +40,33 @@ def _needed_004(p: Mapping[str, Any], N: int, n: float) -> float:
     return 2.8 * N * 0.25 / ((1.0 - SHARE) * e1 * n)
 
 
-def _price_002(config: RunConfig, ready: Prepared) -> tuple[Array, Array]:
-    """Of 002's (32), for a constant penalty: ``2 C / n`` and ``1.4 c1 / (rho/N + 2 eta V)``, shapes (N, 1)."""
+def _price_002(ready: Prepared) -> tuple[Array, Array, Array]:
+    """Of 002's (32) at a constant penalty ``2 C / n``, ``1.4 c1 / (rho/N + 2 eta V)``; and 000's log; shapes (N, 1)."""
     facts = ready.facts
-    curvature = facts.mu + 2.0 * ready.algorithm.penalty(1) * ready.graph.degree
-    return 2.0 * facts.C / facts.n, np.asarray(1.4 * facts.loss.curvature_bound / curvature)
+    extra, c1 = 2.0 * ready.algorithm.penalty(1) * ready.graph.degree, facts.loss.curvature_bound
+    bend = 2.0 * np.log1p(c1 / facts.K(extra))
+    return 2.0 * facts.C / facts.n, np.asarray(1.4 * c1 / (facts.mu + extra)), np.asarray(bend)
 
 
 def noise_002(config: RunConfig, rows: Rows, total: float) -> Array:
     """000's alpha, one a node, of private ADMM as 002's Figure 5 prices it: DVP with the noise of 002's (18).
 
     Every round releases, so (32) is summed over all of them; the noise's rate is the largest alpha, the same for all
-    nodes, at which this sum is `total`.
-
-    Raises
-    ------
-    InvalidInput
-        If the curvature terms of (32) alone cost more than `total`.
+    nodes, at which this sum is `total`.  InvalidInput if the curvature terms of (32) alone cost more.
     """
     ready = prepare(config, rows.n, rows.d)
-    facts = ready.facts
-    scale, fixed = _price_002(config, ready)
+    facts, (scale, fixed, bend) = ready.facts, _price_002(ready)
     rate = float(np.min(total / (scale * config.rounds) - fixed))
     if rate <= 0:
         raise InvalidInput("alpha", total, "does not pay for the curvature terms of (32)", "raise alpha")
-    K = facts.K(2.0 * ready.algorithm.penalty(1) * ready.graph.degree)
-    return np.asarray(rate * facts.C / facts.n + 2.0 * np.log1p(facts.loss.curvature_bound / K))[:, 0]
+    return np.asarray(rate * facts.C / facts.n + bend)[:, 0]
 
 
 def claim_002(config: RunConfig, rows: Rows, ready: Prepared) -> float:
     """The sum of (32) over all rounds for the noise of :func:`noise_002`: the inverse of it."""
-    facts, (scale, fixed) = ready.facts, _price_002(config, ready)
-    K = facts.K(2.0 * ready.algorithm.penalty(1) * ready.graph.degree)
+    facts, (scale, fixed, bend) = ready.facts, _price_002(ready)
     assert isinstance(config.noise, tuple)
-    rate = (np.array(config.noise)[:, None] - 2.0 * np.log1p(facts.loss.curvature_bound / K)) * facts.n / facts.C
+    rate = (np.array(config.noise)[:, None] - bend) * facts.n / facts.C
     return float(config.rounds * np.max(scale * (fixed + rate)))
 
 

@@ -99,25 +99,30 @@ def kifer(rows: Rows, terms: Terms, name: str) -> tuple[Array, Statement]:
     Delta is the smallest that the listing allows, or ``Lambda`` if that is larger.  The `name` says whether its lambda
     is that of (3.8) or the least true bound, and whether the noise is Gaussian.
     """
-    facts, epsilon = terms.facts(rows.n, rows.d), terms.epsilon
-    start, claimed = np.zeros((terms.replicates, len(rows.n), rows.d)), np.full(rows.n.shape, terms.epsilon)
+    facts = terms.facts(rows.n, rows.d)
     bound = facts.loss.curvature_bound
     if "thesis" in name:
         bound = bend_of_3_8(bound, rows.d)
-    ridge = np.maximum(0.0, 2.0 * bound / (epsilon * facts.n) - facts.mu)
-    law: GaussianLaw | SphericalLaw = SphericalLaw(claimed / 2.0, polish=False, claimed=claimed)
-    delta = 0.0
-    if "Gaussian" in name:
-        sigma = np.full(rows.n.shape, math.sqrt(8.0 * math.log(2.0 / DELTA) + 4.0 * epsilon) / epsilon)
-        law, delta = GaussianLaw(sigma, polish=False, claimed=claimed), DELTA
-    ledger = Ledger(accountants.make_accountant("best" if delta else "pure"), math.inf, delta)
-    curator = Curator(rows, facts, terms.noise(range(len(rows.n))), ledger)
-    models = curator.ask(PerturbedObjective(start, ridge, start, law, "003, Algorithm 3 (printed)"))
+    ridge = np.maximum(0.0, 2.0 * bound / (terms.epsilon * facts.n) - facts.mu)
+    models, ledger = algorithm_3(rows, terms, ridge, "Gaussian" in name)
     said = Statement.prove(
         ledger, Trust("nobody", sees="the model"), relation=facts.relation, nodes=len(rows.n), simulated=True,
         form="printed", printed_claim=ledger.claimed(), assumes=EXACT,
     )  # fmt: skip
     return models, said
+
+
+def algorithm_3(rows: Rows, terms: Terms, ridge: Array, gaussian: bool) -> tuple[Array, Ledger]:
+    """003, Algorithm 3, to the letter, with a regulariser (N, 1) of choice: models (R, N, d), and their ledger."""
+    epsilon, delta = terms.epsilon, DELTA if gaussian else 0.0
+    start, claimed = np.zeros((terms.replicates, len(rows.n), rows.d)), np.full(rows.n.shape, epsilon)
+    law: GaussianLaw | SphericalLaw = SphericalLaw(claimed / 2.0, polish=False, claimed=claimed)
+    if gaussian:
+        sigma = np.full(rows.n.shape, math.sqrt(8.0 * math.log(2.0 / DELTA) + 4.0 * epsilon) / epsilon)
+        law = GaussianLaw(sigma, polish=False, claimed=claimed)
+    ledger = Ledger(accountants.make_accountant("best" if gaussian else "pure"), math.inf, delta)
+    curator = Curator(rows, terms.facts(rows.n, rows.d), terms.noise(range(len(rows.n))), ledger)
+    return curator.ask(PerturbedObjective(start, ridge, start, law, "003, Algorithm 3 (printed)")), ledger
 
 
 def _words(name: str, said: Statement) -> str:
@@ -185,13 +190,10 @@ def _split(p: Mapping[str, Any], held: Held, seed: int, replicates: int) -> Iter
     for name, fit in fits.items():
         says = {"sites": fit.sites, "aggregator": fit.aggregator}
         counted = [fit.sites] if setting == "public-private" else list(says.values())
-        plain = name.removesuffix(LETTER)
+        plain, claims = name.removesuffix(LETTER), math.isfinite(terms.epsilon) and name != OURS
         method = ("local" if plain.startswith("site ") else plain) + name[len(plain) :]
-        row: Row = {"method": method, "model": name}
-        row |= {"target": terms.epsilon, "case": f"{p['data']}, {setting}"}
-        row |= {"epsilon": max(said.epsilon for said in counted), "claimed": None}
-        if math.isfinite(terms.epsilon) and name != OURS:
-            row["claimed"] = terms.epsilon
+        row: Row = {"method": method, "model": name, "target": terms.epsilon, "case": f"{p['data']}, {setting}"}
+        row |= {"epsilon": max(said.epsilon for said in counted), "claimed": terms.epsilon if claims else None}
         row |= {f"epsilon_{who}": said.epsilon for who, said in says.items()}
         if "first_epsilon" in p:
             row["epsilon_first"] = first.sites.epsilon
@@ -207,11 +209,10 @@ def _first(alone: Fit, own: Fit) -> Fit:
 
 def _promises(method: str, says: Mapping[str, Statement]) -> str:
     """Whom a method protects and whom not, without the numbers, which are columns."""
-    words = [f"{who}: {_one_promise(said)}" for who, said in says.items()]
-    return f"{method[0].upper()}{method[1:]}. " + ". ".join(one[0].upper() + one[1:] for one in words) + "."
 
+    def one(said: Statement) -> str:
+        covered = f"protects {said.protects}" + (f"; not: {said.not_protected}" if said.not_protected else "")
+        return said.not_protected if math.isinf(said.epsilon) else covered
 
-def _one_promise(said: Statement) -> str:
-    if math.isinf(said.epsilon):
-        return said.not_protected
-    return f"protects {said.protects}" + (f"; not: {said.not_protected}" if said.not_protected else "")
+    words = [f"{who}: {one(said)}" for who, said in says.items()]
+    return f"{method[0].upper()}{method[1:]}. " + ". ".join(word[0].upper() + word[1:] for word in words) + "."

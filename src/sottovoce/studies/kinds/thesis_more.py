@@ -10,17 +10,13 @@ import numpy as np
 
 from ...aggregation import Fit, Terms, average, feature, local
 from ...data.rows import Rows
-from ...ledger.memory import Ledger
 from ...papers.utility import generalised_objective_perturbation
-from ...privacy import accountants
 from ...problem.losses import make_loss
-from ...queries.objective import GaussianLaw, PerturbedObjective, SphericalLaw
-from ...runs.curator import Curator
 from ...runs.simulate import RunConfig, pooled_minimiser
 from ...util.typing import Any, Array
 from . import Row, check
 from .thesis_data import load, splits
-from .thesis_models import DELTA, one_site
+from .thesis_models import DELTA, algorithm_3, one_site
 
 _IMPROVED = {"data", "pca", "loss", "Lambda", "epsilon", "sites", "rows", "aggregator_rows", "splits"}
 _OURS = {"replicates", "seed"}
@@ -59,15 +55,10 @@ def utility(p: Mapping[str, Any]) -> list[Row]:
     says = generalised_objective_perturbation(
         n=n, d=rows.d, epsilon=epsilon, norm=float(np.linalg.norm(best)), delta=DELTA if gaussian else None
     )
-    facts, start = terms.facts(rows.n, rows.d), np.zeros((terms.replicates, 1, rows.d))
+    facts = terms.facts(rows.n, rows.d)
     least = 2.0 * facts.loss.curvature_bound / epsilon  # what Algorithm 3 asks for
-    law: GaussianLaw | SphericalLaw = SphericalLaw(np.array([[epsilon / 2.0]]), polish=False)
-    if gaussian:
-        sigma = math.sqrt(8.0 * math.log(2.0 / DELTA) + 4.0 * epsilon) / epsilon
-        law = GaussianLaw(np.array([[sigma]]), polish=False)
-    ledger = Ledger(accountants.make_accountant("best" if gaussian else "pure"), math.inf, DELTA if gaussian else 0.0)
-    query = PerturbedObjective(start, np.array([[says.Delta / n]]), start, law, "003, Algorithm 3 (printed)")
-    models = Curator(rows, facts, terms.noise(range(1)), ledger).ask(query)[:, 0]
+    found, ledger = algorithm_3(rows, terms, np.array([[says.Delta / n]]), gaussian)
+    models = found[:, 0]
 
     def objective(w: Array) -> Array:
         values = facts.loss.value(w @ rows.signed[0, :n].T).mean(axis=-1)
@@ -98,12 +89,10 @@ def improved(p: Mapping[str, Any]) -> list[Row]:
         rough = replace(terms, tol=1e-5)
         few = replace(alone, models=np.stack([picked(M, public, held.X.shape[1]) for M in alone.models]))
         fits: dict[str, Fit] = {
-            "average": average(alone),
-            "feature, all sites": feature(alone, aggregator, rough, "public"),
-        }
-        fits["feature, d independent"] = feature(few, aggregator, rough, "public")
-        boosted = np.stack([boost(M, public) for M in alone.models])
-        fits["boosting"] = replace(alone, models=boosted)
+            "average": average(alone), "feature, all sites": feature(alone, aggregator, rough, "public"),
+            "feature, d independent": feature(few, aggregator, rough, "public"),
+            "boosting": replace(alone, models=np.stack([boost(M, public) for M in alone.models])),
+        }  # fmt: skip
         for name, fit in fits.items():
             row: Row = {"method": name, "target": terms.epsilon, "epsilon": alone.sites.epsilon, "_note": held.note}
             row["_privacy"] = held.told(f"{name}: protects {alone.sites.protects}; the aggregator's rows are public")

@@ -13,20 +13,14 @@ from ...util.typing import Any, Array
 from . import Row
 from .thesis_models import parties
 
-THESIS: dict[tuple[str, str], str] = {
-    ("non-private", "epsilon"): "A > F",
-    ("non-private", "rows"): "A falls ≈ F falls",
-    ("non-private", "aggregator_rows"): "A > F falls",
-    ("non-private", "sites"): "A falls ≈ F falls, then A falls < F stable",
-    ("public-private", "epsilon"): "A falls > F stable",
-    ("public-private", "rows"): "A falls > F stable",
-    ("public-private", "aggregator_rows"): "A > F falls",
-    ("public-private", "sites"): "A falls > F falls",
-    ("private", "epsilon"): "A falls > F stable",
-    ("private", "rows"): "A falls > F stable",
-    ("private", "aggregator_rows"): "A > F falls",
-    ("private", "sites"): "A > F",
-}
+_FALLS = "A falls > F stable"
+THESIS: dict[str, dict[str, str]] = {
+    "non-private": {"epsilon": "A > F", "rows": "A falls ≈ F falls", "aggregator_rows": "A > F falls",
+                    "sites": "A falls ≈ F falls, then A falls < F stable"},
+    "public-private": {"epsilon": _FALLS, "rows": _FALLS, "aggregator_rows": "A > F falls",
+                       "sites": "A falls > F falls"},
+    "private": {"epsilon": _FALLS, "rows": _FALLS, "aggregator_rows": "A > F falls", "sites": "A > F"},
+}  # fmt: skip
 """003, Table 6.1: errors of the average method (A) and of the feature method (F), and how they move."""
 
 FORMS = {
@@ -53,7 +47,7 @@ def table_6_1(p: Mapping[str, Any]) -> list[Row]:
     out = []
     for mean, form in FORMS[setting]:
         average, feature = _errors(found, mean), _errors(found, form)
-        ours, theirs = compared(average, feature), THESIS[setting, along]
+        ours, theirs = compared(average, feature), THESIS[setting][along]
         rows = [row for cell in found for row in cell if row["method"] == form]
         printed = form.endswith("printed")
         entry = {

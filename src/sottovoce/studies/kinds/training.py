@@ -24,8 +24,7 @@ from .secrets import simulate_watched
 _KNOBS = {f.name for f in fields(RunConfig)}
 _DATA = {"data", "file", "digest", "limit", "partition", "strength", "nodes"}
 _CELL = {"every", "alpha", "match", "match_by", "price"}
-LABELS = {"basis", "label", "panel"}
-"""Free texts that tell cells apart."""
+LABELS = {"basis", "label", "panel"}  # free texts that tell cells apart
 
 
 def _config(p: Mapping[str, Any], rows: Rows) -> RunConfig:
@@ -102,9 +101,8 @@ class _Scores:
         centre = models.mean(axis=1)
         apart = np.sqrt(((models - centre[:, None]) ** 2).sum(axis=-1).mean(axis=-1))
         far = np.linalg.norm(centre - self.optimum, axis=-1) / np.linalg.norm(self.optimum)
-        wrong = self.dealt.errors(centre)
+        wrong, task = self.dealt.errors(centre), self.dealt.task
         alone = self.dealt.errors(models).mean(axis=-1)
-        task = self.dealt.task
         columns = {
             "loss": own.mean(axis=0), "risk": self.ready.config.C * own.mean(axis=0),
             "test_error": wrong, task.wording.quality: task.quality(wrong),
@@ -225,8 +223,7 @@ def _fitted(alphas: Array, means: Array, k: int, p: Mapping[str, Any]) -> list[R
     except InvalidInput as error:
         return [{"what": "none", "alpha": float(alphas[0]), "value": 0.0, "_note": f"No fit for {name}: {error}"}]
     grid = np.geomspace(alphas.min(), top, 60)
-    utility = PrivacyUtility()(grid)
-    fit = curve.predict(grid)
+    utility, fit = PrivacyUtility()(grid), curve.predict(grid)
     lines = {"L_acc": fit, "U_priv": utility, "J": fit - utility}
     note = (
         f"{name}: L_acc = {curve.c4:.3g} exp(-{curve.c5:.3g} alpha) + {curve.c6:.3g}, residual {curve.residual:.2g}; "
