@@ -1,12 +1,10 @@
 """Exact draws of continuous noise, rounded to a grid.
 
-A release is a grid point plus noise on the same grid.  If the noise is a continuous variable that is correctly rounded
-to the grid, the release is a function of ``grid point + continuous noise``.  So whatever is proved for the continuous
-law holds for the release, in every accountant.  The grid adds no term except for the rounding of the point itself.
+A release is a grid point plus continuous noise, correctly rounded to the grid: post-processing of the continuous law's
+release.  So every price of that law holds, and only the rounding of the point itself adds to it.
 
-This module rounds correctly.  Of each uniform, only the first bits are drawn.  Every value computed from them is an
-interval that contains the true value (ball arithmetic, FLINT).  Where an interval does not decide a rounding, more bits
-are drawn.
+Of each uniform only the first bits are drawn, and every value computed from them is an interval (ball arithmetic,
+FLINT).  Where an interval does not decide a rounding, more bits are drawn.
 """
 
 from __future__ import annotations
@@ -73,7 +71,7 @@ def rounded_spherical(d: int, rate: float, step: float, draw: Callable[[int], by
 
 
 def rounded_gaussian(d: int, sigma: float, step: float, draw: Callable[[int], bytes] = os.urandom) -> list[int]:
-    """``round(x / step)`` for ``x`` of law ``N(0, sigma^2 I)`` in R^d, exactly distributed; see above."""
+    """``round(x / step)`` for ``x`` of law ``N(0, sigma^2 I)`` in R^d, as :func:`rounded_spherical`."""
     pairs = _pairs(-(-d // 2), draw)
 
     def coordinates(bits: int) -> list[Any]:

@@ -1,7 +1,7 @@
-"""Prices of Gaussian noise: on an answer (U7), inside an objective (U3), on an inexact answer (U4); sparse vector (U5).
+"""Prices of Gaussian noise on an answer (U7), in an objective (U3) and on an inexact answer (U4).
 
-Gaussian noise has standard deviation ``sigma`` in every coordinate, in sum scale where it is in an objective.  ``mu``
-is shift over sigma.  ``phi`` is ``t^2 / (2 sigma^2)``, ``kappa = c1 / K``; orders ``alpha`` are > 1.
+The standard deviation is ``sigma`` in every coordinate, in sum scale inside an objective; ``mu`` is shift over sigma.
+``phi = t^2 / (2 sigma^2)``, ``kappa = c1 / K``, orders ``alpha > 1``.  See ``docs/privacy/tight.md``.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ def gaussian_delta(epsilon: ArrayLike, mu: ArrayLike) -> Array:
 
     Notes
     -----
-    ``Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu)`` (Balle and Wang 2018, Theorem 8).  *Proof.*  The loss is
-    ``N(mu^2/2, mu^2)`` under the first law and ``N(-mu^2/2, mu^2)`` under the second; it exceeds eps with those two
-    probabilities, and delta is the first less ``e^eps`` times the second.
+    ``Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu)`` (Balle and Wang 2018, Theorem 8): the loss is ``N(mu^2/2, mu^2)``
+    under the first law and ``N(-mu^2/2, mu^2)`` under the second; delta is the probability that it exceeds eps under
+    the first, less ``e^eps`` times that under the second.
     """
     eps, mu = np.broadcast_arrays(np.asarray(epsilon, dtype=float), np.asarray(mu, dtype=float))
     safe = np.where(mu > 0, mu, 1.0)
@@ -65,31 +65,6 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 def gaussian_zcdp(mu: ArrayLike) -> Array:
     """``mu^2 / 2``: the Renyi divergence is exactly this times alpha."""
     return 0.5 * np.asarray(mu, dtype=float) ** 2
-
-
-def argmin_sensitivity(
-    C: ArrayLike, n: ArrayLike, q: ArrayLike, *, delta_gradient: float, error: ArrayLike = 0.0
-) -> Array:
-    """U7: how far a row moves ``argmin``: ``Delta C / (n q) + 2 error``.
-
-    Parameters
-    ----------
-    C, n, q : array
-        Weight of the data, rows, strong convexity of everything except the loss.
-    delta_gradient : float
-        1 or 2, times the loss's derivative bound.
-    error : array
-        Largest distance between the solver's answer and the exact minimiser.
-
-    Notes
-    -----
-    *Proof.*  Both objectives are q-strongly convex.  At the first minimiser the gradient of the second objective is the
-    change of one row's gradient, of norm at most ``Delta C / n``; so its minimiser is within that over q.  Each answer
-    is ``error`` from its minimiser.  Attained by the Huber loss's linear piece with opposite rows, and by losses of
-    residuals with one row and targets on either side of it.
-    """
-    C, n, q = (np.asarray(x, dtype=float) for x in (C, n, q))
-    return delta_gradient * C / (n * q) + 2.0 * np.asarray(error, dtype=float)
 
 
 def inexact_rdp(orders: ArrayLike, error: float, sigma_release: float) -> Array:
@@ -240,8 +215,10 @@ def objective_rdp(orders: ArrayLike, sigma: float, kappa: float, *, relation: st
     return np.minimum(bound, ends + log_det)
 
 
-def objective_rdp_any_slope(orders: ArrayLike, sigma: float, kappa: float) -> Array:
-    """Zero-out Renyi bound for derivatives in [-1, 1] (Redberg, Koskela and Wang 2023); nothing sharper is proved.
+def objective_rdp_any_derivative(orders: ArrayLike, sigma: float, kappa: float) -> Array:
+    """Zero-out Renyi bound for derivatives of either sign, in [-1, 1] (Redberg, Koskela and Wang 2023).
+
+    No event is priced by it.
 
     Notes
     -----
@@ -254,45 +231,10 @@ def objective_rdp_any_slope(orders: ArrayLike, sigma: float, kappa: float) -> Ar
     return float(np.log1p(kappa)) + 0.5 / sigma**2 + moment / (a - 1.0)
 
 
-def objective_epsilon(sigma: float, kappa: float, delta: float, *, relation: str, releases: int = 1) -> float:
-    """The least epsilon at which :func:`objective_delta` is at most `delta`, from above; infinite if there is none."""
-    low, high = 0.0, 1.0
-    while objective_delta(high, sigma, kappa, relation=relation, releases=releases) > delta:
-        low, high = high, 2.0 * high
-        if high > 1e6:
-            return float(np.inf)
-    while high - low > 1e-9 * max(1.0, high):
-        middle = 0.5 * (low + high)
-        fits = objective_delta(middle, sigma, kappa, relation=relation, releases=releases) <= delta
-        low, high = (low, middle) if fits else (middle, high)
-    return high
-
-
 # --- the sparse vector ----------------------------------------------------------------------------------------------
 
 
 def above_threshold_split(epsilon: float, positives: int) -> tuple[float, float]:
-    """Shares ``(e1, e2)`` of `epsilon` for threshold and queries, ``1 : (2 c)^{2/3}`` (Lyu, Su and Li 2017)."""
+    """U5: shares ``(e1, e2)`` of `epsilon` for threshold and queries, ``1 : (2 c)^{2/3}`` (Lyu, Su and Li 2017)."""
     ratio = (2.0 * positives) ** (2.0 / 3.0)
     return epsilon / (1.0 + ratio), epsilon * ratio / (1.0 + ratio)
-
-
-def above_threshold_scales(e1: float, e2: float, positives: int, sensitivity: float) -> tuple[float, float]:
-    """Laplace scales of threshold, ``Delta_q / e1``, and queries, ``2 c Delta_q / e2``."""
-    return sensitivity / e1, 2.0 * positives * sensitivity / e2
-
-
-def above_threshold_rdp(orders: ArrayLike, e1: float, e2: float) -> Array:
-    """U5: Renyi bound of AboveThreshold that stops after c positives, ``min(e1 + e2, alpha (e1 + e2)^2 / 2)``.
-
-    Notes
-    -----
-    It is ``(e1 + e2)``-DP if the threshold's noise is drawn once.  *Proof.*  Given the threshold's noise r, answers are
-    independent.  Compare r for D with ``r + Delta_q`` for D': the density of r changes by at most ``e^{e1}``.  A query
-    below ``tau + r`` for D is, with the same noise, below ``tau + r + Delta_q`` for D'.  A query above is above for D'
-    once its noise grows by ``2 Delta_q``, at a factor of at most ``e^{2 Delta_q e2 / (2 c Delta_q)}``; at most c are
-    above. Queries may depend on earlier answers and on public state only.  Pure eps-DP is ``eps^2/2``-zCDP (Bun and
-    Steinke 2016, Proposition 3.3).
-    """
-    total = e1 + e2
-    return np.minimum(total, 0.5 * np.asarray(orders, dtype=float) * total**2)

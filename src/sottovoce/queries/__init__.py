@@ -1,4 +1,4 @@
-"""Kinds of release, one file each.  Algorithms build queries; only a curator answers them."""
+"""Kinds of release.  Algorithms build queries; only a curator answers them."""
 
 from .base import Query
 from .bounded import (
@@ -9,6 +9,7 @@ from .bounded import (
     NoisyBounded,
     Positives,
     Products,
+    ResidualMoments,
     Residuals,
     Scores,
     SecondMoments,
@@ -25,7 +26,6 @@ from .objective import (
     law_of,
     rate_for_epsilon,
 )
-from .residuals import ResidualMoments
 from .sparse_vector import GatedMinimiser, RedrawnGate
 from .statistic import NoisyEpoch, NoisyGradient, NoisyMinimiser, NoisyStatistic, NoisyValue, SecretMinimiser
 from .sums import Sum

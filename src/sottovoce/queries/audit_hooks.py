@@ -1,10 +1,9 @@
-"""What an auditor can learn from a release: the types in which queries express it, and code that queries share.
+"""Types in which queries express what an auditor can learn from a release, and code that queries share.
 
-An auditor sees every public input and every answer of a query.  A query that can be audited closely computes two
-things: how likely an answer is if a node held certain rows (:meth:`~sottovoce.queries.Query.log_density`), and how an
-answer shifts with each of many canary rows (:meth:`~sottovoce.queries.Query.leaning`).  Both are computed with the
-*stated* noise.  If the noise that was drawn differs from it, scores remain valid, and the audit can detect the
-difference.
+An auditor sees every public input and every answer.  A query that can be audited closely computes how likely an answer
+is if a node held certain rows (:meth:`~sottovoce.queries.Query.log_density`), and how it shifts with each of many
+canary rows (:meth:`~sottovoce.queries.Query.leaning`).  Both use the *stated* noise: if other noise was drawn, scores
+remain valid, and the audit can detect the difference.  The rows are the auditor's own guesses: nothing private is read.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class Supposed:
     Attributes
     ----------
     vault : Vault
-        With these rows and without noise.  It holds the secrets that earlier queries kept.
+        With these rows, the secrets of earlier queries, and no noise.
     facts : Facts
         Of this node alone.
     signed : array (n, d)
@@ -42,35 +41,42 @@ class Supposed:
 
 
 class Canaries(Protocol):
-    """Rows of one node, all known except canaries; a coin decides which of two values each canary has."""
+    """Rows of one node, all known except canaries; a coin decides which of two values each canary has.
+
+    Attributes
+    ----------
+    facts : Facts
+        Of this node alone.
+    sums : float
+        ``n / C``, the factor that brings a mean gradient to sum scale.
+    count : int
+        Number of canaries.
+    kept : dict
+        What queries remember of earlier releases, by name.
+    """
 
     facts: Facts
-    """Of this node alone."""
     sums: float
-    """``n / C``, the factor that brings a mean gradient to sum scale."""
     count: int
-    """How many canaries there are."""
     kept: dict[str, Array]
-    """What queries remember of earlier releases, by name."""
 
     def gradients(self, w: Array, part: int = 0, parts: int = 1) -> tuple[Array, Array]:
-        """At w (d,), in sum scale: the gradient (d,), with the mean over each canary's two values, and (d, m) half the
-        difference between the gradients of these two, for each canary."""
+        """Sum scale, at w (d,): the gradient (d,) with each canary's mean, and half its difference by coin (d, m)."""
 
     def hessian(self, w: Array, part: int = 0, parts: int = 1) -> Array:
-        """The Hessian at w (d,), in sum scale, with each canary's two values counted by half; shape (d, d)."""
+        """The Hessian (d, d) at w (d,) in sum scale, with each canary's mean."""
 
 
 @dataclass(frozen=True)
 class Leaning:
-    """A release to first order in the canaries: ``residual = lean @ signs + noise``, with signs +1 or -1 by the coins.
+    """A release to first order in the canaries: ``residual = lean @ signs + noise``, with signs +-1 by the coins.
 
     Attributes
     ----------
     residual : array (d,)
     lean : array (d, m)
     covariance : array (d, d) or float
-        Covariance of the noise; a number is the variance of each coordinate.
+        Of the noise; a number is the variance of each coordinate.
     """
 
     residual: Array
@@ -79,13 +85,13 @@ class Leaning:
 
 
 def refusal(query: object) -> InvalidInput:
-    """The error for a query that does not know how its answer shifts with canaries."""
+    """The error for a query without :meth:`~sottovoce.queries.Query.leaning`."""
     rule = "does not say how canaries move its answer (Query.leaning)"
     return InvalidInput("method", type(query).__name__, rule, "use the game of two tables")
 
 
 def refusal_of_secret(query: object) -> InvalidInput:
-    """The error for canaries behind a query whose answer depends on a secret."""
+    """The error for a query whose answer depends on a secret."""
     rule = f"what {type(query).__name__} keeps secret stands between rows and releases"
     return InvalidInput("form", "printed", rule, "use the game of two tables")
 

@@ -1,4 +1,4 @@
-"""The vault, which only queries may use: rows, noise, and secrets that a query keeps from one answer to the next."""
+"""The vault, which only queries may use: rows, noise, and secrets kept from one answer to the next."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ S = TypeVar("S", bound="Secret")
 
 @dataclass(frozen=True)
 class Secret:
-    """What one kind of query remembers from one answer to the next: a sparse vector's threshold, an exact minimiser.
+    """What one kind of query keeps from one answer to the next, such as a threshold or an exact minimiser.
 
-    Each kind is a frozen dataclass of arrays, defined beside its query.  To change a secret, a query keeps a new one.
+    Each kind is a frozen dataclass of arrays.  To change a secret, a query keeps a new one.
     """
 
     by_field: ClassVar[bool] = False
-    """Whether a checkpoint names an array by its field alone, as in version 0.1."""
+    """Whether checkpoints name arrays by field alone, as in version 0.1."""
 
     @classmethod
     def names(cls) -> dict[str, str]:
@@ -47,7 +47,7 @@ class Vault:
         return found if isinstance(found, kind) else None
 
     def forget(self, kind: type[Secret]) -> None:
-        """Drop the secret of this kind, because it belongs to a draw that was lost."""
+        """Drop the secret of this kind."""
         self.secrets.pop(kind, None)
 
     def state(self) -> dict[str, Array]:
