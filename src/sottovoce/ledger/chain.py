@@ -150,7 +150,6 @@ class Chain(Generic[F]):
             self.payload(number, digest)
 
     def forget(self) -> None:
-        """Start again from the first record."""
         self.state, self.records, self._head = self._blank(self.secret), 0, keyed_hash(self.file_id)
 
     def head(self) -> str:
@@ -162,7 +161,6 @@ class Chain(Generic[F]):
         return self._db.execute("SELECT records, head FROM meta").fetchone() or (0, b"")
 
     def goes_through(self, records: int, head: bytes) -> bool:
-        """Whether record number `records` has the hash `head`."""
         return bool(self._db.execute("SELECT hash FROM log WHERE id = ?", (records,)).fetchone() == (head,))
 
     def corrupt(self, what: str) -> NoReturn:

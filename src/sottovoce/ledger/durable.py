@@ -23,6 +23,7 @@ import hmac
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Self
@@ -66,7 +67,7 @@ class DurableLedger(OnDisk):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopened, (type(self), str(self._file.real), self._file.timeout)
+        return partial(type(self).open, timeout=self._file.timeout), (str(self._file.real),)
 
     @classmethod
     def create(
@@ -269,10 +270,7 @@ class DurableLedger(OnDisk):
     def resume(self, run: str, plan: str, *before: str) -> Run:
         """Go through a run again from its first row: rows are replayed, never charged twice; a closed run only so.
 
-        Parameters
-        ----------
-        *before : str
-            Digests that older versions made of the same plan.
+        `before` are digests that older versions made of the same plan.
 
         Raises
         ------
@@ -289,10 +287,7 @@ class DurableLedger(OnDisk):
     def charge_release(self, run: str, release: int, event: Event, *, kept: bool) -> None:
         """Record release number `release` of a run, durably, or find it recorded.
 
-        Parameters
-        ----------
-        kept : bool
-            Promise to store the bytes before they are handed out.  Only such a row can be drawn again.
+        `kept` promises to store the bytes before they are handed out.  Only such a row can be drawn again.
 
         Raises
         ------
@@ -331,14 +326,9 @@ class DurableLedger(OnDisk):
     def close_run(self, run: str, *, reclaim: bool = False) -> int:
         """Close a run for good; with `reclaim`, give it up: return the price of reserved events that have no row.
 
-        An event without a row was never drawn.  If the run's process still lives, it is refused at its next charge.  A
-        crashed run keeps its reservation until it is resumed or closed here.  A site takes no further part in a run
-        that was given up (:meth:`given_up`).
-
-        Returns
-        -------
-        int
-            Events that were returned; 0 if the run was closed before.
+        An event without a row was never drawn; if the run's process still lives, it is refused at its next charge.  A
+        site takes no further part in a run that was given up (:meth:`given_up`).  Returns how many events were given
+        back, 0 if the run was closed before.
 
         Raises
         ------
@@ -453,10 +443,6 @@ class DurableLedger(OnDisk):
         return after - committed
 
 
-def _reopened(kind: type[DurableLedger], path: str, timeout: float) -> DurableLedger:
-    return kind.open(path, timeout=timeout)
-
-
 class Run(Readings):
     """One run's view of a ledger, with the interface of :class:`sottovoce.ledger.memory.Ledger`.
 
@@ -509,12 +495,7 @@ class Run(Readings):
     def once(self, event: Event, draw: Callable[[], bytes]) -> bytes:
         """The next release: charged, drawn and stored if it is new; else its stored bytes, without a draw.
 
-        If `draw` raises, the row is marked as failed and the error goes on.
-
-        Raises
-        ------
-        LedgerError
-            If this row's draw failed before.
+        If `draw` raises, the row is marked as failed and the error goes on; LedgerError if it failed before.
         """
         self.charge(event, kept=True)
         found = self.payload()
@@ -543,13 +524,7 @@ class Run(Readings):
         return self.accountant.total(state.planned[: state.charged], self.delta)
 
     def restore(self, rows: list[dict[str, Any]]) -> None:
-        """Continue after `rows`, which a checkpoint of this run holds.
-
-        Raises
-        ------
-        LedgerCorrupt
-            If they are not the first rows of this run: the ledger is older than the checkpoint, or another run's.
-        """
+        """Continue after `rows`, which a checkpoint of this run holds; LedgerCorrupt if the run lacks them."""
         state = self._state()
         if len(rows) > state.charged or [canonical(row) for row in rows] != state.texts[: len(rows)]:
             raise LedgerCorrupt(

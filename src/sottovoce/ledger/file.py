@@ -1,16 +1,14 @@
 """The file of a log: one path, one user at a time, and no journal beside it between commits.
 
-SQLite finds its journal by the file's *path*, and trusts whatever journal lies there.  So
+SQLite finds its journal by the file's *path*, and trusts whatever journal lies there (``docs/ledger.md``).  So
 
-- a file with several paths (a hard link, a mounted file) is refused, at every use;
-- every read and every change holds a lock on the file itself, whatever its name;
+- a file with several paths (a hard link, a mounted file) is refused, and every use holds a lock on the file itself;
 - a commit is in the file before the call returns (``journal_mode=DELETE``, ``synchronous=EXTRA``);
 - a journal that lies there all the same was left by a process that died during a commit, of which nobody had been told,
   or was put there.  If the file is whole without it, it is deleted.  If not, SQLite may roll the file back, provided
   that the journal belongs to the file's last change (SQLite counts changes on the first page); any other is refused.
 
-Schema 3 kept a write-ahead log beside the file.  It is converted when opened, with the commits that only the log holds;
-a log that does not take the file forward is refused.  ``docs/ledger.md`` says why.
+Schema 3's write-ahead log is folded in when the file is opened, provided that it takes the file forward.
 """
 
 from __future__ import annotations
@@ -40,8 +38,6 @@ else:
 
 _OLDEST_SQLITE = (3, 37, 0)  # strict tables
 _JOURNAL = bytes.fromhex("d9d505f920a163d7")  # how SQLite's journals begin
-
-_ALONE = "mode=ro&immutable=1"  # without whatever lies beside it
 
 
 class ChainFile(Chain[F]):
@@ -134,12 +130,9 @@ class ChainFile(Chain[F]):
         if not Path(path).is_file():
             raise LedgerError(f"{name}: no such file; give the path of one")
         try:
-            with closing(_connect(Path(path), 0.0, _ALONE)) as db:
-                alone = Chain(db, name, blank)
-                with alone.translated():
-                    alone.identify()
-                    alone.sync()
-                return alone
+            with _alone(Path(path), name, blank) as alone:
+                alone.sync()
+            return alone
         except (OSError, sqlite3.Error) as error:
             raise LedgerError(f"{name}: cannot be read: {error}; correct that, and try again") from None
 
@@ -237,23 +230,18 @@ class ChainFile(Chain[F]):
         if before is not None:
             if before not in (changes, changes - 1):
                 self._strange(journal)
-            with closing(_connect(self.real, 0.0, _ALONE)) as db:
-                alone = Chain(db, self.name, self._blank)
-                try:
-                    with alone.translated():
-                        alone.identify()
-                        alone.verify()
-                except LedgerCorrupt:
-                    return
+            try:
+                with _alone(self.real, self.name, self._blank) as alone:
+                    alone.verify()
+            except LedgerCorrupt:
+                return
         journal.unlink()
 
     def _settle(self, beside: bool) -> None:
         """Make commits durable (fullfsync: macOS), and convert schema 3."""
         log = self._beside("-wal")
         if beside and log.is_file() and log.stat().st_size:
-            with closing(_connect(self.real, 0.0, _ALONE)) as db:
-                alone = Chain(db, self.name, self._blank)
-                alone.identify()
+            with _alone(self.real, self.name, self._blank) as alone:
                 known = alone.written()
             with closing(_connect(self.real, self.timeout, "mode=ro")) as db:  # who only reads folds no log in
                 db.execute("BEGIN")
@@ -280,6 +268,16 @@ def _connect(file: Path, timeout: float, how: str = "mode=rw") -> sqlite3.Connec
     return sqlite3.connect(
         f"{file.resolve().as_uri()}?{how}", uri=True, timeout=timeout, isolation_level=None, check_same_thread=False
     )
+
+
+@contextmanager
+def _alone(path: Path, name: str, blank: Callable[[bytes], F]) -> Iterator[Chain[F]]:
+    """The log without whatever lies beside its file."""
+    with closing(_connect(path, 0.0, "mode=ro&immutable=1")) as db:
+        chain = Chain(db, name, blank)
+        with chain.translated():
+            chain.identify()
+            yield chain
 
 
 def _synchronous(db: sqlite3.Connection) -> None:

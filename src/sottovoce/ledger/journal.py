@@ -1,12 +1,9 @@
 """The messages of a run between sites, in the ledger of the site's data set.
 
-They are records of the same chain as rows and releases.  A round writes, each durably before the next step: the rows
-charged in it and the bytes released under them, the message to be sent, and the inbox (the neighbours' messages)
-received for it, on which the next round's releases depend.  So
-
-- every row comes after the one inbox that it depends on, and the chain proves the order;
-- the same round asked again gets the same bytes, of a release and of a message;
-- a round is never computed from another inbox: the first one stays, whatever a hub says later.
+A round writes, each durably before the next step: the rows charged in it and the bytes released under them, the
+message to be sent, and the inbox (the neighbours' messages) received for it, on which the next round's releases depend.
+They are records of one chain, which proves that order.  The same round asked again gets the same bytes, and is never
+computed from another inbox: the first one stays, whatever a hub says later.
 
 The algorithm's state is not stored: it follows from public facts, releases and inboxes, bit by bit.
 """

@@ -57,12 +57,7 @@ class Taken(NamedTuple):
 class LifetimeShare:
     """A run's share of lifetime budgets.
 
-    Parameters
-    ----------
-    events : iterable of Event
-        All that the run charges, in order.
-    accountant : {"pure", "zcdp", "rdp"}
-    delta : float
+    `events` are all that it charges, in order; `accountant` ("pure", "zcdp" or "rdp") and `delta` are the ledger's.
     """
 
     def __init__(self, events: Iterable[Event], accountant: str, delta: float) -> None:
@@ -71,13 +66,7 @@ class LifetimeShare:
         self._accountant, self._delta = accountant, delta
 
     def of(self, budget: float) -> Taken:
-        """What the run takes of a ledger with this lifetime budget.
-
-        Raises
-        ------
-        InvalidInput, UnknownEvent
-            If there is no such ledger, or it cannot price the run.
-        """
+        """What the run takes of a ledger with this budget; InvalidInput or UnknownEvent if none can price it."""
         order = for_life(self._accountant, np.array([budget]), self._delta)
         once, twice = self._total(order, 1), self._total(order, 2)
         finite = bool(np.all(np.isfinite(twice)))

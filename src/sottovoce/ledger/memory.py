@@ -22,13 +22,7 @@ from ..util.typing import Any, Array, ArrayLike
 
 
 def validate_target(epsilon: ArrayLike, delta: float | None) -> None:
-    """Refuse an (epsilon, delta) that is no privacy target.
-
-    Raises
-    ------
-    InvalidInput
-        If any epsilon is not > 0 (infinity is allowed), or delta is given and not inside (0, 1).
-    """
+    """Refuse (InvalidInput) an epsilon that is not > 0, which infinity is, or a delta that is not inside (0, 1)."""
     try:
         values = np.asarray(epsilon).astype(float, casting="same_kind")
     except (TypeError, ValueError):
@@ -46,6 +40,9 @@ _STAYS = (
     "ledger: one in memory stays in its process, where charges from elsewhere would be lost; nothing was drawn; use "
     "n_jobs=1, threads (joblib's 'threading') or a DurableLedger"
 )
+
+
+_Spent = dict[bytes | None, Any]  # by deal
 
 
 class _Row(NamedTuple):
@@ -91,7 +88,7 @@ class Ledger:
         self._lock, self._pid = threading.RLock(), os.getpid()
         self._rows: list[_Row] = []
         self._conditions: dict[bytes | None, Conditions] = {}  # by deal, of what was charged outside a Joint
-        self._spent: dict[bytes | None, Any] = {}  # by deal
+        self._spent: _Spent = {}
         self._sizes: dict[bytes | None, int] = {}  # nodes
         self._held: list[Joint] = []
         self._relation: str | None = None
@@ -145,9 +142,7 @@ class Ledger:
         with self._lock:
             chosen = at_one_order(self.accountant, np.asarray(self.epsilon, dtype=float), self.delta)
             if chosen is not self.accountant:
-                again: dict[bytes | None, Any] = {}
-                for _, deal, priced in self._rows:
-                    again[deal] = chosen.add(again[deal] if deal in again else chosen.nothing(), priced)
+                again = _added(chosen, {}, ((deal, priced) for _, deal, priced in self._rows))
                 self.accountant, self._spent = chosen, again  # an interrupt before this line changes nothing
 
     def trial(self) -> Ledger:
@@ -219,7 +214,6 @@ class Ledger:
         return None if claims is None else float(np.max(claims))
 
     def to_list(self) -> list[dict[str, Any]]:
-        """Rows as plain data."""
         return [event.to_dict() for event in self.rows]
 
     def restore(self, rows: list[dict[str, Any]]) -> None:
@@ -236,26 +230,24 @@ class Ledger:
 
     # Under the lock
 
-    def _seen_by(self, sites: int) -> dict[bytes | None, Any]:
+    def _seen_by(self, sites: int) -> _Spent:
         """What is spent, by deal, against that many sites together."""
         sums = _events.SummedGaussianMechanism
         if not any(isinstance(row.event, sums) and row.event.colluders < sites for row in self._rows):
             return self._spent
-        again: dict[bytes | None, Any] = {}
-        for _, deal, priced in self._rows:
-            known = again[deal] if deal in again else self.accountant.nothing()
-            again[deal] = self.accountant.add(known, priced.against(sites) if isinstance(priced, sums) else priced)
-        return again
+        return _added(
+            self.accountant,
+            {},
+            ((deal, one.against(sites) if isinstance(one, sums) else one) for _, deal, one in self._rows),
+        )
 
     def _conditions_of(self, deal: bytes | None) -> Conditions:
         return self._conditions.setdefault(deal, Conditions(self.sites_per_row))
 
     def _plus(self, deal: bytes | None, events: Iterable[Event]) -> Any:
         """What is spent under a deal, these events included."""
-        spent = self._spent[deal] if deal in self._spent else self.accountant.nothing()
-        for event in events:
-            spent = self.accountant.add(spent, event)
-        return spent
+        before = {deal: self._spent[deal] if deal in self._spent else self.accountant.nothing()}
+        return _added(self.accountant, before, ((deal, event) for event in events))[deal]
 
     def _next(self, event: Event, deal: bytes | None) -> tuple[Event, Any]:
         """What prices an event, and what is spent under a deal with it; refused as by :meth:`charge`."""
@@ -272,14 +264,14 @@ class Ledger:
         self._spent[deal] = spent
         self._rows.append(_Row(event, deal, priced))
 
-    def _merged(self, spent: dict[bytes | None, Any]) -> tuple[Any, int]:
+    def _merged(self, spent: _Spent) -> tuple[Any, int]:
         """The spending of all deals, and how many of its nodes hold a row."""
         if len(spent) <= 1:
             return next(iter(spent.values()), self.accountant.nothing()), self.sites_per_row
         first, *others = (self.accountant.worst(each, self.sites_per_row) for each in spent.values())
         return sum(others, first), 1
 
-    def _total(self, spent: dict[bytes | None, Any]) -> float:
+    def _total(self, spent: _Spent) -> float:
         book, m = self._merged(spent)
         if m == 1:
             return float(np.max(self.accountant.epsilon(book, self.delta)))
@@ -301,11 +293,8 @@ class Ledger:
                 raise InvalidInput("epsilon", None, rule, "give one budget, or one for each node")
             nodes = max(nodes, size)
         own = self._plus(deal, events)
-        after = self._spent | {deal: own}
-        for held in self._held:
-            for _, priced in held.left:
-                known = after[held.deal] if held.deal in after else self.accountant.nothing()
-                after[held.deal] = self.accountant.add(known, priced)
+        left = ((held.deal, priced) for held in self._held for _, priced in held.left)
+        after = _added(self.accountant, self._spent | {deal: own}, left)
         book, m = self._merged(after)
         least, several = float(np.min(budgets)), len(after) > 1
         limits = np.array(least) if several else budgets
@@ -331,6 +320,14 @@ class Ledger:
                 f"{float(np.broadcast_to(total, fits.shape)[node]):.6g}; {remedy}"
             )
         return own
+
+
+def _added(accountant: Accountant[Any], spent: _Spent, charges: Iterable[tuple[bytes | None, Event]]) -> _Spent:
+    """What is spent, by deal, once these are charged."""
+    after = dict(spent)
+    for deal, priced in charges:
+        after[deal] = accountant.add(after[deal] if deal in after else accountant.nothing(), priced)
+    return after
 
 
 class _Elsewhere(Ledger):
@@ -363,7 +360,6 @@ class Joint:
 
     Parameters
     ----------
-    own, shared : Ledger
     events : sequence of Event
         All that the run will charge, in order.
     deal : bytes, optional
@@ -394,7 +390,6 @@ class Joint:
 
     @property
     def rows(self) -> tuple[Event, ...]:
-        """Events of this run."""
         return self.own.rows
 
     def charge(self, event: Event) -> None:
@@ -409,12 +404,10 @@ class Joint:
             self.own._take(event, None, *own)
 
     def once(self, event: Event, draw: Callable[[], bytes]) -> bytes:
-        """Charge, and only then draw."""
         self.charge(event)
         return draw()
 
     def to_list(self) -> list[dict[str, Any]]:
-        """This run's rows as plain data."""
         return self.own.to_list()
 
     def restore(self, rows: list[dict[str, Any]]) -> None:

@@ -76,12 +76,7 @@ class Accountant(ABC, Generic[Spent]):
     def worst(self, spent: Spent, sites_per_row: int) -> Spent:
         """The most that a person with rows at `sites_per_row` sites has spent, as one node's spending.
 
-        Where rows are dealt to nodes anew, it adds up over the deals.
-
-        Raises
-        ------
-        InvalidInput
-            If the accountant keeps no sums.
+        Where rows are dealt to nodes anew, it adds up over the deals.  InvalidInput if the accountant keeps no sums.
         """
         rule = "it keeps no sums, so rows that were dealt to the nodes anew have no total"
         raise InvalidInput("accountant", self.name, rule, "use 'pure', 'zcdp' or 'rdp', or a ledger for each deal")
@@ -179,7 +174,8 @@ class ZCDPAccountant(_Renyi):
 
     def epsilon(self, spent: Array, delta: float) -> Array:
         a = np.array(self._orders)
-        return _vector(lambda rho: epsilon_from_rdp(a, rho * a, delta) if rho > 0 else 0.0, spent)
+        each = [epsilon_from_rdp(a, rho * a, delta) if rho > 0 else 0.0 for rho in map(float, np.ravel(spent))]
+        return np.array(each).reshape(np.shape(spent))
 
     def network(self, spent: Array, delta: float, sites_per_row: int = 1) -> float:
         return float(self.epsilon(_largest_sum(spent, sites_per_row), delta))
@@ -375,10 +371,6 @@ class BestAccountant(Accountant[tuple[Any, ...]]):
     def report(self, spent: tuple[Any, ...], delta: float, sites_per_row: int = 1) -> dict[str, float]:
         known = {part.name: part.network(value, delta, sites_per_row) for part, value in self._each(spent)}
         return {part.name: known.get(part.name, float(np.inf)) for part in self._parts}
-
-
-def _vector(function: Any, values: Array) -> Array:
-    return np.array([function(float(v)) for v in np.ravel(values)]).reshape(np.shape(values))
 
 
 ACCOUNTANTS: dict[str, type[Accountant[Any]]] = {

@@ -1,4 +1,4 @@
-"""Pure epsilon of objective perturbation, in closed form (U1), and of releasing an inexact minimiser (U4).
+"""U1: pure epsilon of objective perturbation, in closed form.
 
 Notation: *sum scale* (see :mod:`sottovoce.problem.facts`).  A release is ``w* = argmin sum_k loss(y_k w.x_k) + Q(w) +
 b.w`` with rows in the unit ball and ``Q`` public and K-strongly convex; ``Delta`` is 2 for replace-one and 1 for
@@ -38,15 +38,12 @@ def objective_perturbation_epsilon(
 
     Notes
     -----
-    ``docs/privacy/objective_perturbation.md``, U1.  ``b = -grad F(w)`` is a bijection between noise and minimiser.  The
+    ``docs/privacy/objective_perturbation.md``, U1: ``b = -grad F(w)`` is a bijection between noise and minimiser.  The
     noise's density changes by at most ``exp(beta (a + a'))``, with a, a' the sizes of the two rows' derivatives, and
-    the Jacobian by the determinants of matrices of rank one, at most ``1 + c / K`` with c the row's curvature.
-    ``c <= c1`` gives the first form, ``c = a (1 - a)`` the second.  Its bracket is concave in ``a``; the derivative
-    vanishes where ``beta (K + a - a^2) + 1 - 2a = 0``, whose root in [0, 1], or 1 if ``beta K >= 1``, is taken below.
+    the Jacobian by at most ``1 + c / K`` with c the row's curvature: ``c <= c1``, or ``c = a (1 - a)``.  That bracket
+    is concave, and largest where ``beta (K + a - a^2) + 1 - 2a = 0``, or at 1 if ``beta K >= 1``.
 
-    The first form holds for derivatives of both signs, with ``Delta L`` for Delta.  No event has such a price yet:
-    events for objectives state that derivatives are in [-1, 0], and :class:`sottovoce.queries.PerturbedObjective`
-    refuses other losses.
+    The first form holds for derivatives of both signs, with ``Delta L`` for Delta, but no event has such a price.
     """
     beta, K = np.asarray(beta, dtype=float), np.asarray(K, dtype=float)
     if not logistic:
@@ -81,20 +78,3 @@ def objective_perturbation_rate(
         fits = price(middle) <= epsilon
         low, high = np.where(fits, middle, low), np.where(fits, high, middle)
     return np.where(price(low) <= epsilon, low, np.nan)
-
-
-def approximate_release_epsilon(beta_release: ArrayLike, error: ArrayLike) -> Array:
-    """U4, pure form: the extra price of releasing ``w + v`` where ``||w - w*|| <= error`` and ``v ~ exp(-beta ||v||)``.
-
-    Returns
-    -------
-    array
-        ``2 beta_release error``.
-
-    Notes
-    -----
-    ``docs/privacy/objective_perturbation.md``, U4: the density of the release changes by at most
-    ``e^{beta_release error}`` if ``w`` is exchanged for ``w*``, once for each of two neighbouring data sets.  ``w`` may
-    be any function of ``w*`` within `error` of it, so a solver may stop early.
-    """
-    return 2.0 * np.asarray(beta_release, dtype=float) * np.asarray(error, dtype=float)

@@ -96,10 +96,7 @@ class Event(ABC):
 def same_relation(known: str | None, event: Event) -> str | None:
     """The relation of a ledger once it holds `event`; `known` is that so far, None before the first.
 
-    Raises
-    ------
-    InvalidInput
-        If the event was priced under another relation: such prices do not add up.
+    InvalidInput if the event is under another relation: such prices do not add up.
     """
     relation = getattr(event, "relation", None)
     if known is None or relation is None or relation == known:
@@ -135,12 +132,7 @@ def from_dict(plain: dict[str, Any]) -> Event:
 
 
 def check_size(event: Event) -> None:
-    """Refuse parameters of a size that doubles lose; called before a charge, as no draw may fail after it.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """Refuse (InvalidInput) parameters of a size that doubles lose, before a charge, as no draw may fail after it."""
     for field in fields(event):
         value = getattr(event, field.name)
         if isinstance(value, np.ndarray) and not field.name.startswith("claimed"):
@@ -223,12 +215,8 @@ class SphericalObjectivePerturbation(Event):
 class SecretStartPerturbation(Event):
     """Objective perturbation without noise on the answer, whose linear term depends on the rows (001, (21) to (23)).
 
-    Attributes
-    ----------
-    beta, K, curvature_bound
-        As in :class:`SphericalObjectivePerturbation`.
-    shift : array (N,)
-        Largest change of that linear term between neighbouring data sets, given all that was released, in sum scale.
+    `shift`, (N,), is the largest change of that term between neighbouring data sets, given all that was released, in
+    sum scale; other fields as in :class:`SphericalObjectivePerturbation`.
     """
 
     needs: ClassVar[str] = "nothing"
@@ -248,11 +236,7 @@ class SecretStartPerturbation(Event):
 class GaussianObjectivePerturbation(Event):
     """Objective perturbation by a linear term ``N(0, sigma^2 I)`` in sum scale (U3), with Gaussian noise on the answer.
 
-    Attributes
-    ----------
-    sigma : array (N,)
-    K, curvature_bound, error, sigma_release
-        As in :class:`SphericalObjectivePerturbation`.
+    Other fields are as in :class:`SphericalObjectivePerturbation`.
     """
 
     needs: ClassVar[str] = "nothing"
@@ -297,13 +281,11 @@ class CarriedGaussianMechanism(Event):
 
     The release is ``g_t - (g_1 + ... + g_{t-1}) / (rounds + t - 1)`` plus ``N(0, sigma^2 I)``, where a row's gradient
     points one way in all rounds.  The releases up to round t together reveal no more than Gaussian mechanisms of the
-    shifts :meth:`shift`, whatever else is released between them; one alone might reveal more than its own
-    (docs/privacy/correlated_noise.md).
+    shifts :meth:`shift`; one alone might reveal more than its own (docs/privacy/correlated_noise.md).
 
     Attributes
     ----------
     sigma : array (N,)
-        Standard deviation of this release's own noise.
     sensitivity : array (N,)
         Bound on the change of a gradient between neighbours; rounding is included so that it covers all rounds.
     index, rounds : int

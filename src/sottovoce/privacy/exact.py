@@ -50,12 +50,9 @@ def rounded_spherical(d: int, rate: float, step: float, draw: Callable[[int], by
 
     Notes
     -----
-    ``x = z ||z'|| / rate`` with independent standard normals ``z`` in R^d and ``z'`` in R^{d+1} has that density.
-    *Proof.*  ``exp(-||x||)`` is a mixture of Gaussians: for ``x`` fixed,
-    ``int_0^inf v^{-d/2} exp(-||x||^2 / (2 v)) v^{(d+1)/2 - 1} exp(-v/2) dv = int v^{-1/2} exp(-||x||^2/(2v) - v/2) dv
-    = sqrt(2 pi) exp(-||x||)``, and ``v^{(d+1)/2 - 1} exp(-v/2)`` is the density of ``||z'||^2``, chi-squared with
-    d + 1 degrees of freedom, up to a constant.  Normals come in pairs ``sqrt(-2 ln u) (cos, sin)(2 pi t)``, and
-    chi-squared with two degrees of freedom is ``-2 ln u``.
+    ``x = z ||z'|| / rate`` with independent standard normals ``z`` in R^d and ``z'`` in R^{d+1} has that density, a
+    mixture of Gaussians (``docs/privacy/verdicts.md``, "Noise on a grid").  Normals come in pairs
+    ``sqrt(-2 ln u) (cos, sin)(2 pi t)``, and chi-squared with two degrees of freedom is ``-2 ln u``.
     """
     pairs, halves = _pairs(-(-d // 2) + (d + 1) % 2, draw), [_Uniform(draw) for _ in range((d + 1) // 2)]
 
@@ -86,7 +83,6 @@ def _pairs(count: int, draw: Callable[[int], bytes]) -> list[tuple[_Uniform, _Un
 
 
 def _normals(pairs: Sequence[tuple[_Uniform, _Uniform]], bits: int) -> list[Any]:
-    """Independent standard normals, in pairs, as intervals."""
     normals = []
     for u, t in pairs:
         sine, cosine = (2 * t.ball(bits)).sin_cos_pi()

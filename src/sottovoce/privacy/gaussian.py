@@ -12,7 +12,7 @@ import numpy as np
 
 from ..util.later import Later
 from ..util.typing import Array, ArrayLike
-from .spherical import Within, objective_surplus
+from .spherical import Within
 
 special = Later("scipy.special")
 
@@ -68,14 +68,13 @@ def gaussian_zcdp(mu: ArrayLike) -> Array:
 
 
 def inexact_rdp(orders: ArrayLike, error: float, sigma_release: float) -> Array:
-    """U4: what to add to a price of the exact minimiser's release if an answer within `error` of it is released.
+    """U4: what to add to the price of an exact minimiser if an answer within `error` of it gets Gaussian noise.
 
     Notes
     -----
-    ``alpha (2 error)^2 / (2 sigma_o^2)``.  *Proof.*  Release the pair of the exact ``w*`` and the noisy answer: the
-    first costs what it costs; given it, the second is Gaussian around a point within ``error`` of ``w*`` in either
-    world, so the points differ by at most ``2 error``.  Renyi divergences of the parts add (adaptive composition), and
-    the answer alone is post-processing of the pair.  The factor 2 is attained.
+    ``alpha (2 error)^2 / (2 sigma_o^2)``: release the pair of ``w*`` and the noisy answer.  Given ``w*``, the answer is
+    Gaussian around a point within ``error`` of it in either world, and Renyi divergences of the parts add.  The factor
+    2 is attained.
     """
     return np.asarray(orders, dtype=float) * (2.0 * error) ** 2 / (2.0 * sigma_release**2)
 
@@ -84,7 +83,7 @@ def inexact_rdp(orders: ArrayLike, error: float, sigma_release: float) -> Array:
 
 
 def objective_dominating(sigma: float, kappa: float, *, relation: str) -> Within:
-    """Hockey-stick domination of one release, ``s`` being ``mu``: Gaussian loss + fixed + slack chi^2.
+    """A dominating pair for one release: a Gaussian loss of shift over sigma ``s``, plus fixed, plus slack chi^2.
 
     Parameters
     ----------
@@ -93,16 +92,9 @@ def objective_dominating(sigma: float, kappa: float, *, relation: str) -> Within
 
     Notes
     -----
-    As :func:`sottovoce.privacy.spherical.objective_dominating`, with ``phi = |.|^2 / (2 sigma^2)`` and a
-    derivative in [-1, 0].
-
-    *Add.*  For ``t < 0`` the loss only falls when c is replaced by ``a <= c``; for ``t > 0`` the excess over c's is
-    ``(a - c)(a + c - 2t) / (2 sigma^2)``, positive only if ``t < a <= 1``, and at most ``k t (1 - t) / sigma^2`` with
-    ``k = kappa / (1+kappa)``: at most ``k / (4 sigma^2)``. *Remove.*
-    ``(a - c)(a + c + 2t) / (2 sigma^2) <= kappa |t| (|t| + 1) / sigma^2`` (for t < 0 without the 1). *Replace-one.*
-    ``-(v - v_0).(b - (v + v_0)/2) / sigma^2 <= 2 kappa m (m + 2) / sigma^2``. With ``2 c m <= g m^2 + c^2 / g`` the
-    linear term splits into a share g of the square and a constant; ``m / sigma`` is chi of 1 or 2 degrees.  The claim
-    on shifts needs ``phi - X`` to grow with ``|t|``: ``slack <= 1/2``.
+    ``docs/privacy/tight.md``, Theorem 3 and U3: the excess over a shift by the derivative's value at ``t = 0`` is a
+    quadratic in ``t``, whose linear term is split into a share of the square and a constant.  The claim on shifts
+    needs ``phi`` less the slack to grow with ``|t|``: ``slack <= 1/2``.
     """
     if relation == "add":
         return Within(1.0 / sigma, float(np.log1p(kappa)) + kappa / (1.0 + kappa) / (4.0 * sigma**2), 0.0, 1)
@@ -116,34 +108,8 @@ def objective_dominating(sigma: float, kappa: float, *, relation: str) -> Within
     raise ValueError("relation must be 'replace-one', 'add' or 'remove'")
 
 
-def objective_delta(epsilon: float, sigma: float, kappa: float, *, relation: str, releases: int = 1) -> float:
-    """An upper bound of delta at ``epsilon >= 0`` of equal releases, derivative in [-1, 0].
-
-    Notes
-    -----
-    *One release.*  The loss is convex in a (the determinant's logarithm apart), hence at most the larger of its values
-    at ``a = 0``, which is 0, and ``a = 1``.  For ``epsilon >= 0`` the zero does not count: remove is
-    ``delta_G(eps; 1/sigma)``, and add, whose determinant adds at most ``ln(1 + kappa)``, is
-    ``delta_G(eps - ln(1+kappa); 1/sigma)`` for ``eps >= ln(1+kappa)``.
-    *Any number, and replace-one.*  :func:`objective_dominating`: with x of
-    :func:`sottovoce.privacy.spherical.objective_surplus` at ``delta'``, delta is ``delta_G(eps - x; mu) + delta'``.
-    """
-    within = objective_dominating(sigma, kappa, relation=relation)
-    mu = within.s * np.sqrt(releases)
-    best = 1.0
-    for small in 10.0 ** -np.arange(2.0, 31.0, 2.0) if within.slack > 0 else np.zeros(1):
-        x = objective_surplus([(within, releases)], float(small))
-        if np.isfinite(x):
-            best = min(best, float(gaussian_delta(epsilon - x, mu)) + float(small))
-    if releases == 1 and relation != "replace-one" and epsilon >= 0.0:
-        log_det = float(np.log1p(kappa)) if relation == "add" else 0.0
-        if epsilon >= log_det:
-            best = min(best, float(gaussian_delta(epsilon - log_det, 1.0 / sigma)))
-    return best
-
-
 def objective_rdp(orders: ArrayLike, sigma: float, kappa: float, *, relation: str) -> Array:
-    """U3: Renyi bound of one release, derivative in [-1, 0]: a Gaussian's plus a tail vanishing with ``kappa sigma``.
+    """U3: Renyi bound of one release of a loss with derivatives in [-1, 0].
 
     Parameters
     ----------
@@ -153,23 +119,9 @@ def objective_rdp(orders: ArrayLike, sigma: float, kappa: float, *, relation: st
 
     Notes
     -----
-    The proof of :func:`sottovoce.privacy.spherical.objective_rdp` uses of phi that it is even and convex, with
-    ``phi''`` not growing in ``|t|``; here ``phi'' = 1 / sigma^2`` and no orthogonal part enters.  The first term is the
-    Gaussian's own moment.  A positive tail needs, with ``y = |t|`` and ``t < 0``,
-    ``omega y (2 + (alpha-1) y / sigma^2) > 1`` (remove) or ``2 omega y > 1`` (add), i.e. ``y > A``, and there it is at
-    most ``theta alpha omega y / sigma^2`` (remove) or ``theta (alpha-1) omega e^{alpha y / sigma^2} y / sigma^2`` (add)
-    times the density; both integrals are closed: ``E [y e^{l y / sigma^2}; y > A] / sigma^2`` is
-    ``e^{l^2 / (2 sigma^2)}`` times ``pdf((A - l)/sigma) / sigma + l Phi((l - A)/sigma) / sigma^2``.
-
-    *Ends.*  Also, the loss being at most the larger of 0 and its value at ``a = 1``,
-    ``ln [Phi(-1/(2 sigma)) + e^{alpha (alpha-1) / (2 sigma^2)} Phi((2 alpha - 1)/(2 sigma))] / (alpha - 1)``, plus
-    ``ln(1 + kappa)`` for add.
-
-    *Replace-one.*  The least of the way through the data without the row
-    (:func:`sottovoce.privacy.spherical.objective_rdp`) and the moment of :func:`objective_dominating`: with
-    ``Theta = (alpha-1) slack < 1/2``,
-    ``fixed + 2/sigma^2 + 2 (alpha-1) / (sigma^2 (1 - 2 Theta)) - ln(1 - 2 Theta)/(alpha-1)``, an expectation over two
-    normal coordinates.
+    ``docs/privacy/tight.md``, Theorem 2 and U3: the first term is the Gaussian's own moment, the tail a closed normal
+    integral.  The bound is cut at the loss's larger end, 0 or its value at derivative -1, and replace-one also at the
+    moment of :func:`objective_dominating`.
     """
     a = np.asarray(orders, dtype=float)
     if relation == "zero-out":
@@ -218,13 +170,8 @@ def objective_rdp(orders: ArrayLike, sigma: float, kappa: float, *, relation: st
 def objective_rdp_any_derivative(orders: ArrayLike, sigma: float, kappa: float) -> Array:
     """Zero-out Renyi bound for derivatives of either sign, in [-1, 1] (Redberg, Koskela and Wang 2023).
 
-    No event is priced by it.
-
-    Notes
-    -----
-    The loss is at most ``ln(1 + kappa) + (2 |t| + 1) / (2 sigma^2)`` for ``|a| <= 1``, in both directions, and ``t`` is
-    ``N(0, sigma^2)``: with ``X = t / sigma^2``,
-    ``E e^{(alpha-1)|X|} = 2 e^{(alpha-1)^2 / (2 sigma^2)} Phi((alpha-1)/sigma)``.
+    No event is priced by it.  The loss is at most ``ln(1 + kappa) + (2 |t| + 1) / (2 sigma^2)``, in both directions,
+    with ``t`` of law ``N(0, sigma^2)``.
     """
     a = np.asarray(orders, dtype=float)
     moment = np.log(2.0) + (a - 1.0) ** 2 / (2.0 * sigma**2) + special.log_ndtr((a - 1.0) / sigma)

@@ -51,12 +51,8 @@ class Noise(ABC):
     def add_gaussian(self, w: Array, sigma: Array, coarsest: Array, release: int, use: int = 1) -> Array:
         """`w` plus noise ``N(0, sigma^2 I)``.
 
-        A release is rounded to a grid of step at most ``min(coarsest, 2^-40 sigma)``, and the noise is exact there.
-
-        Parameters
-        ----------
-        w : array (..., d)
-        sigma, coarsest : array (..., 1)
+        A release is rounded to a grid of step at most ``min(coarsest, 2^-40 sigma)``, and the noise is exact there;
+        `sigma` and `coarsest` have shape (..., 1).
         """
 
     @abstractmethod

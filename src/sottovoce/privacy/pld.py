@@ -40,7 +40,6 @@ class LossDistribution:
 
     @property
     def losses(self) -> Array:
-        """The grid points."""
         return np.asarray((self.first + np.arange(len(self.mass))) * self.step)
 
     def delta(self, epsilon: float) -> float:

@@ -20,7 +20,7 @@ from ..errors import UnknownEvent
 from ..problem.trust import RELATIONS
 from ..util.typing import Array
 from . import events, gaussian, spherical
-from .bounds import approximate_release_epsilon, objective_perturbation_epsilon
+from .bounds import objective_perturbation_epsilon
 from .events import Event
 
 DIRECTIONS = {"replace-one": ("replace-one",), "zero-out": ("add", "remove")}
@@ -89,7 +89,7 @@ def pure(event: Event) -> Array:
             exact = _exact_objective(event)
             if np.any(event.sigma_release > 0):
                 raise _unknown(event, "pure")
-            return exact + approximate_release_epsilon(event.beta_release, event.error)
+            return exact + 2.0 * event.beta_release * event.error  # U4: docs/privacy/objective_perturbation.md
         case events.SecretStartPerturbation():  # the noise moves by both changes, the Hessian by the row's alone
             _positive(event, "K", "beta")
             change = RELATIONS[event.relation]

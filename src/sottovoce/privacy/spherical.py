@@ -393,10 +393,9 @@ def inexact_rdp(orders: ArrayLike, beta_release: float, error: float) -> Array:
 
     Notes
     -----
-    With ``x = beta_release error``: ``(2 alpha - 1) / (alpha - 1) x``.  *Proof.*  With noise around the answer instead
-    of the minimiser, the release's density changes by a factor in ``[e^-x, e^x]``; raise it to ``alpha`` above and
-    ``1 - alpha`` below.  The same factors over a whole run turn a profile ``delta(eps)`` into ``e^X delta(eps - 2 X)``,
-    X being the sum of the x.
+    ``(2 alpha - 1) / (alpha - 1) beta_release error``: noise around the answer instead of the minimiser changes the
+    density by a factor in ``[e^-x, e^x]``, ``x = beta_release error``, which is raised to ``alpha`` and ``1 - alpha``.
+    Over a run they turn a profile ``delta(eps)`` into ``e^X delta(eps - 2 X)``, X being the sum of the x.
     """
     a = np.asarray(orders, dtype=float)
     return (2.0 * a - 1.0) / (a - 1.0) * beta_release * error

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Protocol, Self, TypeVar
 
 from ..errors import InvalidInput
@@ -101,10 +101,6 @@ class Shared:
     spent: float
     budget: tuple[float, ...]
     delta: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return {"run": self.run, "spent": self.spent, "budget": list(self.budget), "delta": self.delta}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,13 +273,7 @@ class Statement:
         return replace(self, printed_claim=printed_claim, assumes=assumes)
 
     def unprotected_since(self, why: str) -> Self:
-        """The statement with another reason why nothing is proved.
-
-        Raises
-        ------
-        InvalidInput
-            If epsilon is finite, because then something is proved.
-        """
+        """The statement with another reason why nothing is proved; InvalidInput if epsilon is finite."""
         if math.isfinite(self.epsilon):
             raise InvalidInput("epsilon", self.epsilon, "is proved", "give no reason why it is not")
         return replace(self, unprotected=why)
@@ -349,7 +339,6 @@ class Statement:
 
     @property
     def text(self) -> str:
-        """:attr:`words` as plain text."""
         return "\n".join(head + rest for head, rest in self.words)
 
     def _protects(self) -> str:
@@ -411,16 +400,14 @@ class Statement:
             "printed_claim": self.printed_claim, "assumes": self.assumes, "caveat": self.caveat,
             "unprotected": self.unprotected, "says": self.text, "site": self.site, "made": self.made,
             "early": self.early, "demonstration": DEMONSTRATION if self.demonstration else None,
-            "ledger": None if self.ledger is None else self.ledger.to_dict(), "alone": self.alone,
+            "ledger": self.ledger and asdict(self.ledger) | {"budget": list(self.ledger.budget)}, "alone": self.alone,
             "others": self.others or None,
         }  # fmt: skip
         return plain | {key: value for key, value in more.items() if value is not None}
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any], trust: Trust | None = None) -> Self:
-        """Read what :meth:`to_dict` wrote, or version 0.1; it may come from anybody.
-
-        Words are derived anew: 0.1 said of a delta what is not so.
+        """Read what :meth:`to_dict` wrote, or version 0.1, from anybody; words are derived anew, as 0.1's were wrong.
 
         Parameters
         ----------

@@ -24,10 +24,9 @@ from .objective import (
     SphericalLaw,
     check_law,
     law_of,
-    rate_for_epsilon,
 )
 from .sparse_vector import GatedMinimiser, RedrawnGate
-from .statistic import NoisyEpoch, NoisyGradient, NoisyMinimiser, NoisyStatistic, NoisyValue, SecretMinimiser
+from .statistic import NoisyEpoch, NoisyGradient, NoisyMinimiser, SecretMinimiser
 from .sums import Sum
 from .vault import Secret, Vault
 
@@ -44,8 +43,6 @@ __all__ = [
     "NoisyEpoch",
     "NoisyGradient",
     "NoisyMinimiser",
-    "NoisyStatistic",
-    "NoisyValue",
     "PerturbedObjective",
     "Positives",
     "Products",
@@ -65,5 +62,4 @@ __all__ = [
     "carries",
     "check_law",
     "law_of",
-    "rate_for_epsilon",
 ]

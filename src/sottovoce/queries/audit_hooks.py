@@ -25,14 +25,8 @@ _CERTAIN = 1e6  # the log ratio of a release without noise that fits one table a
 class Supposed:
     """Rows that an auditor supposes one node to hold.
 
-    Attributes
-    ----------
-    vault : Vault
-        With these rows, the secrets of earlier queries, and no noise.
-    facts : Facts
-        Of this node alone.
-    signed : array (n, d)
-        The rows, times their labels.
+    `vault` holds them, the secrets of earlier queries and no noise; `facts` are of this node alone; `signed`, shape
+    (n, d), are the rows times their labels.
     """
 
     vault: Vault
@@ -71,23 +65,12 @@ class Canaries(Protocol):
 class Leaning:
     """A release to first order in the canaries: ``residual = lean @ signs + noise``, with signs +-1 by the coins.
 
-    Attributes
-    ----------
-    residual : array (d,)
-    lean : array (d, m)
-    covariance : array (d, d) or float
-        Of the noise; a number is the variance of each coordinate.
+    Shapes are (d,) and (d, m); `covariance` is (d, d), or a number, the variance of each coordinate of the noise.
     """
 
     residual: Array
     lean: Array
     covariance: Array | float
-
-
-def refusal(query: object) -> InvalidInput:
-    """The error for a query without :meth:`~sottovoce.queries.Query.leaning`."""
-    rule = "does not say how canaries move its answer (Query.leaning)"
-    return InvalidInput("method", type(query).__name__, rule, "use the game of two tables")
 
 
 def refusal_of_secret(query: object) -> InvalidInput:

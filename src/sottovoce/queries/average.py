@@ -23,13 +23,8 @@ class NoisyAverage(Query):
     One row of site i moves its minimiser by at most ``Delta C / (n_i Lambda)`` and the average by an N-th of that, so
     the *smallest* site sets the sensitivity; the solver's error on both neighbouring data sets is added.
 
-    Parameters
-    ----------
-    rate : array (1, 1)
-        Of spherical noise, or one over the sigma of Gaussian noise.
-    gaussian : bool
-    start : array
-        Of the release's shape.
+    `rate`, of shape (1, 1), is that of spherical noise, or one over the sigma of Gaussian noise; `start` has the
+    release's shape.
     """
 
     rate: Array

@@ -13,7 +13,7 @@ from ..errors import InvalidInput
 from ..privacy.events import Event
 from ..problem.facts import Facts
 from ..util.typing import Array
-from .audit_hooks import Canaries, Leaning, Supposed, refusal
+from .audit_hooks import Canaries, Leaning, Supposed
 from .vault import Vault
 
 
@@ -24,14 +24,9 @@ class Query(ABC):
     """Whether answers that older versions kept without a stamp are still read."""
 
     def check(self, facts: Facts) -> None:  # noqa: B027 - most statistics exist at every finite point
-        """Refuse public vectors with which the answer might fail, before the event is charged.
+        """Refuse (InvalidInput) public vectors with which the answer might fail, before the charge.
 
-        It may depend on public values only: a failure after the charge would depend on rows, and the event does not pay
-        for that output.
-
-        Raises
-        ------
-        InvalidInput
+        It reads public values only: a failure after the charge would depend on rows, and no event pays for that output.
         """
 
     def ready(self, vault: Vault) -> None:  # noqa: B027 - most depend on nothing that came before
@@ -66,12 +61,8 @@ class Query(ABC):
         """The query to ask in place of this one if an algorithm counts from a public `origin` of shape (..., d).
 
         The algorithm runs unchanged on ``v = w - origin``, with the regulariser ``(rho / 2) ||v||^2``.  Its query about
-        v is one about w of the same class with other public vectors, so event and proof stay as they are.
-
-        Raises
-        ------
-        InvalidInput
-            If the query cannot be asked so, which is the default.
+        v is one about w of the same class with other public vectors, so event and proof stay as they are.  By default
+        refused (InvalidInput).
         """
         rule = f"{type(self).__name__} has no form that counts from another point than zero"
         raise InvalidInput("start", None, rule, "leave it out, or use another method")
@@ -86,16 +77,8 @@ class Query(ABC):
         """Logarithm of the stated density of an answer if the node held the supposed rows, up to a constant.
 
         The constant must not depend on rows.  None if the density is not known: the audit then scores answers along the
-        line between the two noise-free ones.  Called once per round, in order.
-
-        Parameters
-        ----------
-        supposed : Supposed
-        answer : array (R, 1, d)
-
-        Returns
-        -------
-        array (R,) or None
+        line between the two noise-free ones.  Called once per round, in order; `answer` has shape (R, 1, d), the
+        result (R,).
         """
         return None
 
@@ -105,4 +88,5 @@ class Query(ABC):
 
     def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
         """How an answer (d,) depends on canary rows, to first order; None if not, InvalidInput if that is unknown."""
-        raise refusal(self)
+        rule = "does not say how canaries move its answer (Query.leaning)"
+        raise InvalidInput("method", type(self).__name__, rule, "use the game of two tables")

@@ -12,7 +12,7 @@ public facts, with the rounding of the computation; ``docs/privacy/answers.md`` 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -81,7 +81,6 @@ class Bounded(ABC):
         return np.asarray(vault.solver.total(self.at, self.terms) / facts.n)
 
     def stamp(self) -> bytes:
-        """Of every public parameter."""
         return digest_of(self)
 
     def blank(self, facts: Facts) -> Array:
@@ -288,14 +287,7 @@ class Scores(Bounded):
 
 @dataclass(frozen=True)
 class Residuals(Bounded):
-    """Shares of rows by the size of ``x.w - t``, over public cells.
-
-    Parameters
-    ----------
-    constant : array (d,)
-        As for :class:`Positives`; tells rows from padding, which is in no cell.
-    edges : array (cells - 1,)
-    """
+    """Shares of rows by the size of ``x.w - t``, over public cells; `constant` and `edges` as in :class:`Scores`."""
 
     constant: Array | None = None
     edges: Array | None = None
@@ -340,7 +332,7 @@ class NoisyBounded(NoisyValue):
     In a sum, a site's rounding, weighed by its rows, is below that of all rows at one site.
     """
 
-    what: Bounded | None = None
+    what: Bounded = field(kw_only=True)
     unstamped: ClassVar[bool] = True
     in_sums: ClassVar[str | None] = ""
 
@@ -353,10 +345,10 @@ class NoisyBounded(NoisyValue):
         return self.moved(facts, facts.n)
 
     def moved(self, facts: Facts, rows: Array) -> Array:
-        return self._what.moved(facts, rows)
+        return self.what.moved(facts, rows)
 
     def reach(self, facts: Facts) -> Array:
-        return np.full((*facts.n.shape[:-1], 1), self._what.norm(facts) * (1.0 + 2.0**-20))
+        return np.full((*facts.n.shape[:-1], 1), self.what.norm(facts) * (1.0 + 2.0**-20))
 
     def check(self, facts: Facts) -> None:
         super().check(facts)
@@ -364,7 +356,7 @@ class NoisyBounded(NoisyValue):
             raise InvalidInput("delta", None, "noise on sums is Gaussian and has no pure price", "use delta=1e-5")
 
     def entries(self, facts: Facts) -> int:
-        return self._what.width(facts)
+        return self.what.width(facts)
 
     def mean_spread(self, facts: Facts, among: Among) -> float:
         """Standard deviation of the noise on an entry of the mean over all rows, from the facts of all nodes."""
@@ -374,15 +366,10 @@ class NoisyBounded(NoisyValue):
         return float(np.sqrt(np.sum((weights * self.event(facts).spread()) ** 2)))
 
     def value(self, vault: Vault, facts: Facts) -> Array:
-        return self._what.value(vault, facts)
+        return self.what.value(vault, facts)
 
     def stamp(self) -> bytes:
-        return self._what.stamp()
+        return self.what.stamp()
 
     def blank(self, facts: Facts) -> Array:
-        return self._what.blank(facts)
-
-    @property
-    def _what(self) -> Bounded:
-        assert self.what is not None
-        return self.what
+        return self.what.blank(facts)

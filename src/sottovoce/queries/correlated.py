@@ -1,16 +1,14 @@
 """Correlated noise: noisy gradients of one sign, each less a share of those before it, at the same price.
 
-A row's gradient of a margin loss is ``-s a`` with the row's own direction a and s never negative, so it pulls one way
-in all rounds.  Then half of the noise's variance may be the same in all rounds: what rounds say together costs the
-same, and they differ by half as much noise.  No draw is kept secret for it: a release is a gradient less a share of the
-earlier ones, with fresh noise.
+A row's gradient of a margin loss is ``-s a`` with the row's own direction a and s never negative.  So half of the
+noise's variance may be the same in all rounds.  No draw is kept secret for it: a release is a gradient less a share of
+the earlier ones, with fresh noise.
 
 Guarantee
 ---------
 For a loss whose derivative is never positive, the releases of the rounds 1 .. t are post-processing of Gaussian
-mechanisms of the shifts that their events state (:class:`sottovoce.privacy.events.CarriedGaussianMechanism`), whatever
-else is released between them (proof: ``docs/privacy/correlated_noise.md``).  A round without those before it is priced
-as a release by itself (:mod:`sottovoce.privacy.conditions`).
+mechanisms of the shifts that their events state, whatever else is released between them
+(``docs/privacy/correlated_noise.md``).  A round without those before it is priced as a release by itself.
 """
 
 from __future__ import annotations
@@ -125,7 +123,6 @@ class CarriedGradient(NoisyGradient):
             raise LedgerError(_MISSED)
 
     def stamp(self) -> bytes:
-        """Of the point."""
         return hashlib.blake2b(np.ascontiguousarray(self.start, dtype="<f8").tobytes(), digest_size=16).digest()
 
     def value(self, vault: Vault, facts: Facts) -> Array:

@@ -3,12 +3,9 @@
 Guarantee
 ---------
 With a noise law, an answer costs its node what :mod:`sottovoce.privacy.prices` gives for its event, for all public
-vectors ``linear`` and ``start``: the price depends on public curvatures only, never on messages.  Without a noise law
-nothing is guaranteed, and the event says so.
-
-The node releases the solver's answer plus noise that pays for its distance to the exact minimiser (U4): spherical where
-every price must be pure, else Gaussian.  That distance covers the solver's certificate, the release's grid, and the
-rounding of the noise in the objective.
+vectors: the price depends on public curvatures only.  The answer is the solver's plus noise that pays for its distance
+to the exact minimiser (U4): the solver's certificate, the release's grid, and the rounding of the noise in the
+objective.  Without a noise law nothing is guaranteed, and the event says so.
 """
 
 from __future__ import annotations
@@ -77,10 +74,7 @@ def rate_for_epsilon(epsilon: ArrayLike, curvature: ArrayLike, facts: Facts) -> 
     Under pure accounting `epsilon` is the whole price, with the noise on the answer.  With a delta it is the price
     ``Delta beta`` of the noise alone; the accountant adds the curvature's part, which costs almost nothing.
 
-    Raises
-    ------
-    InvalidInput
-        If the curvature alone costs more than `epsilon`; ``nodes`` of the error says at which nodes.
+    InvalidInput, with ``nodes``, says where the curvature alone costs more than `epsilon`.
     """
     delta_gradient = _changed(facts)
     if not facts.pure:

@@ -65,13 +65,7 @@ def inside(w: Array, facts: Facts, tol: ArrayLike, pull: Array, q: Array) -> Arr
 
 
 def length(vector: ArrayLike, name: str) -> Array:
-    """Norms of public vectors, shape (..., 1).
-
-    Raises
-    ------
-    InvalidInput
-        If a vector is not finite, or too long to compute with.
-    """
+    """Norms of public vectors, shape (..., 1); InvalidInput if one is not finite, or too long to compute with."""
     x = np.asarray(vector, dtype=float)
     if not np.all(np.abs(x) <= _LONGEST):  # NaN too
         rule = f"public vectors must be finite, with entries up to {_LONGEST:.0e}"
@@ -85,10 +79,7 @@ def check_solve(facts: Facts, tol: ArrayLike, linear: Array, start: Array, q: Ar
     The rounding of a gradient at the farthest point in reach must leave room for it.  As that point may be ``C L / q``
     away, this also bounds the condition number: ``C c1 L / q <= tol / (2 u d)``, with u the unit roundoff.
 
-    Parameters
-    ----------
-    noise : array (..., 1)
-        Bound on the norm of what noise adds to the linear term.
+    `noise`, shape (..., 1), bounds the norm of what noise adds to the linear term.
 
     Raises
     ------

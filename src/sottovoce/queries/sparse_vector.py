@@ -6,10 +6,9 @@ if a noisy comparison says yes, and there are at most `positives` releases in al
 Guarantee
 ---------
 AboveThreshold with the threshold's noise drawn once is ``epsilon_threshold + epsilon_queries`` differentially private,
-and every release is the Gaussian mechanism with fresh noise; :class:`sottovoce.privacy.events.GatedRelease` charges the
-tests with round 1 and one release with each of the rounds 1 .. `positives`, before they can be used.  The query is a
-function of rows and public state only, of a gradient's sensitivity.  That tests run between other releases costs
-nothing more (``docs/privacy/tight.md``, "A gate between releases").
+and every release is the Gaussian mechanism; :class:`sottovoce.privacy.events.GatedRelease` charges the tests with round
+1 and one release with each of the rounds 1 .. `positives`.  The query reads rows and public state only.  That tests run
+between other releases costs nothing more (``docs/privacy/tight.md``, "A gate between releases").
 """
 
 from __future__ import annotations
@@ -66,16 +65,15 @@ def _log_below(x: Array) -> Array:
 
 @dataclass(frozen=True)
 class GatedMinimiser(NoisyMinimiser):
-    """The answer has shape (..., d + 1): a release and 1, or zeros and 0.
+    """A minimiser if the sparse vector lets it pass; the answer has shape (..., d + 1): it and 1, or zeros and 0.
 
     Parameters
     ----------
     threshold : float
         On the gradient's norm, in units of C.
     epsilon_threshold, epsilon_queries : array (..., 1)
-    positives : int
-    index : int
-        The round, from 1.
+    positives, index : int
+        Releases at most, and the round, from 1.
     """
 
     threshold: float = 0.0
@@ -102,10 +100,12 @@ class GatedMinimiser(NoisyMinimiser):
         w = super().answer(vault, facts, release)  # for all nodes; answers that did not pass are dropped unseen
         return np.concatenate([np.where(passed, w, 0.0), passed.astype(float)], axis=-1)
 
-    def _test(self, vault: Vault, facts: Facts, release: int) -> Array:
+    def _quality(self, vault: Vault, facts: Facts) -> Array:
         rest = np.asarray(self.linear, dtype=float) + self._q(facts) * self.start
-        gradient = vault.solver.gradient(self.start) + rest
-        quality = np.linalg.norm(gradient, axis=-1, keepdims=True)
+        return np.linalg.norm(vault.solver.gradient(self.start) + rest, axis=-1, keepdims=True)
+
+    def _test(self, vault: Vault, facts: Facts, release: int) -> Array:
+        quality = self._quality(vault, facts)
         sensitivity = gradient_sensitivity(facts, facts.n) * (1.0 + _FINE)
         coarsest = _FINE / 2.0 * np.broadcast_to(sensitivity, quality.shape)
         if self.index == 1:
@@ -138,8 +138,7 @@ class GatedMinimiser(NoisyMinimiser):
         if self.alpha is None:
             return super().log_density(supposed, answer[..., :-1])
         vault, facts, passed = supposed.vault, supposed.facts, answer[..., -1] > 0  # (R, 1)
-        rest = np.asarray(self.linear, dtype=float) + self._q(facts) * self.start
-        length = np.linalg.norm(vault.solver.gradient(self.start) + rest, axis=-1)  # (R, 1)
+        length = self._quality(vault, facts)[..., 0]  # (R, 1)
         whole = facts.gradients_changed * facts.C / facts.n
         bars = self.threshold * facts.C + _BARS * float(np.max(whole / self.epsilon_threshold))
         scale = float(np.max(2.0 * self.positives * whole / self.epsilon_queries))

@@ -33,13 +33,12 @@ def gradient_sensitivity(facts: Facts, rows: Array) -> Array:
     """How far a row moves a computed mean gradient of `rows` rows: ``Delta C / rows``, plus twice its rounding error.
 
     Two gradients of norm L differ by at most 2 L, and one from zero by L, whatever the signs of derivatives.  Rows that
-    do not change have the same derivatives to the last bit, as they stand at the same place of the same products.  Only
-    the sum rounds differently, by at most ``C L (rows + 9) u`` (``2 K`` times that at L = 1 for K margins per row, see
-    :func:`sottovoce.solvers.local.rounding_bound`): a tenth of the whole at thirty million rows.
+    do not change have the same derivatives to the last bit, as they stand at the same place of the same products, and
+    the sum rounds by at most ``C L (rows + 9) u`` (:func:`sottovoce.solvers.local.rounding_bound`): a tenth of the
+    whole at thirty million rows.
 
     So gradients are sums over rows as they come.  Among merged rows (:mod:`sottovoce.data.deduplicated`) the place of a
-    row depends on which others repeat, and unchanged rows' derivatives might differ, which this bound does not cover.
-    Solves may use merged rows, because their bound covers the rounding of every margin.
+    row depends on which others repeat, which this bound does not cover; that of solves does.
     """
     none, loss = np.zeros_like(rows), facts.loss
     rounding = rounding_bound(
@@ -221,7 +220,6 @@ class NoisyMinimiser(NoisyValue):
         return mean + self._alone(facts)
 
     def _alone(self, facts: Facts) -> Array:
-        """The minimiser without rows."""
         return np.asarray(-self._linear() / self._q(facts))
 
     def check(self, facts: Facts) -> None:
@@ -233,7 +231,6 @@ class NoisyMinimiser(NoisyValue):
         return np.broadcast_to(np.asarray(self.linear, dtype=float), self.start.shape)
 
     def _nearest(self, w: Array, facts: Facts) -> Array:
-        """The nearest point in reach."""
         return inside(w, facts, self._tol(facts), length(self._linear(), "linear"), self._q(facts))
 
     def around(self, origin: Array, facts: Facts) -> Query:

@@ -1,14 +1,13 @@
 """Sums over sites, of gradients, proximal steps and bounded statistics; nobody sees a single addend.
 
-A site's addend is a whole number of steps of a public grid, and so is its share of the noise.  What leaves the site is
-their sum modulo ``2^64``, masked by the network (:mod:`sottovoce.network.net`); only the sum over all sites of an
-attempt is ever opened.
+A site's addend and its share of the noise are whole numbers of steps of a public grid.  Their sum modulo ``2^64``
+leaves the site masked (:mod:`sottovoce.network.net`); only the sum over all sites of an attempt is ever opened.
 
 Guarantee
 ---------
-Every attempt to open a sum is the Gaussian mechanism of shift over sigma ``alpha`` for one row, against an adversary
-who sees all messages and all that `colluders` of the sites know (proofs: ``docs/privacy/sums.md``).  The sites of an
-attempt are known before noise is drawn, so shares are as large as these sites need, and `alpha` is the same for all.
+Every attempt is the Gaussian mechanism of shift over sigma ``alpha`` for one row, against an adversary who sees all
+messages and all that `colluders` of the sites know (``docs/privacy/sums.md``).  The sites of an attempt are known
+before noise is drawn, so shares are as large as these need, and `alpha` is the same for all.
 """
 
 from __future__ import annotations
@@ -189,7 +188,7 @@ class Sum:
         if self.alpha is None:
             return FINEST
         among = Among.all(facts)
-        alpha, honest = np.asarray(self.alpha, dtype=float), self._honest(facts, among)
+        alpha, honest = np.asarray(self.alpha, dtype=float), among.sites - facts.colluders
         share = self._moved(facts, among) / (alpha * math.sqrt(honest))
         return min(FINEST, _RING - 1 - math.frexp(float(np.max(self.what.reach(facts) / share)) + 1.0)[1])
 
@@ -198,11 +197,6 @@ class Sum:
         alpha, d, sites = float(np.min(np.asarray(self.alpha))), self.what.entries(facts), math.sqrt(facts.n_nodes)
         tau = 2.0 ** (self._bits(facts) + 1) + math.sqrt(d) * (1.0 + 0.5 * sites) / alpha
         return (_TAIL + 1.0) * sites * tau <= 2.0**_RING
-
-    @staticmethod
-    def _honest(facts: Facts, among: Among) -> int:
-        """How many shares of the noise nobody knows."""
-        return among.sites - facts.colluders
 
     def _grid(self, facts: Facts, among: Among) -> Grid:
         """The grid of an attempt, the same at all its sites.
@@ -213,7 +207,7 @@ class Sum:
         moved = self._moved(facts, among)
         if self.alpha is None:
             return Grid(power(self.what.reach(facts), -50), np.zeros_like(moved))
-        honest, d = self._honest(facts, among), self.what.entries(facts)
+        honest, d = among.sites - facts.colluders, self.what.entries(facts)
         step = power(moved / (self.alpha * math.sqrt(honest)), -self._bits(facts))
         steps = moved / step + math.sqrt(d)  # both data sets' sums are rounded, by at most half a step each
         return Grid(step, np.sqrt(steps**2 / honest + d * honest / 4.0) * _SLACK / self.alpha)

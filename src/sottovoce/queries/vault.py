@@ -47,7 +47,6 @@ class Vault:
         return found if isinstance(found, kind) else None
 
     def forget(self, kind: type[Secret]) -> None:
-        """Drop the secret of this kind."""
         self.secrets.pop(kind, None)
 
     def state(self) -> dict[str, Array]:
@@ -59,13 +58,7 @@ class Vault:
         }
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Keep the secrets of a :meth:`state`.
-
-        Raises
-        ------
-        ValueError
-            If an array belongs to no kind of secret.
-        """
+        """Keep the secrets of a :meth:`state`; ValueError if an array belongs to no kind of secret."""
         left = dict(state)
         for kind in sorted(Secret.__subclasses__(), key=lambda one: -len(fields(one))):  # fields of one may be all of
             names = kind.names()  # those of another, and more
