@@ -58,13 +58,7 @@ F = TypeVar("F", bound=Fold)
 class Chain(Generic[F]):
     """What one connection sees of a log; `state` is as of the last :meth:`sync`.
 
-    Parameters
-    ----------
-    db : Connection
-    name : str
-        Of the file, for errors.
-    blank : callable
-        Makes the state before the first record from the file's secret key.
+    `blank` makes the state before the first record from the file's secret key; errors call the file by `name`.
     """
 
     state: F

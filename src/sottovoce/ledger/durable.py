@@ -46,7 +46,7 @@ __all__ = ["DurableLedger", "Run", "rows_digest"]
 
 
 def _now() -> str:
-    # Runs and files are dated, rows are not: the time between two rows is the time of a solve, which depends on data.
+    # Runs and files are dated, rows are not: the time between two rows is that of a solve, which depends on data.
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 

@@ -43,13 +43,8 @@ _JOURNAL = bytes.fromhex("d9d505f920a163d7")  # how SQLite's journals begin
 class ChainFile(Chain[F]):
     """One open log.  Safe to use from several processes and threads; a forked process opens it anew.
 
-    Parameters
-    ----------
-    path : path
-    blank : callable
-        Makes the state before the first record from the file's secret key.
-    timeout : float
-        Seconds to wait for other processes.
+    `blank` makes the state before the first record from the file's secret key; `timeout` is how many seconds to wait
+    for other processes.
     """
 
     def __init__(self, path: str | Path, blank: Callable[[bytes], F], timeout: float = 30.0) -> None:

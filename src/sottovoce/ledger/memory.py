@@ -14,10 +14,9 @@ from typing import NamedTuple, NoReturn, Self
 import numpy as np
 
 from ..errors import BudgetExceeded, InvalidInput, LedgerError, LedgerMismatch
-from ..privacy import events as _events
 from ..privacy.accountants import Accountant, at_one_order, for_life
 from ..privacy.conditions import Conditions
-from ..privacy.events import Event, same_relation
+from ..privacy.events import Event, SummedGaussianMechanism, from_dict, same_relation
 from ..util.typing import Any, Array, ArrayLike
 
 
@@ -220,7 +219,7 @@ class Ledger:
         """Take over rows of an earlier part of the same run, which were checked against the budget then."""
         with self._lock:
             for row in rows:
-                event = _events.from_dict(row)
+                event = from_dict(row)
                 priced = self._conditions_of(None).priced(event)
                 self._take(event, None, priced, self._plus(None, [priced]))
 
@@ -232,7 +231,7 @@ class Ledger:
 
     def _seen_by(self, sites: int) -> _Spent:
         """What is spent, by deal, against that many sites together."""
-        sums = _events.SummedGaussianMechanism
+        sums = SummedGaussianMechanism
         if not any(isinstance(row.event, sums) and row.event.colluders < sites for row in self._rows):
             return self._spent
         return _added(
@@ -358,17 +357,8 @@ class Joint:
     What it holds is this run's only, so runs in other threads cannot take it; a context manager, which gives back what
     was not drawn.
 
-    Parameters
-    ----------
-    events : sequence of Event
-        All that the run will charge, in order.
-    deal : bytes, optional
-        As for :meth:`Ledger.charge`.
-
-    Raises
-    ------
-    BudgetExceeded
-        If the shared ledger cannot pay for all of them.  Nothing is held then.
+    `events` are all that the run will charge, in order, under `deal`; BudgetExceeded if the shared ledger cannot pay
+    for them, and nothing is held then.
     """
 
     def __init__(self, own: Ledger, shared: Ledger, events: Sequence[Event], deal: bytes | None = None) -> None:

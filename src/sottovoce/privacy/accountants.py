@@ -148,13 +148,7 @@ class PureAccountant(_Sums):
 
 
 class _Renyi(_Sums):
-    """Sums that are turned into epsilon at the best of :data:`sottovoce.privacy.spherical.ORDERS`, or at one `order`.
-
-    Parameters
-    ----------
-    order : float, optional
-        One order >= 1.01, as a ledger that outlives runs needs.
-    """
+    """Sums that are read as epsilon at the best of :data:`sottovoce.privacy.spherical.ORDERS`, or at one `order`."""
 
     def __init__(self, order: float | None = None) -> None:
         self.is_filter, self._orders = order is not None, _orders(self.name, order)
@@ -383,13 +377,7 @@ _ORDERED: dict[str, type[_Renyi]] = {"zcdp": ZCDPAccountant, "rdp": RDPAccountan
 
 
 def make_accountant(name: str) -> Accountant[Any]:
-    """An accountant by name; ``"zcdp:ORDER"`` and ``"rdp:ORDER"`` keep one Renyi order only.
-
-    Raises
-    ------
-    InvalidInput
-        If there is none of that name.
-    """
+    """An accountant by name, or InvalidInput; ``"zcdp:ORDER"`` and ``"rdp:ORDER"`` keep one Renyi order only."""
     kind, _, order = name.partition(":")
     if kind in _ORDERED and order:
         try:

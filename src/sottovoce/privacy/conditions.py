@@ -24,10 +24,7 @@ class Conditions:
     Rounds of several sequences may alternate, each on its own terms.  On equal terms rounds cost the same, so which of
     two sequences a round belongs to does not matter.
 
-    Parameters
-    ----------
-    sites_per_row : int
-        At how many sites a person may have a row.
+    A person may have a row at each of `sites_per_row` sites.
     """
 
     def __init__(self, sites_per_row: int = 1) -> None:

@@ -106,13 +106,7 @@ def same_relation(known: str | None, event: Event) -> str | None:
 
 
 def from_dict(plain: dict[str, Any]) -> Event:
-    """Inverse of :meth:`Event.to_dict`.
-
-    Raises
-    ------
-    UnknownEvent
-        If no event of that name exists, for example in a ledger of a newer version.
-    """
+    """Inverse of :meth:`Event.to_dict`; UnknownEvent if this version has no such event."""
     values = {_WRITTEN.get(key, key): value for key, value in dict(plain).items()}
     name = values.pop("event", None)
     if name not in _KINDS:
@@ -258,10 +252,7 @@ class GaussianObjectivePerturbation(Event):
 class GaussianMechanism(Event):
     """A statistic plus ``N(0, sigma^2 I)``: output perturbation, the noisy proximal step (U7), sums, moments.
 
-    Attributes
-    ----------
-    sigma, sensitivity : array (N,)
-        Sensitivity is the largest Euclidean change between neighbours, the solver's error and rounding included.
+    `sensitivity` is the largest Euclidean change between neighbours, the solver's error and rounding included.
     """
 
     needs: ClassVar[str] = "nothing"
@@ -316,10 +307,10 @@ class CarriedGaussianMechanism(Event):
 
 @dataclass(frozen=True, eq=False)
 class SummedGaussianMechanism(Event):
-    """One attempt to open a sum over sites, to which every site adds a share of the noise.
+    """One attempt to open a sum over sites, to which every site adds a share of the noise (``docs/privacy/sums.md``).
 
-    The event counts whether the sum was opened or not, and for any sites that may take part: noise follows the sites of
-    the attempt, so that `alpha` stays.  See ``docs/privacy/sums.md``.
+    It counts whether the sum was opened or not, and for any sites that may take part: noise follows the sites of the
+    attempt, so that `alpha` stays.
 
     Attributes
     ----------
@@ -330,8 +321,8 @@ class SummedGaussianMechanism(Event):
     sites, participants, colluders : int
         Sites of the plan; the least number of an attempt; those whose shares of the noise are known to others.
     sites_per_row : int
-        Sites at which one person may have a row.  They move the same sum, so shifts add up and not their squares: a
-        node is charged ``alpha sqrt(sites_per_row)``.
+        Sites at which one person may have a row: shifts of one sum add up, and a node is charged
+        ``alpha sqrt(sites_per_row)``.
     bits : int
         The grid's step is at most ``2^-bits`` of the standard deviation of a share.
     """
@@ -437,11 +428,8 @@ class LaplaceMechanism(Event):
 class SparseVector(Event):
     """AboveThreshold (U5): the threshold's noise is drawn once, and it stops after `positives` positive answers.
 
-    Attributes
-    ----------
-    epsilon_threshold, epsilon_queries : array (N,)
-        The threshold has noise Lap(sensitivity / epsilon_threshold), and each query Lap(2 positives sensitivity /
-        epsilon_queries).
+    The threshold has noise Lap(sensitivity / epsilon_threshold), and each query Lap(2 positives sensitivity /
+    epsilon_queries).
     """
 
     needs: ClassVar[str] = "nothing"
@@ -456,16 +444,8 @@ class SparseVector(Event):
 class GatedRelease(Event):
     """Round `index` of a sparse vector in front of a Gaussian mechanism (U5 and U7).
 
-    Round 1 charges all tests together, and each of the rounds 1 .. `positives` one release.  No more releases pass, so
-    later rounds cost nothing.
-
-    Attributes
-    ----------
-    sigma, sensitivity : array (N,)
-        Of a release.
-    epsilon_threshold, epsilon_queries : array (N,)
-        As in :class:`SparseVector`.
-    positives, index : int
+    Round 1 charges all tests together, as in :class:`SparseVector`, and each of the rounds 1 .. `positives` one release
+    of this `sigma` and `sensitivity`.  No more releases pass, so later rounds cost nothing.
     """
 
     needs: ClassVar[str] = "rounds"

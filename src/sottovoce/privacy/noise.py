@@ -32,8 +32,8 @@ def power(x: Array, more: int = 0) -> Array:
 class Noise(ABC):
     """A source of noise vectors of shape ``(*lead, d)``.
 
-    ``release`` numbers the charged releases of a node, ``use`` the draws within one release.  A keyed source returns
-    the same vector for the same pair, so that a resumed run repeats the interrupted one.
+    ``release`` numbers the charged releases of a node, ``use`` the draws within one.  A keyed source returns the same
+    vector for the same pair, so that a resumed run repeats the interrupted one.
     """
 
     simulated: bool
@@ -71,13 +71,8 @@ class Noise(ABC):
 class KeyedNoise(Noise):
     """Streams keyed by (seed, replicate, node, release, use), for simulations and tests only.
 
-    Parameters
-    ----------
-    seed : int
-    replicates, nodes : sequence of int
-        Which streams; the result has the shape ``(len(replicates), len(nodes), d)``, less the axes that `lead` drops.
-    lead : tuple
-        Leading shape of a draw; by default ``(len(replicates), len(nodes))``, and ``()`` for one site.
+    A draw has the shape ``(*lead, d)``, `lead` being ``(len(replicates), len(nodes))`` unless given, as ``()`` for one
+    site.
     """
 
     simulated = True

@@ -54,7 +54,7 @@ def _summed(event: events.SummedGaussianMechanism) -> Array:
 
 
 def _shift(event: events.GaussianMechanism | events.CarriedGaussianMechanism) -> Array:
-    """Shift over sigma of Gaussian noise on a statistic, or of a carried round (docs/privacy/correlated_noise.md)."""
+    """Shift over sigma of Gaussian noise on a statistic, or of a round of correlated noise."""
     _positive(event, "sigma")
     if isinstance(event, events.GaussianMechanism):
         return event.sensitivity / event.sigma
@@ -225,18 +225,10 @@ def renyi(event: Event, orders: Orders) -> Array:
 class Bill(NamedTuple):
     """A pair that dominates one release, in parts whose losses add up.
 
-    Attributes
-    ----------
-    mu, epsilon : float
-        A Gaussian's shift over sigma; a pure price.
-    ball : tuple, optional
-        ``(d, s)`` of U2.
-    fixed, slack, degrees
-        Of :class:`sottovoce.privacy.spherical.Within`.
-    exchange : float
-        U4's X, which turns a profile ``delta(eps)`` into ``e^X delta(eps - 2 X)``.
-    lattice : int
-        Coordinates whose Gaussian noise may be drawn on a grid of step ``2^-40`` sigma.
+    ``mu`` is a Gaussian's shift over sigma, ``ball`` the ``(d, s)`` of U2, ``epsilon`` a pure price; ``fixed``,
+    ``slack`` and ``degrees`` are of :class:`sottovoce.privacy.spherical.Within`.  ``exchange`` is U4's X, which turns a
+    profile ``delta(eps)`` into ``e^X delta(eps - 2 X)``.  ``lattice`` counts coordinates whose Gaussian noise may be
+    drawn on a grid of step ``2^-40`` sigma.
     """
 
     mu: float = 0.0

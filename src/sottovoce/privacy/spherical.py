@@ -242,9 +242,10 @@ def objective_dominating(beta: float, kappa: float, d: int, *, relation: str) ->
     Notes
     -----
     ``docs/privacy/tight.md``, Theorem 3.  With ``o = -grad F_0(w)``, ``F_0`` the objective without the row, the noise
-    is ``b = o + a u`` for a row ``u`` of derivative ``-a``.  Along ``u`` a's slope is in [0, kappa], so up to `fixed`
-    and `slack` the loss is that of a shift by a's value at ``o.u = 0``, and the longest such shift is the worst.  For
-    that the loss less the slack must grow with ``|o.u|``: ``kappa <= 1/2``, and ``2 kappa <= 1/2`` for two rows.
+    is ``b = o + a u`` for a row ``u`` of derivative ``-a``.  Along ``u``, a grows at a rate in [0, kappa].  So up to
+    `fixed` and `slack` the loss is that of a shift by a's value at ``o.u = 0``, and the longest such shift is the
+    worst.  For that the loss less the slack must grow with ``|o.u|``: ``kappa <= 1/2``, and ``2 kappa <= 1/2`` for two
+    rows.
     """
     curvature = 2.0 / (3.0 * np.sqrt(3.0))
     if relation == "add":
@@ -295,8 +296,8 @@ def objective_rdp(orders: ArrayLike, beta: float, kappa: float, d: int, *, relat
     Notes
     -----
     ``docs/privacy/tight.md``, Theorem 2, has the proof and the letters.  The determinant's power is at most a chord,
-    linear in a's slope; integrated by parts, the slope is gone, and a may be chosen point by point.  The worst choice
-    gives U2's moment, and the rest is the tail.
+    linear in a's derivative; integrated by parts, that derivative is gone, and a may be chosen point by point.  The
+    worst choice gives U2's moment, and the rest is the tail.
 
     Replace-one goes through the data without the row:
     ``D_alpha <= (alpha - 1/2)/(alpha-1) D^add_{2 alpha} + D^remove_{2 alpha - 1}`` (Mironov 2017, Proposition 11).

@@ -87,15 +87,7 @@ class Priced(Protocol):
 
 @dataclass(frozen=True)
 class Shared:
-    """A ledger that several runs share, as it stood after run `run`.
-
-    Attributes
-    ----------
-    spent : float
-        Epsilon of all runs together.
-    budget : tuple of float
-        For life, of each node or of all alike.
-    """
+    """A ledger that several runs share, after run `run`: epsilon spent by all, and the budget for life, by node."""
 
     run: str
     spent: float

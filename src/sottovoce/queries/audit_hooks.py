@@ -37,20 +37,11 @@ class Supposed:
 class Canaries(Protocol):
     """Rows of one node, all known except canaries; a coin decides which of two values each canary has.
 
-    Attributes
-    ----------
-    facts : Facts
-        Of this node alone.
-    sums : float
-        ``n / C``, the factor that brings a mean gradient to sum scale.
-    count : int
-        Number of canaries.
-    kept : dict
-        What queries remember of earlier releases, by name.
+    `facts` are of this node alone, and `kept` is what queries remember of earlier releases, by name.
     """
 
     facts: Facts
-    sums: float
+    sums: float  # n / C, the factor that brings a mean gradient to sum scale
     count: int
     kept: dict[str, Array]
 

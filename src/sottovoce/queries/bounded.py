@@ -217,10 +217,8 @@ class Products(_Vector):
 class Positives(Bounded):
     """The share of rows of the positive class, one entry.
 
-    Parameters
-    ----------
-    constant : array (d,)
-        1 where rows have their constants, 0 elsewhere: its product with a signed row has the sign of the label.
+    `constant`, shape (d,), is 1 where rows have their constants and 0 elsewhere: its product with a signed row has the
+    sign of the label.
     """
 
     constant: Array | None = None

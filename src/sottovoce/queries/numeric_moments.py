@@ -29,14 +29,11 @@ class Misses(Bounded):
     t is a row's number to predict, in [-1, 1], p its score ``a.w`` clipped to [-1, 1], and ``e = (p - t) / 2``, so that
     ``|e| <= 1``.  A row without a known number adds nothing.
 
-    ``docs/privacy/answers.md``, "Errors of numbers", has the sensitivity.  A zeroed row, or one whose replacement has
-    no number or had none, moves the sum by at most the norm of `SCALES`.  Of two rows with numbers the first entries
-    are equal, and those of t and t^2 move together: less than each by itself.
+    *Sensitivity* (``docs/privacy/answers.md``, "Errors of numbers").  A zeroed row, or one whose replacement has no
+    number or had none, moves the sum by at most the norm of `SCALES`.  Of two rows with numbers the first entries are
+    equal, and those of t and t^2 cannot both move by as much as they can alone.
 
-    Parameters
-    ----------
-    constant : array (d,)
-        As for :class:`sottovoce.queries.Positives`; tells rows from padding and from rows without a number.
+    `constant` is as for :class:`sottovoce.queries.Positives`: it tells rows from padding and from those without number.
     """
 
     constant: Array | None = None

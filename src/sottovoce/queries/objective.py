@@ -95,13 +95,8 @@ def rate_for_epsilon(epsilon: ArrayLike, curvature: ArrayLike, facts: Facts) -> 
 class SphericalLaw:
     """Noise of density ``exp(-rate ||b||)`` in sum scale, shape (..., 1).
 
-    Parameters
-    ----------
-    polish : bool
-        Add noise to the solver's answer, so that the proof covers the solver's error.  Printed forms leave it out, and
-        their price then assumes exact minimisation.
-    claimed : array, optional
-        The paper's own epsilon per release.
+    `polish` adds noise to the solver's answer, so that the proof covers the solver's error; printed forms leave it out,
+    and their price assumes exact minimisation.  `claimed` is the paper's own epsilon per release.
     """
 
     rate: Array
@@ -113,12 +108,8 @@ class SphericalLaw:
 class GaussianLaw:
     """Noise ``N(0, sigma^2 I)`` in sum scale, which has no pure price; fields as in :class:`SphericalLaw`.
 
-    Parameters
-    ----------
-    release : array, optional
-        Standard deviation of the noise on the answer, where a paper sets it.
-    claimed_rho : array, optional
-        The paper's own zCDP per release.
+    `release` is the standard deviation of the noise on the answer where a paper sets it, `claimed_rho` the paper's own
+    zCDP per release.
     """
 
     sigma: Array
@@ -302,10 +293,7 @@ class PerturbedObjective(Query):
         check_solve(facts, self._tol(facts), self.linear, self.start, self._q(facts), self._noise(facts))
 
     def replay(self, vault: Vault, facts: Facts, release: int) -> None:
-        if vault.noise.simulated:
-            self._minimiser(vault, facts, release)
-        else:
-            vault.solver.skip(self._nearest_start(facts))
+        vault.repeat(lambda: self._minimiser(vault, facts, release), self._nearest_start(facts))
 
     def blank(self, facts: Facts) -> Array:
         return np.zeros_like(self.start)

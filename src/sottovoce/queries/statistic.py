@@ -57,9 +57,8 @@ class NoisyStatistic(Query):
         The point; the answer has its shape.
     alpha : array (..., 1) or None
         Shift over sigma, or pure epsilon, of this release.
-    source : str
-    claimed : array, optional
-        The paper's own pure epsilon per release.
+    source, claimed
+        Of the mechanism, and the paper's own pure epsilon, if any.
     """
 
     start: Array
@@ -241,10 +240,7 @@ class NoisyMinimiser(NoisyValue):
         return self._nearest(vault.solver.minimise(self._linear(), self._q(facts), start, tol).w, facts)
 
     def replay(self, vault: Vault, facts: Facts, release: int) -> None:
-        if vault.noise.simulated:
-            self.value(vault, facts)
-        else:
-            vault.solver.skip(self._nearest(self.start, facts))
+        vault.repeat(lambda: self.value(vault, facts), self._nearest(self.start, facts))
 
     def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
         linear, q = np.broadcast_to(vector(self.linear), answer.shape), float(np.max(self._q(canaries.facts)))

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -36,9 +36,8 @@ _ROUNDING = 2.0**-50  # of two addends, each rounded by a difference, by the wei
 _SLACK = 1.0 + 2.0**-40  # of noise, for the rounding of its size
 
 
-@dataclass(frozen=True)
-class Grid:
-    """The `step` of an attempt's grid, and `tau`, a share's standard deviation in steps."""
+class Grid(NamedTuple):
+    """An attempt's grid, and the standard deviation of a share in its steps."""
 
     step: Array
     tau: Array
@@ -48,10 +47,7 @@ class Grid:
 class Sum:
     """A statistic of the rows of all sites, released in shares; a site weighs as much as it has rows.
 
-    Parameters
-    ----------
-    what : NoisyValue
-        At a public point, the same at all sites; `alpha` is for one row of all.
+    `what` is asked at a public point, the same at all sites; its `alpha` is for one row of all.
     """
 
     what: NoisyValue
