@@ -21,7 +21,7 @@ from ..util.typing import Any, Array, ArrayLike
 
 
 def validate_target(epsilon: ArrayLike, delta: float | None) -> None:
-    """Refuse (InvalidInput) an epsilon that is not > 0, which infinity is, or a delta that is not inside (0, 1)."""
+    """Refuse (InvalidInput) an epsilon that is not > 0 (infinity is allowed), or a delta outside (0, 1)."""
     try:
         values = np.asarray(epsilon).astype(float, casting="same_kind")
     except (TypeError, ValueError):
@@ -70,7 +70,7 @@ class Ledger:
     *Deals.* Charges with the same `deal` (a digest, or None if the caller vouches for it) concern the same rows at the
     same nodes, and add up node by node.  With several deals nobody knows at which nodes a row was, and the total is the
     sum over deals of the worst node (of the `sites_per_row` worst nodes together): spending is an array of sums, and in
-    no deal can a row have cost more than that.  An accountant that keeps no such sums refuses a second deal.
+    no deal can a row have cost more (``docs/ledger.md``).  Accountants without such sums refuse a second deal.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class Ledger:
             self._take(event, deal, *self._next(event, deal))
 
     def settle(self) -> None:
-        """Fix the order at which epsilon is computed, for later runs that are chosen in view of earlier ones.
+        """Fix the order at which epsilon is read, if the accountant has orders: later runs will be chosen.
 
         See :func:`sottovoce.privacy.accountants.at_one_order`; what was spent is shown as no less.
         """
@@ -234,11 +234,8 @@ class Ledger:
         sums = SummedGaussianMechanism
         if not any(isinstance(row.event, sums) and row.event.colluders < sites for row in self._rows):
             return self._spent
-        return _added(
-            self.accountant,
-            {},
-            ((deal, one.against(sites) if isinstance(one, sums) else one) for _, deal, one in self._rows),
-        )
+        seen = ((deal, one.against(sites) if isinstance(one, sums) else one) for _, deal, one in self._rows)
+        return _added(self.accountant, {}, seen)
 
     def _conditions_of(self, deal: bytes | None) -> Conditions:
         return self._conditions.setdefault(deal, Conditions(self.sites_per_row))
@@ -332,7 +329,7 @@ def _added(accountant: Accountant[Any], spent: _Spent, charges: Iterable[tuple[b
 class _Elsewhere(Ledger):
     """Stands for a ledger in memory in another process or a saved model, and refuses every charge.
 
-    A refusal to be pickled would be less clear: joblib would only say that a task cannot be pickled.
+    A refusal to pickle would be less clear: joblib would only say that a task cannot be pickled.
     """
 
     def __init__(self) -> None:

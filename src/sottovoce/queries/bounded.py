@@ -67,8 +67,8 @@ class Bounded(ABC):
     def rounding(self, facts: Facts, rows: Array) -> Array:
         """How far a computed mean of `rows` rows may be from the exact one.
 
-        In any order of summation a sum of products of a few rounded factors errs by at most ``(rows + d + 24) u`` times
-        the sum of absolute values (Higham 2002, chapter 3), entry by entry.
+        A sum of that many products of a few rounded factors, in any order, errs by at most ``(rows + d + 24) u`` times
+        the sum of absolute values (Higham 2002, chapter 3), and so does the vector.
         """
         return np.asarray((rows + facts.d + 24.0) * _UNIT * self.norm(facts))
 
