@@ -1,7 +1,7 @@
-"""Checks of an estimator's input: rows, labels and sites as arrays, or an error of one line that shows none of them.
+"""Validation of an estimator's input: rows, labels and sites as arrays, or a one-line error that shows none of them.
 
-scikit-learn does the checking.  Its messages are not passed on, because they repeat values of the data and advise to
-impute missing values from the other rows, which voids the guarantee.
+scikit-learn does the checking.  Its messages are replaced: they repeat values of the data, and advise to impute missing
+values from the other rows, which voids the guarantee.
 """
 
 from __future__ import annotations
@@ -31,10 +31,7 @@ _ENTRIES = ("has rows of several lengths, or entries that are no numbers", "give
 _SAYS: tuple[tuple[str, tuple[str, str]], ...] = (
     (
         r"X has (\d+) features, but (\w+) is expecting (\d+) features",
-        (
-            "this X has {} features, but {} is expecting {} features as input",
-            "give the columns that fit was given",
-        ),
+        ("this X has {} features, but {} is expecting {} features as input", "give the columns that fit was given"),
     ),
     (
         r"Found array with (\d+) (sample|feature)\(s\) \(shape=(\([\d, ]*\))\)",
@@ -65,13 +62,7 @@ _SAYS: tuple[tuple[str, tuple[str, str]], ...] = (
 
 
 def checked(field: str, check: Callable[[], T]) -> T:
-    """What `check` returns; if it raises, the error is replaced by one of ours, without the original in its chain.
-
-    Raises
-    ------
-    InvalidInput
-        The message holds no value of the data.
-    """
+    """What `check` returns; an error is replaced by an :class:`InvalidInput` without values and without its cause."""
     try:
         return check()
     except (SottovoceError, Warning, MemoryError):
@@ -94,8 +85,8 @@ def _refusal(field: str, error: Exception) -> InvalidInput:
 def _names(text: str) -> str:
     """scikit-learn's list of columns (its own checks expect these words), made safe for a terminal.
 
-    Names are declared facts, but the names of a file without a header are its first row.  X holds numbers, so names
-    that look like numbers are not shown.
+    Names are declared facts, but those of a file without a header are its first row: names that look like numbers are
+    not shown.
     """
     unseen = re.search(r"Feature names unseen at fit time:\n(?:- .*\n)+", text)
     if unseen and any(map(_reads_as_number, re.findall(r"^- (.*)$", unseen[0], re.MULTILINE))):
@@ -112,7 +103,7 @@ def _reads_as_number(name: str) -> bool:
 
 
 def declared(classes: Any) -> Array:
-    """The declared classes in the order of ``np.unique``, which scikit-learn expects of ``classes_``.
+    """The declared classes in the order of ``np.unique``, as scikit-learn expects of ``classes_``.
 
     Raises
     ------
@@ -149,9 +140,8 @@ def _kind(value: object) -> str | None:
 def index_of(y: ArrayLike, classes: Array, n: int) -> IntArray:
     """Which of the declared classes each of `n` rows is of; -1 for any other label, a missing one included.
 
-    Every label is looked up by itself, and as in a schema ``1``, ``1.0`` and ``"1"`` are one label.  The reason is that
-    many readers of tables turn a whole column into text because of one rare label, and one row must not change how
-    other rows are read.
+    Every label is looked up by itself, with ``1``, ``1.0`` and ``"1"`` as one: readers of tables turn a column into
+    text because of one rare label, and one row must not change how others are read.
 
     Raises
     ------
@@ -198,12 +188,7 @@ def classes_in(y: ArrayLike, n: int) -> tuple[Array, IntArray]:
 
 
 def sites_in(groups: ArrayLike, n: int) -> tuple[Array, list[IntArray]]:
-    """The sites that `n` rows name, and the rows of each.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """The sites that `n` rows name, and the rows of each."""
     names = checked("groups", lambda: column_or_1d(groups))
     _one_each("groups", "site", names, n)
     try:
@@ -216,9 +201,9 @@ def sites_in(groups: ArrayLike, n: int) -> tuple[Array, list[IntArray]]:
 
 
 def misfit(X: Any, data_norm: float, *, noisy: bool = True) -> str | None:
-    """What the holder of rows should know of a bound on their norms that suits none of them; None if it suits some.
+    """A note if a bound on the norms suits none of the rows; for their holder, as no noise protects it.
 
-    The answer depends on the rows, and no noise protects it.  Without noise in the fit (`noisy`) short rows do no harm.
+    Without noise in the fit (`noisy`) short rows do no harm.
     """
     with np.errstate(over="ignore"):  # a norm that overflows is longer than any bound
         squares = X.power(2).sum(axis=1) if issparse(X) else np.einsum("nd,nd->n", X, X)
@@ -233,12 +218,7 @@ def misfit(X: Any, data_norm: float, *, noisy: bool = True) -> str | None:
 def init_in(
     coef: ArrayLike | None, intercept: ArrayLike | None, models: int, features: int
 ) -> tuple[Array, Array] | None:
-    """Coefficients (models, features) and intercepts (models,) to start from; None if neither is given, zeros for one.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """Coefficients (models, features) and intercepts (models,) to start from; None if neither is given."""
     if coef is None and intercept is None:
         return None
     return _init("coef_init", coef, (models, features)), _init("intercept_init", intercept, (models,))

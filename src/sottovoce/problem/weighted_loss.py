@@ -1,15 +1,15 @@
-"""Losses whose long rows count for less, so that a bound on rows' norms changes the direction of no row.
+"""Weighted losses: long rows count for less, so that a bound on norms changes the direction of no row.
 
-A row a of norm s > 1 would have to be shortened to enter the unit ball; then its outcome no longer belongs to its
+To enter the unit ball, a row a of norm s > 1 would have to be shortened; then its outcome no longer belongs to its
 columns, and coefficients are biased.  Here the row stays as it is and its loss is multiplied by ``min(1, 1 / s^2)``:
 
 * its gradient ``weight derivative a`` has norm at most ``derivative_bound / s``, or ``derivative_bound`` if s <= 1,
 * its Hessian ``weight curvature a a'`` has norm at most ``curvature_bound``,
 * the second moment of its gradient has norm at most ``derivative_bound^2 / s^2``.
 
-Weights depend on columns alone, so a model that is right stays right, with the same coefficients.  One that is not
-right gets the coefficients of rows so weighted, which may be far from those of all rows alike.
-Norms are rounded up (:func:`sottovoce.data.design.rounded_up`), so rounding lifts no weight.
+Weights depend on columns alone, so a correctly specified model keeps its coefficients; another gets those of the
+weighted rows, which may be far off.  Norms are rounded up (:func:`sottovoce.data.design.rounded_up`), so rounding lifts
+no weight.
 """
 
 from __future__ import annotations
@@ -24,19 +24,15 @@ from ..errors import InvalidInput
 from ..util.typing import Any, Array
 from .losses import Loss
 
-LONGEST = 1e6
-"""Rows longer than this are shortened to it: their weight is below 1e-12 either way."""
+LONGEST = 1e6  # rows longer than this are shortened to it: their weight is below 1e-12 either way
 
 
 @dataclass(frozen=True)
 class Weighted(Loss):
-    """A loss of one margin for rows of any norm: see the head of this file.
+    """A loss of one margin for rows of any norm: see the module.
 
-    Parameters
-    ----------
-    base : Loss
-    norms : array (..., n), optional
-        Upper bounds on the rows' norms, see :meth:`sottovoce.problem.losses.Loss.at`; without them all weights are 1.
+    `norms`, (..., n), are upper bounds on the rows' norms (:meth:`sottovoce.problem.losses.Loss.at`); without them all
+    weights are 1.
     """
 
     base: Loss
