@@ -174,15 +174,9 @@ class AttemptLost(SottovoceError):
 
 
 class TransportClosed(NetClosed):
-    """A run across sites has ended: a site left, or the hub ended it.
+    """A run across sites has ended: `site` left, or the hub ended it (None).
 
-    Parameters
-    ----------
-    why : str
-    site : str, optional
-        Who left; None if the hub ended the run.
-    farewell : bytes
-        The statement that this site signed, not verified yet.
+    `farewell` is the statement that this site signed, not verified yet.
     """
 
     def __init__(self, why: str, site: str | None = None, farewell: bytes = b"") -> None:

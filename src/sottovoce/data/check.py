@@ -41,17 +41,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Review:
-    """A schema compared with a table; see :func:`review`.
+    """A schema compared with a table.
 
-    Attributes
-    ----------
-    table, schema : str
-        Names.
-    rows : int
-    refused : tuple of str
-        Every error that training would raise, one line each, without values.
-    counts : tuple of Finding
-        Exact, for the holder only; of the columns that can be read.
+    `refused` has every error that training would raise, one line each, without values; `counts` are exact, for the
+    holder only, and of the columns that can be read.
     """
 
     table: str
@@ -66,6 +59,7 @@ class Review:
         return not self.refused and all(count.fits for count in self.counts)
 
     def to_dict(self) -> dict[str, Any]:
+        """One JSON object."""
         counts = [
             {"column": one.column, "rows": one.rows, "share": one.rows / self.rows, "what": one.what, "fits": one.fits}
             for one in self.counts
@@ -79,15 +73,7 @@ class Review:
 def review(schema: Schema, table: Table | Mapping[str, Any]) -> Review:
     """Compare a table with a schema; nothing is released, charged or written.
 
-    Parameters
-    ----------
-    schema : Schema
-    table : Table or mapping of str to array
-
-    Returns
-    -------
-    Review
-        Its counts are those of :meth:`Schema.encode`.
+    Counts are those of :meth:`Schema.encode`.
     """
     table = as_table(table)
     refused = [str(error) for error in schema.column_errors(table.columns)]

@@ -23,11 +23,11 @@ from .schema import Schema
 from .synthetic_tables import Sketches, drawn
 from .table import fits
 
-FULL = 0.9  # rows fill the ball if their typical norm before the division is at least this share of the divisor
-CROWDED = 1.25  # the divisor is too small if nine rows in ten are longer by at least this factor
-CONSTANT = 0.25  # largest share of a typical row's squared norm that the constant should take
+FULL = 0.9  #: rows fill the ball if their typical norm before the division is at least this share of the divisor
+CROWDED = 1.25  #: the divisor is too small if nine rows in ten are longer by at least this factor
+CONSTANT = 0.25  #: largest share of a typical row's squared norm that the constant should take
 SMALL_CONSTANT = 0.5
-MANY = 0.1  # share of made-up rows longer than the divisor from which on a note is written
+MANY = 0.1  #: share of made-up rows longer than the divisor from which on a note is written
 _ENTRIES = 2_000_000  # of made-up rows in memory while their norms are computed
 _DRAWN = 20_000_000  # entries of the made-up rows from which `fill` takes its shares, about
 _ROUNDED = 1.0 + 1e-9  # a size that is larger than the divisor by less is as large
@@ -35,25 +35,9 @@ _NAMED = 6  # columns in one sentence
 
 
 def sketch(schema: Schema, n: int, rng: np.random.Generator) -> Array:
-    """Made-up rows, encoded as `schema` encodes rows.
+    """n made-up rows of norm at most 1, (n, d), encoded as `schema` encodes rows; determined by the state of `rng`.
 
-    Parameters
-    ----------
-    schema : Schema
-    n : int
-        Number of rows.
-    rng : numpy.random.Generator
-        Besides the declarations, all that the rows depend on.
-
-    Returns
-    -------
-    ndarray of shape (n, d)
-        Rows of Euclidean norm at most 1.
-
-    Raises
-    ------
-    InvalidInput
-        If n is negative, or memory does not hold the rows.
+    InvalidInput if n is negative, or memory does not hold the rows.
     """
     if n < 0:
         raise InvalidInput("n", n, "must be >= 0", "give a number of rows")
@@ -121,7 +105,6 @@ class Fill:
 
     Attributes
     ----------
-    schema : Schema
     low, median, high : float
         The 10%, 50% and 90% quantiles of a row's norm.
     shortened : float
@@ -176,6 +159,7 @@ class Fill:
         return changes
 
     def to_dict(self) -> dict[str, Any]:
+        """One JSON object."""
         return {
             "schema": self.schema.name, "features": self.schema.n_features, "bound": self.schema.bound,
             "divisor": None if self.schema.unit else self.schema.divisor, "unit": self.schema.unit,
@@ -187,20 +171,8 @@ class Fill:
 
 
 def fill(schema: Schema, seed: int = 0) -> Fill:
-    """How long rows of `schema` will be, and what to change; deterministic.
+    """How long rows of `schema` will be, and what to change; deterministic, with made-up rows from `seed`.
 
-    Parameters
-    ----------
-    schema : Schema
-    seed : int
-        Of the made-up rows.
-
-    Returns
-    -------
-    Fill
-
-    Notes
-    -----
     A constant that takes more than a quarter of a typical row's squared norm should be smaller.  Then the divisor
     should be the norm of a typical row before the division: its median, or the root mean square where at least half of
     the rows are zero.

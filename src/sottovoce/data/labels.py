@@ -7,6 +7,7 @@ and still counts as a row.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -130,15 +131,12 @@ def _numbers(column: Column, na: tuple[str, ...]) -> Array:
     if column.dtype.kind in "biuf":
         return column.astype(np.float64)
     levels, which = distinct(column)
-    absent = {*MISSING, *na}
-    return np.array([np.nan if text in absent else _number(text) for text in levels.tolist()])[which]
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return float("nan")
+    numbers, absent = np.full(len(levels), np.nan), {*MISSING, *na}
+    for k, text in enumerate(levels.tolist()):
+        if text not in absent:
+            with suppress(ValueError):
+                numbers[k] = float(text)
+    return numbers[which]
 
 
 def label_from(given: object) -> AnyLabel | None:

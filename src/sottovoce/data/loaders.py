@@ -169,14 +169,9 @@ def load(
     schema : path, mapping or Schema, optional
         Needed for a path; replaces the shipped schema of a built-in table.
     test_share : float or None
-        Share of test rows of a path or of synthetic data; ``None`` for no test rows.  The built-in tables have one
-        fixed public split.
+        Share of test rows of a path or of synthetic data.  The built-in tables have one fixed public split.
     rng_seed : int
         Seed of the random split of a path.
-
-    Returns
-    -------
-    Dataset
 
     Raises
     ------

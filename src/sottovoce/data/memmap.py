@@ -26,7 +26,7 @@ from .schema import Schema
 from .table import as_text, parquet_batches
 
 _VERSION = 1
-BATCH = 65_536  # rows of a Parquet file in memory at a time
+BATCH = 65_536  #: rows of a Parquet file in memory at a time
 _AT_ONCE = 2**22  # numbers that are checked at a time
 
 
@@ -104,16 +104,10 @@ def write_rows(folder: str | Path, blocks: Iterable[tuple[int, Array, Array]]) -
     blocks : iterable of (site number, X of shape (m, d), y of shape (m,) in {-1, +1})
         In any order; one block is in memory at a time.
 
-    Returns
-    -------
-    MappedRows
-
     Raises
     ------
-    InvalidInput
-        On all that :meth:`Rows.build` refuses.  Files written so far are removed.
-    NotWritten
-        If a file cannot be written, for example because the disk is full.  Files written so far are removed.
+    InvalidInput, NotWritten
+        On all that :meth:`Rows.build` refuses; on a full disk, for example.  Files written so far are removed.
     """
     folder = Path(folder)
     if (folder / "rows.json").exists():
@@ -164,10 +158,8 @@ def _written(folder: Path) -> Iterator[None]:
 def map_rows(folder: str | Path) -> MappedRows:
     """Open the rows that :func:`write_rows` stored, and check all of them once: others may have written the files.
 
-    Raises
-    ------
-    InvalidInput
-        If the folder holds no rows, a file has a wrong length, or a row is one that :meth:`Rows.build` refuses.
+    InvalidInput if the folder holds no rows, a file has a wrong length, or a row is one that :meth:`Rows.build`
+    refuses.
     """
     found = _opened(Path(folder))
     for i, site in enumerate(found.sites):
@@ -197,25 +189,10 @@ def _opened(folder: Path) -> MappedRows:
 
 
 def map_parquet(path: str | Path, schema: Schema, folder: str | Path, nodes: int = 1, seed: int = 0) -> MappedRows:
-    """Encode a Parquet file of any length into mapped rows, `BATCH` rows at a time.
+    """Encode a Parquet file of any length into mapped rows, `BATCH` rows at a time; see :func:`write_rows`.
 
-    Parameters
-    ----------
-    path : path
-    schema : Schema
-        The values of its site column, in order of appearance, are the sites.  Without one, every row goes to one of
-        `nodes` sites at random, by `seed`.
-    folder : path
-        See :func:`write_rows`.
-
-    Returns
-    -------
-    MappedRows
-
-    Raises
-    ------
-    InvalidInput
-        Also if the schema's label is not one of two classes.
+    The values of the schema's site column, in order of appearance, are the sites.  Without one, every row goes to one
+    of `nodes` sites at random, by `seed`.  The label must be one of two classes.
     """
     two_classes(schema.task, "map_parquet", weighs=schema.weighs)
     rng = np.random.default_rng(seed)

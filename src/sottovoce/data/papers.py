@@ -53,10 +53,8 @@ def schema_from_rows(
         Columns mapped from ``[0, max]`` to ``[0, 1]``.
     categories : sequence of str
         Columns that are one-hot encoded.
-    label : Label
     ignore : sequence of str
         Columns left out.
-    name : str
     """
     blocks: list[Block] = []
     for column in numbers:

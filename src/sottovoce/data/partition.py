@@ -64,10 +64,6 @@ def partition(
     -------
     list of ndarray of int64
         Sorted row indices of each node; together they hold every row exactly once.
-
-    Raises
-    ------
-    InvalidInput
     """
     kind, _, argument = how.partition(":") if isinstance(how, str) else ("", "", "")
     named = kind in ("dirichlet", "column", "site")

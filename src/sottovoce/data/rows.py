@@ -108,11 +108,13 @@ class Rows:
             raise InvalidInput("loss", loss.spec, rule, "use a weighted loss")
 
     def node(self, i: int) -> Self:
+        """Node `i` alone."""
         n = self.n[i : i + 1]
         alike = (0,) if i in self.one_class else ()
         return self._part(self._stored_at(i), n, alike, lambda x: x[i : i + 1, : int(n[0, 0])])
 
     def pooled(self) -> Self:
+        """All rows at one node."""
         counts = self.n[:, 0].astype(int)
         n = np.array([[float(np.sum(counts))]])
         alike = (0,) if len(self.one_class) == len(counts) == 1 else ()
@@ -170,15 +172,8 @@ class Rows:
     def with_offset(self, offsets: Sequence[Array]) -> Self:
         """The same rows, each with a number t to predict: losses see ``a.w - t``.
 
-        Parameters
-        ----------
-        offsets : sequence of array (n_i,)
-            Numbers in [-1, 1], scaled by declared public bounds; 0 for a row of zeros.
-
-        Raises
-        ------
-        InvalidInput
-            On other numbers, or rows with classes.
+        Offsets, (n_i,) for each node, are in [-1, 1], scaled by declared public bounds, and 0 for rows of zeros.
+        InvalidInput for others, and for rows with classes.
         """
         if self.labels is not None:
             raise InvalidInput("offsets", len(offsets), "rows with a class have no number to predict", "leave them out")
@@ -188,17 +183,9 @@ class Rows:
         return replace(self, offset=offset, one_class=())
 
     def with_weight(self, weights: Sequence[Array]) -> Self:
-        """The same rows with sample weights.
+        """The same rows with sample weights in [0, 1], (n_i,) for each node: see :mod:`sottovoce.data.weights`.
 
-        Parameters
-        ----------
-        weights : sequence of array (n_i,)
-            In [0, 1]: see :func:`sottovoce.data.weights.shares`.
-
-        Raises
-        ------
-        InvalidInput
-            On other weights; the message shows none of them.
+        InvalidInput for others; the message shows none of them.
         """
         rule = "weights must be numbers from 0 to 1"
         weight = self._stacked("weights", weights, 0.0, 1.0, rule, "divide them by their public cap")

@@ -64,14 +64,9 @@ class Encoded:
 
 
 def unfit(clipped: Mapping[str, int], *, shortened: bool = True) -> list[str]:
-    """What did not fit a schema, in words, with exact counts: for the holder of the rows.
+    """What did not fit a schema, in words, with the exact counts of :class:`Encoded`: for the holder of the rows.
 
-    Parameters
-    ----------
-    clipped : mapping
-        As in :class:`Encoded`.
-    shortened : bool
-        Whether rows that are longer than the divisor were shortened.
+    `shortened` says whether rows that are longer than the divisor were shortened.
     """
     left, only = dict(clipped), "(for the data's holder only)"
     kinds = (
@@ -216,6 +211,7 @@ class Schema:
 
     @property
     def n_features(self) -> int:
+        """Number of features d."""
         return sum(len(block.names) for block in self.blocks) + (self.intercept > 0)
 
     @cached_property
@@ -237,10 +233,6 @@ class Schema:
         whole : bool
             Leave rows longer than the divisor as they are, outside the unit ball: for
             :class:`sottovoce.problem.weighted_loss.Weighted` losses alone.
-
-        Returns
-        -------
-        Encoded
 
         Raises
         ------
@@ -328,6 +320,7 @@ class Schema:
         return self.label.encode(column, self.na), int(self.label.outside(column, self.na).sum())
 
     def with_scale(self, scale: float) -> Schema:
+        """The same schema with another divisor."""
         return dataclasses.replace(self, scale=scale)
 
     def _weights(self, columns: Mapping[str, Column], y: Array) -> tuple[Array, int]:

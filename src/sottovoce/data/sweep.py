@@ -155,23 +155,18 @@ class Sweep:
         out = np.zeros((self.nodes, *w.shape[1:]))
         tasks = [(g, a, b) for g in self.batches for a, b in spans(g.design.n, max(rows, g.design.storage.cache // 64))]
 
-        def one(task: tuple[Batch, int, int]) -> Array:
-            batch, first, last = task
+        def one(batch: Batch, first: int, last: int) -> Array:
             return _gradient(batch.design.between(first, last), loss, w[batch.nodes])
 
-        for (batch, _, _), part in zip(tasks, self._map(one, tasks, w.shape[1]), strict=True):
-            out[batch.nodes] += part
-        return out
+        return self._added(out, one, tasks, w.shape[1])
 
     def values(self, loss: Loss, w: Array, clip: float, n: Array) -> Array:
         """``sum_k min(loss(a_k.w), clip)``, weighted, over the first n rows of every node: (M, R, 1)."""
         out = np.zeros((*w.shape[:2], 1))
-        for batch in self.batches:
-            for first, last in spans(batch.design.n, CHUNK):
-                block = batch.design.between(first, last)
-                worth = np.minimum(block.host(loss.at(block.norms).value(block.margins(w[batch.nodes]))), clip)
-                real = np.arange(first, last) < n[batch.nodes][:, :, None]  # not padding
-                out[batch.nodes] += np.sum(block.weigh(worth) * real, axis=-1, keepdims=True)
+        for nodes, block, first in self._blocks():
+            worth = np.minimum(block.host(loss.at(block.norms).value(block.margins(w[nodes]))), clip)
+            real = np.arange(first, first + block.n) < n[nodes][:, :, None]  # not padding
+            out[nodes] += np.sum(block.weigh(worth) * real, axis=-1, keepdims=True)
         return out
 
     def total(self, loss: Loss, w: Array, each: Callable[[Design, Loss, Array], Array]) -> Array:
@@ -180,12 +175,10 @@ class Sweep:
         ``each(block, loss, points)`` gives them for a block of rows, the loss for these rows and points (M, R, d).
         """
         whole: Array | None = None
-        for batch in self.batches:
-            for first, last in spans(batch.design.n, CHUNK):
-                block = batch.design.between(first, last)
-                part = each(block, loss.at(block.norms), w[batch.nodes])
-                whole = np.zeros((*w.shape[:2], part.shape[-1])) if whole is None else whole
-                whole[batch.nodes] += part
+        for nodes, block, _ in self._blocks():
+            part = each(block, loss.at(block.norms), w[nodes])
+            whole = np.zeros((*w.shape[:2], part.shape[-1])) if whole is None else whole
+            whole[nodes] += part
         assert whole is not None
         return whole
 
@@ -197,32 +190,38 @@ class Sweep:
         out = np.zeros((len(w), self.width) if diagonal else (len(w), self.width, self.width))
         tasks = [(g, a, b) for g in self.batches for a, b in spans(g.design.n, CHUNK)]
 
-        def one(task: tuple[Batch, int, int]) -> Array:
-            batch, first, last = task
+        def one(batch: Batch, first: int, last: int) -> Array:
             block = batch.design.between(first, last)
             own = loss.at(block.norms)
             curve = own.typical_curvature if typical else own.curvature
-            curvatures = np.mean(block.host(curve(block.margins(w[batch.nodes]))), axis=1)
-            curvatures = block.asarray(curvatures)
+            curvatures = block.asarray(np.mean(block.host(curve(block.margins(w[batch.nodes]))), axis=1))
             return block.diagonal(curvatures) if diagonal else block.gram(curvatures)
 
-        for (batch, _, _), part in zip(tasks, self._map(one, tasks, self.width), strict=True):
-            out[batch.nodes] += part
-        return out
+        return self._added(out, one, tasks, self.width)
 
     def turn(self, loss: Loss, w: Array, along: Array) -> Array:
         """The Hessian at `w` times `along`: ``sum_k turn(a_k.w, a_k.along) a_k``, shape of both."""
         out = np.zeros((self.nodes, *w.shape[1:]))
-        for batch in self.batches:
-            for first, last in spans(batch.design.n, CHUNK):
-                block = batch.design.between(first, last)
-                z, m = block.margins(w[batch.nodes]), block.moves(along[batch.nodes])
-                out[batch.nodes] += block.combine(loss.at(block.norms).turn(z, m))
+        for nodes, block, _ in self._blocks():
+            z, m = block.margins(w[nodes]), block.moves(along[nodes])
+            out[nodes] += block.combine(loss.at(block.norms).turn(z, m))
         return out
 
-    def _map(self, task: Any, tasks: list[Any], replicates: int) -> Iterator[Any]:
+    def _blocks(self) -> Iterator[tuple[IntArray, Design, int]]:
+        """Blocks of rows in a fixed order: their nodes, their products, and the index of the first row."""
+        for batch in self.batches:
+            for first, last in spans(batch.design.n, CHUNK):
+                yield batch.nodes, batch.design.between(first, last), first
+
+    def _added(
+        self, out: Array, one: Callable[[Batch, int, int], Array], tasks: list[tuple[Batch, int, int]], replicates: int
+    ) -> Array:
+        """`out` plus what `one` gives for every task, on threads where that pays, in the order of the tasks."""
         few = len(tasks) == 1 or sum((b - a) * len(g.nodes) for g, a, b in tasks) * self.width * replicates < INLINE
-        return map(task, tasks) if few else shared(task, tasks)
+        parts = (map if few else shared)(lambda task: one(*task), tasks)
+        for (batch, _, _), part in zip(tasks, parts, strict=True):
+            out[batch.nodes] += part
+        return out
 
 
 def spans(n: int, size: int) -> list[tuple[int, int]]:

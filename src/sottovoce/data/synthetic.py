@@ -32,13 +32,10 @@ class Synthetic(NamedTuple):
 def make_synthetic(
     n: int, d: int, seed: int = 0, *, margin: float = 6.0, flip: float = 0.0, sites: int = 1, shift: float = 0.0
 ) -> Synthetic:
-    """Draw a synthetic data set; deterministic.
+    """Draw n rows of d features; deterministic.
 
     Parameters
     ----------
-    n, d : int
-        Rows and features.
-    seed : int
     margin : float
         Slope of the true model; 0 makes the labels coin flips.
     flip : float
@@ -49,13 +46,10 @@ def make_synthetic(
         Heterogeneity in [0, 1): rows of a site move towards a direction of its own, ``x -> (1 - shift) x + shift
         u_site`` with ``|u_site| = 1``, which keeps them in the ball.  Labels follow the one common model.
 
-    Returns
-    -------
-    Synthetic
-
     Raises
     ------
     InvalidInput
+        For parameters out of range, or more rows than memory holds.
     """
     for field, value, good, rule in (
         ("n", n, n >= 1, "must be at least 1"),

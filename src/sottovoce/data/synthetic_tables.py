@@ -29,17 +29,9 @@ Sketch = Callable[[int, np.random.Generator], Array]
 class Labels:
     """How labels depend on a row's score, a linear function of the row.
 
-    Attributes
-    ----------
-    sharpness : float
-        Standard deviation of a class's score.
-    wrong : float
-        Share of random labels.
-    gap : float
-        How far rows of two classes are moved apart, in standard deviations of the score.
-    even : float
-        Columns enter the score in proportion to their spread to the power of 1 less this: at 1 all alike, at 0 wide
-        ones most.
+    `sharpness` is the standard deviation of a class's score, `wrong` the share of random labels, `gap` how far rows of
+    two classes are moved apart, in standard deviations of the score.  Columns enter the score in proportion to their
+    spread to the power of ``1 - even``: at 1 all alike, at 0 wide ones most.
     """
 
     sharpness: float
@@ -68,9 +60,8 @@ class World:
         Rows in the unit ball, the same at every site.
     shares : array (N, m, K)
         Weight of every row for every class at every site; a site's add up to m.
-    test : array (t, d)
-    chances : array (t, K)
-        The probability of each class at the test rows.
+    test, chances : array (t, d), (t, K)
+        Test rows, and the probabilities of their classes.
     start : array (d,) or (K d,), optional
         Where runs start; None for zeros.
     """
@@ -97,19 +88,10 @@ def make_world(
     tilt: float = 0.0,
     labels: Labels = LABELS[0],
 ) -> World:
-    """Draw a world with labels of its own; deterministic.
+    """Draw a world with labels of its own and `rows` training rows; deterministic.
 
-    Parameters
-    ----------
-    sketch : Sketch
-    rows : int
-        Rows to train on.
-    sites : sequence of int
-        Rows of every site.
-    seed, classes : int
-    tilt : float
-        How much the sites' labels differ: 0 not at all, 1 as in the ``label`` partition.
-    labels : Labels
+    `sites` are the rows of every site; `tilt` is how much the sites' labels differ: 0 not at all, 1 as in the ``label``
+    partition.
     """
     rng = np.random.default_rng(seed)
     X = sketch(rows + HELD_OUT, rng)
@@ -185,15 +167,8 @@ def dense(d: int, norm: float = 1.0) -> Sketch:
 def correlated(sketch: Sketch, decay: float = 1.0, astray: float = 0.0, share: float = 1.0) -> Sketch:
     """Rows with about the means, spreads and typical norms of a sketch, and correlated columns.
 
-    Parameters
-    ----------
-    sketch : Sketch
-    decay : float
-        The k-th eigenvalue of the correlations is ``k^-decay``.
-    astray : float
-        How far a column's mean is from the sketch's, in standard deviations of the column.
-    share : float
-        Median spread of a column relative to the sketch's, where `astray` is positive.
+    The k-th eigenvalue of the correlations is ``k^-decay``.  Means are off by `astray` standard deviations of the
+    column; then spreads are off too, with median `share` relative to the sketch's.
     """
 
     def draw(n: int, rng: np.random.Generator) -> Array:

@@ -41,14 +41,9 @@ _ROWS = 8192  # read at a time
 
 @dataclass(frozen=True)
 class Table:
-    """Raw columns of equal length.
+    """Raw columns of equal length: shape ``(n_rows,)``, or ``(n_rows, width)`` for a block such as an image.
 
-    Parameters
-    ----------
-    name : str
-        For messages.
-    columns : dict of str to ndarray
-        One array a column, of shape ``(n_rows,)``; a block such as an image is ``(n_rows, width)``.
+    `name` is for messages.
     """
 
     name: str

@@ -24,10 +24,7 @@ def check_cap(field: str, cap: float) -> None:
 def shares(field: str, given: ArrayLike, cap: float) -> tuple[Array, int]:
     """``min(w, cap) / cap`` for weights w, and how many were above the cap, for their holder only.
 
-    Raises
-    ------
-    InvalidInput
-        On a negative weight, or one that is no finite number; the message shows none of them.
+    InvalidInput, which shows no weight, for one that is negative or no finite number.
     """
     check_cap(field, cap)
     w = np.asarray(given, dtype=np.float64)

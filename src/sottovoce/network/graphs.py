@@ -31,8 +31,8 @@ Edges: TypeAlias = Iterable[tuple[int, int]]
 Builder: TypeAlias = Callable[[int, str, int, str], Edges]
 """From N, the text after the colon, a seed, and the whole specification for messages."""
 
-TRIES = 1000  # random graphs drawn before a specification is refused because its graphs are hardly ever connected
-MOST_NODES, MOST_EDGES = 100_000, 1_000_000  # of a graph; a complete graph of 1,414 nodes has about a million edges
+TRIES = 1000  #: random graphs drawn before a specification is refused because its graphs are hardly ever connected
+MOST_NODES, MOST_EDGES = 100_000, 1_000_000  #: of a graph; a complete graph of 1,414 nodes has about a million edges
 _MOST_PAIRS, _MOST_DRAWN = 5_000_000, 50_000_000  # of nodes: in one random graph, and in all tries together
 _HOPELESS = 50.0
 
@@ -46,7 +46,7 @@ class Graph:
     name : str
         For messages and records.
     n_nodes : int
-        N.
+        N, at most `MOST_NODES`.
     edges : sequence of pairs of ints
         In any order and direction; kept as sorted pairs (i, j) with i < j, each once.
 
@@ -79,8 +79,8 @@ class Graph:
         except (ValueError, OverflowError):
             pairs = np.zeros(0)
         sound = pairs.ndim == 2 and pairs.shape[1] == 2 and pairs.dtype.kind in "iu"
-        if sound and pairs.size and not (pairs.min() >= 0 and pairs.max() < self.n_nodes and np.all(np.diff(pairs))):
-            sound = False
+        if sound and pairs.size:
+            sound = bool(pairs.min() >= 0 and pairs.max() < self.n_nodes and np.all(np.diff(pairs)))
         if not sound:  # or integers of another kind
             return tuple(sorted({self._edge(edge) for edge in self.edges}))
         found: Any = map(tuple, np.unique(np.sort(pairs, axis=1), axis=0).tolist())

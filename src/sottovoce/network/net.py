@@ -40,13 +40,7 @@ class Net(ABC):
         raise TypeError(f"{type(self).__name__} sends nothing to all nodes")
 
     def among(self, facts: Facts) -> Among:
-        """The sites of the next attempt to open a sum, agreed on before noise is drawn.
-
-        Raises
-        ------
-        NetClosed
-            If fewer sites are left than a sum needs.
-        """
+        """The sites of the next attempt to open a sum, agreed on before noise is drawn; NetClosed if too few."""
         return Among.all(facts)
 
     @abstractmethod
@@ -57,10 +51,7 @@ class Net(ABC):
     def total(self, sealed: IntArray) -> IntArray:
         """The sum of the attempt's shares over its sites modulo ``2^64``, from what :meth:`seal` gave.
 
-        Raises
-        ------
-        AttemptLost
-            If a share of the attempt does not come: nothing is opened.
+        AttemptLost if a share of the attempt does not come: nothing is opened.
         """
 
     def close(self) -> None:  # noqa: B027 - a simulation has nobody to tell

@@ -21,7 +21,6 @@ loss.  Softmax's form is ours.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -30,7 +29,7 @@ import numpy as np
 from ..errors import InvalidInput
 from ..util.typing import Any, Array
 from .losses import Loss, make_loss, namespace
-from .weighted_loss import Weighted
+from .weighted_loss import ByNorm, Weighted, per_row
 
 LEAST = 1e-6
 """Smallest cap: below it gradients would be lost in the rounding of a solve."""
@@ -48,10 +47,7 @@ def _cast(x: Any, like: Any) -> Any:
 def cap(loss: Loss, most: float) -> Loss:
     """`loss` with every row's gradient capped at the norm `most`; the loss itself if that is infinite.
 
-    Raises
-    ------
-    InvalidInput
-        For a cap below `LEAST`, or a loss that has no capped form.
+    InvalidInput for a cap below `LEAST`, or a loss that has no capped form.
     """
     return loss if most == math.inf else Capped(loss, float(most))
 
@@ -65,28 +61,17 @@ def read_loss(spec: str) -> Loss:
 
 
 @dataclass(frozen=True)
-class Capped(Loss):
-    """A loss with its rows' gradients capped: see the module.
+class Capped(ByNorm):
+    """A loss with its rows' gradients capped at the norm `most`: see the module.
 
-    Parameters
-    ----------
-    base : Loss
-    most : float
-        The cap c on the norm of a row's gradient.
-    norms : array (..., n), optional
-        Upper bounds on the rows' norms, see :meth:`at`; all 1 without them, so that the cap holds for every row in the
-        ball.
-    width : float
-        0 for the loss itself; else its softened form, see :meth:`softened`.
+    Without `norms` all are 1, so that the cap holds for every row in the ball.  `width` is 0 for the loss itself, else
+    of its softened form.
     """
 
-    base: Loss
     most: float
-    norms: Any = field(default=None, compare=False, repr=False)
     width: float = field(default=0.0, repr=False)
     name: ClassVar[str] = "capped"
     about: ClassVar[str] = "a loss whose rows' gradients are capped"
-    by_norm: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not LEAST <= self.most < math.inf:  # False for NaN
@@ -103,10 +88,6 @@ class Capped(Loss):
     def derivative_bound(self) -> float:
         """Largest norm of a row's gradient, for rows in the unit ball."""
         return min(self.most, self.base.derivative_bound)
-
-    @property
-    def curvature_bound(self) -> float:
-        return self.base.curvature_bound
 
     @property
     def hessian_bound(self) -> float:
@@ -128,9 +109,6 @@ class Capped(Loss):
     def spec(self) -> str:
         return f"{self.base.spec}{_MARK}{self.most!r}"
 
-    def at(self, norms: Callable[[], Any]) -> Loss:
-        return replace(self, norms=norms())
-
     def _k(self, z: Any) -> Any:
         """``k`` of the rows, (..., 1, n), in the precision of margins `z`, at most twice all derivatives.
 
@@ -140,10 +118,8 @@ class Capped(Loss):
         most = self.most if self.outputs == 1 else self.most / math.sqrt(2.0)
         if self.norms is None:
             k = xp.full_like(z[..., :1], min(most, far))
-            return k if self.outputs == 1 else k[..., None, :]
-        k = _cast(most / xp.clip(self.norms, most / far, None), z)
-        while k.ndim < z.ndim:
-            k = k[..., None, :]
+        else:
+            k = per_row(_cast(most / xp.clip(self.norms, most / far, None), z), z)
         return k if self.outputs == 1 else k[..., None, :]
 
     def _clip(self, s: Any, k: Any) -> tuple[Any, Any]:

@@ -173,6 +173,7 @@ class Among:
 
     @classmethod
     def all(cls, facts: Facts) -> Self:
+        """All sites of a run."""
         assert facts.rows is not None
         return cls(facts.rows, facts.n_nodes)
 

@@ -45,6 +45,7 @@ class Loss(ABC):
     """
 
     name: ClassVar[str]
+    """What users type before the colon."""
     argument: ClassVar[str] = ""
     """A letter for the number after the colon in a text such as ``"huber:0.5"``; empty for losses without one."""
     about: ClassVar[str]
@@ -355,10 +356,7 @@ MOST_OFFSET = 1.0
 class Residual(Loss):
     """A loss of the residual ``r = w.x - t``: even, quadratic near 0, with tails of derivative -1 and 1.
 
-    Parameters
-    ----------
-    h : float
-        Beyond residuals of about `h` the loss grows linearly; from 1e-6 to 1e6, in units of targets in [-1, 1].
+    Beyond residuals of about `h` it grows linearly; `h` is from 1e-6 to 1e6, in units of targets in [-1, 1].
     """
 
     h: float = 0.25

@@ -31,18 +31,8 @@ Error = TypeVar("Error", float, Array)
 class Wording:
     """Words for errors and labels in reports.
 
-    Parameters
-    ----------
-    quality, qualities : str
-        Name of :meth:`Task.quality`, singular and plural.
-    unit : str
-        Of qualities and labels as printed; may be empty.
-    labels : str
-        Name of :meth:`Task.summary`, with its unit.
-    scale : float
-        Factor of both for that unit.
-    quality_form, label_form : str
-        Format specifications.
+    `quality` and `qualities` name :meth:`Task.quality`, `labels` names :meth:`Task.summary`; `unit` is of both as
+    printed, `scale` the factor for it, and the forms are format specifications.
     """
 
     quality: str
@@ -54,9 +44,11 @@ class Wording:
     label_form: str
 
     def quality_text(self, value: float) -> str:
+        """A quality, or a difference of qualities, in the unit."""
         return f"{self.scale * value:{self.quality_form}}"
 
     def label_text(self, value: float) -> str:
+        """A summary of labels, in the unit."""
         return f"{self.scale * value:{self.label_form}}"
 
 
@@ -109,11 +101,7 @@ class Task(ABC):
     def error(self, margins: Array, y: Array) -> Array:
         """The error of models, shape (...), from 0 to :attr:`worst`.
 
-        Parameters
-        ----------
-        margins : array (..., n) or (..., K, n)
-            Margins of one row stand for all rows alike.
-        y : array (n,)
+        `margins` are (..., n) or (..., K, n), or of one row, which stands for all rows; `y` is (n,).
         """
 
     @abstractmethod
@@ -210,13 +198,9 @@ class Classification(Task):
 class TwoClasses(Classification):
     """One margin a row: its sign is the answer, `y` is -1 or 1, and 0 for a row without a known label.
 
-    A margin of zero counts as an error, whatever the label; :meth:`decode` gives class 0 for it.  The baseline
-    "majority" always answers the commoner class, and class 1 in a tie.
-
-    Parameters
-    ----------
-    names : tuple of two str
-        Of the negative class, number 0, and the positive one, number 1.
+    `names` are two different texts, of the negative class 0 and the positive class 1.  A margin of zero counts as an
+    error, whatever the label; :meth:`decode` gives class 0 for it.  The baseline "majority" always answers the commoner
+    class, and class 1 in a tie.
     """
 
     names: tuple[str, ...] = ("-1", "1")
@@ -267,13 +251,9 @@ class TwoClasses(Classification):
 class ManyClasses(Classification):
     """A margin for every class: the answer is the largest, the first in a tie.
 
-    `y` is the number of the class, and -1 for a row without a known label, which every answer gets wrong.  The baseline
-    "majority" always answers the commonest class, the first in a tie.
-
-    Parameters
-    ----------
-    names : tuple of str
-        Of two classes or more, all different.
+    `names` are of two classes or more, all different.  `y` is the number of the class, and -1 for a row without a known
+    label, which every answer gets wrong.  The baseline "majority" always answers the commonest class, the first in a
+    tie.
     """
 
     names: tuple[str, ...]

@@ -49,10 +49,6 @@ class Trust:
         site knows its own share.  Else 0.
     sees : str
         What the adversary sees, if not what such a run sends by default: "the model", say.
-
-    Raises
-    ------
-    InvalidInput
     """
 
     kind: Kind
@@ -107,6 +103,7 @@ class Trust:
         return self.kind in ("nobody", "sum")
 
     def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
         return {"kind": self.kind, "honest": self.honest, "colluding": self.colluding, "sees": self.sees}
 
     @classmethod
@@ -120,4 +117,6 @@ class Trust:
 
 
 NOBODY = Trust("nobody")
+"""All that leaves a site is protected."""
 CURATOR = Trust("curator")
+"""One party holds all rows."""

@@ -28,18 +28,34 @@ LONGEST = 1e6  # rows longer than this are shortened to it: their weight is belo
 
 
 @dataclass(frozen=True)
-class Weighted(Loss):
-    """A loss of one margin for rows of any norm: see the module.
-
-    `norms`, (..., n), are upper bounds on the rows' norms (:meth:`sottovoce.problem.losses.Loss.at`); without them all
-    weights are 1.
-    """
+class ByNorm(Loss):
+    """A loss that changes another one, `base`, by the rows' norms; `norms`, (..., n), are upper bounds on them."""
 
     base: Loss
-    norms: Any = field(default=None, compare=False, repr=False)
+    norms: Any = field(default=None, compare=False, repr=False, kw_only=True)
+    by_norm: ClassVar[bool] = True
+
+    @property
+    def curvature_bound(self) -> float:
+        return self.base.curvature_bound
+
+    def at(self, norms: Callable[[], Any]) -> Loss:
+        return replace(self, norms=norms())
+
+
+def per_row(x: Any, z: Any) -> Any:
+    """`x`, (..., n), with as many axes as the margins `z`, by axes of length 1 before its last."""
+    while x.ndim < z.ndim:
+        x = x[..., None, :]
+    return x
+
+
+@dataclass(frozen=True)
+class Weighted(ByNorm):
+    """A loss of one margin for rows of any norm: see the module.  Without `norms` all weights are 1."""
+
     name: ClassVar[str] = "weighted"
     about: ClassVar[str] = "a loss that counts long rows for less"
-    by_norm: ClassVar[bool] = True
     any_norm: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -54,10 +70,6 @@ class Weighted(Loss):
         return self.base.derivative_bound
 
     @property
-    def curvature_bound(self) -> float:
-        return self.base.curvature_bound
-
-    @property
     def unproved_inside(self) -> str | None:
         return "noise inside the objective is proved for rows in the unit ball"
 
@@ -65,17 +77,12 @@ class Weighted(Loss):
     def spec(self) -> str:
         return f"weighted {self.base.spec}"
 
-    def at(self, norms: Callable[[], Any]) -> Loss:
-        return replace(self, norms=norms())
-
     def weight(self, z: Array) -> Array:
         """Of the rows with margins `z`, shape of `z`."""
         if self.norms is None:
             return np.ones_like(z)
         w = 1.0 / np.maximum(np.asarray(self.norms), 1.0) ** 2
-        while w.ndim < z.ndim:
-            w = w[..., None, :]
-        return np.asarray(np.broadcast_to(w, z.shape))
+        return np.asarray(np.broadcast_to(per_row(w, z), z.shape))
 
     def value(self, z: Array) -> Array:
         return self.weight(z) * self.base.value(z)

@@ -232,12 +232,11 @@ class Solver:
 
     @one_thread_a_product()
     def minimise(self, linear: Array, q: Array, start: Array, tol: ArrayLike) -> Solution:
-        """Minimise for every leading index.
+        """Minimise for every leading index: ``()`` for one node, ``(R, N)`` or ``(N,)`` for all.
 
         Parameters
         ----------
         linear, start : array (..., d)
-            ``...`` is ``()`` for one node, or ``(R, N)`` or ``(N,)`` for all.
         q : array (..., 1)
             Curvature of the quadratic term, > 0.
         tol : float or array (..., 1)
@@ -287,14 +286,10 @@ class Solver:
         return self._unstack(weight[:, :, None] * sweep.gradient(self._loss, points), lead)
 
     def total(self, w: Array, each: Callable[[Design, Loss, Array], Array]) -> Array:
-        """Sums over rows of any statistic, (..., m), block by block in a fixed order.
+        """Sums over rows of any statistic at public points `w` (..., d), (..., m), block by block in a fixed order.
 
-        Parameters
-        ----------
-        w : array (..., d)
-            A public point for every leading index.
-        each : callable ``(block, loss, points)``
-            From a block of rows of M nodes, the loss for these rows and points (M, R, d) to sums (M, R, m).
+        ``each(block, loss, points)`` takes a block of rows of M nodes, the loss for these rows and points (M, R, d) to
+        sums (M, R, m).
         """
         lead, points = w.shape[:-1], self._stack(w, w.shape[:-1])
         with one_thread_a_product():

@@ -26,15 +26,10 @@ Renewed = Callable[[Loss, Sweep, Problem, Array], Problem]
 def newton(
     loss: Loss, sweep: Sweep, problem: Problem, w: Array, goal: float, *, C: float, renewed: Renewed
 ) -> tuple[Array, Array]:
-    """The minimiser and the gradient there, of norm at most `goal`, from any start `w` of shape (d,).
+    """The minimiser and the gradient there, of norm at most `goal`, from any start `w` (d,); else a SolverError.
 
     A loss whose curvature jumps is softened first, in ever smaller widths, because each minimiser is near the next one:
     Newton steps on the loss itself might pass through its pieces one by one.
-
-    Raises
-    ------
-    SolverError
-        If `goal` is not reached.
     """
     w, width = np.where(np.isfinite(w), w, 0.0), 1.0
     while loss.softened(width) is not loss and width * C * loss.curvature_bound > 0.25 * goal:

@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 from ..errors import InvalidInput, NotWritten, shown
 from .typing import Any
 
-LARGEST = 16 * 2**20  # most bytes of a text file: a schema, a study, an edge list
-PROBE = 2**18  # bytes written on trial before a run: about the size of a saved run of a few sites
+LARGEST = 16 * 2**20  #: most bytes of a text file: a schema, a study, an edge list
+PROBE = 2**18  #: bytes written on trial before a run: about the size of a saved run of a few sites
 _SQLITE = b"SQLite format 3\0"
 _IS_DATABASE = "holds a ledger or another database, which is never written over"
 _DEPTH, _DIGITS, _PARTS = 64, 100, 64  # of JSON and TOML: levels, digits of an integer, parts of a dotted key
@@ -156,12 +156,7 @@ def _bounded(value: Any, infinite: bool) -> Any:
 def read_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
     """The arrays of an ``.npz`` file that :func:`pack` made.
 
-    Raises
-    ------
-    InvalidInput
-        If there is no such file.
-    ValueError
-        If it is not such a file, or would take more memory than it has bytes.
+    InvalidInput if there is no such file; ValueError if it is another, or would take more memory than it has bytes.
     """
     place = regular("path", path)
     try:
@@ -191,21 +186,10 @@ def pack(**arrays: Any) -> memoryview:
 
 
 def check(field: str, path: str | Path, *, make: bool = False, reads: Iterable[object] = ()) -> None:
-    """Refuse a path that cannot be written now, before any budget is spent on its content.
+    """Refuse, before any budget is spent, a path where no file can be written, or which is among `reads`, the inputs.
 
-    `PROBE` bytes are written on trial and removed.  Only :func:`write` notices a disk that fills up later.
-
-    Parameters
-    ----------
-    make : bool
-        Whether its folder is made if it is missing.
-    reads : iterable
-        Inputs of the same command, which must not be overwritten; only existing paths count.
-
-    Raises
-    ------
-    InvalidInput
-        Naming `field`.
+    A quarter MiB is written on trial and removed; `make` makes a missing folder.  InvalidInput names `field`.  Only
+    :func:`write` notices a disk that fills up later.
     """
     try:
         place = Path(os.path.realpath(path))
@@ -235,25 +219,14 @@ def write(
 ) -> None:
     """Write a file atomically: a reader finds either the old file or the whole new one, even after a crash.
 
-    Parameters
-    ----------
-    field : str
-        Name of the parameter that holds the path, for errors.
-    path : path
-        A link is followed.
-    content : bytes or str
-        A text is encoded as UTF-8.
-    mode : int
-        Permissions of a new file, less the umask; an existing one keeps its own.
-    make : bool
-        Whether its folder is made if it is missing.
+    A link is followed.  `mode` is of a new file, less the umask; `make` makes a missing folder; texts are UTF-8.
 
     Raises
     ------
     NotWritten
-        If the file cannot be written; an old file is unchanged.
+        Naming `field`; an old file is unchanged.
     """
-    beside = None
+    temporary = None
     try:
         place = Path(os.path.realpath(path))
         if make:
@@ -262,19 +235,19 @@ def write(
             raise OSError(errno.EEXIST, _IS_DATABASE)
         if place.exists():
             mode = place.stat().st_mode & 0o777
-        beside = place.with_name(f".{os.urandom(8).hex()}.tmp")
-        with open(beside, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+        temporary = place.with_name(f".{os.urandom(8).hex()}.tmp")
+        with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(beside, place)
+        os.replace(temporary, place)
     except OSError as error:
         reason, remedy = error.strerror or type(error).__name__, "free some space, or give another path"
         raise NotWritten(f"{field}={shown(Path(path))}: cannot be written: {reason}; {remedy}") from None
     finally:
-        if beside is not None:
+        if temporary is not None:
             with suppress(OSError):  # a file that is left does no harm, and the error matters more
-                beside.unlink()
+                temporary.unlink()
 
 
 def _database(place: Path) -> bool:
