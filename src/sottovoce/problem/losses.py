@@ -475,7 +475,8 @@ class Quantile(Loss):
     """The pinball loss of the residual, smoothed within :attr:`h` of 0: half of Huber's loss plus ``(1/2 - q) r``.
 
     The derivative runs from ``-q`` at residuals below -h to ``1 - q`` above h, so its bound is the larger of both; the
-    curvature is ``1/(2h)`` within h of 0, and 0 beyond.  The minimiser predicts the q-quantile, up to the smoothing.
+    curvature is ``1/(2h)`` within h of 0, and 0 beyond.  The minimiser predicts the q-quantile, q from 0.01 to 0.99, up
+    to the smoothing.
     """
 
     q: float = 0.5
