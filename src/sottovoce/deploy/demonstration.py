@@ -70,7 +70,7 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 @dataclass(frozen=True)
-class Stage:
+class Demonstration:
     """The files and data of a demonstration.
 
     Attributes
@@ -118,7 +118,7 @@ def build(
     data: str = "adult",
     schema: dict[str, Any] | None = None,
     asks: Asks | None = None,
-) -> Stage:
+) -> Demonstration:
     """Deal the rows to sites, and make for each what ``sottovoce site init`` and ``hub admit`` would.
 
     Parameters
@@ -153,7 +153,7 @@ def build(
     rows.check(make_loss(config.loss))
     if folder.exists() and any(folder.iterdir()):
         raise InvalidInput("keep", str(folder), "holds files already", "give an empty or a new folder")
-    stage_port, hub = free_port(), folder / "hub"
+    port, hub = free_port(), folder / "hub"
     hub.mkdir(parents=True)
     authority = certificates.Authority.make(hub)
     authority.serve(hub, ["127.0.0.1"])
@@ -164,12 +164,12 @@ def build(
     plan.write(hub / "plan.json")
     for name in names:
         plan.write(folder / name / "plan.json")
-        write_settings(folder / name, name, f"127.0.0.1:{stage_port}", Path("rows.csv"), agreed=plan.digest)
+        write_settings(folder / name, name, f"127.0.0.1:{port}", Path("rows.csv"), agreed=plan.digest)
     tables = [
         table_of(dataset.schema, dataset.X_train[p], dataset.y_train[p], columns_of(dataset.train_columns, p))
         for p in parts
     ]  # fmt: skip
-    return Stage(folder, plan, dataset, rows, stage_port, tables)
+    return Demonstration(folder, plan, dataset, rows, port, tables)
 
 
 def _site(
@@ -205,7 +205,7 @@ def start(*arguments: str, errors: Path) -> subprocess.Popen[str]:
         )  # fmt: skip
 
 
-def relay(stage: Stage, tick: Callable[[], None]) -> None:
+def relay(demo: Demonstration, tick: Callable[[], None]) -> None:
     """Run hub and sites over the relay until every site is done.
 
     Parameters
@@ -218,18 +218,18 @@ def relay(stage: Stage, tick: Callable[[], None]) -> None:
     SottovoceError
         If one of them fails, with what it said.
     """
-    names, until = stage.plan.names, time.monotonic() + LONGEST
-    listen = f"127.0.0.1:{stage.port}"
-    processes = {"hub": start("hub", "run", str(stage.hub), "--listen", listen, "--once", errors=stage.hub / "errors")}
+    names, until = demo.plan.names, time.monotonic() + LONGEST
+    listen = f"127.0.0.1:{demo.port}"
+    processes = {"hub": start("hub", "run", str(demo.hub), "--listen", listen, "--once", errors=demo.hub / "errors")}
     try:
         for name in names:
             processes[name] = start(
-                "site", "run", str(stage.settings(name)), "--json", errors=stage.folder / name / "errors"
+                "site", "run", str(demo.settings(name)), "--json", errors=demo.folder / name / "errors"
             )
         while any(process.poll() is None for process in processes.values()):
             for name, process in processes.items():
                 if process.poll():
-                    said = (stage.folder / name / "errors").read_text().strip()
+                    said = (demo.folder / name / "errors").read_text().strip()
                     raise SottovoceError(f"{name}: {said or f'exit code {process.returncode}'}")
             if time.monotonic() > until:
                 raise SottovoceError(f"demonstration: not done after {LONGEST:g} s")
@@ -239,47 +239,47 @@ def relay(stage: Stage, tick: Callable[[], None]) -> None:
         for name, process in processes.items():
             process.kill()
             process.wait()
-            errors = stage.folder / name / "errors"
+            errors = demo.folder / name / "errors"
             if errors.exists() and not errors.stat().st_size:
                 errors.unlink()
 
 
-def progress(stage: Stage) -> list[dict[str, Any]]:
+def progress(demo: Demonstration) -> list[dict[str, Any]]:
     """Every site's round and spending, as recorded on the disk."""
     shown: list[dict[str, Any]] = []
-    for name in stage.plan.names:
-        with DurableLedger.open(stage.folder / name / f"{name}.ledger") as ledger:
+    for name in demo.plan.names:
+        with DurableLedger.open(demo.folder / name / f"{name}.ledger") as ledger:
             spent, budget = float(np.max(ledger.per_node())), float(ledger.epsilon[0])
-            sent = Journal(ledger, stage.plan.run).highest
-            if stage.plan.summed:  # greetings and rosters are messages too
+            sent = Journal(ledger, demo.plan.run).highest
+            if demo.plan.summed:  # greetings and rosters are messages too
                 sent = len(ledger.rows)
-        done = min(max(sent, 0), stage.plan.attempts)
+        done = min(max(sent, 0), demo.plan.attempts)
         shown.append({"site": name, "round": done, "spent": spent, "budget": budget})
     return shown
 
 
-def compare(stage: Stage, transport: str, wall: float) -> dict[str, Any]:
+def compare(demo: Demonstration, transport: str, wall: float) -> dict[str, Any]:
     """Compare the result with that of the same run in one process."""
-    plan = stage.plan
-    ends = [json.loads((stage.folder / n / f"{n}.json").read_text()) for n in plan.names]
+    plan = demo.plan
+    ends = [json.loads((demo.folder / n / f"{n}.json").read_text()) for n in plan.names]
     if plan.asks is None:
         twin = [
             plan.prepared.algorithm.at(i).model(outcome.state)
-            for i, (outcome, _) in enumerate(run_sites(plan.config, stage.rows))
+            for i, (outcome, _) in enumerate(run_sites(plan.config, demo.rows))
         ]  # fmt: skip
         told: dict[str, Any] = {}
     else:
-        alone = answer_sites(plan, stage.tables)
+        alone = answer_sites(plan, demo.tables)
         twin = [model for model, _ in alone]
         known = [jsonable(record(plan, found)) for _, found in alone]
         told = {"record": ends[0]["record"], "same_answers": [end["record"] for end in ends] == known}
     if plan.infers:
         models = np.array([end["answers"]["model"] for end in ends])
-        answered = SavedModel.load(stage.folder / plan.names[0] / f"{plan.names[0]}.json")
-        error = _error(stage.dataset, answered.margins(stage.dataset.test_columns))
+        answered = SavedModel.load(demo.folder / plan.names[0] / f"{plan.names[0]}.json")
+        error = _error(demo.dataset, answered.margins(demo.dataset.test_columns))
     else:
-        models = np.array([Result.load(stage.folder / n / f"{n}.npz").models[0, 0] for n in plan.names])
-        error = _error(stage.dataset, stage.dataset.X_test @ models.mean(axis=0))
+        models = np.array([Result.load(demo.folder / n / f"{n}.npz").models[0, 0] for n in plan.names])
+        error = _error(demo.dataset, demo.dataset.X_test @ models.mean(axis=0))
     rounds = min(end["rounds"] for end in ends)
     seconds = max(end["seconds"] for end in ends)
     return {
@@ -288,7 +288,7 @@ def compare(stage: Stage, transport: str, wall: float) -> dict[str, Any]:
         "seconds_with_messages_per_round": max(end["waited"] for end in ends) / max(rounds, 1), "seconds": wall,
         "test_error": error, "difference": float(np.max(np.abs(models - np.array(twin)))),
         "privacy": plan.statement.to_dict(), "plan": plan.digest,
-        "spent": [end["spent"] for end in ends], "demonstration": DEMONSTRATION, "folder": str(stage.folder),
+        "spent": [end["spent"] for end in ends], "demonstration": DEMONSTRATION, "folder": str(demo.folder),
     } | told  # fmt: skip
 
 

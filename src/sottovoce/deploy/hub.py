@@ -21,7 +21,7 @@ from .answering import LOST, Found, ReadNet, at_hub
 from .hublog import HubLog
 from .messages import COMPLETE, Farewell, agree, read, read_farewell
 from .plan import Plan
-from .sums.hub import PATIENCE, Desk
+from .sums.hub import PATIENCE, SumHub
 
 
 class Hub:
@@ -32,14 +32,14 @@ class Hub:
     plan : Plan
     log : HubLog
     patience, greeting : float
-        Of a run of sums: see :class:`sottovoce.deploy.sums.hub.Desk`.
+        Of a run of sums: see :class:`sottovoce.deploy.sums.hub.SumHub`.
     """
 
     def __init__(
         self, plan: Plan, log: HubLog, patience: float = PATIENCE, greeting: float = math.inf
     ) -> None:  # fmt: skip
         self.plan, self.log = plan, log
-        self.desk = Desk(plan, log, patience, greeting) if plan.summed else None
+        self.sums = SumHub(plan, log, patience, greeting) if plan.summed else None
         self._left: dict[str, Farewell] = {}
 
     def exchange(self, site: str, round: int, message: bytes, seconds: float) -> dict[str, bytes] | None:
@@ -56,8 +56,8 @@ class Hub:
         ------
         Refused, TransportClosed
         """
-        if self.desk is not None:
-            return self.desk.exchange(self._known(site), round, message, seconds)
+        if self.sums is not None:
+            return self.sums.exchange(self._known(site), round, message, seconds)
         read(self.plan, message, self._known(site), round)
         self.log.post(self.plan.run, round, site, message)
         return self.log.wait(self.plan.run, round, self.plan.neighbours(site, round), seconds)
@@ -69,18 +69,18 @@ class Hub:
         ------
         TransportClosed
         """
-        if self.desk is not None:
-            return self.desk.inbox(self._known(site), round)
+        if self.sums is not None:
+            return self.sums.inbox(self._known(site), round)
         return self.log.inbox(self.plan.run, round, self.plan.neighbours(site, round))
 
     def asked(self, site: str) -> dict[str, bytes]:
         """Questions of other sites that `site` has to answer, by who asks; only in a run of sums."""
-        return {} if self.desk is None else self.desk.asked(self._known(site))
+        return {} if self.sums is None else self.sums.asked(self._known(site))
 
     def answer(self, site: str, asker: str, answer: bytes) -> None:
         """Take in what `site` answers to `asker`."""
-        if self.desk is not None:
-            self.desk.answer(self._known(site), asker, answer)
+        if self.sums is not None:
+            self.sums.answer(self._known(site), asker, answer)
 
     def inquire(self, site: str, question: bytes, enough: int, seconds: float) -> dict[str, bytes] | None:
         """Answers of `enough` other sites to a question of `site`; None if they are not there yet: ask again.
@@ -89,9 +89,9 @@ class Hub:
         ------
         Refused, TransportClosed
         """
-        if self.desk is None:
+        if self.sums is None:
             raise Refused("question: there are none in this run")
-        return self.desk.inquire(self._known(site), question, enough, seconds)
+        return self.sums.inquire(self._known(site), question, enough, seconds)
 
     def highest(self, site: str) -> int:
         """The highest round of which a message of `site` is held; 0 for none."""
@@ -100,8 +100,8 @@ class Hub:
     def missing(self, site: str, round: int) -> list[str]:
         """Neighbours of `site` that have sent nothing in `round` yet."""
         run = self.plan.run
-        if self.desk is not None:
-            return self.desk.missing()
+        if self.sums is not None:
+            return self.sums.missing()
         return [name for name in self.plan.neighbours(site, round) if self.log.last(run, name) < round]
 
     def leave(self, site: str, farewell: bytes) -> None:
@@ -115,8 +115,8 @@ class Hub:
         due = self.log.last(self.plan.run, self._known(site)) + 1
         read_farewell(self.plan, farewell, site, due)
         self.log.leave(self.plan.run, site, due, farewell)
-        if self.desk is not None:
-            self.desk.tell()
+        if self.sums is not None:
+            self.sums.tell()
 
     def gone(self) -> dict[str, str]:
         """Sites that left, and why, from what they signed; and sites without which a run of sums went on.
@@ -130,13 +130,13 @@ class Hub:
             if site not in self._left:
                 due = self.log.last(self.plan.run, self._known(site)) + 1
                 self._left[site] = read_farewell(self.plan, data, site, due)
-        without = {} if self.desk is None else self.desk.gone
+        without = {} if self.sums is None else self.sums.gone
         return dict(sorted((without | {site: farewell.reason for site, farewell in self._left.items()}).items()))
 
     @property
     def untold(self) -> list[str]:
         """Sites without which a run of sums went on, and that do not know it yet: they still hold the run's key."""
-        return [] if self.desk is None else self.desk.untold
+        return [] if self.sums is None else self.sums.untold
 
     @property
     def over(self) -> bool:
@@ -164,7 +164,7 @@ class Hub:
         ------
         EndedEarly
         """
-        if self.desk is not None and self.desk.over:
+        if self.sums is not None and self.sums.over:
             return  # the others have done all that the plan asks for, at its price
         left = [f"site {site!r} ({reason})" for site, reason in self.gone().items() if reason not in COMPLETE]
         if left:
@@ -182,7 +182,7 @@ class Hub:
     def _round(self, site: str) -> int:
         """The round of the algorithm of a site's last message; 0 for its greeting, -1 for none, T + 1 for its last."""
         last = self.log.last(self.plan.run, site)
-        return last if self.desk is None else self.desk.attempt_in(last)
+        return last if self.sums is None else self.sums.attempt_in(last)
 
     def status(self) -> dict[str, Any]:
         """The run and its sites, as plain data."""
@@ -194,7 +194,7 @@ class Hub:
 
     def models(self) -> Array | None:
         """The last model of every site, shape (N, d), or of all, shape (1, d); None while one is missing."""
-        if self.desk is not None:
+        if self.sums is not None:
             return self._common()
         found = {}
         for name in self.plan.names:
@@ -207,8 +207,8 @@ class Hub:
 
     def _common(self) -> Array | None:
         """The model that most sites of a run of sums ended with: all of them, if they are honest."""
-        assert self.desk is not None
-        models = Counter(model.tobytes() for model in self.desk.last().values())
+        assert self.sums is not None
+        models = Counter(model.tobytes() for model in self.sums.last().values())
         return None if not models else np.frombuffer(models.most_common(1)[0][0], dtype=float)[None]
 
     def found(self) -> Found | None:
@@ -230,7 +230,7 @@ class Hub:
     def _read(self, first: int) -> ReadNet:
         """What was sent from exchange `first` on, or opened; an attempt that is missing ends it."""
         plan, run = self.plan, self.plan.run
-        if self.desk is None:
+        if self.sums is None:
             sent = []
             for round in range(first, plan.attempts + 1):
                 stored = self.log.round(run, round)
@@ -238,7 +238,7 @@ class Hub:
             return ReadNet(sent=sent)
         totals = []
         for attempt in range(first, plan.attempts + 1):
-            opened = self.desk.opened(attempt)
+            opened = self.sums.opened(attempt)
             if opened is None:
                 break
             counts = plan.counts(attempt)

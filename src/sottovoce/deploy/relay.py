@@ -25,7 +25,7 @@ from . import limits, requests
 from .files import KEY
 from .hub import Hub
 from .plan import Plan
-from .requests import METHODS, OTHER_REQUEST, OTHER_VERSION, Asking, answer, sizes
+from .requests import METHODS, OTHER_REQUEST, OTHER_VERSION, RequestTransport, answer, sizes
 from .transport import printable
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ def target(address: str, field: str = "hub") -> str:
     return f"ipv4:{ip}:{port}" if ip.version == 4 else f"ipv6:[{ip}]:{port}"
 
 
-class RelayTransport(Asking):
+class RelayTransport(RequestTransport):
     """A site's connection to a relay; a context manager, which closes it.
 
     Parameters

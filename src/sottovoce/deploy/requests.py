@@ -1,7 +1,7 @@
 """The calls of a transport as requests and answers in plain JSON, for a carrier that takes texts both ways.
 
-At a site an :class:`Asking` turns each call into a request.  At the hub :func:`answer` says what to reply.  The carrier
-between them establishes who asks, and moves the two texts; it need not know what they say.
+:class:`RequestTransport` turns each call of a site into a request; :func:`answer` gives the hub's reply.  The carrier
+establishes who asks and moves both texts; it need not understand them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def answer(hub: Hub, site: str, method: str, asked: dict[str, Any], seconds: flo
     method : str
         ``highest``, ``exchange``, ``inquire``, ``answer`` or ``leave``.
     asked : dict
-        What :meth:`Asking.ask` was given.
+        What :meth:`RequestTransport.ask` was given.
     seconds : float
         How long to wait for neighbours' messages; if one is still missing, the reply says whose, and the site asks
         again.
@@ -137,7 +137,7 @@ _ANSWERS: dict[str, Callable[[Hub, str, dict[str, Any], float], dict[str, Any]]]
 METHODS = tuple(_ANSWERS)
 
 
-class Asking(ABC):
+class RequestTransport(ABC):
     """A site's :class:`sottovoce.deploy.transport.Transport` whose calls are requests to the hub.
 
     Parameters

@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Self
 
-from ..demonstration import Stage, free_port
+from ..demonstration import Demonstration, free_port
 from ..hublog import HubLog
 from ..plan import Plan
 from . import layout
@@ -217,14 +217,14 @@ def run_loopback(
     return Loopback(tuple(seconds), len(supervisor.jobs))
 
 
-def demonstrate(stage: Stage, tick: Callable[[], None]) -> None:
+def demonstrate(demo: Demonstration, tick: Callable[[], None]) -> None:
     """Run a demonstration's hub and sites over NVFlare.
 
     Parameters
     ----------
-    stage : Stage
+    demo : Demonstration
     tick : callable
         Called some times a second.
     """
-    sites = {name: stage.settings(name) for name in stage.plan.names}
-    run_loopback(stage.hub, sites, stage.folder / "nvflare", tick=lambda federation, complete: tick())
+    sites = {name: demo.settings(name) for name in demo.plan.names}
+    run_loopback(demo.hub, sites, demo.folder / "nvflare", tick=lambda federation, complete: tick())

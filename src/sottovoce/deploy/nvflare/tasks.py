@@ -30,7 +30,7 @@ from ...util.typing import Any
 from .. import requests
 from ..hub import Hub
 from ..plan import Plan
-from ..requests import OTHER_REQUEST, OTHER_VERSION, Asking, answer, sizes
+from ..requests import OTHER_REQUEST, OTHER_VERSION, RequestTransport, answer, sizes
 from ..transport import printable
 
 Carry = Callable[[str, dict[str, Any]], dict[str, Any] | None]
@@ -93,7 +93,7 @@ class Post:
             self._news.notify_all()
 
 
-class TaskTransport(Asking):
+class TaskTransport(RequestTransport):
     """A site's :class:`sottovoce.deploy.transport.Transport` when tasks carry its requests."""
 
     def __init__(self, plan: Plan, post: Post) -> None:
@@ -101,7 +101,7 @@ class TaskTransport(Asking):
         self._post, self._most = post, sizes(plan)[1]
 
     def ask(self, method: str, asked: dict[str, Any]) -> dict[str, Any]:
-        """See :class:`sottovoce.deploy.requests.Asking`."""
+        """See :class:`sottovoce.deploy.requests.RequestTransport`."""
         task = self._post.ask(method, canonical(asked).encode())
         if REFUSED in task:
             raise Refused(f"the hub refused: {printable(str(task[REFUSED]))}")
@@ -132,7 +132,7 @@ def serve(hub: Hub, carry: Carry, over: threading.Event) -> str | None:
         try:
             threads = {pool.submit(converse, hub, site, carry): site for site in running}
             while not over.is_set() and (threads or running - hub.gone().keys()):
-                if lost is not None and (hub.desk is None or not threads):
+                if lost is not None and (hub.sums is None or not threads):
                     return lost
                 for thread in wait(threads, _LOOK, FIRST_COMPLETED).done:
                     site, failure = threads.pop(thread), thread.result()

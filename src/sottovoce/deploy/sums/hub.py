@@ -21,8 +21,8 @@ from ..hublog import HubLog
 from ..limits import PROOFS
 from ..messages import Message
 from ..plan import Plan
-from .messages import Hello, Said, Share, prove, read, read_answer, read_question
-from .roster import LEFT, TWICE, Attempt, Course
+from .messages import Hello, Share, SignedMessage, prove, read, read_attestation, read_question
+from .roster import LEFT, TWICE, Attempt, ProtocolState
 
 PATIENCE = 60.0
 """Seconds that a round waits for the last site after the first site's message."""
@@ -43,7 +43,7 @@ class _Inquiry:
         return len(self.answers) < self.enough
 
 
-class Desk:
+class SumHub:
     """Where the messages of one run of sums meet.  Safe from several threads; one process at a time.
 
     Parameters
@@ -65,8 +65,8 @@ class Desk:
         self._plan, self._log, self._run, self._clock = plan, log, plan.run, clock
         self._patience, self._greeting = patience, greeting
         self._news = threading.Condition(threading.RLock())
-        self._course, self._round = Course.of(plan), 0
-        self._present: dict[str, Said] | None = None  # of the present round; None before the log was read
+        self._state, self._round = ProtocolState.of(plan), 0
+        self._present: dict[str, SignedMessage] | None = None  # of the present round; None before the log was read
         self._kept: dict[int, dict[str, bytes]] = {}
         self._since: float | None = None
         self._shut = False
@@ -79,40 +79,40 @@ class Desk:
         """All attempts so far: their sites, and which sums were opened."""
         with self._news:
             self._look()
-            return list(self._course.attempts)
+            return list(self._state.attempts)
 
     @property
     def gone(self) -> dict[str, str]:
         """Sites that are no longer in the roster, and why."""
         with self._news:
             self._look()
-            return dict(self._course.gone)
+            return dict(self._state.gone)
 
     @property
     def untold(self) -> list[str]:
         """Sites without which the others went on, and that have not asked since: they cannot know that it is over."""
         with self._news:
             self._look()
-            return sorted(self._course.gone.keys() - self._log.gone(self._run).keys() - self._told)
+            return sorted(self._state.gone.keys() - self._log.gone(self._run).keys() - self._told)
 
     @property
     def over(self) -> bool:
         """Whether the last models were sent."""
         with self._news:
             self._look()
-            return self._course.phase == "over"
+            return self._state.phase == "over"
 
     def last(self) -> dict[str, Array]:
         """The last models of the sites that came to the end; empty before."""
         with self._news:
             self._look()
-            if self._course.phase != "over":
+            if self._state.phase != "over":
                 return {}
             found = {}
             for name, data in self._log.round(self._run, self._round - 1).items():
-                what = read(self._plan, data, name, self._round - 1).what
-                if isinstance(what, Message):
-                    found[name] = what.payload
+                content = read(self._plan, data, name, self._round - 1).content
+                if isinstance(content, Message):
+                    found[name] = content.payload
             return found
 
     def attempt_in(self, round: int) -> int:
@@ -124,7 +124,7 @@ class Desk:
             self._look()
             if round < 0:
                 return -1
-            if self._course.phase == "over" and round >= self._round - 1:
+            if self._state.phase == "over" and round >= self._round - 1:
                 return self._plan.attempts + 1
             return sum(at <= round for at in self._shares)
 
@@ -132,11 +132,12 @@ class Desk:
         """The sites of an attempt and the sum of their shares modulo ``2^64``; None if it was not opened."""
         with self._news:
             self._look()
-            if attempt > len(self._course.attempts) or not self._course.attempts[attempt - 1].opened:
+            if attempt > len(self._state.attempts) or not self._state.attempts[attempt - 1].opened:
                 return None
-            round, members = self._shares[attempt - 1], self._course.attempts[attempt - 1].members
-            said = [read(self._plan, self._log.round(self._run, round)[name], name, round).what for name in members]
-            words = np.array([what.words for what in said if isinstance(what, Share)], dtype=np.uint64)
+            round, members = self._shares[attempt - 1], self._state.attempts[attempt - 1].members
+            sent = self._log.round(self._run, round)
+            contents = [read(self._plan, sent[name], name, round).content for name in members]
+            words = np.array([content.words for content in contents if isinstance(content, Share)], dtype=np.uint64)
             total = np.asarray(np.sum(words, axis=0, dtype=np.uint64))
             return members, np.asarray(total.view(np.int64))
 
@@ -144,7 +145,7 @@ class Desk:
         """Members of the roster that have sent nothing in the present round."""
         with self._news:
             self._look()
-            return [name for name in self._course.members if name not in (self._present or {})]
+            return [name for name in self._state.members if name not in (self._present or {})]
 
     def exchange(self, site: str, round: int, message: bytes, seconds: float) -> dict[str, bytes] | None:
         """See :meth:`sottovoce.deploy.hub.Hub.exchange`; also returns None when there is something to answer.
@@ -228,7 +229,7 @@ class Desk:
         with self._news, suppress(Refused):
             asked = self._inquiries.get(asker)
             if asked is not None and asked.open:
-                read_answer(self._plan, answer, site, read_question(self._plan, asked.question, asker))
+                read_attestation(self._plan, answer, site, read_question(self._plan, asked.question, asker))
                 asked.answers[site] = answer
                 self._news.notify_all()
 
@@ -249,7 +250,7 @@ class Desk:
         known = self._log.message(self._run, round, site)
         if known == message:
             return
-        said = read(self._plan, message, site, round)
+        signed = read(self._plan, message, site, round)
         if known is not None:
             self._accuse(site, round, message)
             raise Refused(f"round={round}: site {site!r} has sent another message of this round already")
@@ -258,25 +259,25 @@ class Desk:
         self._still_in(site)
         if round > self._round:
             raise Refused(f"round={round}: out of order; the next message of site {site!r} is that of {self._round}")
-        self._course.check(said)
+        self._state.check(signed)
         present = {} if self._present is None else self._present
         for other in present.values():
-            if isinstance(said.what, Hello) and isinstance(other.what, Hello) and other.what.key == said.what.key:
+            if isinstance(signed.content, Hello) and other.content == signed.content:
                 raise Refused(f"message of {site!r}: has the key of {other.sender!r}")
         self._log.post(self._run, round, site, message)
-        present[site] = said
+        present[site] = signed
         self._since = self._clock() if self._since is None else self._since
         if self._look():
             self._news.notify_all()
 
     def _still_in(self, site: str, *, late: bool = False) -> None:
-        if late or site not in self._course.members or site in self._log.accused(self._run):
+        if late or site not in self._state.members or site in self._log.accused(self._run):
             self._told.add(site)
-            why = self._course.gone.get(site, TWICE if site in self._log.accused(self._run) else "came too late")
+            why = self._state.gone.get(site, TWICE if site in self._log.accused(self._run) else "came too late")
             raise TransportClosed(f"the other sites go on without {site!r}: it {why}", site)
 
     def _accuse(self, site: str, round: int, message: bytes) -> None:
-        if site in self._course.members:
+        if site in self._state.members:
             self._log.accuse(self._run, site, round, message)
             if self._look():
                 self._news.notify_all()
@@ -290,13 +291,13 @@ class Desk:
     def _look(self) -> bool:
         """Go on as far as the log allows; whether that was any further."""
         before = self._round
-        while self._course.phase != "over":
+        while self._state.phase != "over":
             if self._present is None:
                 stored = self._log.round(self._run, self._round).items()
                 self._present = {name: read(self._plan, data, name, self._round) for name, data in stored}
                 self._since = self._clock() if self._present else None
                 self._shut = self._log.is_shut(self._run, self._round)
-            absent = [name for name in self._course.members if name not in self._present]
+            absent = [name for name in self._state.members if name not in self._present]
             if absent and not self._shut:
                 if not self._may_go_on(absent):
                     break
@@ -305,9 +306,9 @@ class Desk:
             left = self._log.gone(self._run)
             why = {name: TWICE if name in accused else LEFT for name in absent if name in accused or name in left}
             self._kept = {self._round: self._whole(self._round)}
-            if self._course.phase == "share":
+            if self._state.phase == "share":
                 self._shares.append(self._round)
-            self._course.take(self._present, why)
+            self._state.take(self._present, why)
             self._round, self._present, self._since = self._round + 1, None, None
         return self._round > before
 
@@ -317,7 +318,7 @@ class Desk:
         known = self._log.gone(self._run).keys() | self._log.accused(self._run).keys()
         if known.issuperset(absent):
             return bool(self._present)
-        if self._round == 0 and len(self._present) < self._course.least:
+        if self._round == 0 and len(self._present) < self._state.least:
             return False
         return self._clock() >= self._closes
 

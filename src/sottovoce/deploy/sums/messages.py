@@ -12,7 +12,7 @@ kind        more
 ==========  =============================================================================================
 
 A last model is an ordinary :class:`sottovoce.deploy.messages.Message`.  A site that was started again asks the others
-how far they have seen it (:class:`Question`), and they sign an :class:`Answer`.
+how far they have seen it (:class:`Question`), and they sign an :class:`Attestation`.
 """
 
 from __future__ import annotations
@@ -115,15 +115,15 @@ class Share:
     words: Words
 
 
-What = Hello | Roster | Share | Message
+Content = Hello | Roster | Share | Message
 
 
 @dataclass(frozen=True, eq=False)
-class Said:
-    """A message that was checked: who said what, and the signed bytes."""
+class SignedMessage:
+    """A message that was checked: who says what, and the signed bytes."""
 
     sender: str
-    what: What
+    content: Content
     data: bytes
 
     @property
@@ -132,10 +132,10 @@ class Said:
         return keyed_hash(b"said", self.data)
 
 
-def say(plan: Plan, round: int, sender: str, what: What, key: SigningKey) -> bytes:
+def sign(plan: Plan, round: int, sender: str, content: Content, key: SigningKey) -> bytes:
     """The signed bytes; the same for the same arguments."""
     body: dict[str, Any] = {"v": VERSION, "run": plan.run, "plan": plan.digest, "round": round, "sender": sender}
-    match what:
+    match content:
         case Hello(public):
             body |= {"kind": "key", "key": _text(public)}
         case Roster(session, epoch, first, members, parent):
@@ -149,11 +149,11 @@ def say(plan: Plan, round: int, sender: str, what: What, key: SigningKey) -> byt
                 "shape": [len(words)], "words": _text(np.ascontiguousarray(words, dtype=DTYPE).tobytes()),
             }  # fmt: skip
         case Message():
-            return what.seal(key)
+            return content.seal(key)
     return signed(key, _DOMAIN, body)
 
 
-def read(plan: Plan, data: bytes, sender: str, round: int) -> Said:
+def read(plan: Plan, data: bytes, sender: str, round: int) -> SignedMessage:
     """Check a message as that of `sender` in exchange number `round` of a run of sums.
 
     Raises
@@ -167,15 +167,15 @@ def read(plan: Plan, data: bytes, sender: str, round: int) -> Said:
         raise Refused(f"{where}: is of another round")
     kind = body["kind"]
     if body.keys() == _LAST and kind in ("stop", "refuse"):
-        return Said(sender, read_message(plan, data, sender, round), data)
+        return SignedMessage(sender, read_message(plan, data, sender, round), data)
     if not isinstance(kind, str) or body.keys() != {"key": _KEY, "roster": _ROSTER, "share": _SHARE}.get(kind):
         raise Refused(f"{where}: has a kind that does not belong there")
     signature = decoded(where, body.pop("sig"))
     check_signature(plan, where, sender, signature, _DOMAIN + canonical(body).encode())
-    readers: dict[str, Callable[[Plan, str, dict[str, Any]], What]] = {
+    readers: dict[str, Callable[[Plan, str, dict[str, Any]], Content]] = {
         "key": _hello, "roster": _roster, "share": _share
     }  # fmt: skip
-    return Said(sender, readers[kind](plan, where, body), data)
+    return SignedMessage(sender, readers[kind](plan, where, body), data)
 
 
 def _hello(plan: Plan, where: str, body: dict[str, Any]) -> Hello:
@@ -288,7 +288,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Attestation:
     """What `sender` says to a question: `seen` is the highest exchange in which it has a message of `asker`."""
 
     sender: str
@@ -317,7 +317,7 @@ def read_question(plan: Plan, data: bytes, asker: str) -> Question:
     return Question(asker, body["round"], body["nonce"])
 
 
-def read_answer(plan: Plan, data: bytes, sender: str, question: Question) -> Answer:
+def read_attestation(plan: Plan, data: bytes, sender: str, question: Question) -> Attestation:
     """Check an answer of `sender` to `question`.
 
     Raises
@@ -330,7 +330,7 @@ def read_answer(plan: Plan, data: bytes, sender: str, question: Question) -> Ans
     asked = (question.round, question.nonce, question.sender)
     if (body["round"], body["nonce"], body["asker"]) != asked or type(body["seen"]) is not int:
         raise Refused(f"{where}: is to another question")
-    return Answer(sender, *asked, body["seen"])
+    return Attestation(sender, *asked, body["seen"])
 
 
 def _exchanged(plan: Plan, where: str, data: bytes, keys: set[str], sender: str, domain: bytes) -> dict[str, Any]:

@@ -25,19 +25,19 @@ from ..transport import Transport
 from .masks import Bound, RunKey, seal
 from .messages import (
     NONCE,
-    Answer,
+    Attestation,
+    Content,
     Hello,
     Question,
-    Said,
     Share,
-    What,
+    SignedMessage,
     read,
-    read_answer,
+    read_attestation,
     read_proof,
     read_question,
-    say,
+    sign,
 )
-from .roster import LEFT, TWICE, Course
+from .roster import LEFT, TWICE, ProtocolState
 
 
 class SumNet(Net):
@@ -58,7 +58,7 @@ class SumNet(Net):
         self, plan: Plan, name: str, journal: Journal, transport: Transport, key: SigningKey, secret: Path
     ) -> None:
         self._plan, self._name, self._journal, self._transport, self._key = plan, name, journal, transport, key
-        self.course, self._secret = Course.of(plan), secret
+        self.state, self._secret = ProtocolState.of(plan), secret
         self.degree = np.array([float(len(plan.sites) - 1)])
         self.round = -1
         self.waited = 0.0
@@ -73,7 +73,7 @@ class SumNet(Net):
     @property
     def lost(self) -> dict[str, str]:
         """Sites without which the run went on, and why."""
-        return dict(sorted(self.course.gone.items()))
+        return dict(sorted(self.state.gone.items()))
 
     # What a curator needs
 
@@ -86,32 +86,32 @@ class SumNet(Net):
             If too few sites are left, or this one was left out.
         """
         self._handed = False
-        while self.course.phase == "roster":
-            if not self.course.enough:
+        while self.state.phase == "roster":
+            if not self.state.enough:
                 self.closed_by = FEW
-                who = f"{len(self.course.members)} sites are left, and a sum of this plan needs {self.course.least}"
-                raise NetClosed(f"attempt={self.course.attempt}: {who}; nothing was drawn for it")
+                who = f"{len(self.state.members)} sites are left, and a sum of this plan needs {self.state.least}"
+                raise NetClosed(f"attempt={self.state.attempt}: {who}; nothing was drawn for it")
             self._ready()
-            self._exchange(self.course.next_roster)
+            self._exchange(self.state.next_roster)
         self._ready()
-        rows = self._plan.counts(self.course.attempt)
-        return Among(float(sum(rows[name] for name in self.course.members)), len(self.course.members))
+        rows = self._plan.counts(self.state.attempt)
+        return Among(float(sum(rows[name] for name in self.state.members)), len(self.state.members))
 
     def seal(self, share: IntArray) -> IntArray:
         """See :meth:`sottovoce.network.net.Net.seal`: with masks that vanish in the sum over the roster."""
-        course = self.course
-        return seal(share, self._own_key, self._name, course.members, course.keys, self._bound).view(np.int64)
+        state = self.state
+        return seal(share, self._own_key, self._name, state.members, state.keys, self._bound).view(np.int64)
 
     def total(self, sealed: IntArray) -> IntArray:
         """See :meth:`sottovoce.network.net.Net.total`: sends the share, and adds up what all of the roster sent."""
-        course = self.course
-        attempt, words = course.attempt, np.ascontiguousarray(sealed, dtype=np.int64).view(np.uint64)
-        self._exchange(Share(course.roster, attempt, course.parent, words))
-        if course.total is None:
-            lost = ", ".join(sorted(set(course.gone) - {self._name}))
+        state = self.state
+        attempt, words = state.attempt, np.ascontiguousarray(sealed, dtype=np.int64).view(np.uint64)
+        self._exchange(Share(state.roster, attempt, state.parent, words))
+        if state.total is None:
+            lost = ", ".join(sorted(set(state.gone) - {self._name}))
             raise AttemptLost(f"attempt={attempt}: no sum, because a share is missing; gone so far: {lost}")
         self._handed = True
-        return course.total.view(np.int64)
+        return state.total.view(np.int64)
 
     def neighbour_sum(self, x: Array) -> Array:
         """Nothing goes to neighbours in a run of sums."""
@@ -125,8 +125,8 @@ class SumNet(Net):
         if stored is None:
             key = RunKey.make(self._secret).public
         else:
-            what = read(self._plan, stored, self._name, 0).what
-            key = what.key if isinstance(what, Hello) else b""
+            content = read(self._plan, stored, self._name, 0).content
+            key = content.key if isinstance(content, Hello) else b""
         self._exchange(Hello(key))
 
     def finish(self, kind: Kind, model: Array) -> None:
@@ -149,7 +149,7 @@ class SumNet(Net):
             RunKey.erase(self._secret)
 
     def answer(self, asker: str, question: bytes) -> bytes:
-        """How far this site has seen another one, signed; see :class:`sottovoce.deploy.sums.messages.Answer`.
+        """How far this site has seen another one, signed; see :class:`sottovoce.deploy.sums.messages.Attestation`.
 
         Raises
         ------
@@ -158,7 +158,7 @@ class SumNet(Net):
         """
         asked = read_question(self._plan, question, asker)
         seen = self._seen.get(asker, -1)
-        return Answer(self._name, asked.round, asked.nonce, asker, seen).seal(self._plan, self._key)
+        return Attestation(self._name, asked.round, asked.nonce, asker, seen).seal(self._plan, self._key)
 
     # Inside
 
@@ -172,7 +172,7 @@ class SumNet(Net):
     def _own_key(self) -> RunKey:
         """Read when something new is masked: a run that is only repeated needs no key."""
         key = RunKey.read(self._secret)
-        if key.public != self.course.keys[self._name]:
+        if key.public != self.state.keys[self._name]:
             raise LedgerCorrupt(
                 f"run={self._plan.run!r}: the key of this run is another than the one that was sent; halted, nothing "
                 "was drawn; the other sites go on without this one"
@@ -186,15 +186,15 @@ class SumNet(Net):
 
     @property
     def _bound(self) -> Bound:
-        course = self.course
-        query = self._queries[course.attempt - 1]
-        return Bound(course.session, course.roster, course.attempt, query, course.parent)
+        state = self.state
+        query = self._queries[state.attempt - 1]
+        return Bound(state.session, state.roster, state.attempt, query, state.parent)
 
-    def _exchange(self, what: What) -> None:
+    def _exchange(self, content: Content) -> None:
         """Write down, send, wait, check, write down, go on."""
         started = time.perf_counter()
         self.round += 1
-        message = say(self._plan, self.round, self._name, what, self._key)
+        message = sign(self._plan, self.round, self._name, content, self._key)
         self._journal.send(self.round, message)
         stored = self._journal.received(self.round)
         if stored is None:
@@ -205,8 +205,8 @@ class SumNet(Net):
         else:
             kept = parse(stored, longest_inbox(self._plan))
             present, why = self._read({name: text.encode() for name, text in kept.items()})
-        own = Said(self._name, what, message)
-        self.course.take(present | {self._name: own}, why)
+        own = SignedMessage(self._name, content, message)
+        self.state.take(present | {self._name: own}, why)
         self._seen |= dict.fromkeys(present, self.round)
         self.waited += time.perf_counter() - started
 
@@ -223,11 +223,11 @@ class SumNet(Net):
             self.closed_by = HUB if error.site is None else OUT
             raise
 
-    def _read(self, inbox: Mapping[str, bytes]) -> tuple[dict[str, Said], dict[str, str]]:
-        """The messages of an inbox, and what is proved of senders that are out."""
-        present: dict[str, Said] = {}
+    def _read(self, inbox: Mapping[str, bytes]) -> tuple[dict[str, SignedMessage], dict[str, str]]:
+        """The messages of an inbox, and content is proved of senders that are out."""
+        present: dict[str, SignedMessage] = {}
         why: dict[str, str] = {}
-        others = set(self.course.members) - {self._name}
+        others = set(self.state.members) - {self._name}
         if not inbox.keys() <= others:
             raise Refused(f"round={self.round}: the hub gave messages of other sites than the roster's")
         for name in sorted(inbox):
@@ -238,7 +238,7 @@ class SumNet(Net):
             twice = read_proof(self._plan, inbox[name], name, longest_inbox(self._plan))
             if twice is None:
                 present[name] = read(self._plan, inbox[name], name, self.round)
-                self.course.check(present[name])
+                self.state.check(present[name])
             elif twice <= self.round:
                 why[name] = TWICE
             else:
@@ -264,7 +264,8 @@ class SumNet(Net):
         started = time.perf_counter()
         found = self._told(lambda: self._transport.inquire(question.seal(self._plan, self._key), need))
         self.waited += time.perf_counter() - started
-        answers = [read_answer(self._plan, data, name, question) for name, data in found.items() if name != self._name]
+        found.pop(self._name, None)
+        answers = [read_attestation(self._plan, data, name, question) for name, data in found.items()]
         if len(answers) < need:
             raise Refused(f"round={self.round}: the hub gave {len(answers)} answers of other sites, not {need}")
         seen = max(answers, key=lambda answer: answer.seen)

@@ -17,7 +17,7 @@ from ...util.plain import keyed_hash
 from ..messages import Message
 from ..plan import Plan
 from .masks import Words, fields
-from .messages import Hello, Roster, Said, Share
+from .messages import Hello, Roster, Share, SignedMessage
 
 Phase = Literal["key", "roster", "share", "over"]
 LATE, LEFT, TWICE = "sent nothing in time", "left", "signed two messages where there may be one"
@@ -53,7 +53,7 @@ class Attempt:
 
 
 @dataclass
-class Course:
+class ProtocolState:
     """Where a run is after the exchanges so far.  Make one with :meth:`of`, and give it each exchange's messages.
 
     Attributes
@@ -92,7 +92,7 @@ class Course:
     total: Words | None = None
 
     @classmethod
-    def of(cls, plan: Plan) -> Course:
+    def of(cls, plan: Plan) -> ProtocolState:
         """Before the greeting.
 
         Raises
@@ -119,7 +119,7 @@ class Course:
         """What every member has to sign now."""
         return Roster(self.session, self.epoch, self.attempt, self.members, self.parent)
 
-    def check(self, said: Said) -> None:
+    def check(self, signed: SignedMessage) -> None:
         """Refuse what does not belong into the present exchange.
 
         Raises
@@ -127,33 +127,33 @@ class Course:
         Refused
             If its sender is no member, or it is of another phase, roster, attempt or history.
         """
-        where, what = f"message of {said.sender!r}", said.what
-        if said.sender not in self.members:
+        where, content = f"message of {signed.sender!r}", signed.content
+        if signed.sender not in self.members:
             raise Refused(f"{where}: it is not in the present roster")
-        if isinstance(what, Message):
+        if isinstance(content, Message):
             if self.phase == "key":
                 raise Refused(f"{where}: comes before any greeting")
             return
         expected = {"key": Hello, "roster": Roster, "share": Share}.get(self.phase)
-        if expected is None or not isinstance(what, expected):
+        if expected is None or not isinstance(content, expected):
             raise Refused(f"{where}: does not belong here: the sites do not have the same history")
-        if isinstance(what, Hello):
-            others = [name for name, key in self.keys.items() if key == what.key and name != said.sender]
+        if isinstance(content, Hello):
+            others = [name for name, key in self.keys.items() if key == content.key and name != signed.sender]
             if others:
                 raise Refused(f"{where}: has the key of {others[0]!r}")
-        elif isinstance(what, Roster):
-            if what != self.next_roster:
-                raise Refused(f"{where}: signs another roster {what.epoch}: the sites do not have the same history")
-        elif (what.roster, what.attempt, what.parent) != (self.roster, self.attempt, self.parent):
+        elif isinstance(content, Roster):
+            if content != self.next_roster:
+                raise Refused(f"{where}: signs another roster {content.epoch}: the sites do not have the same history")
+        elif (content.roster, content.attempt, content.parent) != (self.roster, self.attempt, self.parent):
             raise Refused(f"{where}: is of another attempt: the sites do not have the same history")
 
-    def take(self, present: Mapping[str, Said], why: Mapping[str, str]) -> None:
+    def take(self, present: Mapping[str, SignedMessage], why: Mapping[str, str]) -> None:
         """Go on with the messages of an exchange.
 
         Parameters
         ----------
         present : mapping
-            What members said; who is missing here sent nothing before the exchange was closed.
+            What members signed; who is missing here sent nothing before the exchange was closed.
         why : mapping
             What is known of some that are missing.
 
@@ -164,13 +164,13 @@ class Course:
         """
         for name in sorted(present):
             self.check(present[name])
-            if isinstance(what := present[name].what, Hello):
-                self.keys[name] = what.key
+            if isinstance(content := present[name].content, Hello):
+                self.keys[name] = content.key
         self.total = None
-        last = [name for name, said in present.items() if isinstance(said.what, Message)]
+        last = [name for name, signed in present.items() if isinstance(signed.content, Message)]
         stay = tuple(name for name in self.members if name in present and name not in last)
         lost = {name: LEFT if name in last else why.get(name, LATE) for name in self.members if name not in stay}
-        if last and not stay:  # all that are there have said their last word
+        if last and not stay:  # all that are there sent their last model
             self.gone |= {name: reason for name, reason in lost.items() if name not in last}
             self.members, self.phase = tuple(sorted(last)), "over"
             return
@@ -182,7 +182,7 @@ class Course:
             self.attempts.append(Attempt(self.members, not lost))
             self.attempt += 1
             if not lost:
-                shares = [said.what.words for said in present.values() if isinstance(said.what, Share)]
+                shares = [signed.content.words for signed in present.values() if isinstance(signed.content, Share)]
                 self.total = np.sum(np.array(shares, dtype=np.uint64), axis=0, dtype=np.uint64)
                 digests = (present[name].digest for name in self.members)
                 self.parent = keyed_hash(b"history", fields(self.parent, *digests))
