@@ -56,11 +56,8 @@ class Message:
 
     def seal(self, key: SigningKey) -> bytes:
         """The signed bytes.  The same message and key give the same bytes."""
-        body = {
-            "v": VERSION, "run": self.run, "plan": self.plan, "round": self.round, "sender": self.sender,
-            "kind": self.kind, "dtype": DTYPE, "shape": list(self.payload.shape),
-            "payload": base64.b64encode(np.ascontiguousarray(self.payload, dtype=DTYPE).tobytes()).decode(),
-        }  # fmt: skip
+        payload = base64.b64encode(np.ascontiguousarray(self.payload, dtype=DTYPE).tobytes()).decode()
+        body = vars(self) | {"dtype": DTYPE, "shape": list(self.payload.shape), "payload": payload}
         return signed(key, _DOMAIN, body)
 
 
@@ -76,15 +73,12 @@ class Farewell:
 
     def seal(self, key: SigningKey) -> bytes:
         """The signed bytes."""
-        body = {
-            "v": VERSION, "run": self.run, "plan": self.plan, "round": self.round, "sender": self.sender,
-            "reason": self.reason,
-        }  # fmt: skip
-        return signed(key, _LAST_DOMAIN, body)
+        return signed(key, _LAST_DOMAIN, vars(self))
 
 
 def signed(key: SigningKey, domain: bytes, body: dict[str, Any]) -> bytes:
     """The canonical text of `body` with its signature in `domain`: the same body and key give the same bytes."""
+    body = body | {"v": VERSION}
     signature = base64.b64encode(key.sign(domain + canonical(body).encode())).decode()
     return canonical(body | {"sig": signature}).encode()
 
@@ -138,13 +132,11 @@ def read(plan: Plan, data: bytes, sender: str, round: int) -> Message:
         If anything differs from what the plan allows, the signature included.
     """
     where = f"message of {printable(sender)!r} in round {round}"
-    body = opened(plan, where, data, _KEYS, sender=sender)
-    if body["round"] != round or not 0 <= round <= plan.last_round:
-        raise Refused(f"{where}: is of another round")
+    body = opened(plan, where, data, _KEYS, sender=sender, round=round)
     if body["kind"] not in get_args(Kind) or (body["kind"] == "hello") != (round == 0) or body["dtype"] != DTYPE:
         raise Refused(f"{where}: has a kind or type of number that does not belong there")
-    signature, raw = decoded(where, body.pop("sig")), decoded(where, body["payload"])
-    check_signature(plan, where, sender, signature, _DOMAIN + canonical(body).encode())
+    check_signature(plan, where, _DOMAIN, body)
+    raw = decoded(where, body["payload"])
     if not isinstance(body["shape"], list) or len(raw) % 8 or body["shape"] != [len(raw) // 8]:
         raise Refused(f"{where}: its shape is not that of its payload")
     payload = np.frombuffer(raw, dtype=DTYPE).astype(float)
@@ -164,17 +156,16 @@ def read_farewell(plan: Plan, data: bytes, sender: str, round: int) -> Farewell:
         If it is from another run, plan, round or site, or not signed by this site.
     """
     where = f"farewell of {printable(sender)!r} before round {round}"
-    body = opened(plan, where, data, _FAREWELL, sender=sender)
-    if body["round"] != round or not 0 <= round <= plan.last_round + 1:
-        raise Refused(f"{where}: is of another round")
+    body = opened(plan, where, data, _FAREWELL, sender=sender, round=round, last=plan.last_round + 1)
     if body["reason"] not in get_args(Reason):
         raise Refused(f"{where}: gives a reason that is none of {', '.join(get_args(Reason))}")
-    signature = decoded(where, body.pop("sig"))
-    check_signature(plan, where, sender, signature, _LAST_DOMAIN + canonical(body).encode())
+    check_signature(plan, where, _LAST_DOMAIN, body)
     return Farewell(plan.run, plan.digest, round, sender, body["reason"])
 
 
-def opened(plan: Plan, where: str, data: bytes, keys: set[str], *other: set[str], sender: str) -> dict[str, Any]:
+def opened(
+    plan: Plan, where: str, data: bytes, *keys: set[str], sender: str, round: int | None, last: int | None = None
+) -> dict[str, Any]:  # fmt: skip
     """The content of a message, if its form, plan and sender are right; the signature is not checked here.
 
     Parameters
@@ -190,7 +181,7 @@ def opened(plan: Plan, where: str, data: bytes, keys: set[str], *other: set[str]
         raise Refused(f"{where}: has {len(data)} bytes, more than any of this plan")
     try:
         body = parse(data, longest(plan))
-        known = isinstance(body, dict) and any(body.keys() == one for one in (keys, *other))
+        known = isinstance(body, dict) and any(body.keys() == one for one in keys)
         known = known and canonical(body).encode() == data  # one text a message: a signature vouches for every byte
     except (ValueError, TypeError, RecursionError):
         known = False
@@ -203,15 +194,18 @@ def opened(plan: Plan, where: str, data: bytes, keys: set[str], *other: set[str]
         raise Refused(f"{where}: {_OTHER_PLAN}")
     if body["sender"] != sender or sender not in plan.names:
         raise Refused(f"{where}: names another sender")
-    if type(body["round"]) is not int:
+    latest = plan.last_round if last is None else last
+    if type(body["round"]) is not int or (round is not None and not 0 <= body["round"] == round <= latest):
         raise Refused(f"{where}: is of another round")
     return dict(body)
 
 
-def check_signature(plan: Plan, where: str, sender: str, signature: bytes, signed: bytes) -> None:
-    """Raise :class:`Refused` if `signed` was not signed by `sender`."""
+def check_signature(plan: Plan, where: str, domain: bytes, body: dict[str, Any]) -> None:
+    """Take the signature out of `body`; raise :class:`Refused` unless its sender has signed the rest in `domain`."""
+    sender, signature = body["sender"], decoded(where, body.pop("sig"))
     try:
-        verify(base64.b64decode(plan.sites[plan.index(sender)].key), signature, signed)
+        key = base64.b64decode(plan.sites[plan.index(sender)].key)
+        verify(key, signature, domain + canonical(body).encode())
     except ValueError as error:
         raise Refused(f"{where}: is not signed by {sender!r}") from error
 

@@ -28,7 +28,6 @@ from ..errors import (
 )
 from ..ledger.durable import DurableLedger, Run, rows_digest
 from ..ledger.journal import Journal
-from ..network.net import Net
 from ..privacy.noise import Noise, SystemNoise
 from ..privacy.statement import Statement
 from ..problem.losses import Logistic
@@ -38,25 +37,22 @@ from ..runs.engine import BUDGET, FEW, FINISHED, NEIGHBOUR, Observer, Outcome, P
 from ..runs.prepare import held
 from ..runs.simulate import check_notion
 from ..runs.start import place_of
-from ..util.plain import canonical
 from ..util.typing import Any, Array, IntArray
 from .answering import Asker, Found, at_site
 from .asks import SiteTable
+from .journaled import JournaledNet
 from .keys import SigningKey
 from .messages import (
     HUB,
     OUT,
-    Farewell,
     Kind,
     Message,
     Reason,
     check_payload,
-    longest_inbox,
     read,
     read_farewell,
 )  # fmt: skip
 from .plan import Plan
-from .strict import parse
 from .sums.masks import secret_of
 from .sums.net import SumNet
 from .transport import Transport
@@ -67,50 +63,19 @@ _WORDS: dict[str, Reason] = {
 }  # fmt: skip
 
 
-class WireNet(Net):
-    """The network as a site sees it: every message and every inbox goes through the journal.
-
-    Parameters
-    ----------
-    plan : Plan
-    name : str
-    journal : Journal
-    transport : Transport
-    key : SigningKey
-    """
+class WireNet(JournaledNet):
+    """A site's network in a run without sums: vectors go to its neighbours."""
 
     def __init__(self, plan: Plan, name: str, journal: Journal, transport: Transport, key: SigningKey) -> None:
-        self._plan, self._name, self._journal, self._transport, self._key = plan, name, journal, transport, key
+        super().__init__(plan, name, journal, transport, key)
         self.degree = np.array([float(len(plan.neighbours(name)))])
-        self.round = -1
-        self.waited = 0.0
-        """Seconds spent on messages, neighbours' time included."""
-        self.closed_by: str | None = None
-        """The neighbour that left or stopped before this site did, or :data:`HUB`; verified."""
-        self.lost: dict[str, str] = {}
-        """None: a run that a site leaves ends here."""
 
     def say(self, kind: Kind, x: Array) -> list[Message]:
-        """One exchange: write down, send, wait, check, write down."""
-        started = time.perf_counter()
+        """Send a message, and return those of the neighbours."""
         self.round += 1
-        heard = self._plan.neighbours(self._name, self.round)
         check_payload(self._plan, kind, x, self.round)
         message = Message(self._plan.run, self._plan.digest, self.round, self._name, kind, x).seal(self._key)
-        self._journal.send(self.round, message)
-        stored = self._journal.received(self.round)
-        if stored is None:
-            arrived = self._exchange(message)
-            if arrived.keys() != set(heard):
-                raise Refused(f"round={self.round}: the hub gave messages of other sites than the neighbours")
-            messages = self._read(arrived, heard)
-            inbox = {name: data.decode("ascii") for name, data in arrived.items()}
-            self._journal.receive(self.round, canonical(inbox).encode())
-        else:
-            kept = parse(stored, longest_inbox(self._plan))
-            messages = self._read({name: text.encode() for name, text in kept.items()}, heard)
-        self.waited += time.perf_counter() - started
-        return messages
+        return self._journaled(message, self._exchange, self._read)
 
     def _exchange(self, message: bytes) -> dict[str, bytes]:
         """The neighbours' messages; a neighbour counts as gone only if it has signed that it left, for this round."""
@@ -126,6 +91,12 @@ class WireNet(Net):
             self.closed_by = error.site
             raise
 
+    def _read(self, inbox: dict[str, bytes]) -> list[Message]:
+        heard = self._plan.neighbours(self._name, self.round)
+        if inbox.keys() != set(heard):
+            raise Refused(f"round={self.round}: the hub gave messages of other sites than the neighbours")
+        return [read(self._plan, inbox[name], name, self.round) for name in heard]
+
     def greet(self) -> None:
         """Agree on the plan."""
         self.say("hello", np.zeros(0))
@@ -133,17 +104,6 @@ class WireNet(Net):
     def finish(self, kind: Kind, model: Array) -> None:
         """Send the last model."""
         self.say(kind, model)
-
-    def refused(self) -> None:
-        """Something was refused: nothing to do, because this site may still go on."""
-
-    def leave(self, reason: Reason) -> None:
-        """Say, signed, that no more messages will come, and why."""
-        farewell = Farewell(self._plan.run, self._plan.digest, self.round + 1, self._name, reason)
-        self._transport.leave(farewell.seal(self._key))
-
-    def _read(self, inbox: dict[str, bytes], heard: Sequence[str]) -> list[Message]:
-        return [read(self._plan, inbox[name], name, self.round) for name in heard]
 
     def _told(self, x: Array) -> dict[str, Array]:
         """What the sites that are heard have released in the next exchange, in their order."""

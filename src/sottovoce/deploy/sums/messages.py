@@ -27,7 +27,7 @@ from ...errors import Refused
 from ...util.plain import canonical, keyed_hash
 from ...util.typing import Any
 from ..keys import SigningKey
-from ..messages import VERSION, Message, check_signature, decoded, opened, signed
+from ..messages import Message, check_signature, decoded, opened, signed
 from ..messages import read as read_message
 from ..plan import Plan
 from ..strict import parse
@@ -134,7 +134,7 @@ class SignedMessage:
 
 def sign(plan: Plan, round: int, sender: str, content: Content, key: SigningKey) -> bytes:
     """The signed bytes; the same for the same arguments."""
-    body: dict[str, Any] = {"v": VERSION, "run": plan.run, "plan": plan.digest, "round": round, "sender": sender}
+    body: dict[str, Any] = {"run": plan.run, "plan": plan.digest, "round": round, "sender": sender}
     match content:
         case Hello(public):
             body |= {"kind": "key", "key": _text(public)}
@@ -162,16 +162,13 @@ def read(plan: Plan, data: bytes, sender: str, round: int) -> SignedMessage:
         If anything differs from what the plan allows, the signature included.
     """
     where = f"message of {printable(sender)!r} in round {round}"
-    body = opened(plan, where, data, _KEY, _ROSTER, _SHARE, _LAST, sender=sender)
-    if body["round"] != round or not 0 <= round <= plan.last_round:
-        raise Refused(f"{where}: is of another round")
+    body = opened(plan, where, data, _KEY, _ROSTER, _SHARE, _LAST, sender=sender, round=round)
     kind = body["kind"]
     if body.keys() == _LAST and kind in ("stop", "refuse"):
         return SignedMessage(sender, read_message(plan, data, sender, round), data)
     if not isinstance(kind, str) or body.keys() != {"key": _KEY, "roster": _ROSTER, "share": _SHARE}.get(kind):
         raise Refused(f"{where}: has a kind that does not belong there")
-    signature = decoded(where, body.pop("sig"))
-    check_signature(plan, where, sender, signature, _DOMAIN + canonical(body).encode())
+    check_signature(plan, where, _DOMAIN, body)
     readers: dict[str, Callable[[Plan, str, dict[str, Any]], Content]] = {
         "key": _hello, "roster": _roster, "share": _share
     }  # fmt: skip
@@ -280,11 +277,7 @@ class Question:
 
     def seal(self, plan: Plan, key: SigningKey) -> bytes:
         """The signed bytes."""
-        body = {
-            "v": VERSION, "run": plan.run, "plan": plan.digest, "round": self.round, "sender": self.sender,
-            "nonce": self.nonce,
-        }  # fmt: skip
-        return signed(key, _ASKING, body)
+        return signed(key, _ASKING, {"run": plan.run, "plan": plan.digest} | vars(self))
 
 
 @dataclass(frozen=True)
@@ -299,11 +292,7 @@ class Attestation:
 
     def seal(self, plan: Plan, key: SigningKey) -> bytes:
         """The signed bytes."""
-        body = {
-            "v": VERSION, "run": plan.run, "plan": plan.digest, "round": self.round, "sender": self.sender,
-            "nonce": self.nonce, "asker": self.asker, "seen": self.seen,
-        }  # fmt: skip
-        return signed(key, _ANSWERING, body)
+        return signed(key, _ANSWERING, {"run": plan.run, "plan": plan.digest} | vars(self))
 
 
 def read_question(plan: Plan, data: bytes, asker: str) -> Question:
@@ -334,9 +323,9 @@ def read_attestation(plan: Plan, data: bytes, sender: str, question: Question) -
 
 
 def _exchanged(plan: Plan, where: str, data: bytes, keys: set[str], sender: str, domain: bytes) -> dict[str, Any]:
-    body = opened(plan, where, data, keys, sender=sender)
+    body = opened(plan, where, data, keys, sender=sender, round=None)
     nonce = body["nonce"]
     if not isinstance(nonce, str) or len(nonce) != NONCE or set(nonce) - set("0123456789abcdef"):
         raise Refused(f"{where}: is no message of this schema")
-    check_signature(plan, where, sender, decoded(where, body.pop("sig")), domain + canonical(body).encode())
+    check_signature(plan, where, domain, body)
     return body

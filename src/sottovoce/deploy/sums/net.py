@@ -12,15 +12,14 @@ import numpy as np
 
 from ...errors import AttemptLost, LedgerCorrupt, NetClosed, Refused, TransportClosed
 from ...ledger.journal import Journal
-from ...network.net import Net
 from ...problem.facts import Among, Facts
 from ...runs.engine import FEW
 from ...util.plain import canonical, keyed_hash
 from ...util.typing import Array, IntArray
+from ..journaled import JournaledNet
 from ..keys import SigningKey
-from ..messages import HUB, OUT, Farewell, Kind, Message, Reason, longest_inbox, read_farewell
+from ..messages import HUB, OUT, Kind, Message, Reason, longest_inbox, read_farewell
 from ..plan import Plan
-from ..strict import parse
 from ..transport import Transport
 from .masks import Bound, RunKey, seal
 from .messages import (
@@ -40,7 +39,7 @@ from .messages import (
 from .roster import LEFT, TWICE, ProtocolState
 
 
-class SumNet(Net):
+class SumNet(JournaledNet):
     """The network of a site in a run of sums.
 
     Parameters
@@ -57,14 +56,9 @@ class SumNet(Net):
     def __init__(
         self, plan: Plan, name: str, journal: Journal, transport: Transport, key: SigningKey, secret: Path
     ) -> None:
-        self._plan, self._name, self._journal, self._transport, self._key = plan, name, journal, transport, key
+        super().__init__(plan, name, journal, transport, key)
         self.state, self._secret = ProtocolState.of(plan), secret
         self.degree = np.array([float(len(plan.sites) - 1)])
-        self.round = -1
-        self.waited = 0.0
-        """Seconds spent on messages, the other sites' time included."""
-        self.closed_by: str | None = None
-        """Why no more sums are opened, if not because all are."""
         self._handed = False  # whether the curator judges a sum just now
         self._again = journal.highest >= 0 or secret.exists()
         self._seen: dict[str, int] = {}
@@ -140,8 +134,7 @@ class SumNet(Net):
         """
         RunKey.erase(self._secret)
         if self.closed_by != OUT:
-            farewell = Farewell(self._plan.run, self._plan.digest, self.round + 1, self._name, reason)
-            self._transport.leave(farewell.seal(self._key))
+            super().leave(reason)
 
     def refused(self) -> None:
         """Something was refused: erase the key if it was a sum, because then the run is over for everybody."""
@@ -191,24 +184,12 @@ class SumNet(Net):
         return Bound(state.session, state.roster, state.attempt, query, state.parent)
 
     def _exchange(self, content: Content) -> None:
-        """Write down, send, wait, check, write down, go on."""
-        started = time.perf_counter()
+        """Take part in the next exchange, and go on with what was sent in it."""
         self.round += 1
         message = sign(self._plan, self.round, self._name, content, self._key)
-        self._journal.send(self.round, message)
-        stored = self._journal.received(self.round)
-        if stored is None:
-            inbox = self._ask(message)
-            present, why = self._read(inbox)
-            kept = {name: data.decode("ascii") for name, data in inbox.items()}
-            self._journal.receive(self.round, canonical(kept).encode())
-        else:
-            kept = parse(stored, longest_inbox(self._plan))
-            present, why = self._read({name: text.encode() for name, text in kept.items()})
-        own = SignedMessage(self._name, content, message)
-        self.state.take(present | {self._name: own}, why)
+        present, why = self._journaled(message, self._ask, self._read)
+        self.state.take(present | {self._name: SignedMessage(self._name, content, message)}, why)
         self._seen |= dict.fromkeys(present, self.round)
-        self.waited += time.perf_counter() - started
 
     def _ask(self, message: bytes) -> dict[str, bytes]:
         return self._told(lambda: self._transport.exchange(self.round, message))
