@@ -66,7 +66,7 @@ FEW: dict[str, Any] = {
 }  # fmt: skip
 """Six columns of Adult: with all of the shipped schema's, coefficients need more rows than there are."""
 _NAMES = ("north", "east", "south", "west", "centre")
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 @dataclass(frozen=True)
@@ -197,11 +197,10 @@ def _site(
 
 def start(*arguments: str, errors: Path) -> subprocess.Popen[str]:
     """One of this library's commands as a process of its own, with one thread for linear algebra."""
-    environment = os.environ | dict.fromkeys(_THREADS, "1")
     with errors.open("a") as file:
         return subprocess.Popen(
             [sys.executable, "-m", "sottovoce", *arguments], stdout=subprocess.DEVNULL, stderr=file, text=True,
-            env=environment,
+            env=os.environ | ONE_THREAD,
         )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Self
 
-from ..demonstration import Demonstration, free_port
+from ..demonstration import ONE_THREAD, Demonstration, free_port
 from ..hublog import HubLog
 from ..plan import Plan
 from . import layout
@@ -27,7 +27,6 @@ _APPS = {
     "server": "nvflare.private.fed.app.server.server_train",
     "client": "nvflare.private.fed.app.client.client_train",
 }
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 @dataclass
@@ -82,29 +81,13 @@ class Federation:
         settings = ["secure_train=true", "org=sottovoce", "config_folder=config"]
         if kind == "client":
             settings.append(f"uid={name}")
-        command = [
-            sys.executable,
-            "-u",
-            "-m",
-            _APPS[kind],
-            "-m",
-            str(kit),
-            "-s",
-            f"fed_{kind}.json",
-            "--set",
-            *settings,
-        ]
-        environment = os.environ | dict.fromkeys(_THREADS, "1") | dict(self.environment)
+        app = ["-u", "-m", _APPS[kind], "-m", str(kit), "-s", f"fed_{kind}.json", "--set", *settings]
+        environment = os.environ | ONE_THREAD | dict(self.environment)
         with (kit / "console.txt").open("ab") as out:
             self._parents[name] = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                env=environment,
-                cwd=kit,
+                [sys.executable, *app], stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment, cwd=kit,
                 start_new_session=True,
-            )
+            )  # fmt: skip
 
     def _restart(self) -> None:
         """What the watchdog of a startup kit, or systemd, does at a real site."""
@@ -170,15 +153,10 @@ class Loopback:
 
 
 def run_loopback(
-    hub: str | Path,
-    sites: Mapping[str, Path],
-    folder: str | Path,
-    *,
+    hub: str | Path, sites: Mapping[str, Path], folder: str | Path, *,
     tick: Callable[[Federation, int], None] = lambda federation, complete: None,
-    task_seconds: float = 30.0,
-    poll: float = POLL,
-    environment: Mapping[str, str] | None = None,
-) -> Loopback:
+    task_seconds: float = 30.0, poll: float = POLL, environment: Mapping[str, str] | None = None,
+) -> Loopback:  # fmt: skip
     """Provision, start hub and sites, hand the run in, wait for its end, and leave no process behind.
 
     Parameters

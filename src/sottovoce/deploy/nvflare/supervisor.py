@@ -120,13 +120,7 @@ class Supervisor:
     """
 
     def __init__(
-        self,
-        kit: str | Path,
-        hub: str | Path,
-        *,
-        task_seconds: float = 30.0,
-        tries: int = 5,
-        poll: float = POLL,
+        self, kit: str | Path, hub: str | Path, *, task_seconds: float = 30.0, tries: int = 5, poll: float = POLL
     ) -> None:
         layout.need_nvflare()
         self._kit, self._hub = Path(kit), Path(hub)
@@ -168,9 +162,8 @@ class Supervisor:
                 held = self._held()
                 idle, before = (idle + 1, before) if held == before else (0, held)
                 if idle >= self._tries:
-                    raise Refused(
-                        f"run={self.plan.run!r}: no further after {self._tries} more jobs; {self._last_words()}"
-                    )
+                    why = self._last_words()
+                    raise Refused(f"run={self.plan.run!r}: no further after {self._tries} more jobs; {why}")
 
     def _one_job(self, job: Path, observe: Callable[[], None], patience: float) -> str:
         """Hand in a job and watch it to its end; what became of it."""
@@ -187,9 +180,7 @@ class Supervisor:
                 if over is None and self._complete():
                     over = time.monotonic()
                 if over is not None and time.monotonic() > over + self._task_seconds:
-                    _asked(
-                        lambda: session.abort_job(name)
-                    )  # NVFlare waits for the last words of a site that was killed
+                    _asked(lambda: session.abort_job(name))  # else NVFlare waits for a site that was killed
                     return _COMPLETED
                 until = time.monotonic() + 0.5
                 while time.monotonic() < until:

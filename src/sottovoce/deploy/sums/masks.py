@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +21,8 @@ from ...errors import LedgerCorrupt, NotWritten, Refused, shown
 from ...ledger.durable import DurableLedger
 from ...util.files import regular
 from ...util.typing import IntArray
+from ..crypto import algorithms, ciphers, hashes, hkdf, need_cryptography, x25519
 from ..files import unfinished, write_new
-from ..keys import need_cryptography
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 Words = NDArray[np.uint64]
 """Numbers modulo ``2^64``."""
@@ -51,12 +47,10 @@ def check_key(raw: bytes) -> None:
     ValueError
     """
     need_cryptography()
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-
     if len(raw) != BYTES or int.from_bytes(raw, "little") >= _PRIME:  # 9, 9 + p and 9 + 2^255 are one key
         raise ValueError("is not the one encoding of a key")
     try:
-        X25519PrivateKey.from_private_bytes(_PROBE).exchange(X25519PublicKey.from_public_bytes(raw))
+        x25519.X25519PrivateKey.from_private_bytes(_PROBE).exchange(x25519.X25519PublicKey.from_public_bytes(raw))
     except ValueError:
         raise ValueError("is of low order: every exchange with it gives zero") from None
 
@@ -155,7 +149,7 @@ def give_up(ledger: DurableLedger, run: str) -> tuple[int, bool]:
 class RunKey:
     """The private half of a site's key of one run.  Use :meth:`make` or :meth:`read`."""
 
-    def __init__(self, key: X25519PrivateKey, path: Path) -> None:
+    def __init__(self, key: x25519.X25519PrivateKey, path: Path) -> None:
         self._key, self._path = key, path
         self._shared: dict[bytes, bytes] = {}
 
@@ -170,12 +164,8 @@ class RunKey:
         LedgerCorrupt, NotWritten
         """
         need_cryptography()
-        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-
         if not path.exists():
-            raw = X25519PrivateKey.generate().private_bytes(Encoding.Raw, PrivateFormat.Raw, NoEncryption())
-            write_new(path, raw, secret=True)
+            write_new(path, x25519.X25519PrivateKey.generate().private_bytes_raw(), secret=True)
             _settle(path)
         return cls.read(path)
 
@@ -189,8 +179,6 @@ class RunKey:
             If it is gone.  There is never a second one: with it this site would send other masks under an old name.
         """
         need_cryptography()
-        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
         try:
             with regular("key", path).open("rb") as file:
                 raw = file.read(BYTES + 1)
@@ -201,7 +189,7 @@ class RunKey:
                 f"key={shown(path)}: the key of this run is gone or damaged, and there is never a second one; halted, "
                 "nothing was drawn; the other sites go on without this one"
             )
-        return cls(X25519PrivateKey.from_private_bytes(raw), path)
+        return cls(x25519.X25519PrivateKey.from_private_bytes(raw), path)
 
     @property
     def public(self) -> bytes:
@@ -216,11 +204,9 @@ class RunKey:
         Refused
             If it is zero.
         """
-        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
-
         if public not in self._shared:
             try:
-                self._shared[public] = self._key.exchange(X25519PublicKey.from_public_bytes(public))
+                self._shared[public] = self._key.exchange(x25519.X25519PublicKey.from_public_bytes(public))
             except ValueError:
                 raise Refused("key: an exchange gives zero") from None
         return self._shared[public]
@@ -301,22 +287,16 @@ class Bound:
 
 def mask_key(own: RunKey, names: tuple[str, str], keys: tuple[bytes, bytes], other: bytes, bound: Bound) -> bytes:
     """The key of two sites for one attempt, 32 bytes; `names` and `keys` of both, the smaller name first."""
-    from cryptography.hazmat.primitives.hashes import SHA256
-    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-
     info = fields(
         _DOMAIN, *(name.encode() for name in names), *keys, bound.roster, bound.attempt.to_bytes(8, "big"), bound.query,
         bound.parent,
     )  # fmt: skip
-    return HKDF(SHA256(), BYTES, bound.session, info).derive(own.shared(other))
+    return hkdf.HKDF(hashes.SHA256(), BYTES, bound.session, info).derive(own.shared(other))
 
 
 def stream(key: bytes, words: int) -> Words:
     """The first `words` words of the keystream of a key that is used for nothing else."""
-    from cryptography.hazmat.primitives.ciphers import Cipher
-    from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
-
-    drawn = Cipher(ChaCha20(key, bytes(16)), None).encryptor().update(bytes(8 * words))
+    drawn = ciphers.Cipher(algorithms.ChaCha20(key, bytes(16)), None).encryptor().update(bytes(8 * words))
     return np.frombuffer(drawn, dtype="<u8").astype(np.uint64)
 
 
