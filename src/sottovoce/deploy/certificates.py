@@ -1,6 +1,6 @@
-"""Certificates for a hub and its sites, from one authority for each run or consortium (package cryptography).
+"""Certificates for a hub and its sites, from one authority for each run or consortium.
 
-A site's key never leaves the site: the site makes a request, and the hub's authority signs it.  A site's certificate is
+A site's key never leaves the site: the site makes a request, which the hub's authority signs.  A site's certificate is
 valid for a client only and the hub's for a server only, so no site can pose as the hub.
 """
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import InvalidInput
 from ..util.files import read
-from .crypto import ec, exceptions, hashes, need_cryptography, serialization, x509, private_pem
+from .crypto import ec, exceptions, hashes, need_cryptography, private_pem, serialization, x509
 from .files import KEY, together, write_new
 from .names import check_name
 
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 
 
 DAYS = 825
-"""A certificate's life; 825 days is the longest that common clients take."""
+"""Life of a certificate; 825 days is the longest that common clients accept."""
 _HOST = re.compile(r"[A-Za-z0-9_](-*[A-Za-z0-9_])*(\.[A-Za-z0-9_](-*[A-Za-z0-9_])*)*")
 _SKEW = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
 class Authority:
-    """A certificate authority in the files ``ca.crt`` and ``ca.key``.  Use :meth:`make` or :meth:`read`."""
+    """A certificate authority in the files ``ca.crt`` and ``ca.key``."""
 
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey
 
     @classmethod
     def make(cls, folder: Path, name: str = "sottovoce") -> Authority:
-        """A new authority, written to `folder`."""
+        """Write a new authority to `folder`."""
         need_cryptography()
         key, subject = _new_key(), _name(f"{name} authority")
         builder = _builder(subject, subject, key.public_key()).add_extension(
@@ -53,12 +53,7 @@ class Authority:
 
     @classmethod
     def read(cls, folder: Path) -> Authority:
-        """The authority in `folder`.
-
-        Raises
-        ------
-        InvalidInput
-        """
+        """Read the authority in `folder`; raises :class:`InvalidInput` if there is none."""
         need_cryptography()
         files = folder / "ca.crt", folder / "ca.key"
         if not all(file.is_file() for file in files):
@@ -74,7 +69,7 @@ class Authority:
         return cls(certificate, key)
 
     def serve(self, folder: Path, hosts: Sequence[str]) -> None:
-        """Write ``hub.key`` and ``hub.crt``, good for these host names and addresses."""
+        """Write ``hub.key`` and ``hub.crt``, valid for these host names and addresses."""
         key = _new_key()
         builder = _builder(_name("hub"), self.certificate.subject, key.public_key())
         builder = builder.add_extension(x509.SubjectAlternativeName([_host(h) for h in hosts]), critical=False)
@@ -84,10 +79,7 @@ class Authority:
     def admit(self, request: bytes) -> tuple[str, bytes]:
         """Sign a site's request; returns the site's name and the certificate.
 
-        Raises
-        ------
-        InvalidInput
-            If it is not a valid request, or its name is not allowed for a site.
+        Raises :class:`InvalidInput` if it is no valid request, or its name is not allowed for a site.
         """
         try:  # what is wrong inside a request may show when a part of it is looked at
             asked = x509.load_pem_x509_csr(request)
@@ -108,12 +100,7 @@ class Authority:
 
 
 def check_host(text: str) -> None:
-    """Refuse a text that is neither an address nor a host name.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """Raise :class:`InvalidInput` unless `text` is an IP address or a host name."""
     try:
         ipaddress.ip_address(text)
     except ValueError:
@@ -123,7 +110,7 @@ def check_host(text: str) -> None:
 
 
 def request(folder: Path, name: str) -> None:
-    """Write ``NAME.key``, a site's TLS key, and ``NAME.csr``, its request for a certificate."""
+    """Write a site's TLS key ``NAME.key`` and its certificate request ``NAME.csr``."""
     need_cryptography()
     check_name("name", name)
     key = _new_key()
@@ -139,12 +126,7 @@ def _write(folder: Path, stem: str, key: bytes, ending: str, public: bytes) -> N
 
 
 def fingerprint(pem: bytes) -> str:
-    """Fingerprint of the public key in a certificate or a request: 32 hexadecimal digits, to compare by telephone.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """Fingerprint of the public key in a certificate or request: 32 hexadecimal digits, to compare by telephone."""
     need_cryptography()
     try:
         load = x509.load_pem_x509_csr if b"REQUEST" in pem else x509.load_pem_x509_certificate
@@ -157,12 +139,7 @@ def fingerprint(pem: bytes) -> str:
 
 
 def check(name: str, authority: bytes, certificate: bytes, key: bytes) -> None:
-    """Refuse TLS files, in PEM, with which site `name` cannot connect.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """Raise :class:`InvalidInput` if site `name` cannot connect with these TLS files (PEM)."""
     need_cryptography()
     again = "put the files of `site init` and of `hub admit` side by side again"
     try:
@@ -186,13 +163,7 @@ def check(name: str, authority: bytes, certificate: bytes, key: bytes) -> None:
 
 
 def expiry(path: Path) -> datetime:
-    """When the certificate in a file ends.
-
-    Raises
-    ------
-    InvalidInput
-        If it holds none.
-    """
+    """Expiry of the certificate in a file; raises :class:`InvalidInput` if there is none."""
     need_cryptography()
     pem = read("certificate", path, KEY)
     try:

@@ -1,8 +1,7 @@
-"""A hub and its sites as processes on this machine, on rows that are public anyway: a demonstration, not a release.
+"""A hub and its sites as processes of this machine, on public rows: a demonstration, not a release.
 
-Commands, certificates, keys, ledgers and transports are those of a deployment.  Only the noise is not secret: it comes
-from a seed in the plan, so that the same run can be made in one process and compared.  Plan and ledgers are permanently
-marked, and only the command for demonstrations makes such ledgers.
+Commands, certificates, keys, ledgers and transports are those of a deployment.  Only the noise is not secret: its seed
+is in the plan, so that the run can be repeated in one process and compared.  Plan and ledgers are marked for good.
 """
 
 from __future__ import annotations
@@ -45,9 +44,9 @@ from .plan import Member, Plan
 from .settings import write_settings
 
 LIFE = 3.0
-"""Budget of a throw-away ledger, in units of the run's."""
+"""Lifetime budget of a throw-away ledger, in multiples of the run's."""
 LONGEST = 1800.0
-"""Seconds that a demonstration may take."""
+"""Seconds before a demonstration is given up."""
 FEW: dict[str, Any] = {
     "name": "adult-few", "ignore": ["*"],
     "label": {"column": "income", "positive": ">50K", "negative": "<=50K"},
@@ -64,25 +63,21 @@ FEW: dict[str, Any] = {
         "capital-gain": {"kind": "bins", "edges": [0.0, 1.0, 1e6], "base": 0},
     },
 }  # fmt: skip
-"""Six columns of Adult: with all of the shipped schema's, coefficients need more rows than there are."""
+"""Six columns of Adult; coefficients of all columns of the shipped schema would need more rows than there are."""
 _NAMES = ("north", "east", "south", "west", "centre")
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 @dataclass(frozen=True)
 class Demonstration:
-    """The files and data of a demonstration.
+    """Files and data of a demonstration.
 
     Attributes
     ----------
     folder : path
-        ``hub/`` and one folder a site, each with its ``site.toml``.
-    plan : Plan
-    dataset : Dataset
-    rows : Rows
+        ``hub/`` and one folder for each site, with its ``site.toml``.
+    rows, tables
         Of all sites, for the same run in one process.
-    tables : list of SiteTable
-        The same.
     port : int
         Of the hub.
     """
@@ -95,17 +90,15 @@ class Demonstration:
     tables: list[SiteTable]
 
     def settings(self, name: str) -> Path:
-        """The file of a site."""
         return self.folder / name / "site.toml"
 
     @property
     def hub(self) -> Path:
-        """The hub's folder."""
         return self.folder / "hub"
 
 
 def free_port() -> int:
-    """A TCP port of the loopback interface that nobody listens on at the moment."""
+    """A free TCP port of the loopback interface."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -119,7 +112,7 @@ def build(
     schema: dict[str, Any] | None = None,
     asks: Asks | None = None,
 ) -> Demonstration:
-    """Deal the rows to sites, and make for each what ``sottovoce site init`` and ``hub admit`` would.
+    """Deal the rows to sites, and write what ``sottovoce site init`` and ``hub admit`` would.
 
     Parameters
     ----------
@@ -127,13 +120,12 @@ def build(
         Empty, or absent.
     config : RunConfig
         With a seed.
-    sites : int
     data : str
         A data set with a schema, or a table.
     schema : dict, optional
-        Of a table, or in place of the one in the package.
+        Of a table, or to replace the shipped one.
     asks : Asks, optional
-        What the plan asks beside the training, or in its place.
+        What the plan asks in addition to the training, or instead of it.
 
     Raises
     ------
@@ -196,7 +188,7 @@ def _site(
 
 
 def start(*arguments: str, errors: Path) -> subprocess.Popen[str]:
-    """One of this library's commands as a process of its own, with one thread for linear algebra."""
+    """Start one of this library's commands as a process, with one thread for linear algebra."""
     with errors.open("a") as file:
         return subprocess.Popen(
             [sys.executable, "-m", "sottovoce", *arguments], stdout=subprocess.DEVNULL, stderr=file, text=True,
@@ -205,17 +197,12 @@ def start(*arguments: str, errors: Path) -> subprocess.Popen[str]:
 
 
 def relay(demo: Demonstration, tick: Callable[[], None]) -> None:
-    """Run hub and sites over the relay until every site is done.
-
-    Parameters
-    ----------
-    tick : callable
-        Called some times a second.
+    """Run hub and sites over the relay until all sites are done; calls `tick` some times a second.
 
     Raises
     ------
     SottovoceError
-        If one of them fails, with what it said.
+        If one of them fails, with its error message.
     """
     names, until = demo.plan.names, time.monotonic() + LONGEST
     listen = f"127.0.0.1:{demo.port}"

@@ -1,7 +1,6 @@
-"""What a hub does with any transport: check a message, store it once, and pass it on.
+"""The hub, with any transport: it checks a message, stores it once, and passes it on.
 
-A hub sees only messages, which are public.  It cannot make a message, because it has no site's key, and it cannot
-change the plan, because the plan's digest is in every message.
+What a hub sees and cannot do is in ``docs/deploy/threats.md``.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from .sums.hub import PATIENCE, SumHub
 
 
 class Hub:
-    """One run's hub.
+    """The hub of one run.  A `site` in the arguments is one whose identity the caller has established.
 
     Parameters
     ----------
@@ -43,14 +42,13 @@ class Hub:
         self._left: dict[str, Farewell] = {}
 
     def exchange(self, site: str, round: int, message: bytes, seconds: float) -> dict[str, bytes] | None:
-        """Store the message of `site`, whose identity the caller has established, and wait for its neighbours'
-        messages.
+        """Store the message of `site`, and wait for its neighbours' messages.
 
         Returns
         -------
         dict or None
-            Their messages of this round; None if they are not all there after `seconds`: ask again.  With sums it is
-            None also if there are questions to answer: see :meth:`asked`.
+            The neighbours' messages of this round; None if some are missing after `seconds`, or there are questions to
+            answer (:meth:`asked`): ask again.
 
         Raises
         ------
@@ -63,7 +61,7 @@ class Hub:
         return self.log.wait(self.plan.run, round, self.plan.neighbours(site, round), seconds)
 
     def inbox(self, site: str, round: int) -> dict[str, bytes] | None:
-        """What `site` gets in a round; None as long as it cannot be had.
+        """The inbox of `site` in a round; None while it is incomplete.
 
         Raises
         ------
@@ -74,16 +72,16 @@ class Hub:
         return self.log.inbox(self.plan.run, round, self.plan.neighbours(site, round))
 
     def asked(self, site: str) -> dict[str, bytes]:
-        """Questions of other sites that `site` has to answer, by who asks; only in a run of sums."""
+        """Questions that `site` has to answer, by the asking site; only in a run of sums."""
         return {} if self.sums is None else self.sums.asked(self._known(site))
 
     def answer(self, site: str, asker: str, answer: bytes) -> None:
-        """Take in what `site` answers to `asker`."""
+        """Take the answer of `site` to the question of `asker`."""
         if self.sums is not None:
             self.sums.answer(self._known(site), asker, answer)
 
     def inquire(self, site: str, question: bytes, enough: int, seconds: float) -> dict[str, bytes] | None:
-        """Answers of `enough` other sites to a question of `site`; None if they are not there yet: ask again.
+        """Answers of `enough` other sites to a question of `site`; None if some are missing after `seconds`: ask again.
 
         Raises
         ------
@@ -94,23 +92,23 @@ class Hub:
         return self.sums.inquire(self._known(site), question, enough, seconds)
 
     def highest(self, site: str) -> int:
-        """The highest round of which a message of `site` is held; 0 for none."""
+        """The highest round with a message of `site`; 0 for none."""
         return max(0, self.log.last(self.plan.run, self._known(site)))
 
     def missing(self, site: str, round: int) -> list[str]:
-        """Neighbours of `site` that have sent nothing in `round` yet."""
+        """Neighbours of `site` whose message of `round` is missing."""
         run = self.plan.run
         if self.sums is not None:
             return self.sums.missing()
         return [name for name in self.plan.neighbours(site, round) if self.log.last(run, name) < round]
 
     def leave(self, site: str, farewell: bytes) -> None:
-        """Record that `site`, whose identity the caller has established, has signed that it will send no more.
+        """Record the signed farewell of `site`.
 
         Raises
         ------
         Refused
-            If its statement is not signed, or is for another point or another run.
+            If it is not signed, or is for another point or another run.
         """
         due = self.log.last(self.plan.run, self._known(site)) + 1
         read_farewell(self.plan, farewell, site, due)
@@ -119,12 +117,12 @@ class Hub:
             self.sums.tell()
 
     def gone(self) -> dict[str, str]:
-        """Sites that left, and why, from what they signed; and sites without which a run of sums went on.
+        """Sites that left or were left out of a run of sums, and why.
 
         Raises
         ------
         Refused
-            If the log holds what a site did not sign.
+            If the log holds a farewell that its site did not sign.
         """
         for site, data in self.log.gone(self.plan.run).items():
             if site not in self._left:
@@ -135,7 +133,7 @@ class Hub:
 
     @property
     def untold(self) -> list[str]:
-        """Sites without which a run of sums went on, and that do not know it yet: they still hold the run's key."""
+        """Sites that were left out of a run of sums and have not asked since: they still hold the run's key."""
         return [] if self.sums is None else self.sums.untold
 
     @property
@@ -158,7 +156,7 @@ class Hub:
             raise InvalidInput("log", None, rule, "give the run a new name, or the hub the log of this run") from None
 
     def check_end(self) -> None:
-        """Say that the run has ended early, if it has.
+        """Raise if the run has ended early.
 
         Raises
         ------
@@ -172,7 +170,7 @@ class Hub:
             raise EndedEarly(f"run={self.plan.run!r}: ended early: {who}")
 
     def sites(self) -> list[dict[str, Any]]:
-        """How far every site is, as plain data."""
+        """Progress of every site, as plain data."""
         gone = self.gone()
         return [
             {"site": one.name, "round": self._round(one.name), "left": gone.get(one.name), "rows": one.rows}
@@ -180,7 +178,7 @@ class Hub:
         ]  # fmt: skip
 
     def _round(self, site: str) -> int:
-        """The round of the algorithm of a site's last message; 0 for its greeting, -1 for none, T + 1 for its last."""
+        """The algorithm's round of a site's last message; 0 for its greeting, -1 for none, T + 1 for its last model."""
         last = self.log.last(self.plan.run, site)
         return last if self.sums is None else self.sums.attempt_in(last)
 
@@ -193,7 +191,7 @@ class Hub:
         }  # fmt: skip
 
     def models(self) -> Array | None:
-        """The last model of every site, shape (N, d), or of all, shape (1, d); None while one is missing."""
+        """Last models of the sites, (N, d), or of a run of sums the common one, (1, d); None while one is missing."""
         if self.sums is not None:
             return self._common()
         found = {}
@@ -206,13 +204,13 @@ class Hub:
         return np.array([found[name] for name in self.plan.names]) if len(found) == len(self.plan.names) else None
 
     def _common(self) -> Array | None:
-        """The model that most sites of a run of sums ended with: all of them, if they are honest."""
+        """The model with which most sites of a run of sums ended: all of them, if they are honest."""
         assert self.sums is not None
         models = Counter(model.tobytes() for model in self.sums.last().values())
         return None if not models else np.frombuffer(models.most_common(1)[0][0], dtype=float)[None]
 
     def found(self) -> Found | None:
-        """Coefficients and quality, computed from what was opened; None while last models are missing or none asked."""
+        """The results of the plan's recipes; None if it has none, or last models are missing."""
         plan, models = self.plan, self.models()
         if plan.asks is None or models is None:
             return None
@@ -228,7 +226,7 @@ class Hub:
             return replace(found, notes=(LOST,))
 
     def _read(self, first: int) -> ReadNet:
-        """What was sent from exchange `first` on, or opened; an attempt that is missing ends it."""
+        """What was sent or opened from exchange `first` on; the first attempt without a sum ends it."""
         plan, run = self.plan, self.plan.run
         if self.sums is None:
             sent = []
@@ -260,30 +258,26 @@ class LocalTransport:
         self._hub, self._site, self._patience = hub, site, patience
 
     def highest(self, plan: str) -> int:
-        """See :class:`sottovoce.deploy.transport.Transport`."""
         agree(plan, self._hub.plan.digest)
         return self._hub.highest(self._site)
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
-        """See :class:`sottovoce.deploy.transport.Transport`."""
         inbox = self._until(lambda left: self._hub.exchange(self._site, round, message, left))
         if inbox is None:
             raise Unreachable(f"round={round}: no message of every neighbour after {self._patience:g} s")
         return inbox
 
     def inquire(self, question: bytes, enough: int) -> dict[str, bytes]:
-        """See :class:`sottovoce.deploy.transport.Transport`."""
         found = self._until(lambda left: self._hub.inquire(self._site, question, enough, left))
         if found is None:
             raise Unreachable(f"fewer than {enough} other sites answered in {self._patience:g} s")
         return found
 
     def leave(self, farewell: bytes) -> None:
-        """See :class:`sottovoce.deploy.transport.Transport`."""
         self._hub.leave(self._site, farewell)
 
     def _until(self, ask: Callable[[float], dict[str, bytes] | None]) -> dict[str, bytes] | None:
-        """What the hub says in time; what it asks for meanwhile is answered."""
+        """Ask until the patience ends, and answer questions of other sites meanwhile."""
         until = time.monotonic() + self._patience
         while True:
             found = ask(until - time.monotonic())

@@ -1,4 +1,4 @@
-"""A site's signing key (Ed25519), and secrets in files."""
+"""Ed25519 signatures, and a site's signing key."""
 
 from __future__ import annotations
 
@@ -12,13 +12,7 @@ from .files import KEY, write_new
 
 
 def verify(public: bytes, signature: bytes, data: bytes) -> None:
-    """Check an Ed25519 signature.
-
-    Raises
-    ------
-    ValueError
-        If it is not one of `data` by the holder of `public`.
-    """
+    """Raise :class:`ValueError` unless `signature` is the Ed25519 signature of `data` under `public`."""
     need_cryptography()
     try:
         ed25519.Ed25519PublicKey.from_public_bytes(public).verify(signature, data)
@@ -27,25 +21,19 @@ def verify(public: bytes, signature: bytes, data: bytes) -> None:
 
 
 class SigningKey:
-    """A site's Ed25519 key.  Use :meth:`make` or :meth:`read`."""
+    """A site's Ed25519 key."""
 
     def __init__(self, key: ed25519.Ed25519PrivateKey) -> None:
         self._key = key
 
     @classmethod
     def make(cls) -> SigningKey:
-        """A new key."""
         need_cryptography()
         return cls(ed25519.Ed25519PrivateKey.generate())
 
     @classmethod
     def read(cls, path: str | Path) -> SigningKey:
-        """Read what :meth:`write` wrote.
-
-        Raises
-        ------
-        InvalidInput
-        """
+        """Read the key from a file; raises :class:`InvalidInput` if it holds none."""
         need_cryptography()
         pem = read("signing_key", path, KEY)
         try:
@@ -69,5 +57,4 @@ class SigningKey:
         return base64.b64encode(self._key.public_key().public_bytes_raw()).decode()
 
     def sign(self, data: bytes) -> bytes:
-        """The signature of `data`."""
         return self._key.sign(data)

@@ -24,7 +24,7 @@ OTHER_REQUEST = "request: is none of this version; use the same release everywhe
 
 
 def sizes(plan: Plan) -> tuple[int, int]:
-    """The most bytes of one request of a site to the hub of this plan, and of one answer."""
+    """The most bytes of a site's request to the hub of this plan, and of a reply."""
     return limits.inbox_bytes(plan.widest, 1), longest_inbox(plan)
 
 
@@ -43,19 +43,18 @@ def read(data: bytes, longest: int, otherwise: str) -> dict[str, Any]:
 
 
 def answer(hub: Hub, site: str, method: str, asked: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """What the hub replies to one request.
+    """The hub's reply to one request.
 
     Parameters
     ----------
-    hub : Hub
     site : str
-        Who asks, as the carrier has established; a request says nothing of that.
+        Sender, as established by the carrier; nothing in a request says so.
     method : str
         ``highest``, ``exchange``, ``inquire``, ``answer`` or ``leave``.
     asked : dict
         What :meth:`RequestTransport.ask` was given.
     seconds : float
-        How long to wait for neighbours' messages; if one is still missing, the reply says whose, and the site asks
+        How long to wait for neighbours' messages; if one is still missing the reply names its site, and the site asks
         again.
 
     Raises
@@ -73,7 +72,7 @@ def answer(hub: Hub, site: str, method: str, asked: dict[str, Any], seconds: flo
 
 
 def _text(asked: object, word: str) -> str:
-    """One entry of a request; all texts that a site of this version sends are of ASCII."""
+    """A text of a request; all texts from sites of this version are ASCII."""
     found = asked.get(word) if isinstance(asked, dict) else None
     if not isinstance(found, str) or not found.isascii():
         raise Refused(OTHER_REQUEST)
@@ -145,7 +144,7 @@ class RequestTransport(ABC):
     plan : Plan
         For the run's name.
     tell : callable
-        Called with a line when neighbours say nothing for long.
+        Called with a line when neighbours send nothing for long.
     """
 
     def __init__(self, plan: Plan, tell: Callable[[str], None] = lambda _: None) -> None:
@@ -154,7 +153,7 @@ class RequestTransport(ABC):
 
     @abstractmethod
     def ask(self, method: str, asked: dict[str, Any]) -> dict[str, Any]:
-        """Carry one request to the hub and bring its reply, made for this request and no earlier one.
+        """Carry one request to the hub, and return its reply to this request, not to an earlier one.
 
         A request may be carried twice: it takes effect once.
 
@@ -167,18 +166,15 @@ class RequestTransport(ABC):
         """
 
     def highest(self, plan: str) -> int:
-        """See :class:`sottovoce.deploy.transport.Transport`."""
         highest = self._ask("highest", plan=plan).get("highest")
         if type(highest) is not int or highest < 0:
             raise Refused(OTHER_VERSION)
         return highest
 
     def leave(self, farewell: bytes) -> None:
-        """See :class:`sottovoce.deploy.transport.Transport`."""
         self._ask("leave", farewell=farewell.decode("ascii"))
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
-        """See :class:`sottovoce.deploy.transport.Transport`."""
         told: object = None
         while True:
             found = self._ask("exchange", round=round, message=message.decode("ascii"))
@@ -190,7 +186,6 @@ class RequestTransport(ABC):
                 told = missing
 
     def inquire(self, question: bytes, enough: int) -> dict[str, bytes]:
-        """See :class:`sottovoce.deploy.transport.Transport`."""
         told = False
         while True:
             found = self._ask("inquire", question=question.decode("ascii"), enough=enough)
@@ -202,7 +197,7 @@ class RequestTransport(ABC):
                 told = True
 
     def _open(self, found: dict[str, Any], word: str) -> dict[str, bytes] | None:
-        """What was asked for, if it is there; what the hub asks in its place is answered."""
+        """The entry `word` of a reply, None if it is not there yet; answers other sites' questions in the reply."""
         if "closed" in found:
             site, farewell = found.get("site"), str(found.get("farewell", ""))
             why = printable(str(found["closed"]))

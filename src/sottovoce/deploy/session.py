@@ -1,9 +1,8 @@
 """One site's part in a run: rows, ledger and journal on one side, a transport on the other, the engine between.
 
 Only the ledger's chain is stored.  A site that was killed starts again at round 1 with the releases and inboxes of the
-chain: nothing is drawn or charged twice, and the algorithm arrives at the state it had.  Whatever leaves the site is on
-its disk before, and so is the inbox that it depends on (:mod:`sottovoce.ledger.journal`).  Secrets of a query are lost
-with the process, on purpose: the gate of `ipp_admm` never opens again, and the printed `pvp` continues from zero.  From
+chain: nothing is drawn or charged twice, and the algorithm reaches the same state.  Secrets of a query are lost with
+the process, on purpose: the gate of `ipp_admm` never opens again, and the printed `pvp` continues from zero.  From
 there on these two methods give other results than an undisturbed run, at a price that still holds.
 """
 
@@ -78,7 +77,7 @@ class WireNet(JournaledNet):
         return self._journaled(message, self._exchange, self._read)
 
     def _exchange(self, message: bytes) -> dict[str, bytes]:
-        """The neighbours' messages; a neighbour counts as gone only if it has signed that it left, for this round."""
+        """The neighbours' messages; a neighbour counts as gone only if it signed that it left, for this round."""
         try:
             return self._transport.exchange(self.round, message)
         except TransportClosed as error:
@@ -106,7 +105,7 @@ class WireNet(JournaledNet):
         self.say(kind, model)
 
     def _told(self, x: Array) -> dict[str, Array]:
-        """What the sites that are heard have released in the next exchange, in their order."""
+        """Releases of the neighbours in the next exchange, in their order."""
         messages = self.say("release", x)
         for message in messages:
             if message.kind != "release":
@@ -127,23 +126,20 @@ class WireNet(JournaledNet):
         return total
 
     def seal(self, share: IntArray) -> IntArray:
-        """No share leaves in a run without sums."""
         raise TypeError("a run without sums has no shares")
 
     def total(self, sealed: IntArray) -> IntArray:
-        """See :meth:`seal`."""
         raise TypeError("a run without sums has no shares")
 
 
 @dataclass(frozen=True)
 class Finished:
-    """What a site has at the end of a run.
+    """A site's results at the end of a run.
 
     Attributes
     ----------
     model : array (d,)
         This site's classifier.
-    outcome : Outcome
     statement : Statement
         Of this site's rows.
     spent, budget : float
@@ -152,9 +148,9 @@ class Finished:
         Time of the rounds, and the part of it spent on messages.  It depends on the rows and no ledger counts it: it is
         for ``site run --times``, and written to a file only in a demonstration.
     by : str, optional
-        The neighbour that ended the run early, if one did.
+        The neighbour that ended the run early.
     lost : dict
-        In a run of sums: sites without which it went on, and why.
+        Sites without which a run of sums went on, and why.
     found : Found, optional
         Coefficients and quality, if the plan asks for them.
     head : str
@@ -175,16 +171,15 @@ class Finished:
 
     @property
     def privacy(self) -> dict[str, Any]:
-        """The statement as plain data, in numbers and words."""
+        """The statement as plain data."""
         return self.statement.to_dict()
 
     @property
     def times(self) -> dict[str, float]:
-        """``seconds`` and ``waited``."""
         return {"seconds": self.seconds, "waited": self.waited}
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, but for the model and the times."""
+        """Plain data, without the model and the times."""
         return {
             "rounds": self.outcome.rounds, "stopped": self.outcome.stopped, "privacy": self.privacy,
             "spent": self.spent, "budget": self.budget, "by": self.by, "head": self.head,
@@ -209,19 +204,16 @@ class SiteSession:
 
     Parameters
     ----------
-    plan : Plan
-    name : str
     rows : Rows
         Of this site alone.
     ledger : DurableLedger
         Of these rows.
-    key : SigningKey
     noise : Noise, optional
         None for the operating system's.  Repeatable noise needs a plan *and* a ledger that are demonstrations.
     observers : sequence of callables ``(k, state)``
-        After an answer the state is None.
+        After a round of a recipe the state is None.
     table : SiteTable, optional
-        The same rows, for plans that ask for answers.
+        The same rows, for plans with recipes.
     """
 
     plan: Plan
@@ -234,7 +226,7 @@ class SiteSession:
     table: SiteTable | None = None
 
     def check(self, *, bind: bool = False) -> tuple[Noise, Rows]:
-        """Check everything that can be known before the hub is asked.  Nothing is spent, reserved or sent.
+        """Check everything that can be known without the hub.  Nothing is spent, reserved or sent.
 
         Parameters
         ----------
@@ -344,7 +336,7 @@ class SiteSession:
     def _take_part(
         self, net: WireNet | SumNet, asker: Asker | None, rows: Rows, noise: Noise, book: Run
     ) -> tuple[Array, Outcome, Found | None]:
-        """The training, and what is asked after it or in its place: the model, how it ended, and what was found."""
+        """The training and the recipes: model, outcome, and results of the recipes."""
         plan, found = self.plan, Found()
         if plan.asks is None or asker is None:
             return *self._train(net, rows, noise, book), None
@@ -385,9 +377,8 @@ class SiteSession:
         return SumNet(self.plan, self.name, journal, transport, self.key, secret)
 
     def _statement(self, noise: Noise, made: int) -> Statement:
-        """The price of everything that was planned for this site, even if others ended the run early.
+        """The price of all that was planned for this site, even if others ended the run early.
 
-        Whoever ends a run early has seen releases before deciding.  The price of only the releases made until then is
-        not proved, because the tightest accountants price what was fixed beforehand.
+        Others see releases before they end a run, and the tightest accountants price only what was fixed beforehand.
         """
         return self.plan.statement_at(self.name, noise.simulated).of_site(self.name, made)

@@ -1,4 +1,4 @@
-"""A hub and its sites as processes of this machine, from provisioned kits: for ``sottovoce demo`` and benchmarks."""
+"""A hub and its sites as NVFlare processes of this machine, for ``sottovoce demo`` and benchmarks."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ _APPS = {
 class Federation:
     """The processes of a provisioned federation; a context manager that leaves none behind.
 
-    NVFlare starts a process for each job, in a session of its own, which may outlive a parent that was killed.  All of
-    them have the folder of their kit in their arguments, by which they are found.
+    NVFlare starts a process for each job in a session of its own, which may outlive a killed parent.  All have the
+    folder of their kit in their arguments, by which they are found.
 
     Parameters
     ----------
     kits : path
-        What :func:`sottovoce.deploy.nvflare.provision.provision` returned.
+        Result of :func:`sottovoce.deploy.nvflare.provision.provision`.
     names : tuple of str
         Of the sites.
     environment : mapping
-        On top of this process's.
+        In addition to this process's.
     server : bool
         Whether to start the hub, too.
     """
@@ -90,7 +90,7 @@ class Federation:
             )  # fmt: skip
 
     def _restart(self) -> None:
-        """What the watchdog of a startup kit, or systemd, does at a real site."""
+        """The watchdog of a startup kit, or systemd, at a real site."""
         while not self._over.wait(0.5):
             with self._lock:
                 for name, process in list(self._parents.items()):
@@ -98,7 +98,7 @@ class Federation:
                         self._start(name)
 
     def processes(self, name: str | None = None) -> list[int]:
-        """Process numbers of the hub or a site, its jobs' included; of all without a name."""
+        """Process numbers of the hub or a site, its jobs included; without a name, of all."""
         kits = [os.fsencode(self.kits / n) for n in (self._all if name is None else (name,))]
         found = []
         for entry in Path("/proc").iterdir():
@@ -138,14 +138,14 @@ class Federation:
 
 @dataclass(frozen=True)
 class Loopback:
-    """What a run on this machine took.
+    """Times of a run on this machine.
 
     Attributes
     ----------
     seconds : tuple of float
         From each round's last message to the next one's.
     jobs : int
-        How many it took; more than one after a crash.
+        More than one after a crash.
     """
 
     seconds: tuple[float, ...]
@@ -172,7 +172,7 @@ def run_loopback(
     task_seconds, poll : float
         See :class:`sottovoce.deploy.nvflare.supervisor.Supervisor`.
     environment : mapping, optional
-        On top of this process's, for those of the federation.
+        In addition to this process's, for the federation.
     """
     hub, folder = Path(hub).resolve(), Path(folder).resolve()
     plan = Plan.read(hub / layout.PLAN_FILE)
@@ -196,13 +196,6 @@ def run_loopback(
 
 
 def demonstrate(demo: Demonstration, tick: Callable[[], None]) -> None:
-    """Run a demonstration's hub and sites over NVFlare.
-
-    Parameters
-    ----------
-    demo : Demonstration
-    tick : callable
-        Called some times a second.
-    """
+    """Run a demonstration over NVFlare; calls `tick` some times a second."""
     sites = {name: demo.settings(name) for name in demo.plan.names}
     run_loopback(demo.hub, sites, demo.folder / "nvflare", tick=lambda federation, complete: tick())

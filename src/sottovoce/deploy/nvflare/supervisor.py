@@ -1,7 +1,7 @@
 """Hands a run in as a job, watches it, and hands it in again after a crash, until the run is complete.
 
-NVFlare does not resume a job whose server or site was killed.  A new job resumes the run: the hub's log holds every
-message, each site's journal what it released.  So the supervisor needs no state, and may be killed and started itself.
+NVFlare does not resume a job whose server or site was killed.  A new job resumes the run, from the hub's log and each
+site's journal.  So the supervisor needs no state, and may be killed and started itself.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 POLL = 0.05
-"""Seconds after which a site asks again whether the hub has a task for it."""
+"""Seconds after which a site asks again for a task."""
 _HOME = __name__.rpartition(".")[0]
 _COMPLETED = "FINISHED:COMPLETED"
 _log = logging.getLogger(__name__)
 
 
 def write_job(folder: Path, plan: Plan, *, task_seconds: float = 30.0, poll: float = POLL) -> Path:
-    """Write the job of a plan: three files of plain data, and no code.
+    """Write the job of a plan: three files of plain data, no code.
 
-    It names two classes that are installed where they run, and the sites.  Not even the plan is in it: hub and sites
-    have copies of their own, and agree on the digest.
+    They name two installed classes and the sites.  Not even the plan is in them: hub and sites have their own copies,
+    and agree on the digest.
     """
     server = {
         "format_version": 2,
@@ -66,13 +66,7 @@ def write_job(folder: Path, plan: Plan, *, task_seconds: float = 30.0, poll: flo
 
 
 def open_session(kit: Path, patience: float) -> Session:
-    """A session with the server as the supervisor of this startup kit.
-
-    Raises
-    ------
-    Unreachable
-        After `patience` seconds.
-    """
+    """A session with the server, with the supervisor's kit; raises :class:`Unreachable` after `patience` seconds."""
     from nvflare.fuel.flare_api.flare_api import new_secure_session
     from nvflare.tool.cli_output import set_output_format
 
@@ -114,7 +108,7 @@ class Supervisor:
     task_seconds : float
         See :class:`sottovoce.deploy.nvflare.controller.SiteController`.
     tries : int
-        Jobs in a row that may end without one new message in the log, before the supervisor gives up.
+        Jobs in a row without a new message in the log before the supervisor gives up.
     poll : float
         Seconds between a site's questions for a task.
     """
@@ -139,16 +133,15 @@ class Supervisor:
         observe : callable
             Called a few times a second.
         patience : float
-            Seconds without a connection to the server after which it gives up.
+            Seconds without a connection to the server before it gives up.
 
         Raises
         ------
         Refused
-            If jobs end one after the other and nothing gets further: the message says what the last one said.
+            If jobs end one after the other without progress; with the last words of the last one.
         EndedEarly
-            If the run is over, and some site left it before its last round, or the hub ended it.
+            If a site left before its last round, or the hub ended the run.
         Unreachable
-            If the server cannot be reached.
         """
         idle, before = 0, -1
         with tempfile.TemporaryDirectory() as folder:
@@ -166,7 +159,7 @@ class Supervisor:
                     raise Refused(f"run={self.plan.run!r}: no further after {self._tries} more jobs; {why}")
 
     def _one_job(self, job: Path, observe: Callable[[], None], patience: float) -> str:
-        """Hand in a job and watch it to its end; what became of it."""
+        """Hand in a job and watch it to its end; its last status."""
         session = open_session(self._kit, patience)
         try:
             _asked(lambda: self._clear(session))
@@ -193,7 +186,7 @@ class Supervisor:
                 session.close()
 
     def _clear(self, session: Session) -> None:
-        """End jobs of this run that are left over: after a crash they stay RUNNING for ever."""
+        """End jobs of this run that a crash left over, for ever RUNNING."""
         for job in session.list_jobs():
             if job.get("job_name") == self.plan.run and not str(job.get("status")).startswith("FINISHED"):
                 with suppress(Exception):  # it may have ended in between, or have no process any more
@@ -209,7 +202,7 @@ class Supervisor:
             return Hub(self.plan, log).over
 
     def _check(self) -> None:
-        """Write the hub's report; say how the run ended, and refuse a log that lacks what the sites have finished."""
+        """Write the hub's report; raise if the run ended early, or the log lacks what the sites have finished."""
         with HubLog(self._hub / layout.HUB_LOG) as log:
             hub = Hub(self.plan, log)
             written = write_hub(self._hub, hub)

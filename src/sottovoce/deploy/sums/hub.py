@@ -1,7 +1,7 @@
-"""The hub's side of a run of sums: who may speak, how long the others wait, and who asked how far it was seen.
+"""The hub's side of a run of sums.
 
-It decides one thing only, when to go on without a site, and writes that down before it tells anybody.  It cannot read a
-share, and cannot lie about a sum, because every site adds up what was signed.
+It decides one thing, when to go on without a site, and writes that down before it tells anybody.  What else it could
+try is in ``docs/deploy/threats.md``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LOOK = 0.5  # seconds between looks at what another process may have written
 
 @dataclass
 class _Inquiry:
-    """The last question of one site, and what the others signed to it."""
+    """The last question of one site, and the other sites' answers."""
 
     question: bytes
     enough: int
@@ -44,16 +44,14 @@ class _Inquiry:
 
 
 class SumHub:
-    """Where the messages of one run of sums meet.  Safe from several threads; one process at a time.
+    """Receives and distributes the messages of one run of sums.  Safe for several threads; one process at a time.
 
     Parameters
     ----------
-    plan : Plan
-    log : HubLog
     patience : float
         Seconds from the first message of a round to its end.
     greeting : float
-        The same for the greeting, in which sites may be started one after another.
+        The same for the greeting, since sites may be started one after another.
     clock : callable
         Seconds.
     """
@@ -76,7 +74,7 @@ class SumHub:
 
     @property
     def attempts(self) -> list[Attempt]:
-        """All attempts so far: their sites, and which sums were opened."""
+        """All attempts so far."""
         with self._news:
             self._look()
             return list(self._state.attempts)
@@ -90,7 +88,7 @@ class SumHub:
 
     @property
     def untold(self) -> list[str]:
-        """Sites without which the others went on, and that have not asked since: they cannot know that it is over."""
+        """Sites that were left out and have not asked since: they cannot know that it is over."""
         with self._news:
             self._look()
             return sorted(self._state.gone.keys() - self._log.gone(self._run).keys() - self._told)
@@ -103,7 +101,7 @@ class SumHub:
             return self._state.phase == "over"
 
     def last(self) -> dict[str, Array]:
-        """The last models of the sites that came to the end; empty before."""
+        """Last models of the sites that came to the end; empty before."""
         with self._news:
             self._look()
             if self._state.phase != "over":
@@ -116,7 +114,7 @@ class SumHub:
             return found
 
     def attempt_in(self, round: int) -> int:
-        """Number of the attempt that was made in an exchange, or in the last one with an attempt before it.
+        """Number of the attempt in an exchange, or of the last one before it.
 
         0 if there was none yet, -1 before the greeting, and one more than the plan has for the last models.
         """
@@ -142,18 +140,15 @@ class SumHub:
             return members, np.asarray(total.view(np.int64))
 
     def missing(self) -> list[str]:
-        """Members of the roster that have sent nothing in the present round."""
+        """Members of the roster without a message in the present round."""
         with self._news:
             self._look()
             return [name for name in self._state.members if name not in (self._present or {})]
 
     def exchange(self, site: str, round: int, message: bytes, seconds: float) -> dict[str, bytes] | None:
-        """See :meth:`sottovoce.deploy.hub.Hub.exchange`; also returns None when there is something to answer.
+        """See :meth:`sottovoce.deploy.hub.Hub.exchange`.
 
-        Raises
-        ------
-        Refused, TransportClosed
-            The latter with the site itself, if the others went on without it.
+        :class:`TransportClosed` names the site itself, if the others went on without it.
         """
         with self._news:
             self._look()
@@ -167,12 +162,7 @@ class SumHub:
                 self._wait(left)
 
     def inbox(self, site: str, round: int) -> dict[str, bytes] | None:
-        """What the others sent in a round, once it is over for all.
-
-        Raises
-        ------
-        TransportClosed
-        """
+        """The other sites' messages of a round, once it is over for all; raises :class:`TransportClosed`."""
         with self._news:
             self._look()
             if self._log.ended(self._run):
@@ -184,20 +174,10 @@ class SumHub:
             return {name: data for name, data in self._kept[round].items() if name != site}
 
     def inquire(self, site: str, question: bytes, enough: int, seconds: float) -> dict[str, bytes] | None:
-        """Pass a question to the other sites, and wait for `enough` answers.
+        """See :meth:`sottovoce.deploy.hub.Hub.inquire`.
 
-        Only the last question of a site is open.  A process that was killed may still wait here for an earlier one: it
-        gets nothing, and takes nothing away from the process that came after it.
-
-        Returns
-        -------
-        dict or None
-            Answers by site; None if there are fewer after `seconds`, or something to answer.
-
-        Raises
-        ------
-        Refused, TransportClosed
-            As :meth:`exchange`.
+        Only the last question of a site is open.  A killed process may still wait here for an earlier one: it gets
+        nothing, and takes nothing away from its successor.
         """
         with self._news:
             read_question(self._plan, question, site)
@@ -225,7 +205,7 @@ class SumHub:
             return {who: one.question for who, one in inquiries if who != site and one.open and site not in one.answers}
 
     def answer(self, site: str, asker: str, answer: bytes) -> None:
-        """Take in an answer of `site`; one to an earlier question, or to none, is dropped."""
+        """Take an answer of `site`; one to an earlier question, or to none, is dropped."""
         with self._news, suppress(Refused):
             asked = self._inquiries.get(asker)
             if asked is not None and asked.open:
@@ -242,7 +222,7 @@ class SumHub:
     # Inside the lock
 
     def _wait(self, seconds: float) -> None:
-        """Until there is news, or the round closes; another process may have ended the run meanwhile."""
+        """Wait for news or the end of the round, with looks at what another process may have written."""
         closes = self._closes - self._clock()
         self._news.wait(min(seconds, closes if closes > 0.0 else _LOOK, _LOOK))
 
@@ -284,7 +264,7 @@ class SumHub:
 
     @property
     def _closes(self) -> float:
-        """When the present round ends, whoever is missing."""
+        """When the present round ends without the sites that are missing."""
         waits = self._greeting if self._round == 0 else self._patience
         return math.inf if self._since is None else self._since + waits
 
@@ -323,7 +303,7 @@ class SumHub:
         return self._clock() >= self._closes
 
     def _whole(self, round: int) -> dict[str, bytes]:
-        """All messages of a round; of sites that sent none, what proves that they left, or why they are out."""
+        """All messages of a round; of sites without one, the proof that they left or signed two."""
         found = self._log.round(self._run, round)
         for name, farewell in self._log.gone(self._run).items():
             if name not in found and self._log.last(self._run, name) == round - 1:

@@ -1,18 +1,18 @@
-"""What sites sign in a run of sums: greetings with a key, rosters, shares, last models; and answers about the past.
+"""Signed messages of a run of sums: greetings with a key, rosters, shares, last models, and attestations.
 
-Each is one JSON object in its one canonical text, signed with the site's key in a domain of its own.  All have the keys
-``v, run, plan, round, sender, kind, sig``, and beside them
+Each is one JSON object in canonical text, signed in a domain of its own, with the keys ``v, run, plan, round, sender,
+kind, sig`` and
 
-==========  =============================================================================================
+==========  ========================================================================================
 kind        more
-==========  =============================================================================================
+==========  ========================================================================================
 ``key``     ``key``: the public half of the site's key of this run
 ``roster``  ``session, epoch, first, members, parent``: see :class:`Roster`
-``share``   ``roster, attempt, parent, dtype, shape, words``: masked words, of which nobody reads anything
-==========  =============================================================================================
+``share``   ``roster, attempt, parent, dtype, shape, words``: see :class:`Share`
+==========  ========================================================================================
 
-A last model is an ordinary :class:`sottovoce.deploy.messages.Message`.  A site that was started again asks the others
-how far they have seen it (:class:`Question`), and they sign an :class:`Attestation`.
+A last model is an ordinary :class:`sottovoce.deploy.messages.Message`.  A site that was started again sends a
+:class:`Question`, and the others reply with an :class:`Attestation`.
 """
 
 from __future__ import annotations
@@ -51,20 +51,14 @@ NONCE = 32
 
 @dataclass(frozen=True)
 class Hello:
-    """A greeting.
-
-    Parameters
-    ----------
-    key : bytes
-        The public half of the site's key of this run, canonical and not of low order.
-    """
+    """A greeting, with the canonical public half of the site's key of this run."""
 
     key: bytes
 
 
 @dataclass(frozen=True)
 class Roster:
-    """The sites of the attempts from `first` on.  It holds once all its members have signed it.
+    """The sites of the attempts from `first` on; valid once all its members have signed it.
 
     Parameters
     ----------
@@ -73,7 +67,7 @@ class Roster:
     epoch : int
         Number of the roster, from 0; a site signs at most one of a number, and never a lower one later.
     first : int
-        The first attempt for which it holds; who signs sends nothing more for lower ones.
+        The first attempt for which it holds; its signers send nothing more for earlier ones.
     members : tuple of str
         Distinct sites of the plan, sorted.
     parent : bytes
@@ -88,7 +82,6 @@ class Roster:
 
     @property
     def digest(self) -> bytes:
-        """Of all of it."""
         numbers = (self.epoch.to_bytes(8, "big"), self.first.to_bytes(8, "big"))
         return keyed_hash(
             b"roster", fields(self.session, *numbers, fields(*(m.encode() for m in self.members)), self.parent)
@@ -97,17 +90,7 @@ class Roster:
 
 @dataclass(frozen=True)
 class Share:
-    """A site's masked share of one attempt.
-
-    Parameters
-    ----------
-    roster : bytes
-        Digest of the roster.
-    attempt : int
-    parent : bytes
-        Digest of the history.
-    words : array (d,) of numbers modulo ``2^64``
-    """
+    """A site's masked share of one attempt: `words` modulo ``2^64``, and the digests of roster and history."""
 
     roster: bytes
     attempt: int
@@ -120,7 +103,7 @@ Content = Hello | Roster | Share | Message
 
 @dataclass(frozen=True, eq=False)
 class SignedMessage:
-    """A message that was checked: who says what, and the signed bytes."""
+    """A checked message: sender, content, and the signed bytes."""
 
     sender: str
     content: Content
@@ -128,12 +111,11 @@ class SignedMessage:
 
     @property
     def digest(self) -> bytes:
-        """Of the signed bytes."""
         return keyed_hash(b"said", self.data)
 
 
 def sign(plan: Plan, round: int, sender: str, content: Content, key: SigningKey) -> bytes:
-    """The signed bytes; the same for the same arguments."""
+    """The signed bytes of a message; deterministic."""
     body: dict[str, Any] = {"run": plan.run, "plan": plan.digest, "round": round, "sender": sender}
     match content:
         case Hello(public):
@@ -154,13 +136,7 @@ def sign(plan: Plan, round: int, sender: str, content: Content, key: SigningKey)
 
 
 def read(plan: Plan, data: bytes, sender: str, round: int) -> SignedMessage:
-    """Check a message as that of `sender` in exchange number `round` of a run of sums.
-
-    Raises
-    ------
-    Refused
-        If anything differs from what the plan allows, the signature included.
-    """
+    """Check a message as that of `sender` in exchange `round`, its signature included; raises :class:`Refused`."""
     where = f"message of {printable(sender)!r} in round {round}"
     body = opened(plan, where, data, _KEY, _ROSTER, _SHARE, _LAST, sender=sender, round=round)
     kind = body["kind"]
@@ -202,7 +178,7 @@ def _share(plan: Plan, where: str, body: dict[str, Any]) -> Share:
 
 
 def _mask(plan: Plan, members: Sequence[str]) -> str:
-    """The members as bits of one number, site 0 the lowest: a text in which nobody stands twice."""
+    """The members as bits of one number, site 0 the lowest: a text that cannot repeat a site."""
     return format(sum(1 << plan.index(name) for name in set(members)), "x")
 
 
@@ -241,12 +217,9 @@ def prove(first: bytes, second: bytes) -> bytes:
 
 
 def read_proof(plan: Plan, data: bytes, sender: str, longest: int) -> int | None:
-    """The exchange for which `sender` has signed two messages; None if this is no such proof, but may be a message.
+    """The exchange for which `sender` signed two messages; None if this is no proof, but may be a message.
 
-    Raises
-    ------
-    Refused
-        If it has the form of a proof and proves nothing.
+    Raises :class:`Refused` for a proof that proves nothing.
     """
     if not data.startswith(b'{"first":'):
         return None
@@ -269,20 +242,19 @@ def read_proof(plan: Plan, data: bytes, sender: str, longest: int) -> int | None
 
 @dataclass(frozen=True)
 class Question:
-    """Asks how far the others have seen `sender`; `nonce` is new, so that no old answer fits; `round` is its own."""
+    """Asks how far the others have seen `sender`; `round` is its own view, a new `nonce` excludes old attestations."""
 
     sender: str
     round: int
     nonce: str
 
     def seal(self, plan: Plan, key: SigningKey) -> bytes:
-        """The signed bytes."""
         return signed(key, _ASKING, {"run": plan.run, "plan": plan.digest} | vars(self))
 
 
 @dataclass(frozen=True)
 class Attestation:
-    """What `sender` says to a question: `seen` is the highest exchange in which it has a message of `asker`."""
+    """States that `seen` is the highest exchange in which `sender` has a message of `asker`."""
 
     sender: str
     round: int
@@ -291,29 +263,17 @@ class Attestation:
     seen: int
 
     def seal(self, plan: Plan, key: SigningKey) -> bytes:
-        """The signed bytes."""
         return signed(key, _ANSWERING, {"run": plan.run, "plan": plan.digest} | vars(self))
 
 
 def read_question(plan: Plan, data: bytes, asker: str) -> Question:
-    """Check a question as that of `asker`.
-
-    Raises
-    ------
-    Refused
-    """
+    """Check a question as that of `asker`; raises :class:`Refused`."""
     body = _exchanged(plan, f"question of {printable(asker)!r}", data, _QUESTION, asker, _ASKING)
     return Question(asker, body["round"], body["nonce"])
 
 
 def read_attestation(plan: Plan, data: bytes, sender: str, question: Question) -> Attestation:
-    """Check an answer of `sender` to `question`.
-
-    Raises
-    ------
-    Refused
-        If it is to another question, another site's, or not signed by `sender`.
-    """
+    """Check an attestation of `sender` for `question`; raises :class:`Refused` if it is for another one."""
     where = f"answer of {printable(sender)!r}"
     body = _exchanged(plan, where, data, _ANSWER, sender, _ANSWERING)
     asked = (question.round, question.nonce, question.sender)

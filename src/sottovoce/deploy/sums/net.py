@@ -42,15 +42,7 @@ from .roster import LEFT, TWICE, ProtocolState
 class SumNet(JournaledNet):
     """The network of a site in a run of sums.
 
-    Parameters
-    ----------
-    plan : Plan
-    name : str
-    journal : Journal
-    transport : Transport
-    key : SigningKey
-    secret : path
-        Of the private half of the key of this run, which is made with the greeting and erased at the end.
+    `secret` is the file of the private half of the key of this run, made with the greeting and erased at the end.
     """
 
     def __init__(
@@ -66,13 +58,12 @@ class SumNet(JournaledNet):
 
     @property
     def lost(self) -> dict[str, str]:
-        """Sites without which the run went on, and why."""
         return dict(sorted(self.state.gone.items()))
 
     # What a curator needs
 
     def among(self, facts: Facts) -> Among:
-        """See :meth:`sottovoce.network.net.Net.among`: signs the next roster first, if there is none.
+        """Sites and rows of the next attempt; signs the next roster first, if there is none.
 
         Raises
         ------
@@ -92,12 +83,12 @@ class SumNet(JournaledNet):
         return Among(float(sum(rows[name] for name in self.state.members)), len(self.state.members))
 
     def seal(self, share: IntArray) -> IntArray:
-        """See :meth:`sottovoce.network.net.Net.seal`: with masks that vanish in the sum over the roster."""
+        """The share with masks that vanish in the sum over the roster."""
         state = self.state
         return seal(share, self._own_key, self._name, state.members, state.keys, self._bound).view(np.int64)
 
     def total(self, sealed: IntArray) -> IntArray:
-        """See :meth:`sottovoce.network.net.Net.total`: sends the share, and adds up what all of the roster sent."""
+        """Send the share, and add up those of the whole roster."""
         state = self.state
         attempt, words = state.attempt, np.ascontiguousarray(sealed, dtype=np.int64).view(np.uint64)
         self._exchange(Share(state.roster, attempt, state.parent, words))
@@ -108,7 +99,6 @@ class SumNet(JournaledNet):
         return state.total.view(np.int64)
 
     def neighbour_sum(self, x: Array) -> Array:
-        """Nothing goes to neighbours in a run of sums."""
         raise TypeError("a run of sums sends nothing to neighbours")
 
     # What a session needs
@@ -128,27 +118,18 @@ class SumNet(JournaledNet):
         self._exchange(Message(self._plan.run, self._plan.digest, self.round + 1, self._name, kind, model))
 
     def leave(self, reason: Reason) -> None:
-        """Erase the key of this run, and say, signed, that no more messages will come, and why.
-
-        A site without which the others went on has nothing to say to them.
-        """
+        """Erase the key of this run, and sign the farewell, unless the others went on without this site."""
         RunKey.erase(self._secret)
         if self.closed_by != OUT:
             super().leave(reason)
 
     def refused(self) -> None:
-        """Something was refused: erase the key if it was a sum, because then the run is over for everybody."""
+        """Erase the key if a sum was refused, because then the run is over for everybody."""
         if self._handed:
             RunKey.erase(self._secret)
 
     def answer(self, asker: str, question: bytes) -> bytes:
-        """How far this site has seen another one, signed; see :class:`sottovoce.deploy.sums.messages.Attestation`.
-
-        Raises
-        ------
-        Refused
-            If the other site did not ask.
-        """
+        """Attest how far this site has seen another one; raises :class:`Refused` unless that site asked."""
         asked = read_question(self._plan, question, asker)
         seen = self._seen.get(asker, -1)
         return Attestation(self._name, asked.round, asked.nonce, asker, seen).seal(self._plan, self._key)
@@ -195,7 +176,7 @@ class SumNet(JournaledNet):
         return self._told(lambda: self._transport.exchange(self.round, message))
 
     def _told(self, ask: Callable[[], dict[str, bytes]]) -> dict[str, bytes]:
-        """What the hub says; it may end the run, or say that this site comes too late."""
+        """What the hub says, unless it ends the run or says that this site comes too late."""
         try:
             return ask()
         except TransportClosed as error:
@@ -205,7 +186,7 @@ class SumNet(JournaledNet):
             raise
 
     def _read(self, inbox: Mapping[str, bytes]) -> tuple[dict[str, SignedMessage], dict[str, str]]:
-        """The messages of an inbox, and content is proved of senders that are out."""
+        """The messages of an inbox, and what is proved of senders that are out."""
         present: dict[str, SignedMessage] = {}
         why: dict[str, str] = {}
         others = set(self.state.members) - {self._name}
@@ -227,15 +208,10 @@ class SumNet(JournaledNet):
         return present, why
 
     def _not_behind(self) -> None:
-        """Before a restarted site signs or draws anything new: ask the others how far they have seen it.
+        """Before a restarted site signs or draws anything new, ask the others how far they have seen it.
 
         Every roster has an honest site among any ``N - K + t + 1``, so a hub cannot hide that this site went further
-        than its journal knows.
-
-        Raises
-        ------
-        LedgerCorrupt
-            If the journal is an older copy.
+        than its journal knows: then this raises :class:`LedgerCorrupt`.
         """
         if not self._again:
             return

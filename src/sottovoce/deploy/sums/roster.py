@@ -1,7 +1,7 @@
-"""How messages become rosters and attempts: rules that every site and the hub follow by themselves.
+"""From messages to rosters and attempts: rules that every site and the hub apply by themselves.
 
-Nobody proposes anything.  From the same messages everybody computes the same next roster, so a hub that shows different
-messages to different sites gets no roster that all its members have signed.
+Nobody proposes anything.  All compute the next roster from the same messages, so a hub that shows different messages to
+different sites gets no roster that all its members have signed.
 """
 
 from __future__ import annotations
@@ -25,16 +25,9 @@ LATE, LEFT, TWICE = "sent nothing in time", "left", "signed two messages where t
 
 
 def check_quorum(sites: int, least: int, colluders: int) -> None:
-    """Refuse numbers with which a sum might show a single share, or a run have two histories.
+    """Raise :class:`Refused` for numbers with which a sum might show a single share, or a run have two histories.
 
-    Parameters
-    ----------
-    sites, least, colluders : int
-        Of the plan: all sites, the fewest of a sum, and how many may collude.
-
-    Raises
-    ------
-    Refused
+    `least` is the fewest sites of a sum, of all `sites`; the argument is in ``docs/deploy/sums.md``.
     """
     if colluders < 1:
         raise Refused("colluders: must be at least 1, because every site knows its own share")
@@ -54,12 +47,12 @@ class Attempt:
 
 @dataclass
 class ProtocolState:
-    """Where a run is after the exchanges so far.  Make one with :meth:`of`, and give it each exchange's messages.
+    """State of the protocol after the exchanges so far.
 
     Attributes
     ----------
     phase : str
-        What the next exchange is for: keys, the next roster, shares of the next attempt, or nothing more.
+        Purpose of the next exchange: keys, the next roster, shares of the next attempt, or nothing more.
     members : tuple of str
         Sites of the next exchange, sorted.
     keys : dict
@@ -72,10 +65,8 @@ class ProtocolState:
         Digest of the present roster, which all its members have signed.
     gone : dict
         Sites that are no longer in it, and why.
-    attempts : list of Attempt
-        So far.
     total : array (d,) or None
-        The sum of the shares of the last exchange modulo ``2^64``, if it was one of an attempt that was opened.
+        Sum of the shares of the last exchange modulo ``2^64``, if it opened an attempt.
     """
 
     plan: Plan
@@ -93,13 +84,7 @@ class ProtocolState:
 
     @classmethod
     def of(cls, plan: Plan) -> ProtocolState:
-        """Before the greeting.
-
-        Raises
-        ------
-        Refused
-            If the plan's numbers do not allow sums.
-        """
+        """The state before the greeting; raises :class:`Refused` if the plan's numbers do not allow sums."""
         facts = plan.facts
         check_quorum(len(plan.sites), facts.participants, facts.colluders)
         return cls(plan, tuple(sorted(plan.names)))
@@ -111,22 +96,16 @@ class ProtocolState:
 
     @property
     def enough(self) -> bool:
-        """Whether a roster of these members may be signed."""
+        """Whether these members may sign a roster."""
         return len(self.members) >= self.least
 
     @property
     def next_roster(self) -> Roster:
-        """What every member has to sign now."""
+        """The roster for every member to sign now."""
         return Roster(self.session, self.epoch, self.attempt, self.members, self.parent)
 
     def check(self, signed: SignedMessage) -> None:
-        """Refuse what does not belong into the present exchange.
-
-        Raises
-        ------
-        Refused
-            If its sender is no member, or it is of another phase, roster, attempt or history.
-        """
+        """Raise :class:`Refused` for a message of no member, or of another phase, roster, attempt or history."""
         where, content = f"message of {signed.sender!r}", signed.content
         if signed.sender not in self.members:
             raise Refused(f"{where}: it is not in the present roster")
@@ -148,19 +127,14 @@ class ProtocolState:
             raise Refused(f"{where}: is of another attempt: the sites do not have the same history")
 
     def take(self, present: Mapping[str, SignedMessage], why: Mapping[str, str]) -> None:
-        """Go on with the messages of an exchange.
+        """Go on with the messages of an exchange; raises as :meth:`check`.
 
         Parameters
         ----------
         present : mapping
-            What members signed; who is missing here sent nothing before the exchange was closed.
+            Messages of members; one without a message sent none before the exchange was closed.
         why : mapping
             What is known of some that are missing.
-
-        Raises
-        ------
-        Refused
-            As :meth:`check`.
         """
         for name in sorted(present):
             self.check(present[name])
