@@ -144,12 +144,7 @@ class Asks:
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Self:
-        """Inverse of :meth:`to_dict`.
-
-        Raises
-        ------
-        InvalidInput, TypeError
-        """
+        """Inverse of :meth:`to_dict`; raises :class:`InvalidInput` or :class:`TypeError`."""
         given = dict(plain)
         if given.keys() != {f.name for f in fields(cls)}:
             raise TypeError("other fields")

@@ -105,13 +105,9 @@ def free_port() -> int:
 
 
 def build(
-    folder: Path,
-    config: RunConfig,
-    sites: int,
-    data: str = "adult",
-    schema: dict[str, Any] | None = None,
+    folder: Path, config: RunConfig, sites: int, data: str = "adult", schema: dict[str, Any] | None = None,
     asks: Asks | None = None,
-) -> Demonstration:
+) -> Demonstration:  # fmt: skip
     """Deal the rows to sites, and write what ``sottovoce site init`` and ``hub admit`` would.
 
     Parameters
@@ -124,12 +120,6 @@ def build(
         A data set with a schema, or a table.
     schema : dict, optional
         Of a table, or to replace the shipped one.
-    asks : Asks, optional
-        What the plan asks in addition to the training, or instead of it.
-
-    Raises
-    ------
-    InvalidInput
     """
     if config.seed is None:
         raise InvalidInput("seed", None, "a demonstration's noise can be repeated", "give a seed")
@@ -149,9 +139,10 @@ def build(
     hub.mkdir(parents=True)
     authority = certificates.Authority.make(hub)
     authority.serve(hub, ["127.0.0.1"])
-    members = []
-    for i, name in enumerate(names):
-        members.append(_site(folder / name, name, dataset, parts[i], rows.node(i), config, authority, hub))
+    members = [
+        _site(folder / name, name, dataset, parts[i], rows.node(i), config, authority, hub)
+        for i, name in enumerate(names)
+    ]
     plan = Plan.make("demonstration", config, members, rows.d, schema=dataset.schema.to_dict(), asks=asks)
     plan.write(hub / "plan.json")
     for name in names:
@@ -199,10 +190,7 @@ def start(*arguments: str, errors: Path) -> subprocess.Popen[str]:
 def relay(demo: Demonstration, tick: Callable[[], None]) -> None:
     """Run hub and sites over the relay until all sites are done; calls `tick` some times a second.
 
-    Raises
-    ------
-    SottovoceError
-        If one of them fails, with its error message.
+    Raises :class:`SottovoceError` with the message of the first that fails.
     """
     names, until = demo.plan.names, time.monotonic() + LONGEST
     listen = f"127.0.0.1:{demo.port}"

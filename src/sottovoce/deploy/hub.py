@@ -44,15 +44,8 @@ class Hub:
     def exchange(self, site: str, round: int, message: bytes, seconds: float) -> dict[str, bytes] | None:
         """Store the message of `site`, and wait for its neighbours' messages.
 
-        Returns
-        -------
-        dict or None
-            The neighbours' messages of this round; None if some are missing after `seconds`, or there are questions to
-            answer (:meth:`asked`): ask again.
-
-        Raises
-        ------
-        Refused, TransportClosed
+        None if some are missing after `seconds`, or there are questions to answer (:meth:`asked`): ask again.  Raises
+        :class:`Refused` or :class:`TransportClosed`.
         """
         if self.sums is not None:
             return self.sums.exchange(self._known(site), round, message, seconds)
@@ -61,12 +54,7 @@ class Hub:
         return self.log.wait(self.plan.run, round, self.plan.neighbours(site, round), seconds)
 
     def inbox(self, site: str, round: int) -> dict[str, bytes] | None:
-        """The inbox of `site` in a round; None while it is incomplete.
-
-        Raises
-        ------
-        TransportClosed
-        """
+        """The inbox of `site` in a round, None while it is incomplete; raises :class:`TransportClosed`."""
         if self.sums is not None:
             return self.sums.inbox(self._known(site), round)
         return self.log.inbox(self.plan.run, round, self.plan.neighbours(site, round))
@@ -83,9 +71,7 @@ class Hub:
     def inquire(self, site: str, question: bytes, enough: int, seconds: float) -> dict[str, bytes] | None:
         """Answers of `enough` other sites to a question of `site`; None if some are missing after `seconds`: ask again.
 
-        Raises
-        ------
-        Refused, TransportClosed
+        Raises :class:`Refused` or :class:`TransportClosed`.
         """
         if self.sums is None:
             raise Refused("question: there are none in this run")
@@ -103,13 +89,7 @@ class Hub:
         return [name for name in self.plan.neighbours(site, round) if self.log.last(run, name) < round]
 
     def leave(self, site: str, farewell: bytes) -> None:
-        """Record the signed farewell of `site`.
-
-        Raises
-        ------
-        Refused
-            If it is not signed, or is for another point or another run.
-        """
+        """Record the farewell of `site`; raises :class:`Refused` unless it is signed, for this point of this run."""
         due = self.log.last(self.plan.run, self._known(site)) + 1
         read_farewell(self.plan, farewell, site, due)
         self.log.leave(self.plan.run, site, due, farewell)
@@ -117,13 +97,7 @@ class Hub:
             self.sums.tell()
 
     def gone(self) -> dict[str, str]:
-        """Sites that left or were left out of a run of sums, and why.
-
-        Raises
-        ------
-        Refused
-            If the log holds a farewell that its site did not sign.
-        """
+        """Sites that left or were left out of a run of sums, and why; raises :class:`Refused` for a false farewell."""
         for site, data in self.log.gone(self.plan.run).items():
             if site not in self._left:
                 due = self.log.last(self.plan.run, self._known(site)) + 1
@@ -142,12 +116,7 @@ class Hub:
         return len(self.gone()) == len(self.plan.sites)
 
     def check(self) -> None:
-        """Refuse a log that cannot belong to this run.
-
-        Raises
-        ------
-        InvalidInput
-        """
+        """Raise :class:`InvalidInput` for a log that cannot belong to this run."""
         try:
             self.models()
             self.gone()
@@ -156,12 +125,7 @@ class Hub:
             raise InvalidInput("log", None, rule, "give the run a new name, or the hub the log of this run") from None
 
     def check_end(self) -> None:
-        """Raise if the run has ended early.
-
-        Raises
-        ------
-        EndedEarly
-        """
+        """Raise :class:`EndedEarly` if the run has ended early."""
         if self.sums is not None and self.sums.over:
             return  # the others have done all that the plan asks for, at its price
         left = [f"site {site!r} ({reason})" for site, reason in self.gone().items() if reason not in COMPLETE]

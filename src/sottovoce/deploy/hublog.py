@@ -142,10 +142,7 @@ class HubLog:
     def post(self, run: str, round: int, site: str, message: bytes) -> None:
         """Store a message; it is on the disk when this returns.
 
-        Raises
-        ------
-        Refused
-            If another message is stored for the round, or the round is neither stored nor the next of this site.
+        Raises :class:`Refused` if another message is stored for the round, or the round is not this site's next.
         """
         with self._news, self._translated():
             found = self.message(run, round, site)
@@ -164,10 +161,7 @@ class HubLog:
     def inbox(self, run: str, round: int, names: Iterable[str]) -> dict[str, bytes] | None:
         """The messages of these sites in a round; None while one is missing.
 
-        Raises
-        ------
-        TransportClosed
-            If the hub ended the run, or a site left without its message.
+        Raises :class:`TransportClosed` if the hub ended the run, or a site left without its message.
         """
         found: dict[str, bytes] = {}
         missing = []
@@ -202,10 +196,7 @@ class HubLog:
     def leave(self, run: str, site: str, round: int, farewell: bytes) -> None:
         """Record that a site sends nothing from `round` on; the first farewell is kept.
 
-        Raises
-        ------
-        Refused
-            If that is not the next round of this site.
+        Raises :class:`Refused` if that is not its next round.
         """
         with self._news, self._translated():
             if round != self.last(run, site) + 1:

@@ -29,12 +29,7 @@ _LOOK = 0.1
 def only_one(path: Path, wait: float = AFTER_A_KILL) -> Iterator[None]:
     """Hold the lock of a file, waiting up to `wait` seconds for it.  The file may stay, and means nothing then.
 
-    Raises
-    ------
-    Busy
-        If another process holds the lock.
-    InvalidInput
-        If the file cannot be made or locked.
+    Raises :class:`Busy` if another process holds it, or :class:`InvalidInput` if the file cannot be made or locked.
     """
     until = time.monotonic() + wait
     try:

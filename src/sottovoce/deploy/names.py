@@ -16,7 +16,7 @@ DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{port}{k}" for port in ("co
 
 
 def check_name(field: str, name: object) -> None:
-    """Raise :class:`InvalidInput` unless a site's name fits certificates, files and logs, and stands for no own file."""
+    """Raise :class:`InvalidInput` unless a site's name fits certificates, files and logs, and no own file has it."""
     _check(field, name, OURS, "use e.g. 'north-1'")
 
 

@@ -81,12 +81,7 @@ class Member:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read the ``NAME.public.json`` of ``site init``.
-
-        Raises
-        ------
-        InvalidInput
-        """
+        """Read the ``NAME.public.json`` of ``site init``; raises :class:`InvalidInput`."""
         try:
             if not path.is_file():
                 raise InvalidInput("site", str(path), "there is no such file", "give each site's NAME.public.json")
@@ -100,12 +95,7 @@ class Member:
 
 
 def check_public(run: str, config: RunConfig, sites: Sequence[Member], d: int) -> None:
-    """Refuse what no plan can have: a curator, names that clash, sizes beyond a limit.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """Raise :class:`InvalidInput` for what no plan can have: a curator, names that clash, sizes beyond a limit."""
     check_run("run", run)
     for field, value, most in (
         ("sites", len(sites), limits.SITES), ("rounds", config.rounds, limits.ROUNDS),
@@ -157,17 +147,9 @@ class Plan:
 
     @classmethod
     def make(
-        cls,
-        run: str,
-        config: RunConfig,
-        sites: Sequence[Member],
-        d: int,
-        *,
-        schema: dict[str, Any] | None = None,
-        norm_cap: float | None = None,
-        start: Start | None = None,
-        asks: Asks | None = None,
-    ) -> Self:
+        cls, run: str, config: RunConfig, sites: Sequence[Member], d: int, *, schema: dict[str, Any] | None = None,
+        norm_cap: float | None = None, start: Start | None = None, asks: Asks | None = None,
+    ) -> Self:  # fmt: skip
         """Check and calibrate a run, and return its plan.
 
         Parameters
@@ -240,11 +222,8 @@ class Plan:
             rule = "inference starts from a count of its own, and all sites hear each other"
             raise InvalidInput("start", None, rule, "write the plan again, without a start")
         _ = self.facts  # refuses what cannot run
-        if (
-            self.lists is not None
-            and not self.infers
-            and len(self.stages[0].allowed(0)) < len(self.stages[0].planned(0))
-        ):
+        first = self.stages[0]
+        if self.lists is not None and not self.infers and len(first.allowed(0)) < len(first.planned(0)):
             rule = "the training would end before all of its rounds, and the evaluation comes after them"
             raise InvalidInput("epsilon", None, rule, "raise it, or leave noise out")
 
@@ -405,13 +384,7 @@ class Plan:
         return tuple(site.name for site in self.sites)
 
     def index(self, name: str) -> int:
-        """A site's node.
-
-        Raises
-        ------
-        InvalidInput
-            If the plan has no such site.
-        """
+        """A site's node; raises :class:`InvalidInput` if the plan has no such site."""
         if name not in self.names:
             raise InvalidInput("name", name, f"is no site of the plan, which has {', '.join(self.names)}", "correct it")
         return self.names.index(name)
@@ -452,10 +425,8 @@ class Plan:
 
     def write(self, path: str | Path) -> None:
         """Write the file that every site gets."""
-        text = json.dumps(
-            self.to_dict() | {"digest": self.digest}, indent=1, allow_nan=False
-        )  # the schema's order counts
-        files.write("plan", path, text + "\n")
+        plain = self.to_dict() | {"digest": self.digest}
+        files.write("plan", path, json.dumps(plain, indent=1, allow_nan=False) + "\n")  # the schema's order counts
 
     @classmethod
     def read(cls, path: str | Path) -> Self:

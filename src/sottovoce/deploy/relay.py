@@ -87,7 +87,7 @@ def serve(
     hub: Hub, credentials: Credentials, address: str, refused: Callable[[str, str], None] = lambda *_: None,
     failed: Callable[[str, str], None] = lambda *_: None,
 ) -> tuple[grpc.Server, int]:  # fmt: skip
-    """Start the relay.
+    """Start the relay; raises :class:`InvalidInput` if the address cannot be used.
 
     Only :class:`Refused` says that a request is wrong.  Any other error is the hub's own and may pass: the site is told
     that the hub cannot work, and asks again.
@@ -105,11 +105,6 @@ def serve(
     -------
     server, port
         Stop it with ``server.stop(seconds)``.
-
-    Raises
-    ------
-    InvalidInput
-        If the address cannot be used.
     """
     need_grpc()
     import grpc
@@ -197,13 +192,9 @@ class RelayTransport(RequestTransport):
     """
 
     def __init__(
-        self,
-        address: str,
-        credentials: Credentials,
-        plan: Plan,
-        patience: float = 600.0,
+        self, address: str, credentials: Credentials, plan: Plan, patience: float = 600.0,
         tell: Callable[[str], None] = lambda _: None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         need_grpc()
         import grpc
 

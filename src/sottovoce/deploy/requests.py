@@ -20,6 +20,7 @@ from .transport import printable
 
 OTHER_VERSION = "the hub gave an answer of another version"
 _MOST = 2**63  # the hub's log holds no larger numbers
+METHODS = ("highest", "exchange", "inquire", "answer", "leave")
 OTHER_REQUEST = "request: is none of this version; use the same release everywhere"
 
 
@@ -31,10 +32,7 @@ def sizes(plan: Plan) -> tuple[int, int]:
 def read(data: bytes, longest: int, otherwise: str) -> dict[str, Any]:
     """A request or a reply as the carrier brought it.
 
-    Raises
-    ------
-    Refused
-        With the sentence `otherwise`, if it is too long or no JSON object.
+    Raises :class:`Refused` with the sentence `otherwise`, if it is too long or no JSON object.
     """
     try:
         return dict(parse(data, longest))
@@ -64,11 +62,36 @@ def answer(hub: Hub, site: str, method: str, asked: dict[str, Any], seconds: flo
     Exception
         Any other is the hub's own trouble, such as a full disk: the site may ask again, and is told nothing of it.
     """
-    if method not in _ANSWERS:
+    if method not in METHODS:
         raise Refused(OTHER_REQUEST)
     if _text(asked, "run") != hub.plan.run:
         raise Refused("run: this hub carries another one")
-    return _ANSWERS[method](hub, site, asked, seconds)
+    try:
+        return _reply(hub, site, method, asked, seconds)
+    except TransportClosed as error:
+        return {"closed": str(error), "site": error.site, "farewell": error.farewell.decode("ascii")}
+
+
+def _reply(hub: Hub, site: str, method: str, asked: dict[str, Any], seconds: float) -> dict[str, Any]:
+    match method:
+        case "highest":
+            agree(_text(asked, "plan"), hub.plan.digest)
+            return {"highest": hub.highest(site)}
+        case "exchange":
+            round = _number(asked, "round")
+            inbox = hub.exchange(site, round, _text(asked, "message").encode(), seconds)
+            if inbox is None:
+                return {"inbox": None, "missing": hub.missing(site, round)} | _asked(hub, site)
+            return {"inbox": _plain(inbox)}
+        case "inquire":
+            enough = _number(asked, "enough")
+            found = hub.inquire(site, _text(asked, "question").encode(), enough, seconds)
+            return {"answers": None} | _asked(hub, site) if found is None else {"answers": _plain(found)}
+        case "answer":
+            hub.answer(site, _text(asked, "asker"), _text(asked, "answer").encode())
+        case "leave":
+            hub.leave(site, _text(asked, "farewell").encode())
+    return {}
 
 
 def _text(asked: object, word: str) -> str:
@@ -86,36 +109,6 @@ def _number(asked: dict[str, Any], word: str) -> int:
     return found
 
 
-def _highest(hub: Hub, site: str, asked: dict[str, Any], seconds: float) -> dict[str, Any]:
-    agree(_text(asked, "plan"), hub.plan.digest)
-    return {"highest": hub.highest(site)}
-
-
-def _exchange(hub: Hub, site: str, asked: dict[str, Any], seconds: float) -> dict[str, Any]:
-    round = _number(asked, "round")
-    try:
-        inbox = hub.exchange(site, round, _text(asked, "message").encode(), seconds)
-    except TransportClosed as error:
-        return {"closed": str(error), "site": error.site, "farewell": error.farewell.decode("ascii")}
-    if inbox is None:
-        return {"inbox": None, "missing": hub.missing(site, round)} | _asked(hub, site)
-    return {"inbox": _plain(inbox)}
-
-
-def _inquire(hub: Hub, site: str, asked: dict[str, Any], seconds: float) -> dict[str, Any]:
-    enough = _number(asked, "enough")
-    try:
-        found = hub.inquire(site, _text(asked, "question").encode(), enough, seconds)
-    except TransportClosed as error:
-        return {"closed": str(error), "site": error.site, "farewell": ""}
-    return {"answers": None} | _asked(hub, site) if found is None else {"answers": _plain(found)}
-
-
-def _answer(hub: Hub, site: str, asked: dict[str, Any], seconds: float) -> dict[str, Any]:
-    hub.answer(site, _text(asked, "asker"), _text(asked, "answer").encode())
-    return {}
-
-
 def _asked(hub: Hub, site: str) -> dict[str, Any]:
     questions = hub.asked(site)
     return {"asked": _plain(questions)} if questions else {}
@@ -123,17 +116,6 @@ def _asked(hub: Hub, site: str) -> dict[str, Any]:
 
 def _plain(found: dict[str, bytes]) -> dict[str, str]:
     return {name: data.decode("ascii") for name, data in found.items()}
-
-
-def _leave(hub: Hub, site: str, asked: dict[str, Any], seconds: float) -> dict[str, Any]:
-    hub.leave(site, _text(asked, "farewell").encode())
-    return {}
-
-
-_ANSWERS: dict[str, Callable[[Hub, str, dict[str, Any], float], dict[str, Any]]] = {
-    "highest": _highest, "exchange": _exchange, "inquire": _inquire, "answer": _answer, "leave": _leave
-}  # fmt: skip
-METHODS = tuple(_ANSWERS)
 
 
 class RequestTransport(ABC):

@@ -16,15 +16,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ..data.rows import Rows
-from ..errors import (
-    EndedEarly,
-    InvalidInput,
-    LedgerCorrupt,
-    LedgerError,
-    NetClosed,
-    Refused,
-    TransportClosed,
-)
+from ..errors import EndedEarly, InvalidInput, LedgerCorrupt, LedgerError, NetClosed, Refused, TransportClosed
 from ..ledger.durable import DurableLedger, Run, rows_digest
 from ..ledger.journal import Journal
 from ..privacy.noise import Noise, SystemNoise
@@ -41,16 +33,7 @@ from .answering import Asker, Found, at_site
 from .asks import SiteTable
 from .journaled import JournaledNet
 from .keys import SigningKey
-from .messages import (
-    HUB,
-    OUT,
-    Kind,
-    Message,
-    Reason,
-    check_payload,
-    read,
-    read_farewell,
-)  # fmt: skip
+from .messages import HUB, OUT, Kind, Message, Reason, check_payload, read, read_farewell
 from .plan import Plan
 from .sums.masks import secret_of
 from .sums.net import SumNet
@@ -187,12 +170,7 @@ class Finished:
 
 
 def check_end(site: str, run: str, stopped: str, by: str | None) -> None:
-    """Raise if a run has ended early for a site.
-
-    Raises
-    ------
-    EndedEarly
-    """
+    """Raise :class:`EndedEarly` if a run has ended early for a site."""
     if stopped not in (FINISHED, BUDGET):
         who = "" if by is None else f", site {by!r}"
         raise EndedEarly(f"site={site!r}: run {run!r} ended early: {stopped}{who}; what was spent stays spent")

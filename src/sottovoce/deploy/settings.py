@@ -133,10 +133,7 @@ def load_rows(file: Path, schema: Schema | None) -> Rows:
 def load_site(file: Path, schema: Schema | None) -> tuple[Rows, SiteTable | None]:
     """All rows of one site: a table and its encoded rows, or a folder of mapped rows.
 
-    Raises
-    ------
-    InvalidInput
-        If it cannot be read or does not fit; no message holds a value of the data.
+    Raises :class:`InvalidInput` for what cannot be read or does not fit; no message holds a value of the data.
     """
     try:
         folder, there = file.is_dir(), file.exists()
@@ -253,13 +250,10 @@ class SiteSettings:
         return f"agreed = {json.dumps(self.agreed.digest)}"
 
     def check_records(self, ledger: DurableLedger, *, new_keys: bool = False) -> Known:
-        """Refuse a ledger older than what is left of earlier runs, and other keys of known sites.
+        """Refuse a ledger older than what is left of earlier runs, and other keys of known sites unless `new_keys`.
 
-        `new_keys` allows other keys.  A run that this ledger has begun goes on without another look at them.
-
-        Raises
-        ------
-        InvalidInput, LedgerCorrupt
+        A run that this ledger has begun goes on without another look at the keys.  Raises :class:`LedgerCorrupt` or
+        :class:`InvalidInput`.
         """
         check_ledger(ledger, self.folder / self.name)
         known = Known.read(self.file(ENDING))

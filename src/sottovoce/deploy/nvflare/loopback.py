@@ -169,8 +169,6 @@ def run_loopback(
         For kits and jobs.
     tick : callable
         Called some times a second with the federation and the number of complete rounds.
-    task_seconds, poll : float
-        See :class:`sottovoce.deploy.nvflare.supervisor.Supervisor`.
     environment : mapping, optional
         In addition to this process's, for the federation.
     """

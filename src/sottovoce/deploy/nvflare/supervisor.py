@@ -126,14 +126,9 @@ class Supervisor:
         """Names of the jobs so far, the last one running."""
 
     def run(self, observe: Callable[[], None] = lambda: None, *, patience: float = 600.0) -> None:
-        """Return when the run is complete.
+        """Return when the run is complete; gives up after `patience` seconds without a connection to the server.
 
-        Parameters
-        ----------
-        observe : callable
-            Called a few times a second.
-        patience : float
-            Seconds without a connection to the server before it gives up.
+        `observe` is called a few times a second.
 
         Raises
         ------

@@ -80,17 +80,10 @@ def _ledgers_of(ledger: Path, name: str) -> list[str]:
 def erase_old(ledger: DurableLedger, present: str = "") -> dict[str, str]:
     """Erase the masking keys of runs that cannot go on; returns those runs, with their states.
 
-    Parameters
-    ----------
-    present : str, optional
-        The run that is about to start: its key stays if the ledger lacks it, for the right ledger.
-
-    Raises
-    ------
-    LedgerCorrupt
-        If the ledger lacks the run of a key: a run is in the ledger before its key is made, so this is an older copy,
-        or another ledger.  The key is erased, and an empty file keeps every start refused.  A key that may be of a
-        ledger with a shorter name stays, and nothing is refused.
+    Raises :class:`LedgerCorrupt` if the ledger lacks the run of a key: a run is in the ledger before its key is made,
+    so this is an older copy, or another ledger.  The key is erased, unless it is of the run `present` that is about to
+    start, and an empty file keeps every start refused.  A key that may be of a ledger with a shorter name stays, and
+    nothing is refused.
     """
     keys = keys_beside(ledger.path)  # before the ledger is read: what starts meanwhile is in it before its key is made
     states = {one["run"]: str(one["state"]) for one in ledger.show()["runs"]}
@@ -118,17 +111,8 @@ def erase_old(ledger: DurableLedger, present: str = "") -> dict[str, str]:
 def give_up(ledger: DurableLedger, run: str) -> tuple[int, bool]:
     """Close a run for good, so that this site shares nothing more in it, and erase its key.
 
-    Returns
-    -------
-    int
-        Reserved events without a row, whose price goes back to the budget.
-    bool
-        Whether there was a key.
-
-    Raises
-    ------
-    LedgerError
-        If the run is not in the ledger.  The key is erased all the same, as on a full disk.
+    Returns the reserved events without a row, whose price goes back to the budget, and whether there was a key.  The
+    key is erased even if this raises :class:`LedgerError`, for a run that the ledger lacks, or a full disk.
     """
     key, erased = keys_beside(ledger.path, own=run).get(run), False
     try:
@@ -151,10 +135,6 @@ class RunKey:
         """A new key in a file for this user only, on the disk when this returns.
 
         An existing file is taken as it is: the process that made it was killed before it had greeted.
-
-        Raises
-        ------
-        LedgerCorrupt, NotWritten
         """
         need_cryptography()
         if not path.exists():
@@ -164,13 +144,7 @@ class RunKey:
 
     @classmethod
     def read(cls, path: Path) -> RunKey:
-        """The existing key of this run.
-
-        Raises
-        ------
-        LedgerCorrupt
-            If it is gone.  There is never a second one: with it this site would send other masks under an old name.
-        """
+        """The existing key of this run; raises :class:`LedgerCorrupt` if it is gone, as there is never a second one."""
         need_cryptography()
         try:
             with regular("key", path).open("rb") as file:
@@ -243,19 +217,10 @@ def _settle(path: Path) -> None:
 
 @dataclass(frozen=True)
 class Bound:
-    """Everything that the mask keys of one attempt are bound to, in addition to the two sites.
+    """What the mask keys of one attempt are bound to, in addition to the two sites.
 
-    Parameters
-    ----------
-    session : bytes
-        Digest of all greetings.
-    roster : bytes
-        Digest of the roster, signed by all its sites.
-    attempt : int
-    query : bytes
-        Digest of the event that is charged for the attempt.
-    parent : bytes
-        Digest of the history: of all shares whose sums were opened.
+    All but `attempt` are digests: of all greetings, of the signed roster, of the event that is charged, and of the
+    history, that is of the shares whose sums were opened.
     """
 
     session: bytes
@@ -285,18 +250,8 @@ def seal(
 ) -> Words:
     """A share with the masks of all pairs of `name` and another member: uniform without one of each pair's keys.
 
-    Parameters
-    ----------
-    share : array (m,) of whole numbers
-    members : sequence of str
-        The roster: distinct names, with `name`.
-    keys : mapping
-        Public halves by site.
-
-    Raises
-    ------
-    Refused
-        If the roster repeats a site or lacks this one, or two of its keys are the same.
+    `keys` are the public halves by site.  Raises :class:`Refused` if the roster repeats a site or lacks this one, or
+    two of its keys are the same.
     """
     if len(set(members)) != len(members) or name not in members:
         raise Refused("roster: must hold every site once, and this one")

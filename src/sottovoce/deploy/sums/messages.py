@@ -18,7 +18,7 @@ A last model is an ordinary :class:`sottovoce.deploy.messages.Message`.  A site 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -145,25 +145,21 @@ def read(plan: Plan, data: bytes, sender: str, round: int) -> SignedMessage:
     if not isinstance(kind, str) or body.keys() != {"key": _KEY, "roster": _ROSTER, "share": _SHARE}.get(kind):
         raise Refused(f"{where}: has a kind that does not belong there")
     check_signature(plan, where, _DOMAIN, body)
-    readers: dict[str, Callable[[Plan, str, dict[str, Any]], Content]] = {
-        "key": _hello, "roster": _roster, "share": _share
-    }  # fmt: skip
-    return SignedMessage(sender, readers[kind](plan, where, body), data)
-
-
-def _hello(plan: Plan, where: str, body: dict[str, Any]) -> Hello:
-    key = decoded(where, body["key"])
-    try:
-        check_key(key)
-    except ValueError as error:
-        raise Refused(f"{where}: its key {error}") from None
-    return Hello(key)
-
-
-def _roster(plan: Plan, where: str, body: dict[str, Any]) -> Roster:
-    members = _named(plan, where, body["members"])
-    numbers = (_count(where, body["epoch"], 0), _count(where, body["first"], 1))
-    return Roster(_digest(where, body["session"]), *numbers, members, _digest(where, body["parent"]))
+    content: Content
+    match kind:
+        case "key":
+            content = Hello(decoded(where, body["key"]))
+            try:
+                check_key(content.key)
+            except ValueError as error:
+                raise Refused(f"{where}: its key {error}") from None
+        case "roster":
+            members, session, parent = _named(plan, where, body["members"]), body["session"], body["parent"]
+            numbers = _count(where, body["epoch"], 0), _count(where, body["first"], 1)
+            content = Roster(_digest(where, session), *numbers, members, _digest(where, parent))
+        case _:
+            content = _share(plan, where, body)
+    return SignedMessage(sender, content, data)
 
 
 def _share(plan: Plan, where: str, body: dict[str, Any]) -> Share:

@@ -65,10 +65,7 @@ class SumNet(JournaledNet):
     def among(self, facts: Facts) -> Among:
         """Sites and rows of the next attempt; signs the next roster first, if there is none.
 
-        Raises
-        ------
-        NetClosed
-            If too few sites are left, or this one was left out.
+        Raises :class:`NetClosed` if too few sites are left, or this one was left out.
         """
         self._handed = False
         while self.state.phase == "roster":
