@@ -174,21 +174,8 @@ def lists_of(
 ) -> Lists:
     """Check what is asked against public facts, and price it; calibrates the noise if `asks` has no scale yet.
 
-    Parameters
-    ----------
-    config : RunConfig
-        Of the plan.
-    sizes : sequence of int
-        Rows of every site, held-out ones included.
-    d : int
-        Features by the schema.
-    names : sequence of str
-        Of the sites.
-
-    Raises
-    ------
-    InvalidInput
-        If it cannot be asked, or a site has too few rows.
+    `sizes` are the rows of every site, held-out ones included, `d` is the number of features by the schema.  Raises
+    :class:`InvalidInput` if it cannot be asked, or a site has too few rows.
     """
     from ..answers import evaluation, inference
     from ..answers.terms import naming_of

@@ -72,14 +72,8 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_
 class Demonstration:
     """Files and data of a demonstration.
 
-    Attributes
-    ----------
-    folder : path
-        ``hub/`` and one folder for each site, with its ``site.toml``.
-    rows, tables
-        Of all sites, for the same run in one process.
-    port : int
-        Of the hub.
+    `folder` holds ``hub/`` and a folder for each site, with its ``site.toml``; `rows` and `tables` are those of all
+    sites, for the same run in one process; `port` is the hub's.
     """
 
     folder: Path
@@ -110,16 +104,7 @@ def build(
 ) -> Demonstration:  # fmt: skip
     """Deal the rows to sites, and write what ``sottovoce site init`` and ``hub admit`` would.
 
-    Parameters
-    ----------
-    folder : path
-        Empty, or absent.
-    config : RunConfig
-        With a seed.
-    data : str
-        A data set with a schema, or a table.
-    schema : dict, optional
-        Of a table, or to replace the shipped one.
+    `folder` is empty or absent, `config` has a seed, `data` is a data set with a schema, or a table with `schema`.
     """
     if config.seed is None:
         raise InvalidInput("seed", None, "a demonstration's noise can be repeated", "give a seed")

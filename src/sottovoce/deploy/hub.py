@@ -34,9 +34,7 @@ class Hub:
         Of a run of sums: see :class:`sottovoce.deploy.sums.hub.SumHub`.
     """
 
-    def __init__(
-        self, plan: Plan, log: HubLog, patience: float = PATIENCE, greeting: float = math.inf
-    ) -> None:  # fmt: skip
+    def __init__(self, plan: Plan, log: HubLog, patience: float = PATIENCE, greeting: float = math.inf) -> None:
         self.plan, self.log = plan, log
         self.sums = SumHub(plan, log, patience, greeting) if plan.summed else None
         self._left: dict[str, Farewell] = {}

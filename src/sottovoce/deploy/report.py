@@ -52,15 +52,7 @@ def hub_page(
 ) -> str:
     """The hub's page: messages and public facts.
 
-    Parameters
-    ----------
-    status : dict
-        Of :meth:`sottovoce.deploy.hub.Hub.status`.
-    models : array (N, d)
-    statement : Statement
-        Of the plan.
-    found : Found, optional
-        Results of its recipes.
+    `status` is that of :meth:`sottovoce.deploy.hub.Hub.status`, `models` has shape (N, d), `statement` is the plan's.
     """
     rows = [
         [escape(site["site"]), f"{site['rows']:,}", last_words(site, plan.attempts), escape(site["left"] or "no")]

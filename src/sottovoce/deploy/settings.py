@@ -158,8 +158,6 @@ class SiteSettings:
 
     Parameters
     ----------
-    folder : path
-        Of the file.
     patience : float
         Seconds without a reply after which the hub counts as unreachable.
     digest : str, optional

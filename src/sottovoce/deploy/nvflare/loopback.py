@@ -20,7 +20,7 @@ from ..hublog import HubLog
 from ..plan import Plan
 from . import layout
 from .provision import SUPERVISOR, project, provision
-from .supervisor import POLL, Supervisor
+from .supervisor import Supervisor
 
 SERVER = "localhost"
 _APPS = {
@@ -40,8 +40,6 @@ class Federation:
     ----------
     kits : path
         Result of :func:`sottovoce.deploy.nvflare.provision.provision`.
-    names : tuple of str
-        Of the sites.
     environment : mapping
         In addition to this process's.
     server : bool
@@ -138,14 +136,9 @@ class Federation:
 
 @dataclass(frozen=True)
 class Loopback:
-    """Times of a run on this machine.
+    """Result of a run on this machine.
 
-    Attributes
-    ----------
-    seconds : tuple of float
-        From each round's last message to the next one's.
-    jobs : int
-        More than one after a crash.
+    `seconds` from each round's last message to the next one's, and the number of jobs: more than one after a crash.
     """
 
     seconds: tuple[float, ...]
@@ -155,7 +148,7 @@ class Loopback:
 def run_loopback(
     hub: str | Path, sites: Mapping[str, Path], folder: str | Path, *,
     tick: Callable[[Federation, int], None] = lambda federation, complete: None,
-    task_seconds: float = 30.0, poll: float = POLL, environment: Mapping[str, str] | None = None,
+    task_seconds: float = 30.0,
 ) -> Loopback:  # fmt: skip
     """Provision, start hub and sites, hand the run in, wait for its end, and leave no process behind.
 
@@ -169,8 +162,6 @@ def run_loopback(
         For kits and jobs.
     tick : callable
         Called some times a second with the federation and the number of complete rounds.
-    environment : mapping, optional
-        In addition to this process's, for the federation.
     """
     hub, folder = Path(hub).resolve(), Path(folder).resolve()
     plan = Plan.read(hub / layout.PLAN_FILE)
@@ -178,9 +169,9 @@ def run_loopback(
     (kits / SERVER / "local" / layout.HUB_FOLDER).symlink_to(hub)
     for name, path in sites.items():
         (kits / name / "local" / layout.SITE_FILE).symlink_to(Path(path).resolve())
-    supervisor = Supervisor(kits / SUPERVISOR, hub, task_seconds=task_seconds, poll=poll)
+    supervisor = Supervisor(kits / SUPERVISOR, hub, task_seconds=task_seconds)
     times: list[tuple[int, float]] = []
-    with HubLog(hub / layout.HUB_LOG) as log, Federation(kits, plan.names, environment or {}) as federation:
+    with HubLog(hub / layout.HUB_LOG) as log, Federation(kits, plan.names) as federation:
 
         def look() -> None:
             complete = max(0, min(log.last(plan.run, name) for name in plan.names))

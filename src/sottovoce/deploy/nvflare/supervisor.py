@@ -34,7 +34,7 @@ _COMPLETED = "FINISHED:COMPLETED"
 _log = logging.getLogger(__name__)
 
 
-def write_job(folder: Path, plan: Plan, *, task_seconds: float = 30.0, poll: float = POLL) -> Path:
+def write_job(folder: Path, plan: Plan, *, task_seconds: float = 30.0) -> Path:
     """Write the job of a plan: three files of plain data, no code.
 
     They name two installed classes and the sites.  Not even the plan is in them: hub and sites have their own copies,
@@ -42,7 +42,7 @@ def write_job(folder: Path, plan: Plan, *, task_seconds: float = 30.0, poll: flo
     """
     server = {
         "format_version": 2,
-        "server": {"task_request_interval": poll},  # at the top level it would be ignored without a word
+        "server": {"task_request_interval": POLL},  # at the top level it would be ignored without a word
         "workflows": [
             {"id": "run", "path": f"{_HOME}.controller.SiteController", "args": {"task_seconds": task_seconds}}
         ],
@@ -109,19 +109,15 @@ class Supervisor:
         See :class:`sottovoce.deploy.nvflare.controller.SiteController`.
     tries : int
         Jobs in a row without a new message in the log before the supervisor gives up.
-    poll : float
-        Seconds between a site's questions for a task.
     """
 
-    def __init__(
-        self, kit: str | Path, hub: str | Path, *, task_seconds: float = 30.0, tries: int = 5, poll: float = POLL
-    ) -> None:
+    def __init__(self, kit: str | Path, hub: str | Path, *, task_seconds: float = 30.0, tries: int = 5) -> None:
         layout.need_nvflare()
         self._kit, self._hub = Path(kit), Path(hub)
         self.plan = Plan.read(self._hub / layout.PLAN_FILE)
         if not (self._kit / "startup" / "fed_admin.json").is_file():
             raise InvalidInput("kit", str(kit), "is no startup kit of a supervisor", f"give the folder {SUPERVISOR}")
-        self._task_seconds, self._tries, self._poll = task_seconds, tries, poll
+        self._task_seconds, self._tries = task_seconds, tries
         self.jobs: list[str] = []
         """Names of the jobs so far, the last one running."""
 
@@ -140,7 +136,7 @@ class Supervisor:
         """
         idle, before = 0, -1
         with tempfile.TemporaryDirectory() as folder:
-            job = write_job(Path(folder) / self.plan.run, self.plan, task_seconds=self._task_seconds, poll=self._poll)
+            job = write_job(Path(folder) / self.plan.run, self.plan, task_seconds=self._task_seconds)
             while True:
                 status = self._one_job(job, observe, patience)
                 if status == _COMPLETED:

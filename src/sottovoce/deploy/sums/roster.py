@@ -127,14 +127,9 @@ class ProtocolState:
             raise Refused(f"{where}: is of another attempt: the sites do not have the same history")
 
     def take(self, present: Mapping[str, SignedMessage], why: Mapping[str, str]) -> None:
-        """Go on with the messages of an exchange; raises as :meth:`check`.
+        """Go on with the messages `present` of an exchange; raises as :meth:`check`.
 
-        Parameters
-        ----------
-        present : mapping
-            Messages of members; one without a message sent none before the exchange was closed.
-        why : mapping
-            What is known of some that are missing.
+        A member without a message sent none before the exchange was closed, for the reason in `why` if one is known.
         """
         for name in sorted(present):
             self.check(present[name])
