@@ -108,17 +108,14 @@ class Asks:
             if type(value) not in kinds or (type(value) is float and math.isnan(value)):
                 raise InvalidInput(name, None, "is of the wrong type in what a plan asks", "write the plan again")
         if not self.inference and self.evaluation is None:
-            raise InvalidInput(
-                "asks", None, "asks nothing", "ask for inference, an evaluation or both, or leave it out"
-            )
+            raise InvalidInput("asks", None, "asks nothing", "ask for inference, an evaluation or both")
         if self.site_constants and not self.inference:
             raise InvalidInput("site_constants", True, "is for inference", "leave it out")
         if self.evaluation is None:
             idle = {"holdout": self.holdout != 0.0, "threshold": self.threshold != 0.5, "by": self.by is not None}
             for name in (name for name, given in idle.items() if given):
-                raise InvalidInput(
-                    name, getattr(self, name), "is for an evaluation", "give its epsilon, or leave it out"
-                )
+                remedy = "give its epsilon, or leave it out"
+                raise InvalidInput(name, getattr(self, name), "is for an evaluation", remedy)
             return
         if not self.evaluation > 0:
             raise InvalidInput("evaluation", self.evaluation, "must be an epsilon above 0", "use 0.5")
@@ -186,9 +183,8 @@ def lists_of(
             raise InvalidInput(field, many, rule, f"use {field}=1")
     loss = make_loss(config.loss)
     if loss.outputs != 1 or loss.offset_bound or (schema is not None and not isinstance(schema.task, TwoClasses)):
-        raise InvalidInput(
-            "label", None, "answers between sites are for two classes", "leave evaluation and inference out"
-        )
+        rule = "answers between sites are for two classes"
+        raise InvalidInput("label", None, rule, "leave evaluation and inference out")
     if schema is not None and schema.weighs:
         rule = "answers between sites count every row once, and this schema declares weights"
         raise InvalidInput("weight", None, rule, "leave weight and class_weight out, or evaluation and inference")

@@ -220,9 +220,8 @@ class SiteSession:
             rule = "this site's part in it was ended for good, and nothing more of it is sent"
             raise LedgerError(f"run={plan.run!r}: {rule}; agree on a plan with another run name")
         if self.key.public != plan.sites[i].key:
-            raise InvalidInput(
-                "signing_key", None, f"is not the one that the plan has for {self.name!r}", "use its own"
-            )
+            rule = f"is not the one that the plan has for {self.name!r}"
+            raise InvalidInput("signing_key", None, rule, "use its own")
         self.rows.check(Logistic() if plan.infers else plan.facts.loss)
         if self.rows.d != plan.d:
             raise InvalidInput("features", self.rows.d, f"the plan has {plan.d}", "use the plan's schema")

@@ -104,9 +104,8 @@ def check_kit(kit: str | Path) -> None:
     for file, policy in (("resources", "client"), ("authorization", "authorization"), ("comm_config", "comm_config")):
         path = home / "local" / f"{file}.json"
         if _read(path) != hardened(policy):
-            raise InvalidInput(
-                "kit", str(path), "is not the hardened policy", "have the kit made again, or put it back"
-            )
+            remedy = "have the kit made again, or put it back"
+            raise InvalidInput("kit", str(path), "is not the hardened policy", remedy)
     path = home / "startup" / "fed_client.json"
     if _read(path).get("client", {}).get("connection_security") != "mtls":
         raise InvalidInput("kit", str(path), "does not ask for mutual TLS", "have the kit made again")

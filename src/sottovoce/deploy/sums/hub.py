@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -75,36 +75,31 @@ class SumHub:
     @property
     def attempts(self) -> list[Attempt]:
         """All attempts so far."""
-        with self._news:
-            self._look()
-            return list(self._state.attempts)
+        with self._current() as state:
+            return list(state.attempts)
 
     @property
     def gone(self) -> dict[str, str]:
         """Sites that are no longer in the roster, and why."""
-        with self._news:
-            self._look()
-            return dict(self._state.gone)
+        with self._current() as state:
+            return dict(state.gone)
 
     @property
     def untold(self) -> list[str]:
         """Sites that were left out and have not asked since: they cannot know that it is over."""
-        with self._news:
-            self._look()
-            return sorted(self._state.gone.keys() - self._log.gone(self._run).keys() - self._told)
+        with self._current() as state:
+            return sorted(state.gone.keys() - self._log.gone(self._run).keys() - self._told)
 
     @property
     def over(self) -> bool:
         """Whether the last models were sent."""
-        with self._news:
-            self._look()
-            return self._state.phase == "over"
+        with self._current() as state:
+            return state.phase == "over"
 
     def last(self) -> dict[str, Array]:
         """Last models of the sites that came to the end; empty before."""
-        with self._news:
-            self._look()
-            if self._state.phase != "over":
+        with self._current() as state:
+            if state.phase != "over":
                 return {}
             found = {}
             for name, data in self._log.round(self._run, self._round - 1).items():
@@ -118,21 +113,19 @@ class SumHub:
 
         0 if there was none yet, -1 before the greeting, and one more than the plan has for the last models.
         """
-        with self._news:
-            self._look()
+        with self._current() as state:
             if round < 0:
                 return -1
-            if self._state.phase == "over" and round >= self._round - 1:
+            if state.phase == "over" and round >= self._round - 1:
                 return self._plan.attempts + 1
             return sum(at <= round for at in self._shares)
 
     def opened(self, attempt: int) -> tuple[tuple[str, ...], IntArray] | None:
         """The sites of an attempt and the sum of their shares modulo ``2^64``; None if it was not opened."""
-        with self._news:
-            self._look()
-            if attempt > len(self._state.attempts) or not self._state.attempts[attempt - 1].opened:
+        with self._current() as state:
+            if attempt > len(state.attempts) or not state.attempts[attempt - 1].opened:
                 return None
-            round, members = self._shares[attempt - 1], self._state.attempts[attempt - 1].members
+            round, members = self._shares[attempt - 1], state.attempts[attempt - 1].members
             sent = self._log.round(self._run, round)
             contents = [read(self._plan, sent[name], name, round).content for name in members]
             words = np.array([content.words for content in contents if isinstance(content, Share)], dtype=np.uint64)
@@ -141,17 +134,15 @@ class SumHub:
 
     def missing(self) -> list[str]:
         """Members of the roster without a message in the present round."""
-        with self._news:
-            self._look()
-            return [name for name in self._state.members if name not in (self._present or {})]
+        with self._current() as state:
+            return [name for name in state.members if name not in (self._present or {})]
 
     def exchange(self, site: str, round: int, message: bytes, seconds: float) -> dict[str, bytes] | None:
         """See :meth:`sottovoce.deploy.hub.Hub.exchange`.
 
         :class:`TransportClosed` names the site itself, if the others went on without it.
         """
-        with self._news:
-            self._look()
+        with self._current():
             self._post(site, round, message)
             until = self._clock() + seconds
             while True:
@@ -163,8 +154,7 @@ class SumHub:
 
     def inbox(self, site: str, round: int) -> dict[str, bytes] | None:
         """The other sites' messages of a round, once it is over for all; raises :class:`TransportClosed`."""
-        with self._news:
-            self._look()
+        with self._current():
             if self._log.ended(self._run):
                 raise TransportClosed(f"the hub ended the run {self._run!r}")
             if round >= self._round:
@@ -215,9 +205,15 @@ class SumHub:
 
     def tell(self) -> None:
         """Look again: something was written into the log."""
+        with self._current():
+            self._news.notify_all()
+
+    @contextmanager
+    def _current(self) -> Iterator[ProtocolState]:
+        """The lock, and the state after all that the log allows."""
         with self._news:
             self._look()
-            self._news.notify_all()
+            yield self._state
 
     # Inside the lock
 

@@ -210,9 +210,8 @@ def _settle(path: Path) -> None:
         finally:
             os.close(folder)
     except OSError as error:
-        raise NotWritten(
-            f"key={shown(path)}: its folder cannot be written: {error.strerror}; free some space"
-        ) from None
+        rule = f"its folder cannot be written: {error.strerror}; free some space"
+        raise NotWritten(f"key={shown(path)}: {rule}") from None
 
 
 @dataclass(frozen=True)
