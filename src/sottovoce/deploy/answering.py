@@ -72,12 +72,7 @@ class Asker:
         observe: Callable[[int], None] | None = None, trained: Rows | None = None,
     ) -> None:  # fmt: skip
         self.plan, self._net, self._curate, self._node = plan, net, curate, node
-        self._observe, self._trained = observe, trained
-
-    @property
-    def trained(self) -> Rows:
-        assert self._trained is not None
-        return self._trained
+        self._observe, self.trained = observe, trained
 
     def _run(self, stage: Stage, **public: Any) -> tuple[Outcome, Any]:
         """Outcome and result of a stage, None if it ended early; `public` are further arguments of its recipe."""

@@ -31,8 +31,10 @@ __all__ = [
 
 def need_cryptography() -> None:
     """Raise :class:`InvalidInput` if the package is not installed."""
-    try:
-        import cryptography.hazmat.primitives.asymmetric.ed25519  # noqa: F401
+    try:  # with all that masks need: nothing is loaded between a charge and its release
+        import cryptography.hazmat.primitives.asymmetric.ed25519
+        import cryptography.hazmat.primitives.ciphers.algorithms
+        import cryptography.hazmat.primitives.kdf.hkdf  # noqa: F401
     except ImportError as error:
         rule = "signatures and certificates need the package cryptography, which is not installed"
         raise InvalidInput("site", None, rule, "pip install 'sottovoce[relay]'") from error

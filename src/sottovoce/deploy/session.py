@@ -321,6 +321,7 @@ class SiteSession:
             outcome, found = asker.infer()
             model = found.model if outcome.stopped == FINISHED else self._blank()
         else:
+            assert asker.trained is not None
             model, outcome = self._train(net, held(plan.config, asker.trained), noise, book)
         if plan.asks.evaluation is None or outcome.stopped != FINISHED:
             return model, outcome, found

@@ -144,7 +144,10 @@ class RunKey:
 
     @classmethod
     def read(cls, path: Path) -> RunKey:
-        """The existing key of this run; raises :class:`LedgerCorrupt` if it is gone, as there is never a second one."""
+        """The existing key of this run; raises :class:`LedgerCorrupt` if it is gone.
+
+        There is never a second one: with it this site would send other masks under an old name.
+        """
         need_cryptography()
         try:
             with regular("key", path).open("rb") as file:
