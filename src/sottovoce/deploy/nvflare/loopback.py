@@ -34,7 +34,7 @@ class Federation:
     """The processes of a provisioned federation; a context manager that leaves none behind.
 
     NVFlare starts a process for each job in a session of its own, which may outlive a killed parent.  All have the
-    folder of their kit in their arguments, by which they are found.
+    folder of their kit in their arguments, and are found by it.
 
     Parameters
     ----------
