@@ -40,10 +40,8 @@ def gradient_sensitivity(facts: Facts, rows: Array) -> Array:
     So gradients are sums over rows as they come.  Among merged rows (:mod:`sottovoce.data.deduplicated`) the place of a
     row depends on which others repeat, which this bound does not cover; that of solves does.
     """
-    none, loss = np.zeros_like(rows), facts.loss
-    rounding = rounding_bound(
-        facts.C, rows + 1.0, 0.0, facts.d, none, none, none, loss.outputs, derivative_bound=loss.derivative_bound
-    )
+    none = np.zeros_like(rows)
+    rounding = rounding_bound(facts.C, rows + 1.0, facts.loss, facts.d, none, none, none, margins=False)
     return np.asarray(facts.gradients_changed * facts.C / rows + 2.0 * rounding)
 
 
