@@ -184,7 +184,7 @@ class Sum:
         if self.alpha is None:
             return FINEST
         among = Among.all(facts)
-        alpha, honest = np.asarray(self.alpha, dtype=float), among.sites - facts.colluders
+        alpha, honest = np.asarray(self.alpha, dtype=float), self._honest(facts, among)
         share = self._moved(facts, among) / (alpha * math.sqrt(honest))
         return min(FINEST, _RING - 1 - math.frexp(float(np.max(self.what.reach(facts) / share)) + 1.0)[1])
 
@@ -193,6 +193,11 @@ class Sum:
         alpha, d, sites = float(np.min(np.asarray(self.alpha))), self.what.entries(facts), math.sqrt(facts.n_nodes)
         tau = 2.0 ** (self._bits(facts) + 1) + math.sqrt(d) * (1.0 + 0.5 * sites) / alpha
         return (_TAIL + 1.0) * sites * tau <= 2.0**_RING
+
+    @staticmethod
+    def _honest(facts: Facts, among: Among) -> int:
+        """How many shares of the noise nobody knows."""
+        return among.sites - facts.colluders
 
     def _grid(self, facts: Facts, among: Among) -> Grid:
         """The grid of an attempt, the same at all its sites.
@@ -203,7 +208,7 @@ class Sum:
         moved = self._moved(facts, among)
         if self.alpha is None:
             return Grid(power(self.what.reach(facts), -50), np.zeros_like(moved))
-        honest, d = among.sites - facts.colluders, self.what.entries(facts)
+        honest, d = self._honest(facts, among), self.what.entries(facts)
         step = power(moved / (self.alpha * math.sqrt(honest)), -self._bits(facts))
         steps = moved / step + math.sqrt(d)  # both data sets' sums are rounded, by at most half a step each
         return Grid(step, np.sqrt(steps**2 / honest + d * honest / 4.0) * _SLACK / self.alpha)
