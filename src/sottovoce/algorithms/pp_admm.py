@@ -7,10 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..queries import GaussianLaw, PerturbedObjective, check_law, law_of
+from ..queries import GaussianLaw, PerturbedObjective, Query, check_law, law_of
 from ..util.typing import Array
-from .admm import ADMM, State
-from .base import Node, augment, dual
+from .admm import ADMM, Augmented
+from .base import Node
 from .knobs import knob
 
 
@@ -26,7 +26,6 @@ class PPADMM(ADMM):
 
     Parameters
     ----------
-    form : {"corrected", "printed"}
     split, tolerance, delta1 : float
         Printed: rho_2's share of a release's rho, the solver's gradient norm, and delta_i1.
     """
@@ -68,15 +67,10 @@ class PPADMM(ADMM):
         if self.noise is not None:
             check_law("gaussian", node.facts)
 
-    def round(self, k: int, state: State, node: Node) -> State:
-        f, S, lam = state
-        eta, V = self.penalty(k), node.net.degree
-        linear, curvature = augment(eta, V, f, S, lam)
-        law = self._law(k, curvature, node)
+    def query(self, k: int, terms: Augmented, f: Array, node: Node) -> Query:
+        law = self._law(k, terms.curvature, node)
         tol = self.tolerance if self.form == "printed" and law is not None else None
-        f = node.ask(PerturbedObjective(linear, curvature, f, law, f"004, Algorithm 1 ({self.form})", tol))
-        S = node.net.neighbour_sum(f)
-        return State(f, S, dual(eta, V, f, S, lam))
+        return PerturbedObjective(*terms, f, law, f"004, Algorithm 1 ({self.form})", tol)
 
     def _law(self, k: int, curvature: Array, node: Node) -> GaussianLaw | None:
         if self.noise is None:
