@@ -1,4 +1,4 @@
-"""Attacks on every claim that the package prints: games against the real code path, and exact checks."""
+"""Privacy audits: distinguishing games against the real code path, and exact checks without sampling."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ __all__ = ["ADVERSARIES", "Case", "Verdict", "attack", "densities", "epsilon_bou
 
 
 class Adversary(NamedTuple):
-    """A game, and its number of runs by default and with ``quick``."""
+    """A game, and its number of runs by default and with ``quick``.
+
+    It is played as :func:`attack` is, by keywords, and ``stands`` is what is attacked, by name.
+    """
 
     play: Callable[..., Verdict]
     runs: int
@@ -33,8 +36,8 @@ ADVERSARIES: dict[str, Adversary] = {
     "sums": Adversary(sums.play, sums.RUNS, sums.QUICK_RUNS),
     "answers": Adversary(answers.play, answers.RUNS, answers.QUICK_RUNS),
 }
-"""Attacks on the code around the methods: a ledger's quotes, a site's refusals, an estimator's attributes, the cap,
-sums over sites of which some collude, and the bounded sums from which answers are computed."""
+"""Attacks on the code around the methods: a ledger's quotes, a site's aborts, an estimator's attributes, the gradient
+cap, sums over sites of which some collude, and the bounded sums from which answers are computed."""
 
 _REPLICATES, _QUICK = 20_000, 4_000
 _MORE = {("pp_admm", "printed"): 100_000, ("pp_admm", "corrected"): 60_000, ("ipp_admm", "corrected"): 60_000}
@@ -73,22 +76,26 @@ def attack(
     rounds : int, optional
         By default 2, and 1 where one round gives the largest bound.
     replicates : int, optional
-        Of each world; by default enough to show a factor of two.  Of :data:`ADVERSARIES`, never more than the default.
+        Runs on each table; by default enough to show a factor of two.  Of :data:`ADVERSARIES`, at most the default.
     seed : int
     confidence : float
-        That the bound is true.
+        Probability that the bound is true.
     quick : bool
         Fewer replicates, if their number is not given.
     colluders : int, optional
         Of `sums`: sites that tell the adversary all they know; by default as many as the claim allows.
 
-    Returns
-    -------
-    Verdict
-
     Raises
     ------
     InvalidInput
+        If there is no such claim, or a number breaks its rule.
+
+    Examples
+    --------
+    >>> from sottovoce.audit import attack
+    >>> verdict = attack("generalised", "printed", quick=True)
+    >>> verdict.refuted, round(verdict.exact_epsilon, 3)
+    (True, 1.405)
     """
     if colluders is not None and method != "sums":
         raise InvalidInput("colluders", colluders, "is for the game of sums", "leave it out")

@@ -143,11 +143,11 @@ def _play(config: RunConfig, stage: _Stage, replicates: int, key: int) -> _Seen:
     claimed = proved = 0.0
     for t, (target, other) in enumerate(zip(stage.target, stage.other, strict=True)):
         case = Case(config, (stage.holding(other), stage.holding(target)), VICTIM, "rows of Adult")
-        seen = [watch(case, world, replicates, 2 * (1000 * key + t) + world) for world in (0, 1)]
+        seen = [watch(case, table, replicates, 2 * (1000 * key + t) + table) for table in (0, 1)]
         claimed, proved = max(claimed, seen[1].claimed), max(proved, seen[1].proved)
-        without, true = (_likelihood(seen[1], rows) for rows in case.worlds)
+        without, true = (_likelihood(seen[1], rows) for rows in case.tables)
         inside.append(true - without)
-        outside.append(_likelihood(seen[0], case.worlds[1]) - _likelihood(seen[0], case.worlds[0]))
+        outside.append(_likelihood(seen[0], case.tables[1]) - _likelihood(seen[0], case.tables[0]))
         for column, guesses in stage.guesses.items():
             fits = [
                 true if v == stage.truth[column][t] else _likelihood(seen[1], stage.holding(row))
@@ -193,7 +193,7 @@ def _interval(value: float, resampled: Array, targets: int) -> list[float]:
     return [float(low), float(high)]
 
 
-def lessons(seed: int = 0, quick: bool = False) -> dict[str, Any]:
+def measure(seed: int = 0, quick: bool = False) -> dict[str, Any]:
     """Play both lessons on a ring of five sites of Adult rows, and return what was measured.
 
     Parameters

@@ -251,7 +251,7 @@ def _attributes(those: Sequence[dict[str, Any]], s: dict[str, Any]) -> str:
 
 def _verdicts(verdicts: Sequence[Verdict]) -> str:
     head = [("method", ""), ("form", ""), ("claimed ε", "n"), ("lower bound", "n"), ("exact", "n"), ("proved ε", "n"),
-            ("verdict", ""), ("δ", "n"), ("rounds", "n"), ("runs a world", "n"), ("attack", ""),
+            ("verdict", ""), ("δ", "n"), ("rounds", "n"), ("runs a table", "n"), ("attack", ""),
             ("the two tables", "")]  # fmt: skip
     rows = []
     for one in verdicts:
