@@ -8,6 +8,7 @@ import pytest
 from sottovoce.algorithms import REGISTRY
 from sottovoce.audit import aborts, attack
 from sottovoce.audit.aborts import AbortVerdict, Seen, Victim
+from sottovoce.audit.likelihood import Silence
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput, SolverError
 from sottovoce.network.net import Net
@@ -110,7 +111,7 @@ def test_a_site_of_a_sum_that_refuses_by_its_rows_gives_one_away(method: str) ->
     assert verdict.refuted and any("pull too much" in told for told in {**verdict.told[0], **verdict.told[1]})
     assert not play(stand(method, **knobs), replicates=FAST).refuted
     site = stand(method, **knobs)["planted"]
-    ends = [site.watch(0, length, aborts._Silent()).told for length in (1.0, 1e18)]
+    ends = [site.watch(0, length, Silence(())).told for length in (1.0, 1e18)]
     assert "finished" in ends[0] and "a site sent something else" in ends[1]
 
 
@@ -140,7 +141,7 @@ def test_a_public_rule_tells_nothing(method: str, features: int, knobs: dict[str
     stands = stand(method, features, curator=Careful, **knobs)
     verdict = play(stands, replicates=FAST)
     assert not verdict.refuted and not verdict.channels
-    site, silent = stands["planted"], aborts._Silent()
+    site, silent = stands["planted"], Silence(())
     ends = [{site.watch(table, length, silent).told for table in (0, 1)} for length in aborts.lengths(site)]
     assert {"longer than 1000" in told for each in ends for told in each} == {True, False}  # both sides of the rule
 
@@ -215,6 +216,6 @@ def test_a_mistake_in_the_code_is_no_site_that_left() -> None:
     """It was: both tables then looked alike, and an audit of nothing passed."""
     (one,) = stand("prox_admm", curator=Mistaken).values()
     with pytest.raises(TypeError, match="positional argument"):
-        one.watch(0, 1.0, aborts._Silent())
+        one.watch(0, 1.0, Silence(()))
     (one,) = stand("prox_admm", curator=Broken).values()
-    assert one.watch(0, 1.0, aborts._Silent()).told == "ValueError: the site is gone (0 charged, 0 sent)"
+    assert one.watch(0, 1.0, Silence(())).told == "ValueError: the site is gone (0 charged, 0 sent)"

@@ -113,7 +113,9 @@ class Victim:
         ready, rows, book = self.ready, self.tables[table], Notes()
         facts, net = ready.facts.node(0), _Extreme(np.full(self.features, length))
         curator = self.curator(rows.node(0), facts, noise, book)
-        place = Place(facts, net, _Beside(curator, facts, net, noise) if self.sums else curator, (), self.features)
+        place = Place(
+            facts, net, _WithHonestSite(curator, facts, net, noise) if self.sums else curator, (), self.features
+        )
         with np.errstate(all="ignore"):
             try:
                 ended = engine.run(ready.algorithm.at(0), place, self.config.rounds).stopped
@@ -158,7 +160,7 @@ class _Extreme(Net):
 
 
 @dataclass
-class _Beside:
+class _WithHonestSite:
     """A site's curator, with an honest site that draws its share of every sum's noise."""
 
     curator: Curator
