@@ -8,6 +8,7 @@ import pytest
 from sottovoce.algorithms import REGISTRY
 from sottovoce.audit import aborts, attack
 from sottovoce.audit.aborts import AbortVerdict, Seen, Victim
+from sottovoce.audit.game import Options
 from sottovoce.audit.likelihood import Silence
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput, SolverError
@@ -27,7 +28,7 @@ FAST = 160
 
 def play(stands: dict[str, Victim], replicates: int = aborts.RUNS) -> AbortVerdict:
     """With seeds: what must hold, or must not, every time."""
-    return aborts.play(stands=stands, replicates=replicates, released=False)
+    return aborts.play(Options(replicates=replicates), stands, released=False)
 
 
 class Touchy(Solver):

@@ -29,7 +29,7 @@ from sottovoce.audit.answers import (
     play_one,
     release,
 )
-from sottovoce.audit.game import watch
+from sottovoce.audit.game import Options, watch
 from sottovoce.audit.several import WorstVerdict
 from sottovoce.cli import cli
 from sottovoce.data.rows import Rows
@@ -85,7 +85,7 @@ def test_every_release_and_recipe_is_played_and_the_claims_stand() -> None:
         if not case.tables[0].has_offset:
             assert apart.tolist() == [0]
     few = {name: stands[name] for name in ("evaluation, summed", "regression", "held-out rows")}
-    verdict = play(stands=few, replicates=RUNS)
+    verdict = play(Options(replicates=RUNS), few)
     assert isinstance(verdict, WorstVerdict) and set(verdict.games) == set(few)
     assert not verdict.refuted and not verdict.refuted_exactly and verdict.method == "answers"
     assert all(game["lower_bound"] > 0.25 for game in verdict.games.values())  # type: ignore[operator]

@@ -128,8 +128,9 @@ def test_noise_that_is_used_for_two_attempts_is_refuted() -> None:
 
 GAME = """
 import json
+from sottovoce.audit.game import Options
 from sottovoce.audit.sums import cases, play
-verdict = play(replicates={runs}, stands={{"one": cases()[{name!r}]}})
+verdict = play(Options(replicates={runs}), {{"one": cases()[{name!r}]}})
 print(json.dumps([verdict.claimed_epsilon, verdict.lower_bound]))
 """
 REFUTED = {

@@ -11,7 +11,7 @@ from ..errors import InvalidInput
 from . import aborts, aggregators, answers, clipped, labels, stopping, sums, worst_cases
 from .confidence import epsilon_bound
 from .exact import densities
-from .game import Case, Verdict, play
+from .game import Case, Options, Verdict, play
 from .worst_cases import make_case
 
 __all__ = ["ADVERSARIES", "Case", "Verdict", "attack", "densities", "epsilon_bound", "make_case", "play", "targets"]
@@ -20,7 +20,7 @@ __all__ = ["ADVERSARIES", "Case", "Verdict", "attack", "densities", "epsilon_bou
 class Adversary(NamedTuple):
     """A game, and its number of runs by default and with ``quick``.
 
-    It is played as :func:`attack` is, by keywords, and ``stands`` is what is attacked, by name.
+    It takes :class:`sottovoce.audit.game.Options`, and as ``stands`` what is attacked, by name.
     """
 
     play: Callable[..., Verdict]
@@ -110,10 +110,7 @@ def attack(
     if method in ADVERSARIES:
         game = ADVERSARIES[method]
         runs = min(replicates or game.runs, game.quick if quick else game.runs)
-        more = {} if colluders is None else {"colluders": colluders}
-        return game.play(
-            epsilon=epsilon, delta=delta, rounds=rounds, replicates=runs, seed=seed, confidence=confidence, **more
-        )  # fmt: skip
+        return game.play(Options(epsilon, delta, rounds, runs, seed, confidence, colluders))
     replicates = replicates or (_QUICK if quick else _MORE.get((method, form), _REPLICATES))
     if method in aggregators.GAMES:
         return aggregators.play(

@@ -32,7 +32,7 @@ from ..runs.prepare import Prepared, prepare
 from ..runs.start import named
 from ..util.typing import Any, Array, IntArray
 from .confidence import Test, choose_test
-from .game import Notes, Verdict
+from .game import DEFAULT, Notes, Options, Verdict
 from .likelihood import Silence
 from .worst_cases import signed_site
 
@@ -310,25 +310,19 @@ class _Look:
 
 
 def play(
-    *,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    rounds: int | None = None,
-    replicates: int = RUNS,
-    seed: int = 0,
-    confidence: float = 0.95,
-    stands: Mapping[str, Victim] | None = None,
-    released: bool = True,
+    asked: Options = DEFAULT, stands: Mapping[str, Victim] | None = None, *, released: bool = True
 ) -> AbortVerdict:
     """Search for a method and length that tell the tables apart, and play them (:func:`sottovoce.audit.attack`).
 
     With `released` it is also played with noise of the operating system, if the package that draws it is installed: a
     quarter of the runs, and at least 80.
     """
-    stands = _stands(1.0 if epsilon is None else epsilon, delta, rounds) if stands is None else stands
+    if stands is None:
+        stands = _stands(1.0 if asked.epsilon is None else asked.epsilon, asked.delta, asked.rounds)
+    replicates, confidence = asked.replicates or RUNS, asked.confidence
 
     def keyed(first: int) -> NoiseAt:
-        return lambda table, run: KeyedNoise(2 * seed + table, [first + run], [0], ())
+        return lambda table, run: KeyedNoise(2 * asked.seed + table, [first + run], [0], ())
 
     looks: dict[tuple[str, float], _Look] = {}
     for name, stand in stands.items():

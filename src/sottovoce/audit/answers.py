@@ -42,8 +42,10 @@ from ..queries import (
 from ..runs.config import RunConfig
 from ..util.typing import Array
 from .game import (
+    DEFAULT,
     Attack,
     Case,
+    Options,
     Transcripts,
     Verdict,
     attacks,
@@ -227,21 +229,12 @@ def play_one(case: RecipeCase, replicates: int = RUNS, *, seed: int = 0, confide
     return replace(said, exact_epsilon=exact, rounds=said.releases)
 
 
-def play(
-    *,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    rounds: int | None = None,
-    replicates: int = RUNS,
-    seed: int = 0,
-    confidence: float = 0.95,
-    stands: Mapping[str, RecipeCase] | None = None,
-) -> WorstVerdict:
+def play(asked: Options = DEFAULT, stands: Mapping[str, RecipeCase] | None = None) -> WorstVerdict:
     """Play every game, and return the verdict that is worst for its claim (:func:`sottovoce.audit.attack`).
 
     `rounds` has no meaning here: a recipe has a fixed number of releases.
     """
-    stands = cases(epsilon, delta) if stands is None else stands
+    stands, runs = cases(asked.epsilon, asked.delta) if stands is None else stands, asked.replicates or RUNS
     return play_all(
-        "answers", stands, confidence, lambda case, each: play_one(case, replicates, seed=seed, confidence=each)
+        "answers", stands, asked.confidence, lambda case, each: play_one(case, runs, seed=asked.seed, confidence=each)
     )

@@ -12,7 +12,7 @@ from dataclasses import replace
 from ..algorithms import REGISTRY, knobs_of
 from ..util.typing import Any
 from .exact import densities
-from .game import Case, Verdict
+from .game import DEFAULT, Case, Options, Verdict
 from .game import play as game
 from .several import play_all
 from .worst_cases import make_case, tables
@@ -39,22 +39,13 @@ def cases(epsilon: float | None = None, delta: float | None = None, rounds: int 
     return found
 
 
-def play(
-    *,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    rounds: int | None = None,
-    replicates: int = RUNS,
-    seed: int = 0,
-    confidence: float = 0.95,
-    stands: Mapping[str, Case] | None = None,
-) -> Verdict:
+def play(asked: Options = DEFAULT, stands: Mapping[str, Case] | None = None) -> Verdict:
     """Play every game, and return the verdict that is worst for its claim (:func:`sottovoce.audit.attack`)."""
-    stands = cases(epsilon, delta, rounds) if stands is None else stands
+    stands = cases(asked.epsilon, asked.delta, asked.rounds) if stands is None else stands
 
     def one(case: Case, each: float) -> Verdict:
-        found = game(case, replicates, seed=seed, confidence=each)
+        found = game(case, asked.replicates or RUNS, seed=asked.seed, confidence=each)
         exact = densities(case).epsilon_at(found.delta) if found.method == "output" and found.releases == 1 else None
         return replace(found, exact_epsilon=exact)
 
-    return play_all("capped", stands, confidence, one)
+    return play_all("capped", stands, asked.confidence, one)

@@ -45,6 +45,22 @@ SolverOf = Callable[[Rows, Facts, int], Solver]
 
 
 @dataclass(frozen=True)
+class Options:
+    """How a game is played (:func:`sottovoce.audit.attack`); every game has defaults of its own for None."""
+
+    epsilon: float | None = None
+    delta: float | None = None
+    rounds: int | None = None
+    replicates: int | None = None
+    seed: int = 0
+    confidence: float = 0.95
+    colluders: int | None = None
+
+
+DEFAULT = Options()
+
+
+@dataclass(frozen=True)
 class Case:
     """Two tables that differ in one row of one site, and the run that is played on them.
 

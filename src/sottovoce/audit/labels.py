@@ -21,7 +21,7 @@ from ..ledger.memory import Ledger
 from ..privacy.noise import SystemNoise
 from ..util.typing import Any, Array
 from .aborts import Bet, Played, Seen, halves
-from .game import Verdict
+from .game import DEFAULT, Options, Verdict
 
 RUNS, QUICK_RUNS = 60, 40
 RARE, COMMON, OTHER = "rare", "no", "yes"
@@ -155,16 +155,7 @@ class LabelVerdict(Verdict):
     """Estimators and declarations for which a first look saw no output that occurs on both tables."""
 
 
-def play(
-    *,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    rounds: int | None = None,
-    replicates: int = RUNS,
-    seed: int = 0,
-    confidence: float = 0.95,
-    stands: Mapping[str, Stand] | None = None,
-) -> LabelVerdict:
+def play(asked: Options = DEFAULT, stands: Mapping[str, Stand] | None = None) -> LabelVerdict:
     """Look for an output that differs between the tables, and bet on it (:func:`sottovoce.audit.attack`).
 
     Raises
@@ -173,8 +164,8 @@ def play(
         If the package that draws noise for releases is not installed, or some estimator releases nothing at all.
     """
     SystemNoise()
-    epsilon = 1.0 if epsilon is None else epsilon
-    stands = _stands(rounds, delta) if stands is None else stands
+    epsilon = 1.0 if asked.epsilon is None else asked.epsilon
+    stands = _stands(asked.rounds, asked.delta) if stands is None else stands
     tried = {(name, how): each for name, stand in stands.items() for how, each in stand.declared().items()}
 
     def releases(key: tuple[str, str], runs: int) -> Played:
@@ -194,11 +185,11 @@ def play(
         rule = f"at this budget no model is released by {silent[0]}, so there is nothing to look at"
         raise InvalidInput("epsilon", epsilon, rule, "use epsilon=1")
     games = apart or released[:1]  # what differs by its noise alone must not stand before what differs by the label
-    each = 1.0 - (1.0 - confidence) / len(games)
-    found = [_verdict(key, releases(key, replicates), delta or 0.0, confidence, each) for key in games]
+    each, runs = 1.0 - (1.0 - asked.confidence) / len(games), asked.replicates or RUNS
+    found = [_verdict(key, releases(key, runs), asked.delta or 0.0, asked.confidence, each) for key in games]
     best = max(found, key=lambda one: one.lower_bound)
     return replace(
-        best, claimed_epsilon=epsilon, proved_epsilon=epsilon, rounds=rounds or 2,
+        best, claimed_epsilon=epsilon, proved_epsilon=epsilon, rounds=asked.rounds or 2,
         differ=tuple(", ".join(key) for key in apart),
     )  # fmt: skip
 

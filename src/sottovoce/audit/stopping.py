@@ -37,7 +37,7 @@ from ..queries import NoisyGradient
 from ..runs.curator import Curator
 from ..util.typing import Any, Array
 from .confidence import least_probability
-from .game import Notes, Verdict
+from .game import DEFAULT, Notes, Options, Verdict
 from .likelihood import Candidate
 from .worst_cases import tables
 
@@ -268,36 +268,27 @@ def ahead(game: Game, followed: Array, quotes: Array, coins: Array) -> Array:
     return np.asarray(followed[at, np.arange(len(at))] - quotes[at] + np.log1p(-coins))
 
 
-def play(
-    *,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    rounds: int | None = None,
-    replicates: int = RUNS,
-    seed: int = 0,
-    confidence: float = 0.95,
-    ledgers: Mapping[str, OpensLedger] | None = None,
-) -> StoppingVerdict:
+def play(asked: Options = DEFAULT, stands: Mapping[str, OpensLedger] = LEDGERS) -> StoppingVerdict:
     """Find the ledger whose quotes fail most under optional stopping, and play it (:func:`sottovoce.audit.attack`).
 
-    The budget is by default 2 at :data:`DELTA`, in at most `rounds` releases.
+    The budget is by default 2 at :data:`DELTA`, in :data:`RELEASES` or `rounds` releases.
 
     Raises
     ------
     InvalidInput
         If delta is too small to see anything.
     """
-    epsilon, delta = 2.0 if epsilon is None else epsilon, DELTA if delta is None else delta
+    epsilon, delta = 2.0 if asked.epsilon is None else asked.epsilon, DELTA if asked.delta is None else asked.delta
+    replicates, seed, confidence = asked.replicates or RUNS, asked.seed, asked.confidence
     if not 0.0 < delta < 1.0:
         raise InvalidInput("delta", delta, "must lie inside (0, 1): without it there is no quote to outrun", "use 1e-3")
     if delta < _LEAST:
         rule = f"must be at least {_LEAST:g}: what a rule lets through is known to some 1e-16"
         raise InvalidInput("delta", delta, rule, "use 1e-3")
-    ledgers = LEDGERS if ledgers is None else ledgers
-    games = {name: prepare(opened, epsilon, delta, rounds or RELEASES) for name, opened in ledgers.items()}
+    games = {name: prepare(opened, epsilon, delta, asked.rounds or RELEASES) for name, opened in stands.items()}
     name = max(games, key=lambda one: round(games[one].rule.delta / delta, 6))
     game = games[name]
-    followed, quotes = losses(game, ledgers[name], epsilon, delta, replicates, seed)
+    followed, quotes = losses(game, stands[name], epsilon, delta, replicates, seed)
     coins = np.random.default_rng([seed, 1]).random(replicates)
     margins, hits = np.sort(ahead(game, followed, quotes, coins))[::-1], np.arange(1, replicates + 1)
     sure = least_probability(hits, replicates, 1.0 - confidence) > delta  # so many heads are too many

@@ -12,7 +12,7 @@ from dataclasses import replace
 from ..algorithms import REGISTRY
 from ..data.rows import Rows
 from ..errors import InvalidInput
-from .game import Case, Verdict
+from .game import DEFAULT, Case, Options, Verdict
 from .game import play as game
 from .several import play_all
 from .worst_cases import LINEAR, linear, signed_site
@@ -49,17 +49,7 @@ def cases(epsilon: float | None = None, delta: float | None = None, rounds: int 
     return found
 
 
-def play(
-    *,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    rounds: int | None = None,
-    replicates: int = RUNS,
-    seed: int = 0,
-    confidence: float = 0.95,
-    colluders: int | None = None,
-    stands: Mapping[str, Case] | None = None,
-) -> Verdict:
+def play(asked: Options = DEFAULT, stands: Mapping[str, Case] | None = None) -> Verdict:
     """Play every game, and return the verdict that is worst for its claim (:func:`sottovoce.audit.attack`).
 
     Raises
@@ -67,13 +57,13 @@ def play(
     InvalidInput
         If sites of the victim would have to collude.
     """
-    stands = cases(epsilon, delta, rounds) if stands is None else stands
+    stands = cases(asked.epsilon, asked.delta, asked.rounds) if stands is None else stands
 
     def one(case: Case, each: float) -> Verdict:
-        known, victims = case.known if colluders is None else colluders, case.config.sites_per_row
+        known, victims = case.known if asked.colluders is None else asked.colluders, case.config.sites_per_row
         if not 0 <= known <= len(case.tables[0].n) - victims:
             rule = f"of {len(case.tables[0].n)} sites, {victims} hold rows of the victim"
             raise InvalidInput("colluders", known, rule, "let fewer collude")
-        return game(replace(case, colluders=known), replicates, seed=seed, confidence=each)
+        return game(replace(case, colluders=known), asked.replicates or RUNS, seed=asked.seed, confidence=each)
 
-    return play_all("sums", stands, confidence, one)
+    return play_all("sums", stands, asked.confidence, one)
