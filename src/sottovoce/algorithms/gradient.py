@@ -65,11 +65,6 @@ class CentralSGD(DGD):
     ---------
     A pass costs one release of sensitivity ``Delta C batches / n``, since each row is in one part.  No amplification by
     sampling is claimed, because rows are not sampled.
-
-    Parameters
-    ----------
-    batches : int
-        Number of parts, at most 250.
     """
 
     batches: int = knob(

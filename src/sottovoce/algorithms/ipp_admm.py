@@ -29,12 +29,8 @@ class IPPADMM(PPADMM):
     ----------
     positives : int
         c, the largest number of releases of a node.
-    threshold : float
-        Threshold on the gradient's norm, in units of C.
     test_share : float
         Epsilon of the tests, in units of ``alpha sqrt(c)``.
-    clip : float
-        C_loss of the printed form.
     """
 
     positives: int = knob(

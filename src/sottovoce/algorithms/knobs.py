@@ -28,30 +28,18 @@ _KINDS: dict[str, Any] = {"float": (int, float, np.number), "int": (int, np.inte
 
 @dataclass(frozen=True)
 class Knob:
-    """One knob as its method declares it.
-
-    Attributes
-    ----------
-    kind : str
-        Type of the field as text: "float", "int" or "str".
-    about : str
-        Help of its option, one line.
-    rule, fits : str, callable
-        The rule for its values, in words and as a test.
-    form : str
-        The only form of the method that reads the knob; empty for all.  Knobs of printed forms are for studies.
-    strict : str
-        Why methods and forms without the knob refuse values other than the default; empty if methods ignore them.
-    """
+    """One knob as its method declares it."""
 
     name: str
-    kind: str
+    kind: str  # type of the field as text: "float", "int" or "str"
     default: Any
-    about: str
-    rule: str
+    about: str  # help of its option, one line
+    rule: str  # for its values, in words
     fits: Callable[[Any], bool]
     form: str
+    """The only form of the method that reads the knob; empty for all.  Knobs of printed forms are for studies."""
     strict: str = ""
+    """Why methods and forms without the knob refuse values other than the default; empty if methods ignore them."""
 
     @property
     def offered(self) -> bool:

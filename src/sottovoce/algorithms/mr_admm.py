@@ -40,8 +40,6 @@ class MRADMM(Algorithm[RecycledState]):
 
     Parameters
     ----------
-    gamma : float
-        Proximal weight of the even step, (19).
     law : {"spherical", "gaussian"}
         Law of the corrected form's noise e: density ``exp(-alpha ||e||)`` or ``N(0, I / alpha^2)``.
     perturbation : {"objective", "output"}

@@ -23,11 +23,6 @@ class PPADMM(ADMM):
     Corrected: U3 and U4 with the solver's certificate, and no extra regulariser, because the penalty replaces it.  As
     printed, Theorem 3.3 is false in general; in the paper's own settings it holds, by how much depends on beta
     (docs/privacy/verdicts.md).
-
-    Parameters
-    ----------
-    split, tolerance, delta1 : float
-        Printed: rho_2's share of a release's rho, the solver's gradient norm, and delta_i1.
     """
 
     form: str = "corrected"

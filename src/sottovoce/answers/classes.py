@@ -25,28 +25,16 @@ _CONSTANT: Array = np.array([0.0, 1.0])
 
 @dataclass(frozen=True)
 class ClassEvaluation:
-    """The released quality, with exact numbers that only the rows' holder may see.
-
-    Attributes
-    ----------
-    rows : float
-        Held-out rows, those without a known class too; these count as wrong.
-    noise : float
-        Standard deviation of the noise on each count.
-    found, right, share : dict of str to Estimate
-        By class: recall, precision, and the class's share of all rows.
-    counts : array (K, K)
-        Noisy, at least 0: rows of class i that are predicted as k.
-    """
+    """The released quality, with exact numbers that only the rows' holder may see."""
 
     names: tuple[str, ...]
-    rows: float
-    noise: float
+    rows: float  # held out; those without a known class count as wrong
+    noise: float  # standard deviation on each count
     accuracy: Estimate
-    found: dict[str, Estimate]
-    right: dict[str, Estimate]
-    share: dict[str, Estimate]
-    counts: Array
+    found: dict[str, Estimate]  # recall by class
+    right: dict[str, Estimate]  # precision
+    share: dict[str, Estimate]  # of all rows
+    counts: Array  # noisy, at least 0: rows of class i that are predicted as k  (K, K)
     statement: Statement
     exact: dict[str, Any]
     asked: list[dict[str, Any]]

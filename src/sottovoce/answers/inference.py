@@ -282,25 +282,14 @@ def _exp(x: float) -> float:
 
 @dataclass(frozen=True)
 class Coefficients:
-    """A table of coefficients.
-
-    Attributes
-    ----------
-    strain : float
-        q of the table.
-    needs : dict or None
-        The smallest ``epsilon`` or number of ``rows`` at which all of it would be printed, about; None if all is.
-    odds : bool
-        Whether coefficients are log-odds.
-    weighed : str
-        How long rows change them, in a sentence (:attr:`sottovoce.answers.terms.Naming.weighed`).
-    """
+    """A table of coefficients."""
 
     lines: tuple[Coefficient, ...]
-    strain: float
+    strain: float  # q of the table
     needs: dict[str, float] | None
-    odds: bool = True
-    weighed: str = ""
+    """The smallest ``epsilon`` or number of ``rows`` at which all of it would be printed, about; None if all is."""
+    odds: bool = True  # coefficients are log-odds
+    weighed: str = ""  # :attr:`sottovoce.answers.terms.Naming.weighed`
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Plain data; without odds ratios unless coefficients are log-odds."""

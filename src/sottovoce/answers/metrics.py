@@ -53,43 +53,21 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Quality:
-    """Quality of a model on held-out rows.
+    """Quality of a model on held-out rows."""
 
-    Attributes
-    ----------
-    rows : float
-        Held-out rows; of a subgroup, the noisy number.
-    noise : float
-        Standard deviation of the noise on each count.
-    positives, auc, brier, slope : Estimate
-        Share of positives, area under the ROC curve, mean squared error of probabilities; `slope` is that of a logistic
-        regression of the label on the score, 1 for a calibrated model.
-    threshold : float
-        The probability from which on a row counts as positive below.
-    confusion : dict of str to float
-        Noisy counts, at least 0: ``true_positive`` and so on.
-    rates : dict of str to Estimate
-        ``accuracy``, ``sensitivity``, ``specificity``, ``precision`` at the threshold.
-    roc, precision_recall : list of (float, float)
-    calibration : list of dict
-        Of cells with more than `CLEAR` noise deviations: predicted and observed share of positives, with interval.
-    counts : array (2, cells)
-        Projected counts, by label.
-    """
-
-    rows: float
-    noise: float
-    positives: Estimate
+    rows: float  # held out; of a subgroup, the noisy number
+    noise: float  # standard deviation on each count
+    positives: Estimate  # their share of the rows
     auc: Estimate
     brier: Estimate
-    slope: float
-    threshold: float
-    confusion: dict[str, float]
-    rates: dict[str, Estimate]
+    slope: float  # of a logistic regression of the label on the score: 1 for a calibrated model
+    threshold: float  # the probability from which on a row is called positive below
+    confusion: dict[str, float]  # noisy counts, at least 0: "true_positive" and so on
+    rates: dict[str, Estimate]  # accuracy, sensitivity, specificity, precision
     roc: list[tuple[float, float]]
     precision_recall: list[tuple[float, float]]
-    calibration: list[dict[str, float]]
-    counts: Array
+    calibration: list[dict[str, float]]  # of cells with more than `CLEAR` noise deviations
+    counts: Array  # projected, by label  (2, cells)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""

@@ -29,24 +29,11 @@ from .training import TableFit, prepared_table
 
 @dataclass(frozen=True, kw_only=True)
 class Fitted(TableFit):
-    """A least squares fit.
-
-    Attributes
-    ----------
-    coefficients : list of dict
-        One for every column and level, in the units of the columns and of the target; with standard errors and
-        intervals if they were asked for.
-    baseline : dict of str to float
-        Errors of the training rows' mean on the test rows, without noise: for the data's holder.
-    needs : dict of str to float or None
-        The epsilon or rows that would do for a whole table with intervals, about.
-    weighed : str
-        How long rows change the coefficients, in a sentence.
-    """
+    """A least squares fit; for `needs` and `weighed` see :class:`sottovoce.answers.inference.Coefficients`."""
 
     task: BoundedNumber
-    coefficients: list[dict[str, Any]]
-    baseline: dict[str, float]
+    coefficients: list[dict[str, Any]]  # in the units of the columns and of the target
+    baseline: dict[str, float]  # errors of the training rows' mean on the test rows, for the data's holder
     needs: dict[str, float] | None = None
     weighed: str = ""
 

@@ -37,30 +37,18 @@ WEIGHED = "intervals are for rows that count alike: with weights the errors of a
 
 @dataclass(frozen=True, kw_only=True)
 class TableFit:
-    """A model whose coefficients have names, trained on a table by a recipe and scored on test rows.
-
-    Attributes
-    ----------
-    asked : list of dict
-        The name of every release with its share of the budget.
-    exact : dict of str to float
-        Metrics on the test rows without noise, for the data's holder.
-    n_test : int
-        Rows that were held out, whatever their label.
-    notes : tuple of str
-        Counts in them are for the data's holder, too.
-    """
+    """A model whose coefficients have names, trained on a table by a recipe and scored on test rows."""
 
     config: TrainConfig
     answered: SavedModel
     statement: Statement
-    asked: list[dict[str, Any]]
-    exact: dict[str, float]
+    asked: list[dict[str, Any]]  # name and share of the budget of every release
+    exact: dict[str, float]  # metrics on the test rows without noise, for the data's holder
     sizes: Array
     sites: tuple[str, ...]
-    n_test: int
+    n_test: int  # held-out rows, whatever their label
     evaluation: Any = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # counts in them are for the data's holder, too
     seconds: float = 0.0
 
     kind: ClassVar[str]
@@ -90,17 +78,11 @@ class TableFit:
 
 @dataclass(frozen=True, kw_only=True)
 class Inferred(TableFit):
-    """Coefficients with intervals; those of the first replicate.
-
-    Attributes
-    ----------
-    forecast : dict of str to float
-        Of the number of rows that the table needs, before the run.
-    """
+    """Coefficients with intervals; those of the first replicate."""
 
     coefficients: Coefficients
     estimates: Estimates
-    forecast: dict[str, float]
+    forecast: dict[str, float]  # of the number of rows that the table needs, before the run
 
     kind: ClassVar[str] = "inference"
 
@@ -117,26 +99,14 @@ class Inferred(TableFit):
 
 @dataclass(frozen=True)
 class DealtTable:
-    """A data set whose training rows are dealt to sites, in an encoding whose coefficients have names.
-
-    Attributes
-    ----------
-    tables : list
-        Of every site: raw columns, or encoded rows without a schema.
-    parts : list of array of int
-        Training rows of every site.
-    label : str
-        What the deal depends on, for a ledger on disk.
-    sites : tuple of str
-        Their names.
-    """
+    """A data set whose training rows are dealt to sites, in an encoding whose coefficients have names."""
 
     config: TrainConfig
     dataset: data.Dataset
     naming: Naming
-    tables: list[Any]
-    parts: list[IntArray]
-    label: str
+    tables: list[Any]  # of every site: raw columns, or encoded rows without a schema
+    parts: list[IntArray]  # training rows of every site
+    label: str  # what the deal depends on, for a ledger on disk
     sites: tuple[str, ...]
 
     @property

@@ -238,9 +238,7 @@ def _edge(stand: Victim, low: float, high: float, told: str) -> tuple[float, ...
 
 
 Played = tuple[list[Seen], list[Seen]]
-"""Runs of both tables."""
-NoiseAt = Callable[[int, int], Noise]
-"""Noise of a table and a run."""
+NoiseAt = Callable[[int, int], Noise]  # of a table and a run
 
 
 def _played(stand: Victim, length: float, runs: int, noise: NoiseAt) -> Played:

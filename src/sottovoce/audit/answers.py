@@ -51,7 +51,6 @@ from .game import (
     attacks,
     candidates,
     likelihood,
-    solvers,
     verdict,
     watch,
 )
@@ -202,7 +201,7 @@ def cases(epsilon: float | None = None, delta: float | None = None) -> dict[str,
 def shift(case: RecipeCase, seen: Transcripts) -> float:
     """Shift over sigma between the tables of a case of one release."""
     if seen.opened:
-        middles, deviation = honest_sums(seen.opened[0], case.tables, seen.facts, solvers(case), case.known)
+        middles, deviation = honest_sums(seen.opened[0], case.tables, seen.facts, case.solve, case.known)
         return float(np.linalg.norm((middles[1] - middles[0])[0, 0])) / deviation
     query, tables = seen.asked[0][0], candidates(case, seen.facts)
     event = query.event(seen.facts)

@@ -16,7 +16,7 @@ from scipy.special import logsumexp
 from ..errors import InvalidInput
 from ..queries import Query
 from ..util.typing import Array
-from .game import Case, Transcripts, candidates, solvers, watch
+from .game import Case, Transcripts, candidates, watch
 from .likelihood import honest_sums, of_node
 
 _POINTS, _SPAN = {1: 40_001, 2: 601}, {1: 30.0, 2: 12.0}  # grid points an axis, and its half-width in deviations
@@ -92,7 +92,7 @@ def densities(case: Case, seed: int = 0) -> Exact:
 
 def _of_sum(case: Case, seen: Transcripts) -> Exact:
     """Densities of the first sum less the colluders' shares, a Gaussian, along the line on which the tables differ."""
-    middles, deviation = honest_sums(seen.opened[0], case.tables, seen.facts, solvers(case), case.known)
+    middles, deviation = honest_sums(seen.opened[0], case.tables, seen.facts, case.solve, case.known)
     apart = float(np.linalg.norm((middles[1] - middles[0])[0, 0])) / deviation
     x = apart / 2 + (_SPAN[1] + apart) * np.linspace(-1.0, 1.0, _POINTS[1])
     logs = [-0.5 * (x - middle) ** 2 for middle in (0.0, apart)]

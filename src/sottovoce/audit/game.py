@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -41,7 +42,6 @@ from .likelihood import Candidate, OpenedSum, Solvers, score, score_sums
 Scores = tuple[Array, Array]
 NoiseOf = Callable[[int, range, range], Noise]
 BookOf = Callable[[Ledger], Book]
-SolverOf = Callable[[Rows, Facts, int], Solver]
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Case:
     victim: int
     why: str
     algorithm: Callable[[Algorithm[Any]], Algorithm[Any]] | None = None
-    solver: SolverOf | None = None
+    solver: Solvers | None = None
     noise: NoiseOf | None = None
     book: BookOf | None = None
     colluders: int | None = None
@@ -98,6 +98,10 @@ class Case:
     def known(self) -> int:
         """Number of colluding sites of a sum."""
         return self.config.colluders if self.colluders is None else self.colluders
+
+    def solve(self, rows: Rows, facts: Facts, table: int) -> Solver:
+        """The solver of a table, at its sites and for the adversary."""
+        return make_solver(rows, facts) if self.solver is None else self.solver(rows, facts, table)
 
 
 @dataclass
@@ -189,7 +193,7 @@ def watch(case: Case, table: int, replicates: int, seed: int) -> Transcripts:
     algorithm = ready.algorithm if case.algorithm is None else case.algorithm(ready.algorithm)
     noise = (case.noise or KeyedNoise)(seed, range(replicates), nodes)
     book: Book = ready.ledger if case.book is None else case.book(ready.ledger)
-    curator = Curator(rows, ready.facts, noise, book, _solver(case, table))
+    curator = Curator(rows, ready.facts, noise, book, partial(case.solve, table=table))
     recorder, net = Recorder(curator, ready.facts), OpenNet(ready.graph)
     lead = (replicates, len(rows.n))
     engine.run(algorithm, Place(ready.facts, net, recorder, lead, rows.d), ready.config.rounds)
@@ -261,24 +265,13 @@ class Verdict:
         return {**vars(self), "refuted": self.refuted, "refuted_exactly": self.refuted_exactly}
 
 
-def _solver(case: Case, table: int) -> Callable[[Rows, Facts], Solver]:
-    """Makes the solvers of a table, at its sites and for the adversary."""
-    wrong = case.solver
-    return make_solver if wrong is None else lambda rows, facts: wrong(rows, facts, table)
-
-
-def solvers(case: Case) -> Solvers:
-    """Makes the solvers of both tables."""
-    return lambda rows, facts, table: _solver(case, table)(rows, facts)
-
-
 def candidates(case: Case, facts: Facts) -> tuple[Candidate, Candidate]:
     """Candidates for the victim's rows, or for all rows if a curator holds them."""
     curator = len(facts.n) != len(case.tables[0].n)
 
     def one(table: int) -> Candidate:
         rows = case.tables[table].pooled() if curator else case.tables[table]
-        return Candidate(rows, facts, 0 if curator else case.victim, _solver(case, table))
+        return Candidate(rows, facts, 0 if curator else case.victim, partial(case.solve, table=table))
 
     return one(0), one(1)
 
@@ -298,7 +291,7 @@ def likelihood(case: Case, seen: tuple[Transcripts, Transcripts]) -> Attack:
         facts, opened = transcripts.facts, transcripts.opened
         if not opened:
             return score(transcripts.asked, candidates(case, facts))
-        return score_sums(opened, case.tables, facts, solvers(case), case.known)
+        return score_sums(opened, case.tables, facts, case.solve, case.known)
 
     return Attack("likelihood ratio", (ratio(seen[0]), ratio(seen[1])), 0)
 

@@ -48,22 +48,12 @@ class Factory(Protocol):
 
 @dataclass(frozen=True)
 class Stand:
-    """An estimator, and two tables for it.
-
-    Attributes
-    ----------
-    common : tuple of str
-        Labels of the other rows, one or two classes.
-    sites : bool
-        Whether there are two sites, and the row's one holds only one class.
-    declares : bool
-        Whether `make` takes classes.
-    """
+    """An estimator, and two tables for it."""
 
     make: Factory
-    common: tuple[str, ...] = (COMMON, OTHER)
-    sites: bool = False
-    declares: bool = False
+    common: tuple[str, ...] = (COMMON, OTHER)  # labels of the other rows
+    sites: bool = False  # two sites, of which the row's one holds only one class
+    declares: bool = False  # `make` takes classes
 
     def declared(self) -> dict[str, Sequence[str] | None]:
         """Declarations of classes to try, by name."""

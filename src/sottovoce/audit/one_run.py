@@ -108,25 +108,13 @@ def best_count(scores: Array, coins: BoolArray, delta: float = 0.0, confidence: 
 
 @dataclass(frozen=True)
 class Planted:
-    """Tables with canaries in the last rows of some sites.
+    """Tables with canaries in the last rows of some sites; every list has an entry for each site."""
 
-    Attributes
-    ----------
-    rows : Rows
-        The table of the run, by the coins.
-    others : list of array (n_i, d)
-        Signed rows of each site, zero where a canary is.
-    where : list of int array
-        Positions of each site's canaries.
-    values : list of (array (m_i, d), array (m_i, d))
-        Signed rows of each site's canaries, for a false and a true coin.
-    """
-
-    rows: Rows
-    others: list[Array]
-    where: list[IntArray]
-    values: list[tuple[Array, Array]]
-    coins: list[BoolArray]
+    rows: Rows  # the table of the run, by the coins
+    others: list[Array]  # signed rows, zero where a canary is                            (n_i, d)
+    where: list[IntArray]  # positions of the canaries                                    (m_i,)
+    values: list[tuple[Array, Array]]  # canaries' signed rows for a false and a true coin  (m_i, d)
+    coins: list[BoolArray]  # (m_i,)
 
     def pooled(self) -> Planted:
         """The same for a curator who holds all rows."""
