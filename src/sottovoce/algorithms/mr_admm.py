@@ -36,7 +36,7 @@ class MRADMM(Algorithm[RecycledState]):
     Corrected: pure epsilon, U1 and U4 of :mod:`sottovoce.privacy.bounds` summed over odd rounds; even rounds are
     post-processing, because their gradient is the right-hand side of the KKT condition at *released* values (Lemma 2
     fails for a gradient stored at an inexact minimiser).  Printed: Theorem 2 holds for exact minimisers, but is
-    loose; the ledger records the provable price beside the claim (32).
+    loose; the ledger records the provable price with the claim (32).
 
     Parameters
     ----------

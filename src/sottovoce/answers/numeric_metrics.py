@@ -119,7 +119,7 @@ class _Moments:
         second = np.array([[e4, e2t, e2t2], [e2t, t2, t3], [e2t2, t3, t4]])  # of (e^2, t, t^2)
         full = np.zeros((4, 4))
         full[1:, 1:] = second - np.outer(m[2:5], m[2:5])
-        full[0, 0] = e2 - absolute**2  # |e| beside others is not asked: no answer is a function of both
+        full[0, 0] = e2 - absolute**2  # its covariances are not asked: no metric is a function of |e| and another mean
         return cls(m[1:5], full, s[1:5], float(s[0]), n * share)
 
     def variance(self, gradient: Sequence[float]) -> float:

@@ -201,7 +201,7 @@ class SavedModel:
 
 def is_text(path: Path) -> bool:
     """Whether a file looks like JSON, as that of a model whose coefficients have names."""
-    if not path.is_file():  # to open a pipe would wait for whoever writes to it
+    if not path.is_file():  # opening a pipe would wait for its writer
         return False
     try:
         with path.open("rb") as file:

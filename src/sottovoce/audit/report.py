@@ -163,7 +163,7 @@ def _measured(pairs: Sequence[dict[str, Any]]) -> str:
         word = "more" if low > 0.0 else "less" if high < 0.0 else "no more, as far as this can tell"
         said.append(
             f"At a claim of {one['claimed_epsilon']:g}, <code>{escape(one['method'])}</code> as printed has an area of "
-            f"{one['printed']:.3f} beside {one['corrected']:.3f} as corrected: {word} (difference {low:+.3f} to "
+            f"{one['printed']:.3f} against {one['corrected']:.3f} as corrected: {word} (difference {low:+.3f} to "
             f"{high:+.3f})."
         )
     return " ".join(said)

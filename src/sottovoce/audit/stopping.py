@@ -291,7 +291,7 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, OpensLedger] = LEDGERS) 
     followed, quotes = losses(game, stands[name], epsilon, delta, replicates, seed)
     coins = np.random.default_rng([seed, 1]).random(replicates)
     margins, hits = np.sort(ahead(game, followed, quotes, coins))[::-1], np.arange(1, replicates + 1)
-    sure = least_probability(hits, replicates, 1.0 - confidence) > delta  # so many heads are too many
+    sure = least_probability(hits, replicates, 1.0 - confidence) > delta  # more heads than the claim allows
     last = float(quotes[-1])
     bound = max(0.0, last + float(margins[np.argmax(sure)])) if sure.any() else 0.0
     attack = f"stops by what she sees, {name}: delta {game.rule.delta:.3g}, declared {delta:g}"

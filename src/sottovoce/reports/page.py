@@ -89,7 +89,7 @@ def _promise(plain: dict[str, Any], privacy: Statement) -> Iterator[str]:
     yield _words(privacy)
     entries = [
         ("Neighbouring tables", privacy.relation), ("Protected", privacy.unit),
-        ("Against whoever", privacy.trust.adversary), ("Taken as known to everybody", privacy.public),
+        ("Adversary", privacy.trust.adversary), ("Taken as known to everybody", privacy.public),
     ]  # fmt: skip
     yield "<dl>" + "".join(f"<dt>{a}</dt><dd>{escape(b)}</dd>" for a, b in entries if b) + "</dl>"
     if found := plain.get("evaluation"):
@@ -261,7 +261,7 @@ def _warnings(promises: Sequence[Statement], holder: bool) -> Iterator[str]:
         yield '<p class="warn"><b>No privacy guarantee</b>: see what is promised, below.</p>'
     elif any(privacy.simulated for privacy in promises):
         yield (
-            '<p class="warn"><b>A simulation, not a release</b>: its noise can be repeated by whoever knows the seed. '
+            '<p class="warn"><b>A simulation, not a release</b>: its noise can be repeated by anybody with the seed. '
             "Show it only to people who may see the rows.</p>"
         )
 
