@@ -203,7 +203,7 @@ REFUTED = {
     ),
     "gradients taken for a cone": (
         "queries/bounded.py",
-        {f'norm at most the slope bound."""{CONE}False': f'"""{CONE}True'},
+        {f'norm at most the derivative bound."""{CONE}False': f'"""{CONE}True'},
         ("gradient", "gradient, summed"),
     ),
     "cross moments taken for a cone": (
@@ -211,20 +211,20 @@ REFUTED = {
         {f'in [-1, 1]: norm at most 1."""{CONE}False': f'"""{CONE}True'},
         ("cross moments, two sites",),
     ),
-    "bends that are not cut": (
+    "curvatures that are not cut": (
         "queries/bounded.py",
         {"np.minimum(loss.curvature(z) / unit, weights(loss, z))": "loss.curvature(z) / unit"},
-        ("Hessian, bends cut",),
+        ("Hessian, curvatures cut",),
     ),
     "a Huber step that is not clipped": (
         "queries/bounded.py",
         {"np.clip(z / self.h, -1.0, 1.0)": "z / self.h"},
         ("Huber step",),
     ),
-    "slopes where squares of slopes are due": (
+    "derivatives where their squares are due": (
         "queries/bounded.py",
         {"return facts.loss.derivative_bound**2": "return 0.25 * facts.loss.derivative_bound"},
-        ("moments of slopes",),
+        ("moments of derivatives",),
     ),
     "entries beside the diagonal count twice": (
         "queries/moments.py",
