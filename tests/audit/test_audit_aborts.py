@@ -7,7 +7,9 @@ import pytest
 
 from sottovoce.algorithms import REGISTRY
 from sottovoce.audit import aborts, attack
-from sottovoce.audit.aborts import RefusalVerdict, Seen, Victim
+from sottovoce.audit.aborts import AbortVerdict, Seen, Victim
+from sottovoce.audit.game import Options
+from sottovoce.audit.likelihood import Silence
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput, SolverError
 from sottovoce.network.net import Net
@@ -24,9 +26,9 @@ from sottovoce.util.typing import Any, Array
 FAST = 160
 
 
-def play(stands: dict[str, Victim], replicates: int = aborts.RUNS) -> RefusalVerdict:
+def play(stands: dict[str, Victim], replicates: int = aborts.RUNS) -> AbortVerdict:
     """With seeds: what must hold, or must not, every time."""
-    return aborts.play(stands=stands, replicates=replicates, released=False)
+    return aborts.play(Options(replicates=replicates), stands, released=False)
 
 
 class Touchy(Solver):
@@ -110,7 +112,7 @@ def test_a_site_of_a_sum_that_refuses_by_its_rows_gives_one_away(method: str) ->
     assert verdict.refuted and any("pull too much" in told for told in {**verdict.told[0], **verdict.told[1]})
     assert not play(stand(method, **knobs), replicates=FAST).refuted
     site = stand(method, **knobs)["planted"]
-    ends = [site.watch(0, length, aborts._Silent()).told for length in (1.0, 1e18)]
+    ends = [site.watch(0, length, Silence(())).told for length in (1.0, 1e18)]
     assert "finished" in ends[0] and "a site sent something else" in ends[1]
 
 
@@ -140,8 +142,8 @@ def test_a_public_rule_tells_nothing(method: str, features: int, knobs: dict[str
     stands = stand(method, features, curator=Careful, **knobs)
     verdict = play(stands, replicates=FAST)
     assert not verdict.refuted and not verdict.channels
-    site, silent = stands["planted"], aborts._Silent()
-    ends = [{site.watch(world, length, silent).told for world in (0, 1)} for length in aborts.lengths(site)]
+    site, silent = stands["planted"], Silence(())
+    ends = [{site.watch(table, length, silent).told for table in (0, 1)} for length in aborts.lengths(site)]
     assert {"longer than 1000" in told for each in ends for told in each} == {True, False}  # both sides of the rule
 
 
@@ -175,7 +177,7 @@ def test_every_kind_of_release_between_sites_is_tried(monkeypatch: pytest.Monkey
     assert {config.method for config in stands} <= noisy
     for method in noisy:
         config = RunConfig(method=method, delta=1e-5 if REGISTRY[method].needs_delta else None, rounds=2)
-        assert kinds(config, monkeypatch) <= tried, f"{method} asks for a release that audit.refusals does not try"
+        assert kinds(config, monkeypatch) <= tried, f"{method} asks for a release that audit.aborts does not try"
     assert {stand.config.delta for stand in aborts._stands(2.0, 1e-6, 4).values()} == {1e-6}
 
 
@@ -189,7 +191,7 @@ def test_noise_of_the_operating_system_is_played_too() -> None:
     pytest.importorskip("opendp")
     one = stand("prox_admm", curator=with_solver(Touchy))["planted"]
     length = aborts.lengths(one)[0]
-    seen = [[one.watch(world, length, SystemNoise()).told for _ in range(3)] for world in (0, 1)]
+    seen = [[one.watch(table, length, SystemNoise()).told for _ in range(3)] for table in (0, 1)]
     assert set(seen[0]).isdisjoint(seen[1])
 
 
@@ -215,6 +217,6 @@ def test_a_mistake_in_the_code_is_no_site_that_left() -> None:
     """It was: both tables then looked alike, and an audit of nothing passed."""
     (one,) = stand("prox_admm", curator=Mistaken).values()
     with pytest.raises(TypeError, match="positional argument"):
-        one.watch(0, 1.0, aborts._Silent())
+        one.watch(0, 1.0, Silence(()))
     (one,) = stand("prox_admm", curator=Broken).values()
-    assert one.watch(0, 1.0, aborts._Silent()).told == "ValueError: the site is gone (0 charged, 0 sent)"
+    assert one.watch(0, 1.0, Silence(())).told == "ValueError: the site is gone (0 charged, 0 sent)"

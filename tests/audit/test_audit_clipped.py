@@ -11,7 +11,7 @@ from test_one_run import Faint, parts
 from sottovoce.algorithms import REGISTRY, knobs_of
 from sottovoce.audit import attack, densities
 from sottovoce.audit.clipped import CAP, LONG, SHORT, cases, play
-from sottovoce.audit.game import watch
+from sottovoce.audit.game import Options, watch
 from sottovoce.audit.one_run import play_once
 from sottovoce.problem.clipped import Capped
 from sottovoce.runs.config import RunConfig
@@ -30,7 +30,7 @@ def test_the_capped_claim_stands_for_every_method_that_has_the_cap_and_is_tight(
     assert verdict.claimed_epsilon == verdict.proved_epsilon == pytest.approx(1.0, abs=1e-6)
     assert densities(stands["output"]).epsilon == pytest.approx(1.0, abs=1e-4)
     assert densities(stands["output"]).epsilon <= 1.0
-    with_delta = play(delta=1e-5, replicates=200, stands={"output": cases(delta=1e-5)["output"]})
+    with_delta = play(Options(delta=1e-5, replicates=200), {"output": cases(delta=1e-5)["output"]})
     assert with_delta.exact_epsilon is not None and 0.97 < with_delta.exact_epsilon <= with_delta.claimed_epsilon
 
 
@@ -48,8 +48,9 @@ GAME = """
 import json
 from sottovoce.audit import densities
 from sottovoce.audit.clipped import cases, play
+from sottovoce.audit.game import Options
 both = cases()
-verdict = play(replicates=2000, stands={name: both[name] for name in ("output", "dgd")})
+verdict = play(Options(replicates=2000), {name: both[name] for name in ("output", "dgd")})
 print(json.dumps([verdict.claimed_epsilon, verdict.lower_bound, densities(both["output"]).epsilon]))
 """
 REFUTED = {
@@ -63,7 +64,7 @@ REFUTED = {
             "return 0.5 * min(self.most, self.base.derivative_bound)"},
     ),
     "a cap read off rows": (
-        "problem/clipped.py",
+        "problem/weighted_loss.py",
         {"return replace(self, norms=norms())": "return replace(self, norms=norms() / np.max(norms()))"},
     ),
     "squared norms": ("data/design.py", {"return squares**0.5 *": "return squares *"}),
@@ -115,7 +116,7 @@ CAUGHT = {
         "longer_than_the_cap and softmax",
     ),
     "a cap read off rows": (
-        "problem/clipped.py",
+        "problem/weighted_loss.py",
         {"return replace(self, norms=norms())": "return replace(self, norms=norms() / np.max(norms()))"},
         "rows_of_every_kind and huber",
     ),

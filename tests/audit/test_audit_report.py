@@ -17,7 +17,7 @@ VOID = {"meta", "br", "img", "link", "input", "hr"}
 
 @pytest.fixture(scope="module")
 def learned():
-    return inference_attacks.lessons(seed=0, quick=True)
+    return inference_attacks.measure(seed=0, quick=True)
 
 
 def settings(learned, form=None):
@@ -167,7 +167,7 @@ def test_page_tells_how_it_was_made(written, learned):
 def test_command_writes_the_page_beside_json(learned, tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(command, "targets", lambda form: [("output", "corrected"), ("output", "printed")])
-    monkeypatch.setattr(command, "lessons", lambda seed, quick: asked.append((seed, quick)) or learned)
+    monkeypatch.setattr(command, "measure", lambda seed, quick: asked.append((seed, quick)) or learned)
     path = tmp_path / "audit.html"
     words = ["all", "--quick", "--seed", "3", "--report", str(path), "--json"]
     result = CliRunner().invoke(command.audit, words)

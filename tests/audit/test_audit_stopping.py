@@ -11,6 +11,7 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from sottovoce.audit import attack, stopping
+from sottovoce.audit.game import Options
 from sottovoce.audit.stopping import LEDGERS, best_rule, in_memory, needed, play
 from sottovoce.errors import InvalidInput
 from sottovoce.ledger.memory import Ledger
@@ -119,7 +120,7 @@ def test_releases_are_those_of_the_ledger_and_fill_its_budget() -> None:
 
 
 def test_quotes_by_the_best_order_so_far_are_outrun() -> None:
-    verdict = play(ledgers={"planted": best_order})
+    verdict = play(stands={"planted": best_order})
     assert verdict.refuted and verdict.refuted_exactly
     assert verdict.realised_delta > 2.5 * verdict.delta and verdict.realised_delta_bound > 1.3 * verdict.delta
     assert verdict.lower_bound < verdict.exact_epsilon  # type: ignore[operator]
@@ -133,7 +134,7 @@ def test_the_smaller_delta_is_the_more_it_is_outrun(epsilon: float, least: float
 
 @pytest.mark.parametrize("delta", [1e-5, 1e-3, 1e-2])
 def test_quotes_by_one_order_hold(delta: float) -> None:
-    verdict = play(ledgers={"proved": one_order}, delta=delta, replicates=2000)
+    verdict = play(Options(delta=delta, replicates=2000), {"proved": one_order})
     assert not verdict.refuted and not verdict.refuted_exactly
     assert verdict.realised_delta_bound <= verdict.realised_delta <= delta
 
@@ -141,11 +142,11 @@ def test_quotes_by_one_order_hold(delta: float) -> None:
 @pytest.mark.parametrize("delta", [0.0, 1.0, -1e-3, float("nan"), 1e-17, 1e-300])
 def test_a_delta_that_rounding_would_decide_is_refused(delta: float) -> None:
     with pytest.raises(InvalidInput, match="delta"):
-        play(ledgers={"proved": one_order}, delta=delta)
+        play(Options(delta=delta), {"proved": one_order})
 
 
 def test_quotes_that_come_a_release_late_are_outrun() -> None:
-    verdict = play(ledgers={"planted": late, "proved": one_order})
+    verdict = play(stands={"planted": late, "proved": one_order})
     assert verdict.refuted and verdict.refuted_exactly and "planted" in verdict.attack
     assert verdict.ledgers["proved"] <= verdict.delta < verdict.ledgers["planted"]
 
@@ -163,18 +164,18 @@ def test_the_bound_from_runs_is_below_the_exact_value_as_often_as_it_says() -> N
 
 def test_the_same_seed_repeats_the_game_and_no_delta_is_refused() -> None:
     def bound(seed: int) -> float:
-        return play(ledgers={"planted": best_order}, rounds=5, delta=0.01, replicates=500, seed=seed).lower_bound
+        return play(Options(rounds=5, delta=0.01, replicates=500, seed=seed), {"planted": best_order}).lower_bound
 
     assert bound(1) == bound(1) != bound(2)
     with pytest.raises(InvalidInput, match=r"^delta=0"):
-        play(delta=0.0)
+        play(Options(delta=0.0))
 
 
 # --- the library ------------------------------------------------------------------------------------------------------
 
 
 def test_one_order_of_the_library_holds() -> None:
-    verdict = play(ledgers={"rdp": in_memory("rdp")}, replicates=2000)
+    verdict = play(Options(replicates=2000), {"rdp": in_memory("rdp")})
     assert not verdict.refuted and not verdict.refuted_exactly and verdict.realised_delta <= verdict.delta
 
 

@@ -30,7 +30,7 @@ def test_every_method_of_sums_is_played_for_one_row_and_for_two() -> None:
     assert METHODS == ["sum_momentum", "sum_prox"]
     assert set(cases()) == {name + mark for name in METHODS for mark in ("", TWICE)}
     for name, case in cases().items():
-        first, second = case.worlds
+        first, second = case.tables
         apart = np.flatnonzero(np.any(first.signed != second.signed, axis=(1, 2)))
         assert len(apart) == case.config.sites_per_row == (2 if TWICE in name else 1)
         assert len(first.n) == len(apart) + 2  # one honest site beside the person's and the colluding one
@@ -128,8 +128,9 @@ def test_noise_that_is_used_for_two_attempts_is_refuted() -> None:
 
 GAME = """
 import json
+from sottovoce.audit.game import Options
 from sottovoce.audit.sums import cases, play
-verdict = play(replicates={runs}, stands={{"one": cases()[{name!r}]}})
+verdict = play(Options(replicates={runs}), {{"one": cases()[{name!r}]}})
 print(json.dumps([verdict.claimed_epsilon, verdict.lower_bound]))
 """
 REFUTED = {

@@ -49,11 +49,11 @@ def test_delta_is_taken_off() -> None:
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_the_informative_end_is_found(sign: float) -> None:
-    """World 1 alone reaches beyond 1, on either side."""
+    """Table 1 alone reaches beyond 1, on either side."""
     rng = np.random.default_rng(2)
     first, second = rng.random(4000), rng.random(4000) * 1.5
     test = choose_test((sign * first, sign * second), 0.0, 0.95)
-    assert test.world == 1 and test.sign == sign and 0.95 < test.threshold < 1.2
+    assert test.table == 1 and test.sign == sign and 0.95 < test.threshold < 1.2
 
 
 def test_scores_that_say_nothing_bound_nothing() -> None:

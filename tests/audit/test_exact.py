@@ -51,9 +51,9 @@ def pair(rng: np.random.Generator, d: int, relation: str, **knobs: Any) -> Case:
         a = 0.2
         twin[-1] = np.array([[np.cos(a), -np.sin(a)], [np.sin(a), np.cos(a)]]) @ -own[-1]
     other = unit(2)
-    worlds = [Rows.build([(x, np.full(len(x), y)), (other, np.array([1.0, -1.0]))]) for x in (own, twin)]
+    tables = [Rows.build([(x, np.full(len(x), y)), (other, np.array([1.0, -1.0]))]) for x in (own, twin)]
     config = RunConfig(rounds=1, graph="complete", relation=relation, **knobs)
-    return Case(config, (worlds[0], worlds[1]), 0, "random")
+    return Case(config, (tables[0], tables[1]), 0, "random")
 
 
 @pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
@@ -101,7 +101,7 @@ def test_more_than_two_features_and_unknown_densities_are_refused() -> None:
         densities(case)
     wide = Rows.build([(np.eye(3)[:2] * 0.9, np.ones(2)), (np.eye(3)[:2] * 0.9, np.ones(2))])
     with pytest.raises(InvalidInput, match=r"^features=3"):
-        densities(replace(make_case("output"), worlds=(wide, wide)))
+        densities(replace(make_case("output"), tables=(wide, wide)))
 
 
 def test_two_noises_are_not_added_up_where_the_loss_bends() -> None:

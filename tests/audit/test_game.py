@@ -115,10 +115,10 @@ class Early(Contrary):
         return super().minimise(linear, q, start, 0.5)
 
 
-def early(rows: Rows, facts: Facts, world: int) -> Early:
+def early(rows: Rows, facts: Facts, table: int) -> Early:
     solver = Early(rows, facts.loss, facts.C)
     solver.side = np.zeros((len(rows.n), 1))
-    solver.side[0] = 1.0 - 2.0 * world
+    solver.side[0] = 1.0 - 2.0 * table
     return solver
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sottovoce.algorithms.gradient import DGD, State
+from sottovoce.algorithms.gradient import DGD, DescentState
 from sottovoce.audit.exact import densities
 from sottovoce.audit.game import Case, Transcripts, candidates, watch
 from sottovoce.audit.likelihood import score
@@ -71,11 +71,11 @@ def asking(query: Any) -> Any:
 
     @dataclass(frozen=True)
     class Asks(DGD):
-        def round(self, k: int, state: State, site: Any) -> State:
+        def round(self, k: int, state: DescentState, site: Any) -> DescentState:
             assert self.noise is not None
             g = site.ask(query(state.f, self.noise(k)))
             f = state.f - (g + site.facts.mu * state.f) / self.penalty(k)
-            return State(f, site.net.neighbour_sum(f), f)
+            return DescentState(f, site.net.neighbour_sum(f), f)
 
     return lambda algorithm: Asks(algorithm.penalty, algorithm.noise)
 
@@ -86,7 +86,7 @@ def case_of(query: Any, rounds: int) -> Case:
 
 def played(query: Any, rounds: int = 2) -> Array:
     case = case_of(query, rounds)
-    seen = [watch(case, world, RUNS, world) for world in (0, 1)]
+    seen = [watch(case, table, RUNS, table) for table in (0, 1)]
     return np.concatenate([score(one.asked, candidates(case, one.facts)) for one in seen])
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from sottovoce.errors import BudgetExceeded
 from sottovoce.ledger.durable import DurableLedger
-from sottovoce.ledger.life import Share, example, share_of_life
+from sottovoce.ledger.life import LifetimeShare, example, share_of_life
 from sottovoce.privacy.events import Event
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.prepare import prepare
@@ -42,7 +42,7 @@ def test_what_is_said_is_what_a_ledger_takes(tmp_path: Path, method: str, delta:
 
 
 def test_a_run_of_epsilon_one_takes_more_of_a_larger_budget_at_first() -> None:
-    share = Share(run_of("prox_admm"), "rdp", 1e-5)
+    share = LifetimeShare(run_of("prox_admm"), "rdp", 1e-5)
     first = [share.of(budget).first for budget in (3.0, 20.0)]
     assert first == pytest.approx([1.565, 6.916], abs=1e-3)  # not 1
     assert share.of(20.0).later < share.of(3.0).later < 0.3

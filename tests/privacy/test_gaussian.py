@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 import numpy as np
 import pytest
+from profiles import objective_delta
 from scipy import integrate, special, stats
 
-from sottovoce.privacy import gaussian, pld, spherical
+from sottovoce.privacy import events, gaussian, pld, prices, spherical
+from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import HuberSVM, Logistic, Loss
+from sottovoce.queries import NoisyMinimiser
+from sottovoce.solvers.local import certified_error
 
 RELATIONS = ("add", "remove", "replace-one")
 
@@ -47,10 +54,14 @@ def test_sensitivity_of_an_argmin_is_attained_and_not_passed() -> None:
     loss = HuberSVM(0.5)
     at = [w[np.argmin(C / n * loss.value(r * w) + q * w**2 / 2)] for r in (1.0, -1.0)]
     moved = abs(at[0] - at[1])
-    bound = float(gaussian.argmin_sensitivity(C, n, q, delta_gradient=2.0))
+    query = NoisyMinimiser(np.zeros((1, 1)), np.ones((1, 1)), "test", curvature=q - 0.5)
+    facts = Facts(loss, np.array([[n]]), 1, C, 0.5, 1, tol=1e-9)
+    bound = query.exact_sensitivity(facts).item()
     assert moved == pytest.approx(bound, rel=1e-4)
     assert moved > 2 / 3 * bound
-    assert float(gaussian.argmin_sensitivity(C, n, q, delta_gradient=1.0, error=0.01)) == pytest.approx(0.03)
+    assert bound >= 2 * C / (n * q)
+    one = query.exact_sensitivity(replace(facts, relation="zero-out", tol=0.0025)).item()
+    assert one == pytest.approx(C / (n * q) + 2 * float(certified_error(C, 0.0025, np.array(q))))
 
 
 def test_inexact_answers_need_the_factor_two() -> None:
@@ -88,10 +99,10 @@ def test_objective_bounds_hold_in_one_dimension(loss: Loss, sigma: float, K: flo
                 truth = np.log(np.sum(np.exp(logs) * cell[keep])) / (order - 1)
                 assert truth <= float(gaussian.objective_rdp(order, sigma, kappa, relation=relation)) * 1.001 + 1e-4
                 if relation != "replace-one":
-                    assert truth <= float(gaussian.objective_rdp_any_slope(order, sigma, kappa)) + 1e-4
+                    assert truth <= float(gaussian.objective_rdp_any_derivative(order, sigma, kappa)) + 1e-4
             for epsilon in (0.0, 0.2, 1.0):
                 truth = np.sum(np.clip(p - np.exp(epsilon) * q, 0, None) * cell)
-                assert truth <= gaussian.objective_delta(epsilon, sigma, kappa, relation=relation) + 5e-4
+                assert truth <= objective_delta(epsilon, sigma, kappa, relation=relation) + 5e-4
 
 
 def test_two_thirds_of_the_sensitivity_are_violated() -> None:
@@ -103,8 +114,8 @@ def test_two_thirds_of_the_sensitivity_are_violated() -> None:
     assert truth <= float(gaussian.objective_rdp(4.0, sigma, 1 / K, relation="replace-one"))
     assert truth > float(gaussian.objective_rdp(4.0, 1.5 * sigma, 1 / K, relation="replace-one"))
     delta = np.sum(np.clip(one - np.exp(0.2) * two, 0, None)) * cell
-    assert delta <= gaussian.objective_delta(0.2, sigma, 1 / K, relation="replace-one")
-    assert delta > gaussian.objective_delta(0.2, 1.5 * sigma, 1 / K, relation="replace-one")
+    assert delta <= objective_delta(0.2, sigma, 1 / K, relation="replace-one")
+    assert delta > objective_delta(0.2, 1.5 * sigma, 1 / K, relation="replace-one")
 
 
 @pytest.mark.parametrize(("sigma", "kappa", "order"), [(2.0, 0.05, 2.0), (4.0, 0.1, 6.0), (1.0, 0.3, 10.0)])
@@ -138,20 +149,22 @@ def test_prices_tend_to_the_gaussian_mechanism() -> None:
         price = gaussian.objective_rdp(orders, sigma, 1e-9, relation=relation)
         np.testing.assert_allclose(price, gauss, rtol=2e-6 if relation != "replace-one" else 2e-2)
         assert np.all(price >= gauss * (1 - 1e-12))
-        total = gaussian.objective_epsilon(sigma, 1e-9, 1e-5, relation=relation, releases=30)
         exact = gaussian.gaussian_epsilon(1e-5, shift * np.sqrt(30) / sigma)
-        assert exact < total < exact * 1.001 + 1e-5
+        profile = partial(objective_delta, sigma=sigma, kappa=1e-9, relation=relation, releases=30)
+        assert profile(exact) > 1e-5 >= profile(exact * 1.001 + 1e-5)
     assert np.array_equal(gaussian.objective_rdp(orders, sigma, 0.0, relation="zero-out"), orders / (2 * sigma**2))
 
 
 def test_the_determinant_is_free_over_thirty_releases() -> None:
-    """sigma 22, delta 1e-5: the Gaussian's own Renyi bound is 1.0078; a bound for slopes of any sign says 1.76."""
+    """sigma 22, delta 1e-5: the Gaussian's own Renyi bound is 1.0078; a bound for derivatives of any sign says 1.76."""
     orders, free = spherical.ORDERS, 30 * spherical.ORDERS / (2 * 22.0**2)
     ideal = spherical.epsilon_from_rdp(orders, free, 1e-5)
     for kappa in (1.8e-5, 1e-3):
         price = 30 * gaussian.objective_rdp(orders, 22.0, kappa, relation="zero-out")
         assert spherical.epsilon_from_rdp(orders, price, 1e-5) == pytest.approx(ideal, rel=1e-6)
-        rough = spherical.epsilon_from_rdp(orders, 30 * gaussian.objective_rdp_any_slope(orders, 22.0, kappa), 1e-5)
+        rough = spherical.epsilon_from_rdp(
+            orders, 30 * gaussian.objective_rdp_any_derivative(orders, 22.0, kappa), 1e-5
+        )
         assert rough > 1.7
 
 
@@ -166,7 +179,7 @@ def test_above_threshold_holds_exactly_for_two_queries() -> None:
     """One positive allowed, opposite moves of two queries: exact probabilities of all outputs by quadrature."""
     e1, e2 = gaussian.above_threshold_split(1.0, 1)
     assert e1 + e2 == pytest.approx(1.0) and e2 / e1 == pytest.approx(2 ** (2 / 3))
-    scale_t, scale_q = gaussian.above_threshold_scales(e1, e2, 1, 1.0)
+    scale_t, scale_q = 1.0 / e1, 2.0 / e2
     r = np.linspace(-80, 80, 160001)
     law = np.exp(-np.abs(r) / scale_t) / (2 * scale_t)
 
@@ -179,8 +192,8 @@ def test_above_threshold_holds_exactly_for_two_queries() -> None:
     for one, two in [((0, 0), (1, 1)), ((0, 0), (-1, 1)), ((-6, 3), (-5, 2)), ((-9, -9), (-8, -10)), ((5, 5), (4, 6))]:
         worst = max(worst, float(np.max(np.abs(np.log(outputs(*one) / outputs(*two))))))
     assert 0.3 < worst <= 1.0
-    assert float(gaussian.above_threshold_rdp(1.5, e1, e2)) == pytest.approx(0.75)
-    assert float(gaussian.above_threshold_rdp(50.0, e1, e2)) == 1.0
+    event = events.SparseVector("test", "replace-one", np.array([e1]), np.array([e2]), 1)
+    assert prices.renyi(event, (1.5, 50.0)).ravel() == pytest.approx([0.75, 1.0])
 
 
 def test_agreement_with_dp_accounting() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from profiles import objective_delta
 from scipy import integrate, stats
 
 from sottovoce.privacy import gaussian, spherical
@@ -106,11 +107,11 @@ def moment(p: Array, q: Array, cell: Array, order: float) -> float:
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.spec)
 @pytest.mark.parametrize(("sigma", "K"), [(1.0, 0.7), (3.0, 5.0), (3.0, 60.0)])
-def test_the_renyi_bound_for_any_slope_holds(loss: Residual, sigma: float, K: float) -> None:
+def test_the_renyi_bound_for_any_derivative_holds(loss: Residual, sigma: float, K: float) -> None:
     for rows in OTHERS:
         null, one, cell = pair_of_densities(loss, rows, sigma, K)
         for order in (1.2, 3.0, 10.0):
-            bound = float(gaussian.objective_rdp_any_slope(order, sigma, loss.curvature_bound / K)) + 1e-4
+            bound = float(gaussian.objective_rdp_any_derivative(order, sigma, loss.curvature_bound / K)) + 1e-4
             assert moment(one, null, cell, order) <= bound and moment(null, one, cell, order) <= bound
 
 
@@ -121,7 +122,7 @@ def test_prices_for_slopes_of_one_sign_would_be_false() -> None:
     null, one, cell = pair_of_densities(loss, [], sigma, K)
     epsilon = 0.3
     delta = float(np.sum(np.clip(null - np.exp(epsilon) * one, 0, None) * cell))
-    assert delta > 1.5 * gaussian.objective_delta(epsilon, sigma, kappa, relation="remove")
+    assert delta > 1.5 * objective_delta(epsilon, sigma, kappa, relation="remove")
     truth, priced = moment(null, one, cell, 3.0), float(gaussian.objective_rdp(3.0, sigma, kappa, relation="remove"))
     assert truth > 1.3 * priced
 

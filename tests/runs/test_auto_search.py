@@ -106,7 +106,7 @@ def test_another_process_makes_the_same_choice(monkeypatch: pytest.MonkeyPatch) 
 import json
 from sottovoce.data import builtin_schema
 from sottovoce.data.expected import expected_rows
-from sottovoce.runs import choosing, rehearsal
+from sottovoce.runs import auto_search, auto_trials
 auto_search.ROUNDS, auto_search.FINER = {"steps": (2,), "solves": (2,)}, ()
 auto_trials.WORLDS = auto_trials.CHECKS = 1
 auto_trials.ROWS = 60

@@ -53,32 +53,26 @@ METHODS = (
         "good_for": "what trust in one party would buy, by gradients with momentum",
     }),
 )  # fmt: skip
-"""Every method under every trust that it can be run under; a method's own line comes first."""
+"""All pairs of a method and a trust; a method's own line comes first."""
 
 REGISTRY: dict[str, type[Algorithm[Any]]] = {one.name: one.bound for one in METHODS}
-"""By the names that records know; :func:`under` finds that of a method and a trust."""
+"""Methods by the names that records know; :func:`under` finds that of a method and a trust."""
 
 NAMES = tuple(dict.fromkeys(one.cls.name for one in METHODS))
-"""Of the methods themselves, whatever the trust."""
+"""Names of methods, whatever the trust."""
 
 ANSWERS = ("newton", "slopes", "least_squares", "components", "histogram", "confusion", "misses", "once")
-"""Names of recipes (:mod:`sottovoce.answers`): records of their runs hold them, and users do not choose them."""
+"""Names of recipes in records of their runs (:mod:`sottovoce.answers`); users do not choose them."""
 
 KNOWN: dict[str, type[Algorithm]] = REGISTRY | dict.fromkeys(ANSWERS, Recipe)  # type: ignore[type-arg]
-"""By all names that records of runs hold; for a recipe's, what all recipes have in common."""
+"""Methods and recipes by the names that records hold; for a recipe's, what all recipes have in common."""
 
 KNOBS: dict[str, Knob] = gather(REGISTRY.values())
-"""What users may set on methods, by name: all fields of methods that are declared as knobs."""
+"""Knobs of all methods, by name."""
 
 
 def trusts_of(name: str) -> dict[str, str]:
-    """The trusts that a method can be run under, each with the name of the pair; the method's own comes first.
-
-    Parameters
-    ----------
-    name : str
-        A name in `REGISTRY`, of the method under any trust.
-    """
+    """The trusts of a method, by kind, with the name of each pair; the method's own comes first."""
     (mine,) = (one.cls for one in METHODS if one.name == name)
     return {one.kind: one.name for one in METHODS if one.cls is mine}
 
@@ -86,16 +80,10 @@ def trusts_of(name: str) -> dict[str, str]:
 def under(name: str, trust: str) -> str:
     """The name of a method under a trust: ``under("momentum", "sum")`` is "sum_momentum".
 
-    Parameters
-    ----------
-    name : str
-        A name in `REGISTRY`.  One that says its trust, such as "sum_momentum", has that trust alone.
-    trust : str
-
     Raises
     ------
     InvalidInput
-        If the method cannot be run under this trust, or its name says another one.
+        If the method cannot be run under this trust, or its name (as "sum_momentum") says another one.
     """
     known, says = trusts_of(name), REGISTRY[name].trust.kind
     plain = next(iter(known.values()))
@@ -110,21 +98,11 @@ def under(name: str, trust: str) -> str:
 
 
 def same_as(name: str) -> tuple[str, ...]:
-    """The methods that are declared to be the same as this one, at the defaults of both.
+    """Names of the methods that make the same releases as this one, at the defaults of both.
 
-    They make the same releases, with the same noise, on the same seed.  Where their noise parameters have the same
-    unit, results are the same bits.  Where not (`dvp` and `m_admm`), they differ by rounding and by what the search for
-    the noise may leave unspent (:func:`sottovoce.runs.calibration.closeness`).
-
-    Parameters
-    ----------
-    name : str
-        A name in `REGISTRY`.
-
-    Returns
-    -------
-    tuple of str
-        In the order of `REGISTRY`; empty for most methods.
+    On the same seed results are the same bits if noise parameters have the same unit.  If not (`dvp` and `m_admm`),
+    they differ by rounding and by what the search for the noise may leave unspent
+    (:func:`sottovoce.runs.calibration.closeness`).
     """
     own = REGISTRY[name].equals
     return tuple(other for other, cls in REGISTRY.items() if other == own or cls.equals == name)

@@ -1,4 +1,4 @@
-"""What algorithms share: the protocol, with the two formulas that all ADMM methods contain."""
+"""The interface of algorithms."""
 
 from __future__ import annotations
 
@@ -12,23 +12,22 @@ from ..problem.schedules import Schedule
 from ..problem.trust import NOBODY, Trust
 from ..queries import Query
 from ..util.typing import Any, Array
-from .augmented import Augmented, augment, dual
 from .knobs import WRITTEN, knobs_of
 
 
 class Node(Protocol):
-    """What an algorithm sees of its node: public facts, the net, a way to ask about rows, and vectors of zeros."""
+    """What an algorithm sees of its node."""
 
     @property
     def facts(self) -> Facts:
-        """What is public."""
+        """Public facts."""
 
     @property
     def net(self) -> Net:
         """Degree and neighbour sums."""
 
     def ask(self, query: Query) -> Array:
-        """The released answer, after its charge: a node's own, or in sums that of all sites, an exchange."""
+        """The released answer, after its charge; in sums that of all sites together."""
 
     def zeros(self) -> Array:
         """A vector of zeros of shape (..., d)."""
@@ -39,10 +38,10 @@ StateT = TypeVar("StateT", bound=NamedTuple)
 
 @dataclass(frozen=True)
 class Algorithm(ABC, Generic[StateT]):
-    """The public half of a method.  Subclasses hold hyperparameters only; all state is public arrays.
+    """The public half of a method: hyperparameters in fields, all state in tuples of public arrays.
 
     In a *round* each node exchanges one vector with its neighbours.  ``noise`` is the schedule of the paper's noise
-    parameter ``alpha_i(k)``: the planner scales it to meet a target, and ``None`` means no noise.
+    parameter ``alpha_i(k)``, which the planner scales to meet a target; ``None`` means no noise.
     """
 
     penalty: Schedule
@@ -92,23 +91,12 @@ class Algorithm(ABC, Generic[StateT]):
     def own_penalty(cls, facts: Facts, rounds: int, spread: float, **knobs: Any) -> float | None:
         """A default penalty of the method's own, from public facts; None for the common rule.
 
-        Parameters
-        ----------
-        facts : Facts
-        rounds : int
-        spread : float
-            Standard deviation of a release's noise in each coordinate, in sum scale; 0 without a budget.
-        **knobs
-            The method's own.
+        `spread` is the standard deviation of a release's noise in each coordinate, in sum scale; 0 without a budget.
         """
         return None
 
-    def dry(self) -> Algorithm[Any]:
-        """What makes the same releases in a plan, where nothing is opened: by default the method itself."""
-        return self
-
     def identity(self) -> dict[str, Any]:
-        """Plain data of public content that the configuration lacks: a stored run is that of one identity."""
+        """Public content that the configuration lacks, as plain data: part of the key of a stored run."""
         return {}
 
     def check(self, node: Node) -> None:
@@ -122,8 +110,12 @@ class Algorithm(ABC, Generic[StateT]):
     def round(self, k: int, state: StateT, node: Node) -> StateT:
         """Round k = 1, 2, ...: at most one query, exactly one exchange."""
 
+    def priced(self, k: int, state: StateT, node: Node) -> StateT:
+        """Round k of a plan, where answers are blanks: the same releases."""
+        return self.round(k, state, node)
+
     def outcome(self, state: StateT, facts: Facts) -> Any:
-        """The result other than a model, from public state and the facts of all nodes: by default none."""
+        """The result of a method that gives no model, from public state and the facts of all nodes."""
         return None
 
     def model(self, state: StateT) -> Array:
@@ -147,4 +139,4 @@ class Algorithm(ABC, Generic[StateT]):
         return {"name": self.name} | plain
 
 
-__all__ = ["Algorithm", "Augmented", "Node", "StateT", "augment", "dual"]
+__all__ = ["Algorithm", "Node", "StateT"]

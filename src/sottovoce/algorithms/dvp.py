@@ -7,16 +7,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..queries import GaussianLaw, PerturbedObjective, SphericalLaw, law_of
+from ..queries import GaussianLaw, PerturbedObjective, Query, SphericalLaw, law_of
 from ..util.typing import Array
-from .admm import ADMM, State
-from .base import Node, augment, dual
+from .admm import ADMM, Augmented
+from .base import Node
 from .knobs import knob, law
 
 
 @dataclass(frozen=True)
 class DVP(ADMM):
-    """ADMM whose dual variable carries noise into every local minimisation; ``noise`` is alpha_p(t), per release.
+    """ADMM with noise in the dual variable; ``noise`` is alpha_p(t), per release, of Gaussian noise shift over sigma.
 
     Guarantee
     ---------
@@ -29,9 +29,6 @@ class DVP(ADMM):
     ----------
     phi : float
         Extra curvature Phi of the corrected form: the log-determinant costs less, but the model has more bias.
-    form : {"corrected", "printed"}
-    law : {"spherical", "gaussian"}
-        Law of the corrected form's noise.  Gaussian noise needs a delta, and alpha is then its shift over sigma.
     """
 
     phi: float = knob(
@@ -54,15 +51,10 @@ class DVP(ADMM):
     noise_weight: ClassVar[float] = 2.5
     forms: ClassVar[tuple[str, ...]] = ("corrected", "printed")
 
-    def round(self, k: int, state: State, node: Node) -> State:
-        f, S, lam = state
-        eta, V = self.penalty(k), node.net.degree
-        linear, curvature = augment(eta, V, f, S, lam)
+    def query(self, k: int, terms: Augmented, f: Array, node: Node) -> Query:
         # mu = lam + (C / 2n) b, eq. (14): 2 mu.f = 2 lam.f + (C / n) b.f, which the law draws in sum scale.
-        phi, law = self._law(k, curvature, node)
-        f = node.ask(PerturbedObjective(linear, curvature + phi, f, law, f"000, Algorithm 2 ({self.form})"))
-        S = node.net.neighbour_sum(f)
-        return State(f, S, dual(eta, V, f, S, lam))  # eq. (16)
+        phi, law = self._law(k, terms.curvature, node)
+        return PerturbedObjective(terms.linear, terms.curvature + phi, f, law, f"000, Algorithm 2 ({self.form})")
 
     def _law(self, k: int, curvature: Array, node: Node) -> tuple[Array, SphericalLaw | GaussianLaw | None]:
         phi = np.asarray(self.phi)

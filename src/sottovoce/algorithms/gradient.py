@@ -13,7 +13,7 @@ from .knobs import gradient_cap, knob
 from .prox import tail
 
 
-class State(NamedTuple):
+class DescentState(NamedTuple):
     """Public state of a node after round t."""
 
     f: Array  # iterate                        (..., d)
@@ -22,7 +22,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DGD(Algorithm[State]):
+class DGD(Algorithm[DescentState]):
     """Decentralised gradient descent with noisy gradients; the step is ``1 / penalty``.
 
     Guarantee
@@ -42,18 +42,18 @@ class DGD(Algorithm[State]):
     least_penalty: ClassVar[float] = 0.02
     gradient_steps: ClassVar[bool] = True
 
-    def init(self, node: Node) -> State:
+    def init(self, node: Node) -> DescentState:
         zero = node.zeros()
-        return State(zero, zero, zero)
+        return DescentState(zero, zero, zero)
 
-    def round(self, k: int, state: State, node: Node) -> State:
+    def round(self, k: int, state: DescentState, node: Node) -> DescentState:
         f, S, mean = state
         alpha = None if self.noise is None else self.noise(k)
         g = node.ask(NoisyGradient(f, alpha, "noisy gradient"))
         f = f + node.facts.mixing * (S - node.net.degree * f) - (g + node.facts.mu * f) / self.penalty(k)
-        return State(f, node.net.neighbour_sum(f), tail(mean, f, k))
+        return DescentState(f, node.net.neighbour_sum(f), tail(mean, f, k))
 
-    def model(self, state: State) -> Array:
+    def model(self, state: DescentState) -> Array:
         return state.mean
 
 
@@ -65,11 +65,6 @@ class CentralSGD(DGD):
     ---------
     A pass costs one release of sensitivity ``Delta C batches / n``, since each row is in one part.  No amplification by
     sampling is claimed, because rows are not sampled.
-
-    Parameters
-    ----------
-    batches : int
-        Number of parts, at most 250.
     """
 
     batches: int = knob(
@@ -79,13 +74,12 @@ class CentralSGD(DGD):
     name: ClassVar[str] = "central_sgd"
     summary: ClassVar[str] = "stochastic gradient descent at a trusted curator, a pass a round"
     releases: ClassVar[str] = "every round, a pass over the rows"
-    noise_law: ClassVar[str] = "Gaussian (pure: spherical), on gradients"
     good_for: ClassVar[str] = "what trust in one party would buy, by passes"
     trust: ClassVar[Trust] = CURATOR
     least_penalty: ClassVar[float] = 0.08
 
-    def round(self, k: int, state: State, node: Node) -> State:
+    def round(self, k: int, state: DescentState, node: Node) -> DescentState:
         f, _, mean = state
         alpha = None if self.noise is None else self.noise(k)
         f = node.ask(NoisyEpoch(f, alpha, "noisy pass", None, self.batches, 1.0 / self.penalty(k)))
-        return State(f, node.net.neighbour_sum(f), tail(mean, f, k))
+        return DescentState(f, node.net.neighbour_sum(f), tail(mean, f, k))

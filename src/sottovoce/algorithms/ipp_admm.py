@@ -9,8 +9,8 @@ import numpy as np
 
 from ..queries import GatedMinimiser, Query, RedrawnGate
 from ..util.typing import Array
-from .admm import State
-from .base import Augmented, Node, augment, dual
+from .admm import Augmented
+from .base import Node
 from .knobs import knob
 from .pp_admm import PPADMM
 
@@ -29,12 +29,8 @@ class IPPADMM(PPADMM):
     ----------
     positives : int
         c, the largest number of releases of a node.
-    threshold : float
-        Threshold on the gradient's norm, in units of C.
     test_share : float
         Epsilon of the tests, in units of ``alpha sqrt(c)``.
-    clip : float
-        C_loss of the printed form.
     """
 
     positives: int = knob(
@@ -59,15 +55,10 @@ class IPPADMM(PPADMM):
     objective_noise: ClassVar[bool] = False
     listed_share: ClassVar[float] = 1.0  # line 6 has epsilon_i1, where line 6 of Algorithm 1 has epsilon_i3
 
-    def round(self, k: int, state: State, node: Node) -> State:
-        f, S, lam = state
-        eta, V = self.penalty(k), node.net.degree
-        answer = node.ask(self._query(k, augment(eta, V, f, S, lam), f, node))
-        f = np.where(answer[..., -1:] > 0, answer[..., :-1], f)
-        S = node.net.neighbour_sum(f)
-        return State(f, S, dual(eta, V, f, S, lam))
+    def sent(self, answer: Array, f: Array) -> Array:
+        return np.where(answer[..., -1:] > 0, answer[..., :-1], f)
 
-    def _query(self, k: int, terms: Augmented, f: Array, node: Node) -> Query:
+    def query(self, k: int, terms: Augmented, f: Array, node: Node) -> Query:
         alpha = None if self.noise is None else self.noise(1)
         whole = self.test_share * (0.0 if alpha is None else alpha) * np.sqrt(self.positives)
         ratio = (2.0 * self.positives) ** (2.0 / 3.0)  # Lyu, Su and Li 2017

@@ -11,10 +11,7 @@ from ..util.typing import Any, Array
 
 
 class Item(NamedTuple):
-    """One release: its name, its statistic at a public point, and its share of the budget; shares add up to 1.
-
-    The budget is divided as squares of shift over sigma are.
-    """
+    """One release: its statistic at a public point, and its share of the squared shift over sigma of all."""
 
     name: str
     what: Callable[[Array], Bounded]
@@ -22,7 +19,7 @@ class Item(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What was opened, (R, entries): the mean over the rows of `among`, and the noise's deviation on each entry."""
+    """The released mean over the rows of `among`, (R, entries), and the noise's standard deviation on each entry."""
 
     value: Array
     among: Among
@@ -30,7 +27,7 @@ class Answer(NamedTuple):
 
     @property
     def rows(self) -> float:
-        """How many rows are behind it."""
+        """Number of rows."""
         return self.among.rows
 
 
@@ -45,22 +42,19 @@ class _Opened(NamedTuple):
 
 
 class Opened(_Opened):
-    """Public state, the same at all nodes: K answers of W entries together, and of which sites each of them is.
-
-    The script comes along where it stands.  It is no part of the state, and is taken once: without it, as after a
-    checkpoint, it is gone through again.
-    """
+    """Public state, the same at all nodes: K answers of W entries together, and which sites each is of."""
 
     live: Script | None = None
+    """The script where it stands; no part of the state.  Without it, as after a checkpoint, it is played again."""
 
     def take(self) -> Script | None:
-        """The script that waits for the last answer, if there is one."""
+        """The live script, once."""
         live, self.live = self.live, None
         return live
 
 
 def play(script: Script, answers: Iterable[Answer], said: Any = None) -> Any:
-    """What a script says after these answers: the statistic that it asks for next, or its outcome."""
+    """What a script yields or returns after these answers: the next statistic, or its outcome."""
     for answer in answers:
         try:
             said = script.send(answer)
@@ -70,12 +64,7 @@ def play(script: Script, answers: Iterable[Answer], said: Any = None) -> Any:
 
 
 def same(what: Bounded, item: Item, facts: Facts) -> Bounded:
-    """What a script asks for, if it is the item's statistic: else the list's price would be that of something else.
-
-    Raises
-    ------
-    ValueError
-    """
+    """The statistic that a script asks for; ValueError if it is not the item's, whose price was calibrated."""
     listed = item.what(what.at)
     if type(what) is not type(listed) or what.width(facts) != listed.width(facts):
         raise ValueError(f"the next release of the list is {item.name!r}, and the script asks for {what}")
@@ -83,5 +72,5 @@ def same(what: Bounded, item: Item, facts: Facts) -> Bounded:
 
 
 def shared(x: Array, facts: Facts) -> Array:
-    """Of what all nodes have alike, once: in a simulation the axis of nodes has length 1."""
+    """What all nodes have alike, once: in a simulation the axis of nodes gets length 1."""
     return x[..., :1, :] if facts.n.ndim > 1 else x

@@ -22,40 +22,24 @@ from ..util.typing import Any
 
 _KEY = "knob"
 WRITTEN = ("gamma", "phi", "law", "batches", "positives", "threshold")
-"""Knobs that records of runs name even at their defaults, as in version 0.1: digests depend on the records' text."""
+"""Knobs that records name even at their defaults, as in version 0.1: digests depend on the records' text."""
 _KINDS: dict[str, Any] = {"float": (int, float, np.number), "int": (int, np.integer), "str": str}
 
 
 @dataclass(frozen=True)
 class Knob:
-    """One knob as its method declares it.
-
-    Attributes
-    ----------
-    name, kind : str
-        Name of the field, and its type as text: "float", "int" or "str".
-    default : object
-    about : str
-        What the knob is, in one line: the help of its option.
-    rule : str
-        The rule for its values, in words.
-    fits : callable
-        Whether a value obeys the rule.
-    form : str
-        The only form of the method that reads the knob; empty for all.  Knobs of printed forms are for studies: neither
-        the command line nor the estimators offer them.
-    strict : str
-        Why methods and forms without the knob refuse values other than the default; empty if methods ignore them.
-    """
+    """One knob as its method declares it."""
 
     name: str
-    kind: str
+    kind: str  # type of the field as text: "float", "int" or "str"
     default: Any
-    about: str
-    rule: str
+    about: str  # help of its option, one line
+    rule: str  # for its values, in words
     fits: Callable[[Any], bool]
     form: str
+    """The only form of the method that reads the knob; empty for all.  Knobs of printed forms are for studies."""
     strict: str = ""
+    """Why methods and forms without the knob refuse values other than the default; empty if methods ignore them."""
 
     @property
     def offered(self) -> bool:
@@ -63,12 +47,7 @@ class Knob:
         return self.form != "printed"
 
     def check(self, value: object) -> None:
-        """Refuse a value that breaks the rule.
-
-        Raises
-        ------
-        InvalidInput
-        """
+        """Refuse a value that breaks the rule, by InvalidInput."""
         if isinstance(value, bool) or not (isinstance(value, _KINDS[self.kind]) and self.fits(value)):
             raise InvalidInput(self.name, value, self.rule, f"use {self.name}={self.default!r}")
 
@@ -90,23 +69,12 @@ def paragraphs(knobs: Iterable[Knob]) -> str:
     return "".join(f"    {one.name} : {one.kind}, default={one.default!r}\n        {one.about}\n" for one in knobs)
 
 
-def _any(value: object) -> bool:
-    """Fits every value."""
-    return True
-
-
 def gather(methods: Iterable[type]) -> dict[str, Knob]:
-    """The knobs of all methods.
-
-    Raises
-    ------
-    TypeError
-        If two methods declare one name in different ways.
-    """
+    """The knobs of all methods; TypeError if two methods declare one name in different ways."""
     found: dict[str, Knob] = {}
     for method in methods:
         for name, one in knobs_of(method).items():
-            if replace(one, fits=_any) != replace(found.setdefault(name, one), fits=_any):
+            if one != replace(found.setdefault(name, one), fits=one.fits):
                 raise TypeError(f"{method.__name__} declares the knob {name!r} as no other method: one name, one thing")
     return found
 

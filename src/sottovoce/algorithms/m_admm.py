@@ -7,9 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..queries import PerturbedObjective, SphericalLaw
-from .admm import ADMM, State
-from .base import Node, augment, dual
+from ..queries import PerturbedObjective, Query, SphericalLaw
+from ..util.typing import Array
+from .admm import ADMM, Augmented
+from .base import Node
 
 
 @dataclass(frozen=True)
@@ -39,14 +40,11 @@ class MADMM(ADMM):
     noise_weight: ClassVar[float] = 2.5
     forms: ClassVar[tuple[str, ...]] = ("corrected", "printed")
 
-    def round(self, k: int, state: State, node: Node) -> State:
-        f, S, lam = state
-        eta, V = self.penalty(k), node.net.degree
-        linear, curvature = augment(eta, V, f, S, lam)
-        law = self._law(k, node)
-        f = node.ask(PerturbedObjective(linear, curvature, f, law, f"M-ADMM ({self.form})"))
-        S = node.net.neighbour_sum(f)
-        return State(f, S, dual(self.penalty(1), V, f, S, lam))
+    def query(self, k: int, terms: Augmented, f: Array, node: Node) -> Query:
+        return PerturbedObjective(*terms, f, self._law(k, node), f"M-ADMM ({self.form})")
+
+    def dual_penalty(self, k: int) -> Array:
+        return self.penalty(1)
 
     def _law(self, k: int, node: Node) -> SphericalLaw | None:
         if self.noise is None:

@@ -1,4 +1,4 @@
-"""A method under each trust that it can be run under: one class, and one published name for every pair."""
+"""Pairs of a method and a trust: one class, and one published name for every pair."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..util.typing import Any
 from .base import Algorithm
 
 SUM = Trust.in_sum(honest=2, colluding=1)
-"""The least that a sum needs; a run says how many of its sites may collude."""
+"""The least that a sum needs; runs state how many of their sites may collude."""
 TRUSTS = {"nobody": NOBODY, "sum": SUM, "curator": CURATOR}
 
 
@@ -22,13 +22,10 @@ class Method:
 
     Parameters
     ----------
-    cls : type
-    kind : str
-        A kind of trust.
     name : str
         As records know the pair: published, so it never changes.  Empty for the class's own name.
     own : mapping
-        What differs from the class's constants and words.
+        Class variables that differ from the method's.
     """
 
     cls: type[Algorithm[Any]]
@@ -41,7 +38,7 @@ class Method:
 
     @cached_property
     def bound(self) -> type[Algorithm[Any]]:
-        """The class itself, or under another trust than the class's own a subclass with that name and trust."""
+        """The class itself, or a subclass with the name and trust of this pair."""
         if self.name == self.cls.name:
             return self.cls
         known = {"__module__": self.cls.__module__, "__doc__": self.cls.__doc__}

@@ -14,12 +14,12 @@ from .knobs import gradient_cap, knob
 from .prox import mixed, noise_of_mean, tail
 
 DRIFT = 4.0
-"""Under the default penalty, the standard deviation of a coordinate of the network's average model is at most this."""
+"""Largest standard deviation of a coordinate of the network's average model under the default penalty."""
 LATE = 8.0
-"""Iterates count for the average like this power of their round, so half of it is the last 8 per cent of the rounds."""
+"""Power of the round by which iterates count for the average: half of it is the last 8 per cent of the rounds."""
 
 
-class State(NamedTuple):
+class MomentumState(NamedTuple):
     """Public state of a node after round t."""
 
     f: Array  # iterate                          (..., d)
@@ -30,24 +30,8 @@ class State(NamedTuple):
     opened: Array  # rounds that were answered so far   (..., 1)
 
 
-def momentum_knob() -> Any:
-    """The knob of methods whose steps carry on."""
-    return knob(
-        0.8, "Share of a step that the next one keeps, momentum.", "must be at least 0 and below 1",
-        lambda v: 0 <= v < 1,
-    )  # fmt: skip
-
-
-def correlation_knob() -> Any:
-    """The knob of methods whose noise on gradients may be carried from round to round."""
-    return knob(
-        "half", "Share of the noise on gradients that all rounds have in common: half or none, momentum.",
-        "must be 'half' or 'none'", lambda v: v in ("half", "none"),
-    )  # fmt: skip
-
-
 @dataclass(frozen=True)
-class Momentum(Algorithm[State]):
+class Momentum(Algorithm[MomentumState]):
     """Exact diffusion (Yuan, Ying, Zhao and Sayed 2019) with noisy gradients and heavy-ball momentum.
 
     ``v <- momentum v + g``; ``s' = f - v / penalty``; ``f <- half the neighbourhood's mean of s' + f - s, plus half the
@@ -63,15 +47,21 @@ class Momentum(Algorithm[State]):
 
     Parameters
     ----------
-    momentum : float
-        Share of the velocity that is kept from round to round.
     rounds : int
         Planned rounds, on which carried noise depends; 0 for independent noise.
     """
 
-    momentum: float = momentum_knob()
+    momentum: float = knob(
+        0.8,
+        "Share of a step that the next one keeps, momentum.",
+        "must be at least 0 and below 1",
+        lambda v: 0 <= v < 1,
+    )
     max_grad_norm: float = gradient_cap()
-    correlation: str = correlation_knob()
+    correlation: str = knob(
+        "half", "Share of the noise on gradients that all rounds have in common: half or none, momentum.",
+        "must be 'half' or 'none'", lambda v: v in ("half", "none"),
+    )  # fmt: skip
     rounds: int = 0
 
     name: ClassVar[str] = "momentum"
@@ -86,19 +76,20 @@ class Momentum(Algorithm[State]):
 
     @classmethod
     def own_penalty(cls, facts: Facts, rounds: int, spread: float, **knobs: Any) -> float:
-        """The larger of two bounds from public facts.
+        """Two lower bounds from public facts; the larger one.
 
-        Steps may have half the length at which the steepest objective that the bounds allow would diverge.  And the
-        noise of all rounds, as the steps carry it on, may move a coordinate of the network's average model by
-        :data:`DRIFT`.
+        A step is at most half as long as the one at which the steepest objective that the bounds allow would diverge.
+        The noise of all rounds moves a coordinate of the network's average model by at most :data:`DRIFT`.
         """
-        return steady(facts, rounds, noise_of_mean(facts, spread), knobs["momentum"])
+        momentum, noise = knobs["momentum"], noise_of_mean(facts, spread)
+        steepest = facts.C * facts.loss.hessian_bound + facts.mu
+        return max(steepest / (1.0 + momentum), noise * carried(rounds, momentum) / DRIFT)
 
-    def init(self, node: Node) -> State:
+    def init(self, node: Node) -> MomentumState:
         zero = node.zeros()
-        return State(zero, zero, zero, zero, zero, zero[..., :1])
+        return MomentumState(zero, zero, zero, zero, zero, zero[..., :1])
 
-    def round(self, k: int, state: State, node: Node) -> State:
+    def round(self, k: int, state: MomentumState, node: Node) -> MomentumState:
         f, v, before, mean, heard, opened = state
         alpha = None if self.noise is None else self.noise(k)
         if self.correlation == "half" and carries(node.facts, self.noise, self.rounds):
@@ -109,22 +100,16 @@ class Momentum(Algorithm[State]):
         v = self.momentum * v + g + node.facts.mu * f
         step = f - v / self.penalty(k)
         f = step if node.facts.summed else mixed(node, step + f - before, 0.5)
-        return State(f, v, step, tail(mean, f, opened + 1.0, LATE), heard + g, opened + 1.0)
+        return MomentumState(f, v, step, tail(mean, f, opened + 1.0, LATE), heard + g, opened + 1.0)
 
-    def model(self, state: State) -> Array:
+    def model(self, state: MomentumState) -> Array:
         return state.mean
 
 
-def steady(facts: Facts, rounds: int, noise: float, momentum: float) -> float:
-    """The penalty of :meth:`Momentum.own_penalty`; `noise` is the deviation of a coordinate of the gradient's noise."""
-    steepest = facts.C * facts.loss.hessian_bound + facts.mu
-    return max(steepest / (1.0 + momentum), noise * carried(rounds, momentum) / DRIFT)
-
-
 def carried(rounds: int, momentum: float) -> float:
-    """How far noise of standard deviation 1 on every gradient moves the tail average, per unit of step length.
+    """Standard deviation of the tail average per unit of step length, for noise of deviation 1 on every gradient.
 
-    It is the norm of the effects of the rounds' gradients on the average: the k-th moves iterate j >= k by
+    The norm of the effects of the rounds' gradients on the average: the k-th moves iterate j >= k by
     ``sum_{i <= j - k} momentum^i``, and the average weighs iterate j by ``j (j + 1) ... (j + LATE - 1)``.
     """
     weights = [1.0]

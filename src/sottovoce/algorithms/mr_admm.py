@@ -10,11 +10,12 @@ import numpy as np
 from ..errors import InvalidInput
 from ..queries import GaussianLaw, NoisyMinimiser, PerturbedObjective, Query, SphericalLaw, check_law
 from ..util.typing import Array
-from .base import Algorithm, Node, augment, dual
+from .admm import augment, dual
+from .base import Algorithm, Node
 from .knobs import knob, law
 
 
-class State(NamedTuple):
+class RecycledState(NamedTuple):
     """Public state of a node after round t."""
 
     f: Array  # f_i(t), last sent                                          (..., d)
@@ -24,7 +25,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MRADMM(Algorithm[State]):
+class MRADMM(Algorithm[RecycledState]):
     """Odd rounds release a perturbed minimiser; even rounds are a linearised step from public values alone.
 
     ``penalty`` is eta_i(2k-1) and ``noise`` is alpha_i(k), the rate of the noise in the node's objective, both
@@ -35,13 +36,10 @@ class MRADMM(Algorithm[State]):
     Corrected: pure epsilon, U1 and U4 of :mod:`sottovoce.privacy.bounds` summed over odd rounds; even rounds are
     post-processing, because their gradient is the right-hand side of the KKT condition at *released* values (Lemma 2
     fails for a gradient stored at an inexact minimiser).  Printed: Theorem 2 holds for exact minimisers, but is
-    loose; the ledger records the provable price beside the claim (32).
+    loose; the ledger records the provable price with the claim (32).
 
     Parameters
     ----------
-    gamma : float
-        Proximal weight of the even step, (19).
-    form : {"corrected", "printed"}
     law : {"spherical", "gaussian"}
         Law of the corrected form's noise e: density ``exp(-alpha ||e||)`` or ``N(0, I / alpha^2)``.
     perturbation : {"objective", "output"}
@@ -85,11 +83,11 @@ class MRADMM(Algorithm[State]):
                 rule = f"002, Algorithm 3 needs 2 c1 = {left:g} < min (B/C)(rho/N + 2 eta V) = {right:g}"
                 raise InvalidInput("eta", self.penalty.words, rule, "raise eta or rho, or use form='corrected'")
 
-    def init(self, node: Node) -> State:
+    def init(self, node: Node) -> RecycledState:
         zero = node.zeros()
-        return State(f=zero, S=zero, lam=zero, g=zero)
+        return RecycledState(f=zero, S=zero, lam=zero, g=zero)
 
-    def round(self, k: int, state: State, node: Node) -> State:
+    def round(self, k: int, state: RecycledState, node: Node) -> RecycledState:
         f, S, lam, g = state
         odd, V = (k + 1) // 2, node.net.degree
         eta = self.penalty(odd)
@@ -98,9 +96,9 @@ class MRADMM(Algorithm[State]):
             new = node.ask(self._query(odd, f, linear, curvature, node))
             g = -linear - curvature * new  # KKT of (18): public quantities only
             S = node.net.neighbour_sum(new)
-            return State(new, S, dual(eta, V, new, S, lam), g)  # (15)
+            return RecycledState(new, S, dual(eta, V, new, S, lam), g)  # (15)
         f = f - (2 * lam + g + eta * (V * f - S)) / (2 * eta * V + self.gamma)  # (19)
-        return State(f, node.net.neighbour_sum(f), lam, g)  # (17)
+        return RecycledState(f, node.net.neighbour_sum(f), lam, g)  # (17)
 
     def _query(self, odd: int, f: Array, linear: Array, curvature: Array, node: Node) -> Query:
         if self.perturbation == "output" and self.noise is not None:

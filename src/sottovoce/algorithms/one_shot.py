@@ -14,7 +14,7 @@ from .base import Algorithm, Node
 from .knobs import gradient_cap, law
 
 
-class State(NamedTuple):
+class OneShotState(NamedTuple):
     """Public state of a node after round t."""
 
     f: Array  # the site's release, averaged with the neighbours' round by round  (..., d)
@@ -22,7 +22,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class OneShot(Algorithm[State]):
+class OneShot(Algorithm[OneShotState]):
     """Round 1 releases; every further round is an averaging step over the graph, which is post-processing."""
 
     form: str = "corrected"
@@ -33,13 +33,13 @@ class OneShot(Algorithm[State]):
     least_penalty: ClassVar[float] = 0.0003
     single: ClassVar[bool] = True
 
-    def init(self, node: Node) -> State:
-        return State(node.zeros(), node.zeros())
+    def init(self, node: Node) -> OneShotState:
+        return OneShotState(node.zeros(), node.zeros())
 
-    def round(self, k: int, state: State, node: Node) -> State:
+    def round(self, k: int, state: OneShotState, node: Node) -> OneShotState:
         f, S = state
         f = node.ask(self.query(node)) if k == 1 else f + node.facts.mixing * (S - node.net.degree * f)
-        return State(f, node.net.neighbour_sum(f))
+        return OneShotState(f, node.net.neighbour_sum(f))
 
     @abstractmethod
     def query(self, node: Node) -> Query:
@@ -85,7 +85,6 @@ class Objective(OneShot):
     name: ClassVar[str] = "objective"
     paper: ClassVar[str] = "003, Algorithm 2"
     summary: ClassVar[str] = "objective perturbation at every site, then the average"
-    releases: ClassVar[str] = "once"
     noise_law: ClassVar[str] = "spherical or Gaussian, in the objective"
     good_for: ClassVar[str] = "one release; one site, or sites alike"
     objective_noise: ClassVar[bool] = True
@@ -124,8 +123,6 @@ class Generalised(Objective):
     name: ClassVar[str] = "generalised"
     paper: ClassVar[str] = "003, Algorithm 3"
     summary: ClassVar[str] = "generalised objective perturbation at every site, then the average"
-    releases: ClassVar[str] = "once"
-    noise_law: ClassVar[str] = "spherical or Gaussian, in the objective"
     good_for: ClassVar[str] = "003 as it is"
     equals: ClassVar[str] = "objective"
 

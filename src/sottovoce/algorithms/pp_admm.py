@@ -7,10 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..queries import GaussianLaw, PerturbedObjective, check_law, law_of
+from ..queries import GaussianLaw, PerturbedObjective, Query, check_law, law_of
 from ..util.typing import Array
-from .admm import ADMM, State
-from .base import Node, augment, dual
+from .admm import ADMM, Augmented
+from .base import Node
 from .knobs import knob
 
 
@@ -23,12 +23,6 @@ class PPADMM(ADMM):
     Corrected: U3 and U4 with the solver's certificate, and no extra regulariser, because the penalty replaces it.  As
     printed, Theorem 3.3 is false in general; in the paper's own settings it holds, by how much depends on beta
     (docs/privacy/verdicts.md).
-
-    Parameters
-    ----------
-    form : {"corrected", "printed"}
-    split, tolerance, delta1 : float
-        Printed: rho_2's share of a release's rho, the solver's gradient norm, and delta_i1.
     """
 
     form: str = "corrected"
@@ -68,15 +62,10 @@ class PPADMM(ADMM):
         if self.noise is not None:
             check_law("gaussian", node.facts)
 
-    def round(self, k: int, state: State, node: Node) -> State:
-        f, S, lam = state
-        eta, V = self.penalty(k), node.net.degree
-        linear, curvature = augment(eta, V, f, S, lam)
-        law = self._law(k, curvature, node)
+    def query(self, k: int, terms: Augmented, f: Array, node: Node) -> Query:
+        law = self._law(k, terms.curvature, node)
         tol = self.tolerance if self.form == "printed" and law is not None else None
-        f = node.ask(PerturbedObjective(linear, curvature, f, law, f"004, Algorithm 1 ({self.form})", tol))
-        S = node.net.neighbour_sum(f)
-        return State(f, S, dual(eta, V, f, S, lam))
+        return PerturbedObjective(*terms, f, law, f"004, Algorithm 1 ({self.form})", tol)
 
     def _law(self, k: int, curvature: Array, node: Node) -> GaussianLaw | None:
         if self.noise is None:

@@ -11,7 +11,8 @@ import numpy as np
 from ..problem.facts import Facts
 from ..queries import NoisyMinimiser
 from ..util.typing import Any, Array
-from .base import Algorithm, Node, augment, dual
+from .admm import augment, dual
+from .base import Algorithm, Node
 from .knobs import gradient_cap
 
 

@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from ..queries import NoisyMinimiser, Query, SecretMinimiser, SecretStartObjective
 from ..util.typing import Array
-from .base import Node, augment, dual
+from .admm import augment, dual
+from .base import Node
 from .dvp import DVP
 from .prox import DualState, ProxADMM
 
@@ -25,7 +26,6 @@ class PVP(ProxADMM):
 
     Parameters
     ----------
-    form : {"corrected", "printed", "listed"}
     rounds : int
         In the printed form, the round of the last step, (21) to (23); 0 for none.
     """
@@ -36,8 +36,6 @@ class PVP(ProxADMM):
     name: ClassVar[str] = "pvp"
     paper: ClassVar[str] = "001, Algorithm 3"
     summary: ClassVar[str] = "ADMM with noise on the sent minimisers, one release a round"
-    releases: ClassVar[str] = "every round"
-    noise_law: ClassVar[str] = "Gaussian (pure: spherical), on the answer"
     good_for: ClassVar[str] = "001 as it is; prox_admm averages its tail too"
     forms: ClassVar[tuple[str, ...]] = ("corrected", "printed", "listed")
 

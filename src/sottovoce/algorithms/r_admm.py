@@ -26,8 +26,6 @@ class RADMM(MRADMM):
     name: ClassVar[str] = "r_admm"
     paper: ClassVar[str] = "002, Algorithms 1 and 3"
     summary: ClassVar[str] = "recycled ADMM with one constant penalty: a release every second round"
-    releases: ClassVar[str] = "every second round"
-    noise_law: ClassVar[str] = "spherical or Gaussian, in the objective"
     good_for: ClassVar[str] = "002 with one penalty"
     equals: ClassVar[str] = "mr_admm"
 

@@ -1,4 +1,4 @@
-"""A recipe: bounded sums in a fixed list, asked one a round at points that follow from the answers before.
+"""Recipes: bounded sums in a fixed list, asked one a round at points that follow from the answers before.
 
 Round k asks item k.  The items' shares of the budget are the table of the noise schedule, so plans, calibration,
 ledgers, replay and sites are those of every method.  The public half is a generator, :meth:`Recipe.script`.  State is
@@ -27,7 +27,7 @@ _NONE = Schedule()  # a recipe has no penalty
 
 @dataclass(frozen=True)
 class Recipe(Algorithm[Opened]):
-    """Bounded sums at public points, of a list that is fixed beforehand.  All that it depends on are its public fields.
+    """Bounded sums at public points, of a list that is fixed beforehand.  All fields are public.
 
     Guarantee
     ---------
@@ -43,33 +43,30 @@ class Recipe(Algorithm[Opened]):
     @property
     @abstractmethod
     def items(self) -> tuple[Item, ...]:
-        """All that is asked, in order."""
+        """Every release, in order; shares add up to 1."""
 
     @abstractmethod
     def script(self, facts: Facts, replicates: int) -> Script:
-        """What to ask of the items, one after the other, and what follows from the answers."""
+        """Yields the statistic of each item at its points, gets the answer, and returns the outcome."""
 
     @property
     def asked(self) -> list[dict[str, Any]]:
-        """Plain data of the items."""
+        """The items as plain data."""
         return [{"release": item.name, "share": item.share} for item in self.items]
 
     @property
     def shape(self) -> Schedule:
-        """Of the noise over rounds: roots of the shares."""
+        """The noise schedule: roots of the shares."""
         return Schedule(table=tuple(math.sqrt(item.share) for item in self.items))
 
     @property
     def scale(self) -> float:
-        """Shift over sigma of all items together; infinite without noise."""
+        """Shift over sigma of all items together; inf without noise."""
         return math.inf if self.noise is None else float(np.max(self.noise.factor))
 
     def widths(self, facts: Facts) -> tuple[int, ...]:
         """Entries of each answer."""
         return tuple(item.what(np.zeros(1)).width(facts) for item in self.items)
-
-    def dry(self) -> Algorithm[Opened]:
-        return Dry(self.penalty, self.noise, self)
 
     def init(self, node: Node) -> Opened:
         K, W = len(self.items), sum(self.widths(node.facts))
@@ -89,8 +86,12 @@ class Recipe(Algorithm[Opened]):
         after.live = script
         return after
 
+    def priced(self, k: int, state: Opened, node: Node) -> Opened:
+        node.ask(self.query(k, self.items[k - 1].what(np.zeros(1))))  # the script would need answers
+        return state
+
     def _release(self, k: int, what: Bounded, node: Node) -> tuple[Array, Among]:
-        """The mean over the rows of all sites that take part, and which these are."""
+        """The mean over the rows of all sites that take part, and these sites."""
         facts, among = node.facts, Among.all(node.facts)
         if facts.summed:
             among = node.net.among(facts)  # agreed on now, and asked again by the curator
@@ -98,7 +99,7 @@ class Recipe(Algorithm[Opened]):
         return node.net.whole_sum(node.ask(self.query(k, what)) * (facts.n / among.rows)), among
 
     def query(self, k: int, what: Bounded) -> NoisyBounded:
-        """For item k: answered by the sum that is opened, or by each site's own mean."""
+        """The query of item k."""
         return NoisyBounded.of(what, None if self.noise is None else self.noise(k), self.items[k - 1].name)
 
     def outcome(self, state: Opened, facts: Facts) -> Any:
@@ -108,7 +109,7 @@ class Recipe(Algorithm[Opened]):
         return np.zeros((*state.told.shape[:-1], 1))  # what is found is the outcome
 
     def _played(self, done: int, state: Opened, facts: Facts) -> tuple[Script, Any]:
-        """The script after `done` answers, and what it says."""
+        """The script after `done` answers, and what it yields or returns."""
         told, ends = state.told.reshape(-1, state.told.shape[-1]), np.cumsum((0, *self.widths(facts)))
         live = state.take()
         script = self.script(facts, len(told)) if live is None else live
@@ -119,7 +120,7 @@ class Recipe(Algorithm[Opened]):
         return script, play(script, answers, next(script) if live is None else None)
 
     def spread(self, j: int, facts: Facts, among: Among) -> float:
-        """Standard deviation of the noise on each entry of the answer to item j, for these sites."""
+        """Standard deviation of the noise on each entry of item j's answer, for these sites."""
         whole = replace(facts, n=facts.every_n)
         query = self.query(j + 1, self.items[j].what(np.zeros(1)))
         return (Sum.of(query) if facts.summed else query).mean_spread(whole, among)
@@ -130,19 +131,3 @@ class Recipe(Algorithm[Opened]):
 
     def to_dict(self) -> dict[str, Any]:
         return self.identity() | ({} if self.noise is None else {"noise": self.noise.to_dict()})
-
-
-@dataclass(frozen=True)
-class Dry(Algorithm[Opened]):
-    """The releases of a recipe without its arithmetic, for plans."""
-
-    of: Recipe
-    name: ClassVar[str] = "dry"
-    any_trust: ClassVar[bool] = True
-
-    def init(self, node: Node) -> Opened:
-        return Opened(np.zeros(0), np.zeros(0), np.zeros(0))
-
-    def round(self, k: int, state: Opened, node: Node) -> Opened:
-        node.ask(self.of.query(k, self.of.items[k - 1].what(np.zeros(1))))  # of no node's own: blanks stay small
-        return state

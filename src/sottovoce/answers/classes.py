@@ -1,8 +1,7 @@
-"""How good a model of several classes is, on rows that nobody shows: one histogram of classes by what was answered.
+"""Differentially private evaluation of several classes on held-out rows: one histogram of classes by predictions.
 
-A row with a known class is in one cell, its class and the model's answer, so the release has the sensitivity of
-:class:`sottovoce.queries.Scores`.  Accuracy, and for every class how many of its rows are found and how many of its
-answers are right, are post-processing, with intervals that hold sampling and noise.
+A row with a known class is in one cell, so the release has the sensitivity of :class:`sottovoce.queries.Scores`.
+Accuracy, and recall and precision of every class, are post-processing, with intervals that hold sampling and noise.
 """
 
 from __future__ import annotations
@@ -26,31 +25,16 @@ _CONSTANT: Array = np.array([0.0, 1.0])
 
 @dataclass(frozen=True)
 class ClassEvaluation:
-    """What was released of held-out rows, with the exact numbers that only their holder may see.
-
-    Attributes
-    ----------
-    names : tuple of str
-    rows : float
-        Held-out rows, those without a known class too; these count as wrong.
-    noise : float
-        Standard deviation of the noise on each count.
-    accuracy : Estimate
-    found, right, share : dict of str to Estimate
-        By class: the share of its rows that are answered so (recall), of such answers that are right (precision), and
-        the class's share of all rows.
-    counts : array (K, K)
-        Noisy, at least 0: rows of class i that are answered k.
-    """
+    """The released quality, with exact numbers that only the rows' holder may see."""
 
     names: tuple[str, ...]
-    rows: float
-    noise: float
+    rows: float  # held out; those without a known class count as wrong
+    noise: float  # standard deviation on each count
     accuracy: Estimate
-    found: dict[str, Estimate]
-    right: dict[str, Estimate]
-    share: dict[str, Estimate]
-    counts: Array
+    found: dict[str, Estimate]  # recall by class
+    right: dict[str, Estimate]  # precision
+    share: dict[str, Estimate]  # of all rows
+    counts: Array  # noisy, at least 0: rows of class i that are predicted as k  (K, K)
     statement: Statement
     exact: dict[str, Any]
     asked: list[dict[str, Any]]
@@ -73,14 +57,9 @@ class ClassEvaluation:
 
 @dataclass(frozen=True)
 class Confusion(Once):
-    """Rows by their class and the model's answer, of rows that hold the number of their cell; the outcome is an answer.
+    """The K by K confusion matrix, from rows that hold the number of their cell; the outcome is an answer.
 
-    Parameters
-    ----------
-    judged : bytes
-        :func:`sottovoce.util.plain.digest_of` the public model.
-    K : int
-        Classes.
+    `judged` is :func:`sottovoce.util.plain.digest_of` the public model.
     """
 
     judged: bytes = field(kw_only=True)
@@ -99,7 +78,7 @@ class Confusion(Once):
 
 
 def cells_of(task: ManyClasses, margins: Array, y: Array) -> tuple[Array, Array]:
-    """Of every row the number of its cell, and whether its class is known: 0 or 1."""
+    """The number of every row's cell, and whether its class is known: 0 or 1."""
     known = task.known(y)
     cell = np.where(known, task.number(np.maximum(y, 0)) * len(task.names) + task.decode(margins), 0)
     return cell.astype(float), known.astype(float)
@@ -108,7 +87,7 @@ def cells_of(task: ManyClasses, margins: Array, y: Array) -> tuple[Array, Array]
 def measure(
     names: tuple[str, ...], found: Answer, statement: Statement, exact: dict[str, Any], asked: list[dict[str, Any]]
 ) -> ClassEvaluation:
-    """What follows from the outcome of :class:`Confusion`, of one replicate."""
+    """The evaluation from the outcome of :class:`Confusion`, of one replicate."""
     K, n = len(names), found.rows
     counts = n * found.value[0].reshape(2, K, K)[1]
     measured = _measured(names, counts, n, n * found.spread)
@@ -118,7 +97,7 @@ def measure(
 def _measured(
     names: Sequence[str], raw: Array, n: float, noise: float
 ) -> tuple[Estimate, dict[str, Estimate], dict[str, Estimate], dict[str, Estimate]]:
-    """Accuracy, and by class recall, precision and share, of noisy counts."""
+    """Accuracy, and recall, precision and share by class, from noisy counts."""
     counts, right, whole = project(raw, n), np.eye(len(names)), np.ones_like(raw)
 
     def by_class(across: bool, hit: Array | None) -> dict[str, Estimate]:
@@ -135,7 +114,7 @@ def _measured(
 
 
 def exact(task: ManyClasses, margins: Array, y: Array) -> dict[str, Any]:
-    """The same without noise, on rows with a known class: for their holder only."""
+    """Metrics without noise, on rows with a known class: for their holder only."""
     K, (cell, known) = len(task.names), cells_of(task, margins, y)
     counts = np.bincount(cell[known > 0].astype(int), minlength=K * K).reshape(K, K).astype(float)
     total = float(counts.sum())

@@ -1,7 +1,7 @@
-"""How good a model is, on rows that nobody shows: everything from one histogram of scores by label.
+"""Differentially private evaluation of two classes on held-out rows: one histogram of scores by label.
 
-Rows held out at every site fall into public cells of their score, equal in logit within `REACH` of the base rate.  What
-follows from the noisy counts is in :mod:`sottovoce.answers.metrics` (docs/privacy/answers.md, "Evaluation").
+Cells of the score are public, equal in logit within `REACH` of the base rate; :mod:`sottovoce.answers.metrics` follows
+from the noisy counts (docs/privacy/answers.md, "Evaluation").
 """
 
 from __future__ import annotations
@@ -34,35 +34,29 @@ from .metrics import CELLS, LEAST, WIDTH, Quality, quality_of
 from .terms import reference_of
 
 LOSS = Weighted(Logistic())
-"""Of the rows of an evaluation, which may be of any norm: counts do not depend on it."""
+"""Loss of held-out rows of any norm; counts do not depend on it."""
 
 
 class Level(NamedTuple):
-    """A declared level of a column, and the encoded feature that marks it; the last one, without, is the reference."""
+    """A declared level of a column, and the encoded feature that marks it: None for the reference."""
 
     name: str
     feature: int | None
 
 
 def rows_of(parts: Sequence[tuple[Array, Array]]) -> Rows:
-    """Held-out rows of every site, from encoded columns and labels -1, 1, or 0 for none; a constant is appended."""
+    """Held-out rows from each site's encoded columns and labels -1, 1, or 0 for none; a constant is appended."""
     return Rows.of_any_norm([(np.hstack([X, np.ones((len(X), 1))]) * np.abs(y)[:, None], y) for X, y in parts])
 
 
 def groups_of(levels: Sequence[Level], d: int) -> Array | None:
-    """Masks of the levels, for rows of d entries."""
+    """Masks of the levels, (g, d)."""
     marked = [level.feature for level in levels if level.feature is not None]
     return np.eye(d)[marked] if marked else None
 
 
 def levels_of(schema: Schema | None, by: str | None) -> tuple[Level, ...]:
-    """The levels of a column with the features that mark them, in rows that the schema encodes.
-
-    Raises
-    ------
-    InvalidInput
-        If the schema declares no levels for the column.
-    """
+    """The levels of column `by` in rows that the schema encodes; InvalidInput if it declares none."""
     if by is None:
         return ()
     first = 0
@@ -78,31 +72,23 @@ def levels_of(schema: Schema | None, by: str | None) -> tuple[Level, ...]:
 
 
 def check_threshold(threshold: float) -> None:
-    """Refuse what is no probability at which rows could be called positive.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """Refuse a threshold outside (0, 1) by InvalidInput."""
     if not 0.0 < threshold < 1.0:
         raise InvalidInput("threshold", threshold, "must be inside (0, 1)", "use 0.5")
 
 
 @dataclass(frozen=True)
 class Held:
-    """What is to be asked of held-out rows.
+    """Options of an evaluation on held-out rows.
 
     Parameters
     ----------
     epsilon : float
         Of each held-out row; no other release reads it.
     threshold : float
+        Probability from which on a row is called positive.
     by : str, optional
         A column of the schema, whose levels are the subgroups.
-
-    Raises
-    ------
-    InvalidInput
     """
 
     epsilon: float
@@ -115,23 +101,13 @@ class Held:
         check_threshold(self.threshold)
 
     def check_whole(self) -> None:
-        """Refuse what only an evaluation of two classes has: subgroups and thresholds.
-
-        Raises
-        ------
-        InvalidInput
-        """
+        """Refuse subgroups and thresholds, which only an evaluation of two classes has, by InvalidInput."""
         for name, value, default in (("by", self.by, Held.by), ("threshold", self.threshold, Held.threshold)):
             if value != default:
                 raise InvalidInput(name, value, "is for labels of two classes", "leave it out")
 
     def config(self, run: RunConfig, method: Recipe) -> RunConfig:
-        """Of the releases, from that of the training: a budget of their own, and noise keyed apart.
-
-        Raises
-        ------
-        InvalidInput
-        """
+        """The evaluation's configuration, from that of the training: its own budget, and noise keyed apart."""
         seed = run.seed
         if seed is not None:
             seed = int.from_bytes(hashlib.blake2b(f"{seed} evaluation".encode(), digest_size=6).digest(), "big")
@@ -140,7 +116,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What was released of held-out rows, with the exact numbers that only their holder may see.
+    """The released quality by subgroup, with exact numbers that only the rows' holder may see.
 
     `asked` has the name of every release with its share of the budget.
     """
@@ -160,28 +136,17 @@ class Evaluation:
 
 
 class Cells(NamedTuple):
-    """What :class:`Histogram` finds, for R replicates.
+    """Outcome of :class:`Histogram`, for R replicates."""
 
-    Attributes
-    ----------
-    shares : array (R, groups, 2, CELLS)
-        Of rows, by group, label and cell.
-    center : array (R,)
-        The middle of the cells, in logits.
-    rows : float
-    spread : float
-        Standard deviation of the noise on each share.
-    """
-
-    shares: Array
-    center: Array
+    shares: Array  # of rows, by group, label and cell   (R, groups, 2, CELLS)
+    center: Array  # the middle of the cells, in logits  (R,)
     rows: float
-    spread: float
+    spread: float  # standard deviation of the noise on each share
 
 
 @dataclass(frozen=True)
 class Histogram(Recipe):
-    """Scores of a public model by label, on rows of :func:`rows_of`: a coarse base rate, then the histogram.
+    """A base rate, then scores of a public model by label, on rows of :func:`rows_of`; the outcome is :class:`Cells`.
 
     Parameters
     ----------
@@ -191,13 +156,9 @@ class Histogram(Recipe):
     weights : array (d - 1,), optional
         Scores are products with it; a plan needs none.
     threshold : float
-        A probability; the cells are laid so that it is on an edge.
+        A probability, which lies on an edge of the cells.
     groups : array (g, d), optional
         Of :func:`groups_of`.
-
-    Raises
-    ------
-    InvalidInput
     """
 
     judged: bytes = field(kw_only=True)
@@ -236,12 +197,7 @@ def _last(at: Array) -> Array:
 
 
 def check_rows(prepared: Prepared) -> None:
-    """Refuse held-out rows of which no AUC could be printed, even with as many of one class as of the other.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """Refuse, by InvalidInput, held-out rows that are too few for an AUC even if classes are equally frequent."""
     method, facts = prepared.algorithm, prepared.facts
     assert isinstance(method, Histogram)
     n, groups = float(facts.n.sum()), method.widths(facts)[1] // (2 * CELLS)
@@ -252,19 +208,9 @@ def check_rows(prepared: Prepared) -> None:
 
 
 def qualities(cells: Cells, threshold: float = 0.5, levels: Sequence[Level] = ()) -> list[dict[str, Quality]]:
-    """The quality of each replicate's model, overall and by level.
+    """The quality of each replicate's model by level, and under ``""`` overall.
 
-    Parameters
-    ----------
-    cells : Cells
-        The outcome of :class:`Histogram` with this threshold, and with the masks of these levels.
-    threshold : float
-    levels : sequence of Level
-
-    Returns
-    -------
-    list of dict of str to Quality
-        By replicate; the key ``""`` is for all rows.
+    `cells` are the outcome of :class:`Histogram` with this threshold and with the masks of these levels.
     """
     n, groups = cells.rows, cells.shares.shape[1]
     found, sigma = n * cells.shares, n * cells.spread
@@ -281,15 +227,7 @@ def qualities(cells: Cells, threshold: float = 0.5, levels: Sequence[Level] = ()
 
 
 def exact(scores: Array, y: Array, threshold: float = 0.5) -> dict[str, float]:
-    """The same of rows without noise: for public rows, and for their holder.
-
-    Parameters
-    ----------
-    scores : array (n,)
-        Log-odds.
-    y : array (n,)
-        -1, 1, or 0 for rows to leave out.
-    """
+    """Metrics without noise of log-odds (n,) and labels -1, 1, or 0 for rows to leave out: for the rows' holder."""
     s, label = scores[y != 0], y[y != 0] > 0
     P, N = int(label.sum()), int((~label).sum())
     ranks = stats.rankdata(s)

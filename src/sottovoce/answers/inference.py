@@ -1,22 +1,18 @@
-"""Coefficients with intervals: Newton steps on noisy sums, a covariance with all of the noise in it, a rule to refuse.
+"""Coefficients with confidence intervals: Newton steps on noisy sums (docs/privacy/answers.md, "Inference").
 
-The plan (docs/privacy/answers.md, "Inference"): a count and the second moments give a first Hessian without another
-look at the rows; two Newton steps, and one with an old Hessian, go near the minimiser; there a fresh Hessian H, the
-second moments J of slopes and a gradient g give
+Two Newton steps, and one with an old Hessian, go near the minimiser; there a fresh Hessian H, the second moments J of
+derivatives and a gradient g give, with noise s_g and s_H on an entry of g and of the flattened H,
 
     estimate = w + d - b,    d = -H^-1 g,
     covariance = H^-1 [J / n + s_g^2 I + (s_H^2 / 2)(|d|^2 I + d d')] H^-1 + b b',
 
-with s_g and s_H the noise on an entry of g and of the flattened H: an error E of H, whose off-diagonal entries have
-half the variance, moves the estimate by ``H^-1 E d``.  b is what the last step misses to second order, about; it is
-computed from released moments (:mod:`sottovoce.answers.second_order`), and taken to be as uncertain as it is large.
-All of this is post-processing of what was released.
+as an error E of H moves the estimate by ``H^-1 E d``.  b is the second-order bias of the last step
+(:mod:`sottovoce.answers.second_order`), taken to be as uncertain as it is large.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -37,59 +33,37 @@ from .second_order import missed
 from .terms import Naming, Term
 
 LEVEL = 0.95
-"""Of intervals."""
+"""Confidence level of intervals."""
 TAU = 0.1
 """Share of a coefficient's variance that the noise of the Hessian may add beyond first order; above it, refused."""
 SURE, UNSURE = 0.5, 1.0
 """The strain q of a table: printed below the first, flagged up to the second, refused above.
 
-A table between both is flagged only if every coefficient passes `TAU`: with some directions of the Hessian lost in
-noise, a strained step is not to be trusted in the others either (measured by
-bench/accuracy/coverage.py, correlated columns).
+In between it is refused, too, if a coefficient fails `TAU`: with some directions of the Hessian lost in noise, a
+strained step is not reliable in the others either (bench/accuracy/coverage.py, correlated columns).
 """
 _FIRST, _SECOND, _THIRD = 2.0, 1.5, 0.75  # largest root mean square shifts of scores in the steps
-_RARE = 3.4  # curvatures are cut at this many mean curvatures: at .1 with 3% positives
+_RARE = 3.4  # curvatures are clipped at this many mean curvatures: at .1 with 3% positives
 RAREST = 0.01
-"""A level with a smaller share of the rows is merged with its reference if noise would hide its coefficient."""
+"""Levels with a smaller share of the rows are merged with their reference if noise would hide their coefficient."""
 _FLOOR = 0.05  # of the noise's norm: eigenvalues of a Hessian are raised to it in the steps
 
 
 @dataclass(frozen=True)
 class Estimates:
-    """What the recipe gives, for R replicates, in encoded columns.
+    """Outcome of the recipe, for R replicates, in encoded columns."""
 
-    Attributes
-    ----------
-    estimate, at : array (R, d)
-        The one-step estimate, and the public point from which it is a step.
-    covariance, noise : array (R, d, d)
-        Of the estimate, and the part of it that the noise adds.
-    inverse : array (R, d, d)
-        Of the last Hessian; zeros where it has an eigenvalue that noise alone may have made.
-    strain : array (R,)
-        q: how far the last step leads from where its Hessian holds; infinite without an inverse.
-    hessian_noise : array (R,)
-        s_H.
-    positives : array (R,)
-        Share of positive labels.
-    kept : array of bool (R, d)
-        False for columns of rare levels that were merged with their references.
-    rows : float
-    scale : float
-        Shift over sigma of the whole plan; inf without noise.
-    """
-
-    estimate: Array
-    at: Array
-    covariance: Array
-    noise: Array
-    inverse: Array
-    strain: Array
-    hessian_noise: Array
-    positives: Array
-    kept: BoolArray
+    estimate: Array  # one step from `at`                         (R, d)
+    at: Array  # a public point                                   (R, d)
+    covariance: Array  # of the estimate                          (R, d, d)
+    noise: Array  # its part from privacy noise                   (R, d, d)
+    inverse: Array  # of H; zeros if noise may have made an eigenvalue  (R, d, d)
+    strain: Array  # q, how far the last step leads from where H holds; inf without an inverse  (R,)
+    hessian_noise: Array  # s_H                                   (R,)
+    positives: Array  # share of positive labels                  (R,)
+    kept: BoolArray  # but for rare levels that were merged with their references  (R, d)
     rows: float
-    scale: float
+    scale: float  # shift over sigma of the whole plan; inf without noise
 
     def fragility(self, c: Array) -> Array:
         """tau of ``c'w``, shape (R,): ``(s_H^2 / 2)(tr(H^-1) c'H^-2 c + c'H^-3 c) / c'H^-1 c``."""
@@ -102,12 +76,7 @@ class Estimates:
 
 
 def check_run(run: RunConfig) -> None:
-    """Refuse what inference does not use.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """Refuse methods and losses other than inference's own; InvalidInput."""
     if not run.auto:
         rule = "inference takes Newton steps of its own"
         raise InvalidInput("method", run.method, rule, "leave method out; trust='sum' asks for sums over sites")
@@ -125,9 +94,9 @@ class Newton(Recipe):
     constant : array (d,)
         1 in the columns that hold constants.
     value : float
-        What a constant column holds in a row.
+        Entry of a row in its constant column.
     marks : array (d,)
-        What a column that marks a level holds in rows of that level; 0 for other columns.
+        Entry of a column that marks a level, in rows of that level; 0 for other columns.
     """
 
     constant: Array = field(kw_only=True)
@@ -188,12 +157,12 @@ def newton_of(naming: Naming) -> Newton:
 
 
 def model_of(found: Estimates) -> Array:
-    """What predicts: the estimate, or the last point of the steps where the rule refuses the whole table."""
+    """The model for predictions: the estimate, or the last point of the steps if the whole table is refused."""
     return np.where((found.strain <= 1.0)[:, None], found.estimate, found.at)
 
 
 def _within(H: Array, kept: BoolArray) -> Array:
-    """Without rows and columns that are not kept; their diagonal gets what the rest has on average."""
+    """H without rows and columns that are not kept; their diagonal gets the mean of the rest."""
     rest = np.einsum("rii,ri->r", H, kept) / np.maximum(kept.sum(axis=1), 1)
     return np.asarray(
         H * kept[:, :, None] * kept[:, None, :] + rest[:, None, None] * np.eye(H.shape[-1]) * ~kept[:, None]
@@ -201,15 +170,14 @@ def _within(H: Array, kept: BoolArray) -> Array:
 
 
 def marked(naming: Naming) -> BoolArray:
-    """Columns that mark a level of something."""
+    """Whether each column marks a level."""
     return np.array([term.reference is not None for term in naming.terms])
 
 
 def _kept(S: Array, curvature: Array, marks: Array, noise: float) -> BoolArray:
     """Columns but for those of rare levels whose tau, expected from second moments alone, is above `TAU`.
 
-    It drops the level with the largest tau until none of the rare levels is above.  What is left is the model in which
-    these levels count as the reference.
+    The level with the largest tau is dropped, and counts as the reference, until no rare level is above.
     """
     d = S.shape[-1]
     kept = np.ones((len(S), d), dtype=bool)
@@ -236,7 +204,7 @@ def _one_step(
     w: Array, H: Array, J: Array, g: Array, S: Array, s_H: float, s_g: float, share: Array, kept: BoolArray, n: float,
     scale: float, center: Array, marks: Array,
 ) -> Estimates:  # fmt: skip
-    """The last step and its errors; for `center` and `marks` see :func:`sottovoce.answers.second_order.missed`."""
+    """The last step and its errors; `center` is the mean of rows."""
     R, d = w.shape
     values, vectors = np.linalg.eigh(H)
     fine = values[:, 0] > max(1e-12, _FLOOR * s_H * math.sqrt(2.0 * d))
@@ -260,20 +228,20 @@ def _one_step(
 
 
 def noise_of(inverse: Array, shift: Array, s_g: float, s_H: float) -> Array:
-    """Covariance (R, d, d) of what the noise in gradient and Hessian adds to a step `shift`."""
+    """Covariance (R, d, d) of a step `shift` that the noise in gradient and Hessian adds."""
     eye, length = np.eye(shift.shape[1]), np.sum(shift**2, axis=1)[:, None, None]
     added = s_g**2 * eye + s_H**2 / 2.0 * (length * eye + shift[:, :, None] * shift[:, None, :])
     return np.asarray(inverse @ added @ inverse)
 
 
 def positive(S: Array) -> Array:
-    """The nearest matrices without negative eigenvalues."""
+    """The nearest positive semidefinite matrices."""
     values, vectors = np.linalg.eigh(S)
     return np.asarray((vectors * np.maximum(values, 0.0)[:, None, :]) @ vectors.transpose(0, 2, 1))
 
 
 def _step(H: Array, noise: Array, g: Array, S: Array, most: float) -> Array:
-    """``H^-1 g``, shortened so that scores shift by at most `most` in root mean square."""
+    """``H^-1 g``, shortened so that margins shift by at most `most` in root mean square."""
     values, vectors = np.linalg.eigh(H)
     floor = np.maximum(_FLOOR * noise * math.sqrt(2.0 * H.shape[-1]), 1e-12)[:, None]
     along = np.einsum("rji,rj->ri", vectors, g) / np.maximum(values, floor)
@@ -284,7 +252,7 @@ def _step(H: Array, noise: Array, g: Array, S: Array, most: float) -> Array:
 
 @dataclass(frozen=True)
 class Coefficient:
-    """One line of the table; numbers are None where the rule refuses them, and `refused` then says why."""
+    """One line of the table; if `refused` says why, all numbers are None."""
 
     term: Term
     estimate: float | None
@@ -297,7 +265,7 @@ class Coefficient:
     refused: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data; ``noise_share`` is the share of the variance."""
+        """Plain data; ``noise_share`` is of the variance."""
         ratios = [None if x is None else _exp(x) for x in (self.estimate, self.low, self.high)]
         return {
             "name": self.term.name, "level": self.term.level, "reference": self.term.reference, "unit": self.term.unit,
@@ -314,31 +282,19 @@ def _exp(x: float) -> float:
 
 @dataclass(frozen=True)
 class Coefficients:
-    """A table of coefficients, all post-processing of what was released.
-
-    Attributes
-    ----------
-    lines : tuple of Coefficient
-    strain : float
-        q of the table.
-    needs : dict or None
-        The smallest ``epsilon`` or number of ``rows`` at which all of it would be printed, about; None if all is.
-    odds : bool
-        Whether coefficients are log-odds.
-    weighed : str
-        What long rows do to them, in a sentence (:attr:`sottovoce.answers.terms.Naming.weighed`).
-    """
+    """A table of coefficients."""
 
     lines: tuple[Coefficient, ...]
-    strain: float
+    strain: float  # q of the table
     needs: dict[str, float] | None
-    odds: bool = True
-    weighed: str = ""
+    """The smallest ``epsilon`` or number of ``rows`` at which all of it would be printed, about; None if all is."""
+    odds: bool = True  # coefficients are log-odds
+    weighed: str = ""  # :attr:`sottovoce.answers.terms.Naming.weighed`
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Plain data; without odds ratios unless coefficients are log-odds."""
-        none = dict.fromkeys(() if self.odds else ("odds_ratio", "odds_ratio_low", "odds_ratio_high"))
-        return [line.to_dict() | none for line in self.lines]
+        lines = [line.to_dict() for line in self.lines]
+        return [{k: v for k, v in line.items() if self.odds or not k.startswith("odds_ratio")} for line in lines]
 
     def __str__(self) -> str:
         lines = self.to_dict()
@@ -346,16 +302,7 @@ class Coefficients:
 
 
 def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | None = None) -> Coefficients:
-    """The table of one replicate, in the user's units.
-
-    Parameters
-    ----------
-    found : Estimates
-    naming : Naming
-    replicate : int
-    delta : float, optional
-        At which a refusal says what epsilon would do.
-    """
+    """The table of one replicate, in the user's units; with a `delta` refusals name the epsilon that would do."""
     M, q = naming.into_units, float(found.strain[replicate])
     center = M @ found.estimate[replicate]
     total = np.einsum("ij,jk,ik->i", M, found.covariance[replicate], M)
@@ -386,7 +333,7 @@ def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | N
 
 
 def _needs(found: Estimates, tau: Array, q: float, delta: float | None) -> dict[str, float] | None:
-    """tau falls as ``(n mu)^-2`` and q as ``(n mu)^-1``, so a factor of either follows from the largest of both."""
+    """Epsilon and rows that would do: tau falls as ``(n mu)^-2`` and q as ``(n mu)^-1``."""
     worst = float(np.max(tau))
     if q <= SURE and worst <= TAU:
         return None
@@ -414,11 +361,10 @@ def forecast(
     naming: Naming, rows: float, mu: float, *, sites: int = 1, summed: bool = True, colluders: int = 1,
     positives: float = 0.5, rho: float = 0.0,
 ) -> dict[str, float]:  # fmt: skip
-    """From how many rows on a table will be printed, from public facts alone, before anything is spent.
+    """The number of rows n0 from which on a table will be printed, from public facts alone.
 
     Parameters
     ----------
-    naming : Naming
     rows : float
         Of all sites.
     mu : float
@@ -441,8 +387,3 @@ def forecast(
     curvature, least = positives * (1.0 - positives), naming.least_variance(rho)
     needed = 1.7 * math.sqrt(naming.d + 1.0) / (curvature * max(least, 1e-12) * mu) * math.sqrt(loss)
     return {"rows_needed": _up(needed), "tau": TAU * (needed / rows) ** 2}
-
-
-def refused_lines(lines: Sequence[Coefficient]) -> int:
-    """How many the rule refused."""
-    return sum(line.refused is not None for line in lines)

@@ -1,7 +1,6 @@
-"""How good a public model is on rows that nobody shows, whatever its labels are: one :class:`Judge` a task.
+"""Differentially private evaluation of a public model on held-out rows: one :class:`Judge` for each kind of label.
 
-A model's margins enter as rows, and a ledger is that of the rows without them, so nothing public tells one model from
-another but its own digest: a :class:`Scored` has it.
+A model's margins enter as rows, which no key of a run holds, so only its digest tells its evaluation from another's.
 """
 
 from __future__ import annotations
@@ -34,21 +33,17 @@ E = TypeVar("E", Evaluation, ClassEvaluation, NumberEvaluation)
 
 @dataclass(frozen=True)
 class Scored:
-    """What a public model says about held-out rows.
+    """Held-out rows with a public model's margins.
 
     Parameters
     ----------
     margins : array (n,) or (K, n)
     model : bytes
-        :func:`sottovoce.util.plain.digest_of` the model: everything public on which its margins depend but the rows.
+        :func:`sottovoce.util.plain.digest_of` the model: all on which its margins depend but the rows.
     y : array (n,)
-        As the task encodes labels.
+        Labels as the task encodes them.
     X : array (n, d), optional
-        Encoded columns, which tell subgroups.
-
-    Raises
-    ------
-    InvalidInput
+        Encoded columns, for subgroups.
     """
 
     margins: Array
@@ -64,15 +59,7 @@ class Scored:
 
 @dataclass(frozen=True)
 class Judge(ABC, Generic[T, E]):
-    """Of one task: which rows are made of margins, what is asked of them, and what follows.
-
-    Parameters
-    ----------
-    task : Task
-    held : Held
-    levels : tuple of Level
-        Subgroups.
-    """
+    """The evaluation of one kind of label; `levels` are the subgroups."""
 
     task: T
     held: Held
@@ -82,27 +69,22 @@ class Judge(ABC, Generic[T, E]):
 
     @abstractmethod
     def recipe(self, model: bytes, d: int) -> Recipe:
-        """What is asked about the model with this digest, of rows of d entries."""
+        """The recipe for the model with this digest, of rows with d entries."""
 
     @abstractmethod
     def rows(self, scored: Scored, parts: Sequence[IntArray]) -> Rows:
-        """Of every site, from its part of what was scored."""
+        """The rows of every site, from its part of what was scored."""
 
     @abstractmethod
     def found(self, scored: Scored, method: Recipe, result: Result) -> E:
-        """What follows from what was released, and the same without noise: for public rows, and for their holder."""
+        """The released evaluation, with the same numbers without noise for the rows' holder."""
 
     def margins(self, w: Array, X: Array) -> Array:
-        """Of the classifier w on encoded rows X."""
+        """Margins of the classifier w on encoded rows X."""
         return np.asarray(self.task.vectors(w) @ X.T)
 
     def check(self, run: RunConfig) -> None:
-        """Refuse what cannot be asked, before anything is spent.
-
-        Raises
-        ------
-        InvalidInput
-        """
+        """Refuse what cannot be asked, before anything is spent; InvalidInput."""
         columns = max((level.feature or 0 for level in self.levels), default=0) + 1
         self.held.config(run, self.recipe(b"", columns + 2))
 
@@ -114,15 +96,10 @@ class Judge(ABC, Generic[T, E]):
 
         Parameters
         ----------
-        scored : Scored
         run : RunConfig
             Relation, delta, trust and seed; noise is keyed apart from that of the training.
         ledger, run_name, digest, caveat : optional
             See :func:`sottovoce.runs.simulate.simulate`.
-
-        Raises
-        ------
-        InvalidInput
         """
         rows = self.rows(scored, np.array_split(np.arange(len(scored.y)), sites))
         method = self.recipe(scored.model, rows.d)
@@ -152,7 +129,7 @@ class TwoClassesJudge(Judge[TwoClasses, Evaluation]):
 
 
 class ManyClassesJudge(Judge[ManyClasses, ClassEvaluation]):
-    """A histogram of classes by answers."""
+    """A confusion matrix."""
 
     def recipe(self, model: bytes, d: int) -> Recipe:
         return Confusion(judged=model, K=len(self.task.names))
@@ -183,13 +160,7 @@ class NumberJudge(Judge[BoundedNumber, NumberEvaluation]):
 
 
 def judge_of(task: Task, held: Held, schema: Schema | None) -> Judge[Any, Any]:
-    """The judge of a task; `schema` encodes the rows, and declares the levels of subgroups.
-
-    Raises
-    ------
-    InvalidInput
-        If this cannot be asked about such labels.
-    """
+    """The judge of a task; `schema` declares the levels of subgroups.  InvalidInput if they do not fit the task."""
     if isinstance(task, TwoClasses):
         return TwoClassesJudge(task, held, evaluation.levels_of(schema, held.by))
     held.check_whole()

@@ -1,21 +1,20 @@
-"""Least squares with intervals: one exact step from a released point, and a covariance with all of the noise in it.
+"""Least squares with confidence intervals (docs/privacy/answers.md, "Least squares with intervals").
 
-The plan (docs/privacy/answers.md, "Least squares with intervals"): second moments S and products c of rows and targets
-give a point w, shrunken and so near; a histogram of residuals tells at which h a residual may be clipped; there the
-residuals' second moments J and a gradient g of least squares give
+Second moments S and products of rows and targets give a shrunken point w; a histogram of residuals gives the h at which
+they are clipped; there the residuals' second moments J and a gradient g give
 
     estimate = w - S^-1 g,    d = estimate - w,
     covariance = S^-1 [J / n + s_g^2 I + (s_S^2 / 2)(|d|^2 I + d d')] S^-1.
 
-The step is exact, as the loss is quadratic, so the shrinkage of w leaves no bias.  J is charged for: it holds whatever
-spread residuals have, where sigma^2 S^-1 assumes that all have the same.
+The step is exact, as the loss is quadratic, so the shrinkage of w leaves no bias.  J, unlike sigma^2 S^-1, holds if
+residuals have different spreads.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy import stats
@@ -34,7 +33,7 @@ from .terms import CONSTANT, Naming
 EDGES = 2.0 ** np.arange(-2.0, 1.5, 0.5)
 """Public cells of residuals, in half widths of the target's bounds; beyond the last one no residual is kept."""
 _SEEN = 2.0  # noise deviations by which residuals beyond an edge are taken to be there
-_MARGIN = math.sqrt(2.0)  # residuals are kept up to so many times the edge beyond which none are seen
+_MARGIN = math.sqrt(2.0)  # residuals are kept up to this many times the edge beyond which none are seen
 _MERGED = 3.0  # noise deviations of a second moment, below which a rare level is merged with its reference
 _FLOOR = 0.05  # of the noise's norm: a matrix with an eigenvalue below it is refused
 
@@ -50,7 +49,7 @@ class Stepped(Recipe):
     constant : array (d,)
         1 in the columns that hold constants.
     marks : array (d,)
-        What a column that marks a level holds in rows of that level; 0 for other columns.
+        Entry of a column that marks a level, in rows of that level; 0 for other columns.
     """
 
     constant: Array = field(kw_only=True)
@@ -98,7 +97,7 @@ def slopes_of(naming: Naming) -> Stepped:
 
 
 def width(cells: Array, noise: float) -> float:
-    """Up to which size residuals are kept: above the least edge beyond which a noisy histogram shows none."""
+    """The h at which residuals are clipped: above the least edge beyond which a noisy histogram shows none."""
     for k, edge in enumerate(EDGES):
         beyond = cells[k + 1 :]
         if float(beyond.sum()) <= _SEEN * noise * math.sqrt(len(beyond)):
@@ -123,7 +122,7 @@ def _kept(S: Array, marks: Array, noise: float) -> BoolArray:
 
 
 def _inverse(S: Array, kept: BoolArray, least: float) -> Array:
-    """Of what is kept, with zeros elsewhere; zeros if noise alone may have made an eigenvalue."""
+    """Inverse of the kept part, with zeros elsewhere; all zeros if noise alone may have made an eigenvalue."""
     own, inverse = np.ix_(kept, kept), np.zeros_like(S)
     values, vectors = np.linalg.eigh(S[own])
     if values[0] > max(least, 1e-12):
@@ -131,18 +130,7 @@ def _inverse(S: Array, kept: BoolArray, least: float) -> Array:
     return inverse
 
 
-@dataclass(frozen=True)
-class Slopes(Coefficients):
-    """Coefficients of a number, in its unit: no odds."""
-
-    odds: bool = False
-
-    def to_dict(self) -> list[dict[str, Any]]:
-        """Plain data."""
-        return [{k: v for k, v in line.items() if not k.startswith("odds_ratio")} for line in super().to_dict()]
-
-
-def table_of(found: Estimates, naming: Naming, task: BoundedNumber, delta: float | None = None) -> Slopes:
+def table_of(found: Estimates, naming: Naming, task: BoundedNumber, delta: float | None = None) -> Coefficients:
     """The table of :func:`sottovoce.answers.inference.table`, in the units of the columns and of the target."""
     encoded = table(found, naming, delta=delta)
     half = 0.5 * (task.high - task.low)
@@ -156,4 +144,4 @@ def table_of(found: Estimates, naming: Naming, task: BoundedNumber, delta: float
         low, high = start + half * line.low, start + half * line.high
         return replace(line, estimate=mid, standard_error=error, p=p, low=low, high=high)
 
-    return Slopes(tuple(map(scaled, encoded.lines)), encoded.strain, encoded.needs, weighed=encoded.weighed)
+    return replace(encoded, lines=tuple(map(scaled, encoded.lines)), odds=False)

@@ -1,7 +1,7 @@
-"""Metrics with 95% intervals from a noisy histogram of scores by label: area, Brier score, rates and calibration.
+"""AUC, Brier score, rates and calibration with 95% intervals, from a noisy histogram of scores by label.
 
-The noisy counts are projected on the simplex of the known number of rows; clamping at zero alone would bias the area
-under the curve.  All of it is post-processing (docs/privacy/answers.md, "Evaluation").
+Noisy counts are projected on the simplex of the known number of rows; clamping at zero alone would bias the area under
+the curve.  For the intervals see docs/privacy/answers.md, "Evaluation".
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ..util.typing import Array
 
 CELLS, REACH = 12, 3.0
 WIDTH = 2.0 * REACH / CELLS
-"""Of a cell, in logits."""
+"""Width of a cell, in logits."""
 LEAST = 25.0
-"""Events of the rarer class over the noise of a count, below which no AUC is printed."""
+"""Least number of rows of the rarer class, over the noise of a count, for an AUC to be printed."""
 CLEAR = 5.0
-"""Noise deviations that a cell must hold to be shown in the calibration."""
+"""Least number of rows of a cell, in noise deviations, for it to be shown in the calibration."""
 TAIL = 2.0
 """Mean distance from the last edge, in logits, of rows in the two open cells."""
 _Z = float(stats.norm.isf(0.025))
@@ -40,7 +40,7 @@ class Estimate:
 
     @classmethod
     def around(cls, value: float, variance: float, lowest: float = 0.0, highest: float = 1.0) -> Estimate:
-        """Within bounds that the number cannot leave."""
+        """A normal interval, cut at the bounds of the number."""
         half = _Z * math.sqrt(max(variance, 0.0))
         low, mid, high = (float(min(max(value + x, lowest), highest)) for x in (-half, 0.0, half))
         return cls(mid, low, high)
@@ -53,43 +53,21 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Quality:
-    """How good a model is on held-out rows: post-processing of noisy counts.
+    """Quality of a model on held-out rows."""
 
-    Attributes
-    ----------
-    rows : float
-        Held-out rows; of a subgroup, the noisy number.
-    noise : float
-        Standard deviation of the noise on each count.
-    positives, auc, brier, slope : Estimate
-        Share of positives, area under the ROC curve, mean squared error of probabilities; `slope` is that of a logistic
-        regression of the label on the score, 1 for a calibrated model.
-    threshold : float
-        The probability from which on a row counts as positive below.
-    confusion : dict of str to float
-        Noisy counts, at least 0: ``true_positive`` and so on.
-    rates : dict of str to Estimate
-        ``accuracy``, ``sensitivity``, ``specificity``, ``precision`` at the threshold.
-    roc, precision_recall : list of (float, float)
-    calibration : list of dict
-        Of cells with more than `CLEAR` noise deviations: predicted and observed share of positives, with interval.
-    counts : array (2, cells)
-        Projected counts, by label.
-    """
-
-    rows: float
-    noise: float
-    positives: Estimate
+    rows: float  # held out; of a subgroup, the noisy number
+    noise: float  # standard deviation on each count
+    positives: Estimate  # their share of the rows
     auc: Estimate
     brier: Estimate
-    slope: float
-    threshold: float
-    confusion: dict[str, float]
-    rates: dict[str, Estimate]
+    slope: float  # of a logistic regression of the label on the score: 1 for a calibrated model
+    threshold: float  # the probability from which on a row is called positive below
+    confusion: dict[str, float]  # noisy counts, at least 0: "true_positive" and so on
+    rates: dict[str, Estimate]  # accuracy, sensitivity, specificity, precision
     roc: list[tuple[float, float]]
     precision_recall: list[tuple[float, float]]
-    calibration: list[dict[str, float]]
-    counts: Array
+    calibration: list[dict[str, float]]  # of cells with more than `CLEAR` noise deviations
+    counts: Array  # projected, by label  (2, cells)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -111,16 +89,13 @@ def project(counts: Array, total: float) -> Array:
 
 
 _MISFIT = 0.15
-"""Beforehand, how far a cell's counts may be off those of a logistic calibration curve, as a share of its rows.
-
-Intervals allow for twice as much.
-"""
+"""Prior misfit of a logistic calibration curve in a cell, as a share of its rows; intervals allow for twice as much."""
 _STEEPEST = 3.0
 """Largest slope of the log-odds within a cell, in slopes of the calibration curve (see :func:`_ties`)."""
 
 
 class _Slope(NamedTuple):
-    """Of the calibration curve, with its standard error: large if nearly all rows are in one cell."""
+    """Slope of the calibration curve, with its standard error."""
 
     value: float
     error: float
@@ -130,8 +105,7 @@ def _smoothed(raw: Array, n: float, noise: float, middle: Array) -> tuple[Array,
     """Counts without negative entries that sum to n, the variance of the noise left in each, and the calibration slope.
 
     Each count is drawn to that of a logistic curve through the noisy counts, by the share of its variance that is
-    noise: a cell of few rows says little, and clamping it at zero would add rows that are not there.  Cells of many
-    rows stay where they are, whatever the shape of the calibration.
+    noise.
     """
     total = project(raw.sum(axis=0), n)
     x = middle - float(np.median(middle))
@@ -165,11 +139,10 @@ def _squares(edges: Array) -> tuple[Array, Array]:
 
 
 def _brier(raw: Array, counts: Array, edges: Array, noise: float, n: float) -> Estimate:
-    """Mean squared error of probabilities, of noisy and of smoothed counts.
+    """Mean squared error of probabilities, if the model is calibrated within cells.
 
-    Its number is that of a model that is calibrated within cells.  Of a cell whose scores tell nothing of its rows,
-    all at one place, the error is a parabola in that place: the interval reaches from the least of it, or the number's
-    if that is less, to the more of its two ends (docs/privacy/answers.md).
+    If all scores of a cell are at one place, its error is a parabola in that place: the interval reaches from the least
+    of it, or the number's if that is less, to the larger of its two ends.
     """
     lost, kept = _squares(edges)
     ends = np.concatenate([[0.0], expit(edges), [1.0]])
@@ -187,7 +160,7 @@ def _brier(raw: Array, counts: Array, edges: Array, noise: float, n: float) -> E
 
 
 def quality_of(raw: Array, sigma: float, edges: Array, threshold: float, rows: float | None = None) -> Quality:
-    """Of the noisy counts of `rows` rows; without that public number, of as many as the counts tell."""
+    """Quality from the noisy counts of `rows` rows; without that public number, their sum is taken."""
     middle, noise = np.concatenate([[edges[0] - TAIL], edges[1:] - WIDTH / 2, [edges[-1] + TAIL]]), sigma**2
     n = max(1.0, float(raw.sum())) if rows is None else rows
     counts, left, slope = _smoothed(raw, n, noise, middle)
@@ -212,12 +185,9 @@ def quality_of(raw: Array, sigma: float, edges: Array, threshold: float, rows: f
 
 
 def _ties(slope: float) -> Array:
-    """Of pairs within a cell, the share that is ordered rightly if log-odds rise with `slope`; ties count half.
+    """Share of pairs within a cell that is ordered rightly if log-odds rise with `slope`; ties count half.
 
-    Scores are uniform in a cell of width L, and exponential in the open ones.  If all scores in a cell tie, as those of
-    a few levels do, the share is that of slope 0.  If chances only rise with the score, the ROC curve lies below the
-    tangents in the neighbouring cells, and the share is at most about ``(1 + tanh(slope L / 2)) / 2``, which is that of
-    `_STEEPEST` slopes.
+    Scores are uniform in a cell, and exponential in the open ones.
     """
     tie = np.full(CELLS, 0.5 + 0.5 * math.tanh(slope * WIDTH / 6.0))
     more = abs(slope) * TAIL / (2.0 * (2.0 + abs(slope) * TAIL))
@@ -226,10 +196,9 @@ def _ties(slope: float) -> Array:
 
 
 def _auc(counts: Array, left: Array, sigma: float, slope: _Slope) -> Estimate:
-    """Pairs in different cells, and those in one, whose order is not told: the interval holds all of :func:`_ties`.
+    """Area under the ROC curve, whose interval holds all orders within cells: slopes from 0 to `_STEEPEST` times it.
 
-    A model that orders wrongly has a slope below 0, and the interval reaches further down.  Where most rows are in one
-    cell the slope is hardly known, and all slopes are held that it may have.
+    A model that orders wrongly has a slope below 0.  If most rows are in one cell, its standard error is large.
     """
     P, N = (max(float(counts[k].sum()), 1e-9) for k in (1, 0))
     if min(P, N) < LEAST * sigma:
@@ -266,10 +235,9 @@ def _confusion(raw: Array, above: int) -> dict[str, float]:
 
 
 def _above(edges: Array, threshold: float) -> tuple[int, ...]:
-    """From which cell on rows count as positive.
+    """The first cell whose rows count as positive.
 
-    The threshold is on an edge, unless it is beyond all of them: then an open cell lies on both sides of it, and its
-    rows may count as either; the likelier is first, because most of them are near its edge.
+    A threshold beyond all edges lies in an open cell, whose rows may count as either: the likelier is first.
     """
     cut = float(logit(threshold))
     if cut > edges[-1] + WIDTH / 4:
@@ -301,7 +269,7 @@ def _rates(counts: Array, raw: Array, above: tuple[int, ...], noise: float, rows
 
 
 def _either(several: list[Estimate]) -> Estimate:
-    """The first of several estimates, with an interval that holds theirs; refused if one of them is."""
+    """The first estimate, with an interval that holds those of all; refused if one is."""
     for one in several:
         if one.low is None or one.high is None:
             return one
@@ -316,12 +284,11 @@ def ratio(raw: Array, counts: Array, hit: Array, among: Array, noise: float, row
     raw, counts : array
         Noisy counts, and the same projected.
     hit, among : array
-        1 in the cells that are meant, 0 elsewhere.
+        Indicators of cells.
     noise : float
         Variance of a count's noise.
     rows : float, optional
-        The public number of rows in `among`; without it their noisy count is taken, and refused if noise may have made
-        it.
+        The public number of rows in `among`; without it their noisy count, refused if noise may have made it.
     """
     size = float((raw * among).sum()) if rows is None else rows
     if size <= CLEAR * math.sqrt(noise * float(among.sum())):

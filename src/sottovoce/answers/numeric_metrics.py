@@ -1,6 +1,6 @@
-"""How far predictions of a bounded number are off, on rows that nobody shows: R2 and errors from one release.
+"""Differentially private evaluation of a bounded number on held-out rows: R2 and errors from one release.
 
-Every interval holds sampling and noise by the delta method (docs/privacy/answers.md, "Errors of numbers").
+Intervals hold sampling and noise by the delta method (docs/privacy/answers.md, "Errors of numbers").
 """
 
 from __future__ import annotations
@@ -26,38 +26,27 @@ from ..util.typing import Any, Array
 from .metrics import Estimate
 
 LOSS = Weighted(HuberResidual(1.0))
-"""Of the rows of an evaluation, which may be of any norm: moments of clipped scores do not depend on it."""
+"""Loss of held-out rows of any norm; moments of clipped scores do not depend on it."""
 _CONSTANT: Array = np.array([0.0, 1.0])
 _CLEAR = 5.0
-"""Standard errors that the variance of the target must be away from 0 for R2 to be given."""
+"""R2 is refused if the target's variance is within this many standard errors of 0."""
 
 
 @dataclass(frozen=True)
 class Errors:
-    """How far off predictions are, in the target's unit; intervals hold sampling and noise.
+    """Errors of predictions, in the target's unit."""
 
-    Attributes
-    ----------
-    rows : float
-        Held-out rows, those without a number too.
-    noise : float
-        Standard deviation of the noise on the mean absolute error.
-    r2, mean_absolute, root_mean_squared, mean : Estimate
-        `mean` is that of the target.
-    unit : str
-    """
-
-    rows: float
-    noise: float
+    rows: float  # held out, those without a number too
+    noise: float  # standard deviation of the noise on the mean absolute error
     r2: Estimate
     mean_absolute: Estimate
     root_mean_squared: Estimate
-    mean: Estimate
+    mean: Estimate  # of the target
     unit: str
 
     @property
     def estimates(self) -> dict[str, Estimate]:
-        """By name, in the order in which they are printed."""
+        """Estimates by name, in the order of printing."""
         names = ("r2", "mean_absolute_error", "root_mean_squared_error", "mean_target")
         return dict(zip(names, (self.r2, self.mean_absolute, self.root_mean_squared, self.mean), strict=True))
 
@@ -69,7 +58,7 @@ class Errors:
 
 @dataclass(frozen=True)
 class NumberEvaluation:
-    """What was released of held-out rows, with the exact numbers that only their holder may see."""
+    """The released errors, with exact numbers that only the rows' holder may see."""
 
     errors: Errors
     statement: Statement
@@ -84,10 +73,7 @@ class NumberEvaluation:
 class ErrorMoments(Once):
     """Moments of a public model's errors, on rows of :func:`rows_of`; the outcome is an answer.
 
-    Parameters
-    ----------
-    judged : bytes
-        :func:`sottovoce.util.plain.digest_of` the public model whose scores the rows hold.
+    `judged` is :func:`sottovoce.util.plain.digest_of` the public model.
     """
 
     judged: bytes = field(kw_only=True)
@@ -104,7 +90,7 @@ class ErrorMoments(Once):
 
 
 def rows_of(parts: Sequence[tuple[Array, Array]]) -> Rows:
-    """Held-out rows of every site, from their scores and encoded targets, NaN where there is none."""
+    """Held-out rows from each site's scores and encoded targets, NaN where there is none."""
     known = [(~np.isnan(y)).astype(float) for _, y in parts]
     tables = [
         (np.column_stack([scores, np.ones(len(scores))]) * one[:, None], one)
@@ -115,7 +101,7 @@ def rows_of(parts: Sequence[tuple[Array, Array]]) -> Rows:
 
 @dataclass(frozen=True)
 class _Moments:
-    """Means over rows with a number of ``|e|, e^2, t, t^2``, and all that their errors depend on."""
+    """Means of ``|e|, e^2, t, t^2`` over rows with a number, and what their errors depend on."""
 
     means: Array
     covariance: Array
@@ -133,18 +119,18 @@ class _Moments:
         second = np.array([[e4, e2t, e2t2], [e2t, t2, t3], [e2t2, t3, t4]])  # of (e^2, t, t^2)
         full = np.zeros((4, 4))
         full[1:, 1:] = second - np.outer(m[2:5], m[2:5])
-        full[0, 0] = e2 - absolute**2  # |e| beside others is not asked: no answer is a function of both
+        full[0, 0] = e2 - absolute**2  # its covariances are not asked: no metric is a function of |e| and another mean
         return cls(m[1:5], full, s[1:5], float(s[0]), n * share)
 
     def variance(self, gradient: Sequence[float]) -> float:
-        """Of a function of the means with this gradient: sampling, and noise in the means and in the share."""
+        """Variance of a function of the means with this gradient: sampling, and noise in the means and the share."""
         g = np.asarray(gradient, dtype=float)
         noise = float(np.sum((g * self.noise) ** 2)) + (float(g @ self.means) * self.noise_of_share) ** 2
         return max(float(g @ self.covariance @ g), 0.0) / self.rows + noise
 
 
 def measure(found: Answer, task: BoundedNumber) -> Errors:
-    """What follows from the outcome of :class:`ErrorMoments`, of one replicate."""
+    """The errors from the outcome of :class:`ErrorMoments`, of one replicate."""
     moments = _Moments.of(found)
     absolute, e2, t, t2 = (float(x) for x in moments.means)
     width, V = task.high - task.low, t2 - t * t
@@ -165,7 +151,7 @@ def measure(found: Answer, task: BoundedNumber) -> Errors:
 
 
 def exact(task: BoundedNumber, margins: Array, y: Array) -> dict[str, float]:
-    """The same without noise, on rows with a number: for their holder only."""
+    """Errors without noise, on rows with a number: for their holder only."""
     known = task.known(y)
     margins, y = margins[known], y[known]
     if not len(y):
@@ -178,6 +164,3 @@ def exact(task: BoundedNumber, margins: Array, y: Array) -> dict[str, float]:
     if spread > 0:
         found["r2"] = 1.0 - float(np.mean((np.clip(margins, -1.0, 1.0) - y) ** 2)) / spread
     return found
-
-
-__all__ = ["ErrorMoments", "Errors", "NumberEvaluation", "exact", "measure", "rows_of"]

@@ -1,13 +1,10 @@
-"""Least squares from bounded sums: second moments once, then Huber steps at public points.
+"""Least squares from bounded sums: second moments, then Huber steps (docs/privacy/answers.md, "Least squares").
 
-The slope of a squared loss has no bound, but that of Huber's has, and its gradient in units of h has the sensitivity of
-a sum of unit rows.  The first step, from zero, takes ``h = 1``, the bound of a target: its gradient is that of least
-squares.  A histogram of residuals then tells how small h may be, and every later gradient has so much less noise.
-
-With second moments S, a gradient g at w says that ``S w - g`` is the products c of rows and targets.  All that is known
-of c is combined by its precision, and the coefficients are their mean given c and S, if they are normal beforehand with
-a spread that c itself tells (empirical Bayes): few rows and much noise shrink them to zero, many rows do not.  So they
-have no intervals; :mod:`sottovoce.answers.least_squares` spends the budget on coefficients that have.
+The first step, from zero with ``h = 1``, is that of least squares, as targets are within 1; a histogram of residuals
+then tells how small h may be, and later gradients have noise in proportion to it.  With second moments S a gradient g
+at w says that ``S w - g`` is the products c of rows and targets.  The coefficients are their posterior mean given all
+such c (empirical Bayes): few rows and much noise shrink them to zero.  For intervals see
+:mod:`sottovoce.answers.least_squares`.
 """
 
 from __future__ import annotations
@@ -26,17 +23,17 @@ from ..queries.moments import square
 from ..util.typing import Array, BoolArray
 
 SQUARED = "squared"
-"""What users call the loss."""
+"""Users' name of the loss."""
 EDGES = 2.0 ** np.arange(-8.0, 0.0, 0.5)
 """Public cells of residuals, in half widths of the target's bounds."""
 _BEYOND, _MOST = 6.0, 0.2
-"""Of residuals may be clipped: this many noise deviations of a gradient's entry, and at most the second number.
+"""Share of residuals to clip: this many noise deviations of a gradient's entry, at most the second number.
 
 Clipping biases the coefficients and spares noise, so it ends where there is little noise.
 """
 _LATER = (0.16, 0.18, 0.22)
 _SPREADS = np.logspace(-3.0, 3.0, 61)
-"""Variances of a coefficient beforehand, over one by the trace of the moments, which is about that of a target."""
+"""Prior variances of a coefficient, over one by the trace of the moments, which is about that of a target."""
 _EXACT = 1e-24
 
 
@@ -77,8 +74,8 @@ class LeastSquares(Recipe):
         found, spreads, errors = [-gradient.value], [gradient.spread], list[Array]()
 
         def fit(w: Array) -> tuple[Array, Array]:
-            """Of all gradients so far, if the coefficients are about `w`, their mean and mean squared error."""
-            away = [np.sum(w**2, axis=1), *errors]  # noise in S moves a gradient's word by how far away its point was
+            """Mean and mean squared error of the coefficients given all gradients, if they are about `w`."""
+            away = [np.sum(w**2, axis=1), *errors]  # noise in S moves c by the distance of the gradient's point
             weight = 1.0 / np.stack([s**2 + noise**2 / 2.0 * e + _EXACT for s, e in zip(spreads, away, strict=True)])
             c = np.einsum("kr,krd->rd", weight, np.stack(found)) / weight.sum(axis=0)[:, None]
             return mean_given(S, c * free, 1.0 / weight.sum(axis=0), free & ~constant, free & constant)
@@ -98,9 +95,9 @@ class LeastSquares(Recipe):
 
 
 def shrunk(S: Array, free: BoolArray, columns: BoolArray, noise: float) -> Array:
-    """Moments drawn to a multiple of the identity by the share of their distance from it that is noise.
+    """Moments shrunk to a multiple of the identity by the share of their distance that is noise (Ledoit and Wolf 2004).
 
-    After Ledoit and Wolf 2004; the constant keeps its own moment.
+    The constant keeps its own moment.
     """
     S = S * free[:, None] * free[None, :] + np.diag((~free).astype(float))
     diagonal = np.einsum("rii->ri", S)
@@ -112,10 +109,10 @@ def shrunk(S: Array, free: BoolArray, columns: BoolArray, noise: float) -> Array
 
 
 def mean_given(S: Array, c: Array, variance: Array, columns: BoolArray, constants: BoolArray) -> tuple[Array, Array]:
-    """Coefficients given noisy products c, whose entries have a `variance`, and their mean squared error.
+    """Posterior mean of coefficients given noisy products c with this `variance`, and their mean squared error.
 
-    Columns are centred by the constants, which are not shrunk; of several no two stand in one row.  The mean is over
-    :data:`_SPREADS` by their likelihood.
+    Columns are centred by the constants, which are not shrunk; no row has two.  The mean is over :data:`_SPREADS` by
+    their likelihood.
     """
     w = np.zeros_like(c)
     own, ones = np.flatnonzero(columns), np.flatnonzero(constants)
@@ -138,9 +135,9 @@ def mean_given(S: Array, c: Array, variance: Array, columns: BoolArray, constant
 
 
 def _width(cells: Array, inside: float) -> float:
-    """The least edge within which that share of the residuals lies, or 1.
+    """The least edge within which a share `inside` of the residuals lies, or 1.
 
-    A share is counted from below and from above, as all shares add up to one; fewer cells have less noise.
+    Shares are counted from below and from above, as they add up to one; fewer cells have less noise.
     """
     k, below = np.arange(len(EDGES)), np.cumsum(cells)[:-1]
     above = 1.0 - np.cumsum(cells[::-1])[::-1][1:]

@@ -1,4 +1,4 @@
-"""A saved model: of a run by rounds, or one JSON file with names, coefficients, intervals, schema and statement."""
+"""Saved models: of a run by rounds, or one JSON file with names, coefficients, intervals, schema and statement."""
 
 from __future__ import annotations
 
@@ -24,16 +24,18 @@ _KIND, _VERSION = "sottovoce answers", 1
 
 
 def to_keep(plain: dict[str, Any], notes: Sequence[str]) -> dict[str, Any]:
-    """A report without what reads rows without noise; `notes` are those that hold no count of rows."""
+    """A report without numbers that lack noise; `notes` are those without counts of rows."""
     secrets = ("exact", "test_error", "mean_test_error", "seconds")
     kept = {key: value for key, value in plain.items() if key not in secrets} | {"notes": list(notes)}
     if kept["evaluation"] is not None:
         kept["evaluation"] = {key: value for key, value in kept["evaluation"].items() if key != "exact"}
+    elif "auc" in kept:
+        kept |= {"auc": None, "brier": None}  # those of the test rows, without noise
     return kept
 
 
 KEPT = ("evaluation", "versions", "command")
-"""What ``train`` keeps of a run by rounds for its page."""
+"""What ``train`` keeps with a run by rounds, for its page."""
 
 
 def record_of(result: Result) -> dict[str, Any]:
@@ -49,22 +51,22 @@ def record_of(result: Result) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class SavedModel:
-    """A public model with what encodes its rows and the record of its run: all that a saved run is read for.
+    """A public model with the encoding of its rows and the record of its run.
 
     Parameters
     ----------
     naming : Naming or None
-        Where coefficients have names: of an inference or least squares.  None for a run by rounds.
+        Names of coefficients, after inference or least squares; None for a run by rounds.
     model : array (d,)
         In encoded columns; of several classes, one vector after the other.
     shares : array (sites,)
-        Of all rows: a row of no known site has the mean of the sites' constants.
+        Sites' shares of all rows: a row of no known site has the mean of the sites' constants.
     record : dict
-        Coefficients, statement, configuration and whatever else the run says, as plain data.
+        The run's report as plain data.
     schema : Schema, optional
         As it was declared; None for numbers without a schema.
     loss : str, optional
-        By which it was trained; None for the one of a model whose coefficients have names.
+        None for that of a model whose coefficients have names.
     capped : bool
         Whether gradients were capped, so that probabilities are not calibrated.
     """
@@ -84,44 +86,29 @@ class SavedModel:
 
     @property
     def trained_by(self) -> str:
-        """The loss: log-odds of two classes, or least squares, where coefficients have names."""
+        """The loss's name."""
         if self.loss is not None:
             return self.loss
         return "logistic" if self.schema is None or isinstance(self.schema.task, TwoClasses) else "squared"
 
     @property
     def digest(self) -> bytes:
-        """Of all on which margins depend but the rows: whose answers an evaluation's are."""
+        """Digest of all on which margins depend but the rows: the identity of an evaluated model."""
         if self.naming is None:
             return digest_of(self.model, None if self.schema is None else self.schema.to_dict())
         return digest_of({key: value for key, value in self.to_dict().items() if key != "record"})
 
     def encoding(self, run: Path) -> Schema:
-        """The schema, which encodes raw rows.
-
-        Parameters
-        ----------
-        run : Path
-            Where the model was saved, for the refusal.
-
-        Raises
-        ------
-        InvalidInput
-            If there is none.
-        """
+        """The schema that encodes raw rows; InvalidInput, which names the file `run`, if there is none."""
         if self.schema is None:
             rule = "was trained without a schema, so raw rows cannot be encoded"
             raise InvalidInput("run", str(run), rule, "train on a table")
         return self.schema
 
     def margins(self, table: Any, X: Array | None = None) -> Array:
-        """Of every row of raw columns, or of numbers without a schema: (n,), or (K, n) of several classes.
+        """Margins of raw columns, or of numbers without a schema: (n,), or (K, n) of several classes.
 
-        Parameters
-        ----------
-        table
-        X : array, optional
-            The same as the schema encodes it, if that is known already.
+        X are the same rows as the schema encodes them, if they are at hand.
         """
         if self.naming is None:
             assert self.schema is not None
@@ -134,7 +121,7 @@ class SavedModel:
         return np.asarray(margins)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data of a model whose coefficients have names, with an infinite number as the text ``inf``."""
+        """A model whose coefficients have names as plain data, with an infinite number as the text ``inf``."""
         assert self.naming is not None
         columns = [term.name for term in self.naming.terms if term.name != "(constant)"]
         return {
@@ -148,17 +135,12 @@ class SavedModel:
         return json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n"
 
     def save(self, path: str | Path) -> None:
-        """Write :meth:`to_json` to a file, in one step.
-
-        Raises
-        ------
-        NotWritten
-        """
+        """Write :meth:`to_json` to a file in one step; NotWritten if that fails."""
         files.write("save", path, self.to_json())
 
     @classmethod
     def of_result(cls, result: Result, replicate: int = 0, site: int | None = None) -> SavedModel:
-        """Of a run by rounds: the average over sites of one replicate, or one site's own model.
+        """One replicate's average model of a run by rounds, or one site's own.
 
         Raises
         ------
@@ -187,13 +169,7 @@ class SavedModel:
     def load(cls, path: str | Path, replicate: int = 0, site: int | None = None) -> SavedModel:
         """Read what ``train --save`` wrote, or a site's or hub's file of a run; it may come from anybody.
 
-        Parameters
-        ----------
-        path : path
-        replicate : int
-            Of a run by rounds.
-        site : int, optional
-            Of a run by rounds: whose model; None for the average.
+        For `replicate` and `site` of a run by rounds see :meth:`of_result`.
 
         Raises
         ------
@@ -224,8 +200,8 @@ class SavedModel:
 
 
 def is_text(path: Path) -> bool:
-    """Whether a file looks like one of a model whose coefficients have names, which is plain text."""
-    if not path.is_file():  # to open a pipe would wait for whoever writes to it
+    """Whether a file looks like JSON, as that of a model whose coefficients have names."""
+    if not path.is_file():  # opening a pipe would wait for its writer
         return False
     try:
         with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""What a Newton step misses to second order, from released moments alone: docs/privacy/answers.md, "Inference".
+"""Second-order bias of a Newton step, from released moments alone (docs/privacy/answers.md, "Inference").
 
 A step d from w misses the minimiser by ``H^-1 t / 2`` with ``t = E[l'''(z) u^2 x]``, z = w'x and u = d'x.  Rows are
 taken as if normal with the released second moments.  A column x that marks a level adds its third cumulants, with any
@@ -15,7 +15,7 @@ from ..util.typing import Array
 _POINTS, _WEIGHTS = np.polynomial.hermite_e.hermegauss(32)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 _LEAST = 1e-3
-"""Levels count as at least that share of the rows."""
+"""Least share of the rows that a level is taken to have."""
 
 
 def missed(w: Array, d: Array, S: Array, center: Array, moved: Array, marks: Array) -> Array:
@@ -24,15 +24,15 @@ def missed(w: Array, d: Array, S: Array, center: Array, moved: Array, marks: Arr
     Parameters
     ----------
     w, d : array (R, d)
-        Where the step begins, and the step.
+        Start of the step, and the step.
     S : array (R, d, d)
-        Second moments of rows, without negative eigenvalues.
+        Second moments of rows, positive semidefinite.
     center : array (R, d)
         Mean of rows.
     moved : array (R,)
-        ``E[l''(z) u^2]`` as it was released, without what noise in d adds to it: t is scaled to agree.
+        ``E[l''(z) u^2]`` as it was released, less the part of the noise in d: t is scaled to agree.
     marks : array (d,)
-        What a column that marks a level holds in rows of that level; 0 for other columns.
+        Entry of a column that marks a level, in rows of that level; 0 for other columns.
     """
     covariance = S - center[:, :, None] * center[:, None, :]
     with_z, with_u = (np.einsum("rij,rj->ri", covariance, x) for x in (w, d))

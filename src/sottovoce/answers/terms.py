@@ -1,7 +1,6 @@
-"""What a coefficient is called and what it is a coefficient of: from encoded columns back to the user's units.
+"""Names and units of coefficients: from encoded columns back to the user's columns.
 
-For intervals a table needs a constant, and a reference level in every block of levels, because a level's coefficient
-has a meaning only against another level.  :func:`of_schema` derives such an encoding from any schema.
+Intervals need an encoding with a constant and a reference level in every block; :func:`of_schema` derives it.
 """
 
 from __future__ import annotations
@@ -26,63 +25,45 @@ CONSTANT = "(constant)"
 _SLACK = 1.0 + 1e-12
 _FAR = 1e300
 SHARE = 0.25
-"""Share that the constant has of the squared norm of a row of numbers; noise counts more where columns have less."""
+"""The constant's share of the squared norm of a row of numbers: columns with less of it have more noise."""
 _COLUMNS = math.sqrt(1.0 - SHARE) / _SLACK
 
 
 @dataclass(frozen=True)
 class Term:
-    """One line of a table of coefficients.
+    """Name of one line of a table of coefficients."""
 
-    Parameters
-    ----------
-    name : str
-        Of the column.
-    level, reference : str or None
-        Of a column of levels: which, against which.
-    unit : str or None
-        What one step of a number is, where it is not one of the column.
-    typical : tuple of (float, float) or None
-        Of a number: the range of most values that its schema declares.
-    steps : float
-        How many steps that range has, 1 without one.
-    """
-
-    name: str
+    name: str  # of the column
     level: str | None = None
-    reference: str | None = None
-    unit: str | None = None
-    typical: tuple[float, float] | None = None
-    steps: float = 1.0
+    reference: str | None = None  # level to which it is compared
+    unit: str | None = None  # one step of a number, if it is not that of the column
+    typical: tuple[float, float] | None = None  # declared range of most values of a number
+    steps: float = 1.0  # of that range
 
     @property
     def text(self) -> str:
-        """On one line."""
+        """The name on one line."""
         return self.name if self.level is None else f"{self.name}: {self.level}"
 
 
 @dataclass(frozen=True)
 class Naming:
-    """An encoding with the meaning of its coefficients.
+    """An encoding with the names and units of its coefficients.
 
     Parameters
     ----------
-    terms : tuple of Term
-        Of `into_units`' rows.
     into_units : array (terms, d)
-        From coefficients of encoded columns to those in the user's units.
+        From coefficients of encoded columns to those of `terms`, in the user's units.
     constant : array (d,)
         1 in the columns that hold constants: one, or one for every site.
     value : float
-        What a constant column holds in a row.
+        Entry of a row in its constant column.
     long : bool
         Whether rows may be longer than 1.
     schema : Schema, optional
-        By which rows are encoded.
+        None for columns of numbers, divided by `data_norm`.
     sites : tuple of str
         Names of the sites, if each has a constant of its own.
-    data_norm : float
-        Without a schema: what rows are divided by.
     """
 
     terms: tuple[Term, ...]
@@ -96,12 +77,12 @@ class Naming:
 
     @property
     def d(self) -> int:
-        """Encoded columns."""
+        """Number of encoded columns."""
         return len(self.constant)
 
     @property
     def weighed(self) -> str:
-        """What long rows do to the coefficients, in a sentence; empty if no row is longer than 1."""
+        """How long rows change the coefficients, in a sentence; empty if no row is longer than 1."""
         if not self.long:
             return ""
         share = 0.0 if self.schema is None else long_share(self.schema)
@@ -113,7 +94,7 @@ class Naming:
         )
 
     def encoded(self, table: Any, site: int | None = None) -> Array:
-        """Rows as `into_units` means them, (n, d), with the constant of a site; for prediction without one, 0 there."""
+        """Encoded rows, (n, d), with the constant of a site; without a site, zeros in sites' constants."""
         if self.schema is not None:
             X = self.schema.encode(table, labels=False, whole=True).X
         else:
@@ -129,12 +110,12 @@ class Naming:
         return np.hstack([X[:, :-1], own])
 
     def rows(self, parts: Sequence[tuple[Any, Array]], first: int = 0) -> Rows:
-        """Rows of the sites from number `first` on, of each from its table and its labels -1, 1, or 0 for none."""
+        """Rows of the sites from number `first` on, from each one's table and labels -1, 1, or 0 for none."""
         encoded = [(self.encoded(table, i) * np.abs(y)[:, None], y) for i, (table, y) in enumerate(parts, first)]
         return Rows.of_any_norm(encoded) if self.long else Rows.build(encoded)
 
     def least_variance(self, rho: float = 0.0) -> float:
-        """Of an encoded column of made-up rows, times ``1 - rho``: what a forecast takes as public knowledge."""
+        """Least variance of an encoded column of made-up rows, times ``1 - rho``, for forecasts."""
         rng = np.random.default_rng(0)
         if self.schema is None:
             return (1.0 - rho) * (1.0 - SHARE) / max(1, self.d - 1)  # of rows on the sphere
@@ -144,12 +125,7 @@ class Naming:
 
 
 def of_columns(names: Sequence[str], data_norm: float, sites: Sequence[str] = ()) -> Naming:
-    """Numbers in the user's units, in rows of norm `data_norm` at most or a little more often.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """An encoding of numbers, of which most rows have norm `data_norm` at most; InvalidInput if that is no norm."""
     if not (math.isfinite(data_norm) and data_norm > 0):
         raise InvalidInput("data_norm", data_norm, "must be finite and > 0", "declare a public bound on a row's norm")
     d, scale, value = len(names), _COLUMNS / data_norm, math.sqrt(SHARE) / _SLACK
@@ -159,14 +135,12 @@ def of_columns(names: Sequence[str], data_norm: float, sites: Sequence[str] = ()
 
 
 def of_schema(schema: Schema, sites: Sequence[str] = ()) -> Naming:
-    """An encoding of the schema's columns with reference levels and a constant.
-
-    A block without a declared `base` takes its first level as reference.
+    """An encoding of the schema's columns with reference levels, by default the first, and a constant.
 
     Raises
     ------
     InvalidInput
-        For what has no coefficients in the user's units: unit rows, vectors.
+        For unit rows and vectors, which have no coefficients in the user's units.
     """
     if schema.unit:
         rule = "rows of unit norm have no coefficients in the columns' units"
@@ -206,7 +180,7 @@ def naming_of(schema: Schema | None, columns: Sequence[str], data_norm: float, s
 
 
 def _spread(naming: Naming, sites: Sequence[str]) -> Naming:
-    """The same with a constant for every site, if there are any."""
+    """The naming with a constant for every site, if there are any."""
     if not sites:
         return naming
     d, N = naming.d - 1, len(sites)
@@ -220,7 +194,7 @@ def _spread(naming: Naming, sites: Sequence[str]) -> Naming:
 
 
 def _based(block: Block) -> Block:
-    """The same block with a reference level."""
+    """The block with a reference level."""
     if isinstance(block, Bins):
         return dataclasses.replace(block, base=0 if block.base is None else block.base)
     if isinstance(block, Category):
@@ -232,7 +206,7 @@ def _based(block: Block) -> Block:
 
 
 def _levels(block: Block) -> tuple[list[str], str]:
-    """Names of the levels that have a column, and of the reference."""
+    """Names of the levels with a column, and of the reference."""
     if isinstance(block, Category):
         return [name.removeprefix(f"{block.name}=") for name in block.names], str(block.base)
     assert isinstance(block, Bins)
@@ -242,7 +216,7 @@ def _levels(block: Block) -> tuple[list[str], str]:
 
 
 def reference_of(block: Bins | Category) -> str:
-    """The name of a block's reference level, as its other levels are named; the block has one."""
+    """The name of a block's reference level, in the style of its other levels."""
     if isinstance(block, Category):
         return f"{block.name}={block.base}"
     assert block.base is not None

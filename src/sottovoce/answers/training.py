@@ -1,29 +1,32 @@
-"""``train --inference`` and ``--evaluation``: coefficients with intervals, and quality on rows that nobody shows."""
+"""``train --inference`` and ``--evaluation``: coefficients with intervals, and evaluation on held-out rows."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 import numpy as np
 
 from .. import data
+from ..algorithms.recipe import Recipe
+from ..data.rows import Rows
 from ..data.schema import unfit
 from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger
 from ..privacy.statement import Statement
-from ..problem.losses import Logistic
-from ..problem.task import TwoClasses
+from ..problem.losses import Logistic, Loss
+from ..problem.task import Task, TwoClasses
 from ..problem.weighted_loss import Weighted
 from ..runs.config import RunConfig
-from ..runs.simulate import simulate
+from ..runs.simulate import Result, simulate
 from ..runs.training import Report, TrainConfig, deal
 from ..util.pages import versions
 from ..util.plain import digest_of, jsonable
 from ..util.typing import Any, Array, IntArray
-from .evaluation import Evaluation, Held, exact
+from .evaluation import Held, exact
 from .inference import Coefficients, Estimates, check_run, forecast, model_of, newton_of, table
 from .judging import Scored, judge_of
 from .saved import SavedModel, to_keep
@@ -32,85 +35,78 @@ from .terms import Naming, columns_of, naming_of, outcome
 WEIGHED = "intervals are for rows that count alike: with weights the errors of an estimate are other ones"
 
 
-@dataclass(frozen=True)
-class Inferred:
-    """A run with inference, scored on test rows.
-
-    Attributes
-    ----------
-    answered : SavedModel
-    coefficients : Coefficients
-        Of the first replicate.
-    estimates : Estimates
-    exact : dict of str to float
-        Quality on the test rows without noise, for the data's holder; empty without test rows.
-    forecast : dict of str to float
-        Of the number of rows that the table needs, before the run.
-    sizes, sites
-        Rows and names of the sites.
-    n_test : int
-        Rows that were held out, whatever their label.
-    asked : list of dict
-        The name of every release with its share of the budget.
-    """
+@dataclass(frozen=True, kw_only=True)
+class TableFit:
+    """A model whose coefficients have names, trained on a table by a recipe and scored on test rows."""
 
     config: TrainConfig
     answered: SavedModel
-    coefficients: Coefficients
-    estimates: Estimates
     statement: Statement
-    exact: dict[str, float]
-    forecast: dict[str, float]
+    asked: list[dict[str, Any]]  # name and share of the budget of every release
+    exact: dict[str, float]  # metrics on the test rows without noise, for the data's holder
     sizes: Array
     sites: tuple[str, ...]
-    n_test: int
-    asked: list[dict[str, Any]]
-    evaluation: Evaluation | None = None
-    notes: tuple[str, ...] = ()
+    n_test: int  # held-out rows, whatever their label
+    evaluation: Any = None
+    notes: tuple[str, ...] = ()  # counts in them are for the data's holder, too
     seconds: float = 0.0
-    task: TwoClasses = field(default_factory=TwoClasses)
+
+    kind: ClassVar[str]
+
+    def found(self) -> dict[str, Any]:
+        """What this kind of fit has of its own in :meth:`to_dict`."""
+        raise NotImplementedError
 
     def to_dict(self) -> dict[str, Any]:
         """One JSON object; an infinite number is the text ``inf``."""
-        best = None if self.evaluation is None else self.evaluation.quality[""]
         report = {
-            "method": "inference", "data": self.config.data, "nodes": len(self.sizes),
+            "method": self.kind, "data": self.config.data, "nodes": len(self.sizes),
             "partition": self.config.partition, "n_train": self.sizes.astype(int).tolist(),
             "sites": list(self.sites), "n_test": self.n_test, "features": len(self.answered.model),
-            "label": outcome(self.answered.schema), "asked": self.asked, "versions": versions(*LIBRARIES),
-            "coefficients": self.coefficients.to_dict(), "strain": self.coefficients.strain,
-            "needs": self.coefficients.needs, "weighed": self.coefficients.weighed, "forecast": self.forecast,
-            "auc": self.exact.get("auc") if best is None else best.auc.value,
-            "brier": self.exact.get("brier") if best is None else best.brier.value,
-            "exact": self.exact, "test_error": 1.0 - self.exact["accuracy"] if self.exact else None,
+            "label": outcome(self.answered.schema), "asked": self.asked, "versions": versions("numpy", "scipy"),
+            **self.found(), "exact": self.exact,
             "evaluation": None if self.evaluation is None else self.evaluation.to_dict(),
             "privacy": self.statement.to_dict(), "notes": list(self.notes), "seconds": self.seconds,
             "config": self.config.run.to_dict(),
         }  # fmt: skip
         return {key: jsonable(value) for key, value in report.items()}
 
+    def recorded(self, notes: Sequence[str]) -> Self:
+        """The same with a record in the saved model; `notes` are those without counts of rows."""
+        return replace(self, answered=replace(self.answered, record=to_keep(self.to_dict(), notes)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inferred(TableFit):
+    """Coefficients with intervals; those of the first replicate."""
+
+    coefficients: Coefficients
+    estimates: Estimates
+    forecast: dict[str, float]  # of the number of rows that the table needs, before the run
+
+    kind: ClassVar[str] = "inference"
+
+    def found(self) -> dict[str, Any]:
+        best, lines = None if self.evaluation is None else self.evaluation.quality[""], self.coefficients
+        return {
+            "coefficients": lines.to_dict(), "strain": lines.strain, "needs": lines.needs, "weighed": lines.weighed,
+            "forecast": self.forecast,
+            "auc": self.exact.get("auc") if best is None else best.auc.value,
+            "brier": self.exact.get("brier") if best is None else best.brier.value,
+            "test_error": 1.0 - self.exact["accuracy"] if self.exact else None,
+        }  # fmt: skip
+
 
 @dataclass(frozen=True)
-class Dealt:
-    """Training rows at their sites, in an encoding whose coefficients have names.
+class DealtTable:
+    """A data set whose training rows are dealt to sites, in an encoding whose coefficients have names."""
 
-    Attributes
-    ----------
-    naming : Naming
-    tables : list
-        Of every site: raw columns, or encoded rows where there is no schema.
-    parts : list of array of int
-        Which training rows each site holds.
-    label : str
-        What the deal depends on, for a ledger on disk.
-    sites : tuple of str
-        Their names.
-    """
-
+    config: TrainConfig
+    dataset: data.Dataset
     naming: Naming
-    tables: list[Any]
-    parts: list[IntArray]
-    label: str
+    tables: list[Any]  # of every site: raw columns, or encoded rows without a schema
+    parts: list[IntArray]  # training rows of every site
+    label: str  # what the deal depends on, for a ledger on disk
     sites: tuple[str, ...]
 
     @property
@@ -119,12 +115,12 @@ class Dealt:
         return np.array([float(len(part)) for part in self.parts])
 
     @property
-    def shares(self) -> Array:
-        """By which sites' constants are averaged: their shares of all rows, or 1 where there is one constant."""
-        return self.sizes / self.sizes.sum() if self.naming.sites else np.ones(1)
+    def test(self) -> Any:
+        """Test rows: raw columns, or encoded rows without a schema."""
+        return self.dataset.X_test if self.dataset.schema is None else self.dataset.test_columns
 
     @classmethod
-    def of(cls, config: TrainConfig, dataset: data.Dataset, site_constants: bool | None) -> Dealt:
+    def of(cls, config: TrainConfig, dataset: data.Dataset, site_constants: bool | None) -> DealtTable:
         """Deal a data set; None for a constant at every site unless rows are dealt at random."""
         parts = deal(config, dataset)
         own = config.partition != "iid" if site_constants is None else site_constants
@@ -137,7 +133,53 @@ class Dealt:
             for part in parts
         ]  # fmt: skip
         label = f"{config.data} {config.schema} {config.partition} {config.sizes} {config.test_share} {own}"
-        return cls(naming, tables, parts, label, called)
+        return cls(config, dataset, naming, tables, parts, label, called)
+
+    def ask(self, method: Recipe, rows: Rows, loss: Loss, ledger: DurableLedger | None, run_name: str | None) -> Result:
+        """Run a recipe on the training rows; those longer than 1 have weights."""
+        return simulate(
+            self.config.run, rows, method=method, loss=Weighted(loss) if self.naming.long else loss, ledger=ledger,
+            run_name=run_name, label=self.label, caveat=self.dataset.caveat,
+        )  # fmt: skip
+
+    def saved(self, model: Array) -> SavedModel:
+        """The model; constants of sites are averaged by their shares of all rows."""
+        shares = self.sizes / self.sizes.sum() if self.naming.sites else np.ones(1)
+        return SavedModel(self.naming, model, shares, {}, self.dataset.schema)
+
+    def evaluate(self, held: Held | None, model: SavedModel) -> Any:
+        """Ask the test rows about a model, dealt to the sites."""
+        if held is None:
+            return None
+        margins = model.margins(self.test)[:, None]
+        X, y = self.dataset.all_held_out(np.hstack([self.naming.encoded(self.test), margins]))
+        scored = Scored(X[:, -1], model.digest, y, X[:, :-1])
+        judge = judge_of(self.dataset.task, held, self.naming.schema)
+        return judge.ask(scored, self.config.run, len(self.parts), caveat=self.dataset.caveat)
+
+    def told(self, method: Recipe, result: Result, started: float) -> dict[str, Any]:
+        """What every :class:`TableFit` says of its run."""
+        return {
+            "config": self.config, "statement": result.statement, "asked": method.asked, "sizes": self.sizes,
+            "sites": self.sites, "n_test": self.dataset.n_held_out,
+            "notes": (*self.dataset.notes, *unfit(self.dataset.clipped, shortened=False)),
+            "seconds": time.perf_counter() - started,
+        }  # fmt: skip
+
+
+def prepared_table(
+    config: TrainConfig, kind: type[Task], refusal: InvalidInput, held: Held | None, site_constants: bool | None,
+    ledger: DurableLedger | None, *, weights: bool = False,
+) -> DealtTable:  # fmt: skip
+    """Load and deal a table; `refusal` is raised for labels of another kind, and unless `weights` fit, for weights."""
+    dataset = data.load(config.data, schema=config.schema, test_share=config.test_share)
+    if not isinstance(dataset.task, kind):
+        raise refusal
+    if dataset.weights is not None and not weights:
+        raise InvalidInput("weight", None, WEIGHED, "leave weight and class_weight out, or train without inference")
+    dealt = DealtTable.of(config, dataset, site_constants)
+    check_held(held, dataset, config.run, len(dealt.parts), ledger=ledger)
+    return dealt
 
 
 def infer(
@@ -160,63 +202,33 @@ def infer(
     Raises
     ------
     InvalidInput
+        Before anything is spent.
     """
-    started, run = time.perf_counter(), config.run
-    check(run, config)
-    dataset = data.load(config.data, schema=config.schema, test_share=config.test_share)
-    task = dataset.task
-    if not isinstance(task, TwoClasses):
-        raise InvalidInput("label", None, "coefficients are log-odds of two classes", "declare two classes")
-    if dataset.weights is not None:
-        raise InvalidInput("weight", None, WEIGHED, "leave weight and class_weight out, or train without inference")
-    dealt = Dealt.of(config, dataset, site_constants)
-    check_held(held, dataset, run, len(dealt.parts), ledger=ledger)
-    naming, sizes = dealt.naming, dealt.sizes
+    started = time.perf_counter()
+    check(config.run, config)
+    refusal = InvalidInput("label", None, "coefficients are log-odds of two classes", "declare two classes")
+    dealt = prepared_table(config, TwoClasses, refusal, held, site_constants, ledger)
+    naming, dataset = dealt.naming, dealt.dataset
     rows = naming.rows([(found, dataset.y_train[part]) for found, part in zip(dealt.tables, dealt.parts, strict=True)])
-    loss = Weighted(Logistic()) if naming.long else Logistic()
     method = newton_of(naming)
-    result = simulate(
-        run, rows, method=method, loss=loss, ledger=ledger, run_name=run_name, label=dealt.label, caveat=dataset.caveat
-    )
-    found, statement, facts = result.outcome, result.statement, result.facts
-    lines = table(found, naming, delta=run.delta)
-    answered = SavedModel(naming, model_of(found)[0], dealt.shares, {}, dataset.schema)
-    scored = len(dataset.y_test) > 0
-    test = dataset.X_test if dataset.schema is None else dataset.test_columns
-    quality = exact(answered.margins(test), dataset.y_test) if scored else {}
-    evaluation = None
-    if held is not None:
-        X, y = dataset.all_held_out(np.hstack([naming.encoded(test), answered.margins(test)[:, None]]))
-        scored_rows = Scored(X[:, -1], answered.digest, y, X[:, :-1])
-        judge = judge_of(task, held, naming.schema)
-        evaluation = judge.ask(scored_rows, run, len(dealt.parts), caveat=dataset.caveat)
-    mu = found.scale
-    ahead = {}
-    if math.isfinite(mu):
+    result = dealt.ask(method, rows, Logistic(), ledger, run_name)
+    found, facts, ahead = result.outcome, result.facts, {}
+    lines, answered = table(found, naming, delta=config.run.delta), dealt.saved(model_of(found)[0])
+    quality = exact(answered.margins(dealt.test), dataset.y_test) if len(dataset.y_test) else {}
+    evaluation = dealt.evaluate(held, answered)
+    if math.isfinite(found.scale):
         ahead = forecast(
-            naming,
-            float(sizes.sum()),
-            mu,
-            sites=facts.n_nodes,
-            summed=facts.participants > 0,
+            naming, float(dealt.sizes.sum()), found.scale, sites=facts.n_nodes, summed=facts.participants > 0,
             colluders=facts.colluders,
-        )
-    done = Inferred(
-        config, answered, lines, found, statement, quality, ahead, sizes, dealt.sites, dataset.n_held_out,
-        method.asked, evaluation,
-        (*dataset.notes, *unfit(dataset.clipped, shortened=False)), time.perf_counter() - started, task,
-    )  # fmt: skip
-    record = to_keep(done.to_dict(), dataset.notes)
-    if evaluation is None:
-        record["auc"] = record["brier"] = None  # they are exact ones then
-    return replace(done, answered=replace(answered, record=record))
-
-
-LIBRARIES = "numpy", "scipy"
+        )  # fmt: skip
+    return Inferred(
+        **dealt.told(method, result, started), answered=answered, exact=quality, evaluation=evaluation,
+        coefficients=lines, estimates=found, forecast=ahead,
+    ).recorded(dataset.notes)  # fmt: skip
 
 
 def names_of(partition: str, columns: Any, parts: Sequence[IntArray]) -> tuple[str, ...]:
-    """Names of the sites: their values of the column that says who holds a row, or their numbers."""
+    """Names of the sites: their values of the site column, or their numbers."""
     kind, _, name = partition.partition(":")
     if kind == "site":
         return tuple(str(columns[name][part[0]]) for part in parts)
@@ -226,12 +238,7 @@ def names_of(partition: str, columns: Any, parts: Sequence[IntArray]) -> tuple[s
 def check_held(
     held: Held | None, dataset: data.Dataset, run: RunConfig, sites: int = 1, *, ledger: DurableLedger | None = None
 ) -> None:
-    """Refuse an evaluation that cannot be asked, before the training spends anything.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """Refuse an evaluation that cannot be asked, before the training spends anything; InvalidInput."""
     if held is None:
         return
     if ledger is not None:
@@ -246,12 +253,7 @@ def check_held(
 
 
 def check(run: RunConfig, config: TrainConfig | None = None) -> None:
-    """Refuse what inference does not use.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """Refuse options that inference does not have; InvalidInput."""
     check_run(run)
     if config is not None and (config.start or config.public or config.public_share):
         raise InvalidInput("start", None, "inference starts from a count of its own", "leave the start out")
@@ -263,11 +265,12 @@ def evaluate_report(report: Report, held: Held) -> Any:
     Returns
     -------
     Evaluation, ClassEvaluation or NumberEvaluation
-        By what the label is.
+        By the kind of label.
 
     Raises
     ------
     InvalidInput
+        As :func:`check_held`.
     """
     dataset, result, run = report.dataset, report.result, report.config.run
     check_held(held, dataset, run)
@@ -277,4 +280,4 @@ def evaluate_report(report: Report, held: Held) -> Any:
     return judge.ask(scored, run, result.facts.n_nodes, caveat=dataset.caveat)
 
 
-__all__ = ["Evaluation", "Held", "Inferred", "Naming", "evaluate_report", "infer", "outcome"]
+__all__ = ["Held", "Inferred", "evaluate_report", "infer"]

@@ -1,4 +1,4 @@
-"""Attacks on every claim that the package prints: games against the real code path, and exact checks."""
+"""Privacy audits: distinguishing games against the real code path, and exact checks without sampling."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from ..errors import InvalidInput
 from . import aborts, aggregators, answers, clipped, labels, stopping, sums, worst_cases
 from .confidence import epsilon_bound
 from .exact import densities
-from .game import Case, Verdict, play
+from .game import Case, Options, Verdict, play
 from .worst_cases import make_case
 
 __all__ = ["ADVERSARIES", "Case", "Verdict", "attack", "densities", "epsilon_bound", "make_case", "play", "targets"]
 
 
 class Adversary(NamedTuple):
-    """A game, and its number of runs by default and with ``quick``."""
+    """A game, and its number of runs by default and with ``quick``.
+
+    It takes :class:`sottovoce.audit.game.Options`, and as ``stands`` what is attacked, by name.
+    """
 
     play: Callable[..., Verdict]
     runs: int
@@ -33,8 +36,8 @@ ADVERSARIES: dict[str, Adversary] = {
     "sums": Adversary(sums.play, sums.RUNS, sums.QUICK_RUNS),
     "answers": Adversary(answers.play, answers.RUNS, answers.QUICK_RUNS),
 }
-"""Attacks on the code around the methods: a ledger's quotes, a site's refusals, an estimator's attributes, the cap,
-sums over sites of which some collude, and the bounded sums from which answers are computed."""
+"""Attacks on the code around the methods: a ledger's quotes, a site's aborts, an estimator's attributes, the gradient
+cap, sums over sites of which some collude, and the bounded sums from which answers are computed."""
 
 _REPLICATES, _QUICK = 20_000, 4_000
 _MORE = {("pp_admm", "printed"): 100_000, ("pp_admm", "corrected"): 60_000, ("ipp_admm", "corrected"): 60_000}
@@ -73,22 +76,26 @@ def attack(
     rounds : int, optional
         By default 2, and 1 where one round gives the largest bound.
     replicates : int, optional
-        Of each world; by default enough to show a factor of two.  Of :data:`ADVERSARIES`, never more than the default.
+        Runs on each table; by default enough to show a factor of two.  Of :data:`ADVERSARIES`, at most the default.
     seed : int
     confidence : float
-        That the bound is true.
+        Probability that the bound is true.
     quick : bool
         Fewer replicates, if their number is not given.
     colluders : int, optional
         Of `sums`: sites that tell the adversary all they know; by default as many as the claim allows.
 
-    Returns
-    -------
-    Verdict
-
     Raises
     ------
     InvalidInput
+        If there is no such claim, or a number breaks its rule.
+
+    Examples
+    --------
+    >>> from sottovoce.audit import attack
+    >>> verdict = attack("generalised", "printed", quick=True)
+    >>> verdict.refuted, round(verdict.exact_epsilon, 3)
+    (True, 1.405)
     """
     if colluders is not None and method != "sums":
         raise InvalidInput("colluders", colluders, "is for the game of sums", "leave it out")
@@ -103,10 +110,7 @@ def attack(
     if method in ADVERSARIES:
         game = ADVERSARIES[method]
         runs = min(replicates or game.runs, game.quick if quick else game.runs)
-        more = {} if colluders is None else {"colluders": colluders}
-        return game.play(
-            epsilon=epsilon, delta=delta, rounds=rounds, replicates=runs, seed=seed, confidence=confidence, **more
-        )  # fmt: skip
+        return game.play(Options(epsilon, delta, rounds, runs, seed, confidence, colluders))
     replicates = replicates or (_QUICK if quick else _MORE.get((method, form), _REPLICATES))
     if method in aggregators.GAMES:
         return aggregators.play(

@@ -1,18 +1,8 @@
-"""A neighbour who sends extreme vectors and watches whether the site answers.
+"""The game of aborts (docs/audit.md, `refusals`): extreme vectors that make a site abort, or not.
 
-Whatever a neighbour sends enters a site's next query.  The vector may be so long that the solver cannot certify its
-answer, that an answer does not fit its grid, or that a margin overflows.  If whether, when and how the site refuses
-depends on its rows, then the refusal is an answer without noise.  In sums over sites she is one of three sites and adds
-such numbers to what she sends; the third site is honest.
-
-The adversary knows both tables.  Beforehand she runs each method on both, without noise, against vectors of growing
-length up to the largest doubles.  Wherever a site's behaviour changes, she bisects the length.  She looks for a length
-at which the site behaves differently on the two tables, or else takes the nearest lengths on both sides of the change.
-Then she watches real runs of one site, and sees every message and how the run ended (the words of the error, how much
-was charged).  She bets on one way in which a run ends, or on the last message of the runs that did not refuse.  The
-second bet matters where noise decides whether the site refuses: refusals may be equally frequent on both tables, and
-yet the remaining answers may be possible on only one of them.  The bet is chosen on one half of the runs, and the other
-half gives the bound.
+A long vector may make a solve fail its certificate, an answer leave its grid, or a margin overflow.  If whether, when
+or how the site aborts depends on its rows, then the abort is an answer without noise.  In sums she is one of three
+sites and adds such numbers to what she sends; the third site is honest.
 """
 
 from __future__ import annotations
@@ -42,21 +32,20 @@ from ..runs.prepare import Prepared, prepare
 from ..runs.start import named
 from ..util.typing import Any, Array, IntArray
 from .confidence import Test, choose_test
-from .game import Notes, Verdict
+from .game import DEFAULT, Notes, Options, Verdict
+from .likelihood import Silence
 from .worst_cases import signed_site
 
 RUNS, QUICK_RUNS = 400, 160
 DELTA = 1e-5
-"""Delta of methods that need one, if none is given."""
-
 _FEWEST = 80
-_LOOK = 32  # runs of each table at every length that looks promising
+_LOOK = 32  # runs of each table at every promising length
 _LENGTHS = (*(10.0**k for k in range(0, 18, 2)), 1e20, 1e30, 1e50, 1e100, 1e154, 1e200, 1e300, 1e308, 1.7e308)
-_LATE = ("mr_admm", "dgd")  # methods whose second round does not look at what came in
+_LATE = ("mr_admm", "dgd")  # methods whose second round does not depend on what came in
 _BRACKETS = 2  # of a method, at most
 _STEPS = 48  # of a bisection: relative lengths of about 1e-13
 _BROKEN = (TypeError, AttributeError, NameError, AssertionError, NotImplementedError)
-"""What a mistake in the code raises: no way in which a site's run ends, so the audit ends with it."""
+"""Programming errors, which end the audit: no way in which a site's run ends."""
 _WHY = (
     "one feature, a row and its opposite: minimisers differ by little, and by more than the last digit of a length",
     "a row of equal entries, and the same with every other sign turned: products with a long vector overflow apart",
@@ -67,16 +56,9 @@ _WHY = (
 class Victim:
     """One method at one site, whose one neighbour is the adversary; of sums, one of three sites.
 
-    Attributes
-    ----------
-    config : RunConfig
-        Its total is the claim.
-    features : int
-        1: the tables differ in a row and its opposite, or a row and zeros, by the relation.  More: they differ in a row
-        of equal entries and one whose entries alternate in sign; products of the two with a long vector overflow in
-        different ways.
-    curator : callable, optional
-        Planted faults, for tests: makes the curator.
+    With one feature the tables differ in a row and its opposite, or in a row and zeros, by the relation.  With more
+    they differ in a row of equal entries and one of alternating signs, whose products with a long vector overflow
+    apart.  `curator` makes the curator: tests plant faults there.
     """
 
     config: RunConfig
@@ -89,8 +71,8 @@ class Victim:
         return REGISTRY[self.config.method].trust.kind == "sum"
 
     @cached_property
-    def worlds(self) -> tuple[Rows, Rows]:
-        """The two tables: site 0 is the victim."""
+    def tables(self) -> tuple[Rows, Rows]:
+        """Both tables; site 0 is the victim."""
         if self.features == 1:
             own, other = [1.0, -1.0, 1.0], signed_site(1.0, -1.0, 1.0, -1.0)
             instead = 1.0 if self.config.relation == "replace-one" else 0.0
@@ -104,34 +86,36 @@ class Victim:
 
     @cached_property
     def ready(self) -> Prepared:
-        """Priced and calibrated."""
+        """The calibrated run."""
         named(self.config, None, self.features)  # an audit starts at zero
-        return prepare(self.config, self.worlds[0].n, self.features)
+        return prepare(self.config, self.tables[0].n, self.features)
 
     @cached_property
     def away(self) -> Array:
         """The direction in which the two rows differ."""
-        first, second = (rows.signed[0, -1] for rows in self.worlds)
+        first, second = (rows.signed[0, -1] for rows in self.tables)
         return np.asarray(first - second)
 
     @cached_property
     def claimed(self) -> float:
-        """What the ledger says of a whole run."""
-        book = self._run(0, 1.0, _Silent())[1]
+        """The ledger's total of a whole run."""
+        book = self._run(0, 1.0, Silence(()))[1]
         ledger = Ledger(accountants.make_accountant(self.config.notion), math.inf, self.config.delta or 0.0)
         for event in book.rows:
             ledger.charge(event)
         return ledger.total()
 
-    def watch(self, world: int, length: float, noise: Noise) -> Seen:
-        """One run against a vector whose entries are all `length`."""
-        return self._run(world, length, noise)[0]
+    def watch(self, table: int, length: float, noise: Noise) -> Seen:
+        """One run against a vector with all entries equal to `length`."""
+        return self._run(table, length, noise)[0]
 
-    def _run(self, world: int, length: float, noise: Noise) -> tuple[Seen, Notes]:
-        ready, rows, book = self.ready, self.worlds[world], Notes()
+    def _run(self, table: int, length: float, noise: Noise) -> tuple[Seen, Notes]:
+        ready, rows, book = self.ready, self.tables[table], Notes()
         facts, net = ready.facts.node(0), _Extreme(np.full(self.features, length))
         curator = self.curator(rows.node(0), facts, noise, book)
-        place = Place(facts, net, _Beside(curator, facts, net, noise) if self.sums else curator, (), self.features)
+        place = Place(
+            facts, net, _WithHonestSite(curator, facts, net, noise) if self.sums else curator, (), self.features
+        )
         with np.errstate(all="ignore"):
             try:
                 ended = engine.run(ready.algorithm.at(0), place, self.config.rounds).stopped
@@ -147,20 +131,20 @@ class Victim:
 
 @dataclass(frozen=True)
 class Seen:
-    """How a run ended, in words, and the last message along the direction in which the two rows differ."""
+    """How a run ended, in words, and the last message along the direction in which the rows differ."""
 
     told: str
     last: float
 
 
 class _Extreme(Net):
-    """A neighbour that answers every message with one vector, and adds it to every sum."""
+    """A neighbour that answers every message with one vector and adds it to every sum."""
 
     def __init__(self, vector: Array) -> None:
         self.degree, self._vector = np.ones(1), vector
         self.sent: list[Array] = []
         self.honest: IntArray = np.zeros(1, dtype=np.int64)
-        """What the third site of a sum adds, less what its rows add, which she knows."""
+        """Noise of the third site of a sum; she knows what its rows add."""
 
     def neighbour_sum(self, x: Array) -> Array:
         self.sent.append(np.array(x))
@@ -176,8 +160,8 @@ class _Extreme(Net):
 
 
 @dataclass
-class _Beside:
-    """A site's curator, beside an honest site that draws its share of every sum's noise."""
+class _WithHonestSite:
+    """A site's curator, with an honest site that draws its share of every sum's noise."""
 
     curator: Curator
     facts: Facts
@@ -193,40 +177,20 @@ class _Beside:
         return self.curator.ask(query, net)
 
 
-class _Silent(KeyedNoise):
-    """No noise, for one site."""
-
-    def __init__(self) -> None:
-        super().__init__(0, [0], [0], ())
-
-    def gaussian(self, d: int, release: int, use: int = 0) -> Array:
-        return np.zeros(d)
-
-    def spherical(self, d: int, release: int, use: int = 0) -> Array:
-        return np.zeros(d)
-
-
 @dataclass(frozen=True)
-class RefusalVerdict(Verdict):
-    """What a neighbour who sends extreme vectors learns.
-
-    Attributes
-    ----------
-    length : float
-        Of each entry of the vector that was played.
-    told : tuple of dict
-        What she saw of each table: how the run ended, and how often.
-    channels : dict of str to float
-        Every other method and length at which a first look at few runs refutes the claim too, with its bound.
-    """
+class AbortVerdict(Verdict):
+    """The verdict on a neighbour who sends extreme vectors."""
 
     length: float = 0.0
+    """Of each entry of the vector that was played."""
     told: tuple[dict[str, int], ...] = ()
+    """How runs ended on each table, and how often."""
     channels: dict[str, float] = field(default_factory=dict)
+    """All methods and lengths at which a first look at few runs refutes the claim, with their bounds."""
 
 
 def _stands(epsilon: float, delta: float | None, rounds: int | None) -> dict[str, Victim]:
-    """Methods by where their noise sits, with refusals of every kind that a length can provoke."""
+    """One method for each kind of release between sites, with every kind of abort that a length can provoke."""
     # Nearly all of the budget goes to the release after her vector: it has little noise, all of it in the objective.
     inside = {"method": "m_admm", "relation": "zero-out", "noise_growth": 20.0}
     gated = {"method": "ipp_admm", "positives": 2, "threshold": -1e6}
@@ -250,8 +214,8 @@ def _stands(epsilon: float, delta: float | None, rounds: int | None) -> dict[str
 
 def lengths(stand: Victim) -> list[float]:
     """Lengths to try, found without noise: where behaviour differs between tables, or both sides of a common change."""
-    silent, found = _Silent(), []
-    seen = [tuple(stand.watch(world, length, silent).told for world in (0, 1)) for length in _LENGTHS]
+    silent, found = Silence(()), []
+    seen = [tuple(stand.watch(table, length, silent).told for table in (0, 1)) for length in _LENGTHS]
     found += [length for length, (first, second) in zip(_LENGTHS, seen, strict=True) if first != second][:1]
     alike = [a == b for a, b in seen]
     changes = [k for k in range(1, len(seen)) if alike[k - 1] and alike[k] and seen[k - 1] != seen[k]]
@@ -260,13 +224,13 @@ def lengths(stand: Victim) -> list[float]:
 
 
 def _edge(stand: Victim, low: float, high: float, told: str) -> tuple[float, ...]:
-    """A length at which the tables behave differently, or else two neighbouring lengths between which both change."""
-    silent = _Silent()
+    """A length at which the tables behave differently, or two neighbouring lengths between which both change."""
+    silent = Silence(())
     for _ in range(_STEPS):
         middle = math.sqrt(low) * math.sqrt(high) if high > 2.0 * low else low + 0.5 * (high - low)
         if not low < middle < high:
             break
-        first, second = (stand.watch(world, middle, silent).told for world in (0, 1))
+        first, second = (stand.watch(table, middle, silent).told for table in (0, 1))
         if first != second:
             return (middle,)
         low, high = (middle, high) if first == told else (low, middle)
@@ -274,18 +238,20 @@ def _edge(stand: Victim, low: float, high: float, told: str) -> tuple[float, ...
 
 
 Played = tuple[list[Seen], list[Seen]]
-"""Runs of both tables."""
-NoiseAt = Callable[[int, int], Noise]
-"""Noise of a table and a run."""
+NoiseAt = Callable[[int, int], Noise]  # of a table and a run
 
 
 def _played(stand: Victim, length: float, runs: int, noise: NoiseAt) -> Played:
-    first, second = ([stand.watch(world, length, noise(world, run)) for run in range(runs)] for world in (0, 1))
+    first, second = ([stand.watch(table, length, noise(table, run)) for run in range(runs)] for table in (0, 1))
     return first, second
 
 
 def _scores(played: Played, bets: Sequence[str]) -> list[tuple[Array, Array]]:
-    """One score for each behaviour to bet on, then the last message; unfinished runs count as above, or below, all."""
+    """One score for each behaviour to bet on, then the last message, with aborted runs above or below all others.
+
+    The message matters where noise decides whether a site aborts: aborts may be equally frequent on both tables, and
+    yet the remaining answers be possible on only one of them.
+    """
     found = [tuple(np.array([float(one.told == told) for one in side]) for side in played) for told in bets]
     for end in (math.inf, -math.inf):
         whole = engine.FINISHED
@@ -298,7 +264,7 @@ def _scores(played: Played, bets: Sequence[str]) -> list[tuple[Array, Array]]:
 
 @dataclass(frozen=True)
 class Bet:
-    """A score and a test, chosen by looking."""
+    """A score and a test that were chosen on some of the runs."""
 
     bets: tuple[str, ...]
     which: int
@@ -306,19 +272,19 @@ class Bet:
 
     @classmethod
     def choose(cls, played: Played, delta: float, confidence: float) -> Bet:
-        """The bet that would have shown most in these runs."""
+        """The bet with the largest bound in these runs."""
         bets = tuple(sorted({one.told for side in played for one in side}))
         tests = [choose_test(scores, delta, confidence) for scores in _scores(played, bets)]
         which = max(range(len(tests)), key=lambda k: tests[k].bound)
         return cls(bets, which, tests[which])
 
     def bound(self, played: Played, delta: float, confidence: float) -> float:
-        """The lower bound on epsilon that the bet gives on other runs."""
+        """The bet's lower bound on epsilon from other runs."""
         return self.test.verdict(_scores(played, self.bets)[self.which], delta, confidence)
 
     @property
     def words(self) -> str:
-        """What is bet on."""
+        """The score in words."""
         return f"whether it says {self.bets[self.which]!r}" if self.which < len(self.bets) else "its last message"
 
 
@@ -330,7 +296,7 @@ def halves(played: Played) -> tuple[Played, Played]:
 
 @dataclass(frozen=True)
 class _Look:
-    """What a few runs at one length show; `mixed` if noise decides how a run ends."""
+    """The bound from a few runs at one length; `mixed` if noise decides how a run ends."""
 
     bound: float
     claimed: float
@@ -342,42 +308,19 @@ class _Look:
 
 
 def play(
-    *,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    rounds: int | None = None,
-    replicates: int = RUNS,
-    seed: int = 0,
-    confidence: float = 0.95,
-    stands: Mapping[str, Victim] | None = None,
-    released: bool = True,
-) -> RefusalVerdict:
-    """Search every method for a length that tells the two tables apart, and play the best one.
+    asked: Options = DEFAULT, stands: Mapping[str, Victim] | None = None, *, released: bool = True
+) -> AbortVerdict:
+    """Search for a method and length that tell the tables apart, and play them (:func:`sottovoce.audit.attack`).
 
-    Parameters
-    ----------
-    epsilon, delta : float, optional
-        Total of every run; by default 1, and pure wherever the method has a pure price.
-    rounds : int, optional
-        By default 2, or 3 for methods whose second round does not look at what came in; never fewer.
-    replicates : int
-        Runs of each table with simulated noise; with real noise a quarter, and at least 80.  Half choose the bet.
-    seed : int
-        Of simulated noise.  Noise of the operating system cannot be repeated.
-    confidence : float
-    stands : mapping, optional
-        What is attacked, by name; every method by default.
-    released : bool
-        Whether to play also with noise of the operating system, if the package that draws it is installed.
-
-    Raises
-    ------
-    InvalidInput
+    With `released` it is also played with noise of the operating system, if the package that draws it is installed: a
+    quarter of the runs, and at least 80.
     """
-    stands = _stands(1.0 if epsilon is None else epsilon, delta, rounds) if stands is None else stands
+    if stands is None:
+        stands = _stands(1.0 if asked.epsilon is None else asked.epsilon, asked.delta, asked.rounds)
+    replicates, confidence = asked.replicates or RUNS, asked.confidence
 
     def keyed(first: int) -> NoiseAt:
-        return lambda world, run: KeyedNoise(2 * seed + world, [first + run], [0], ())
+        return lambda table, run: KeyedNoise(2 * asked.seed + table, [first + run], [0], ())
 
     looks: dict[tuple[str, float], _Look] = {}
     for name, stand in stands.items():
@@ -392,7 +335,7 @@ def play(
     games = [(one, "simulated noise", keyed(_LOOK), replicates) for one in dict.fromkeys([certain, by_noise])]
     if released and find_spec("opendp") is not None:
         few = max(_FEWEST, replicates // 4)  # slow, and what she bets on seldom depends on the noise
-        games.append((certain, "noise of the operating system", lambda world, run: SystemNoise(), few))
+        games.append((certain, "noise of the operating system", lambda table, run: SystemNoise(), few))
     each = 1.0 - (1.0 - confidence) / len(games)
     verdicts = []
     for (name, length), source, noise, runs in games:
@@ -403,11 +346,11 @@ def play(
     return replace(best, channels=channels)
 
 
-def _verdict(stand: Victim, name: str, length: float, played: Played, confidence: float, each: float) -> RefusalVerdict:
+def _verdict(stand: Victim, name: str, length: float, played: Played, confidence: float, each: float) -> AbortVerdict:
     known, fresh = halves(played)
     delta = stand.config.delta or 0.0
     bet = Bet.choose(known, delta, confidence)
-    return RefusalVerdict(
+    return AbortVerdict(
         method="refusals", form="corrected", claimed_epsilon=stand.claimed, proved_epsilon=stand.claimed,
         lower_bound=bet.bound(fresh, delta, each), delta=delta, confidence=confidence, replicates=len(played[0]),
         rounds=stand.config.rounds, attack=f"entries of {length:.6g} to {name}: {bet.words}",

@@ -1,4 +1,4 @@
-"""Games for 003's methods that have an aggregator of their own: the trusted average and the feature method."""
+"""Games of 003's aggregators: the trusted average and the feature method."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Played = tuple[Scores, Statement, str]
 def average(form: str, terms: Terms) -> Played:
     """Scenario 2, with one site a tenth as large as the others: a row of the smallest moves the average most."""
     others = [signed_site(*[1.0, -1.0] * 10)] * 2
-    worlds = [Rows.build([signed_site(1.0, row), *others]) for row in (1.0, -1.0)]
+    tables = [Rows.build([signed_site(1.0, row), *others]) for row in (1.0, -1.0)]
     fits = [
         average_trusted(rows, replace(terms, Lambda=_STIFF, seed=2 * terms.seed + w), form)
-        for w, rows in enumerate(worlds)
+        for w, rows in enumerate(tables)
     ]
     why = "the smallest site's row, on Huber's linear piece, moves the average more than a row of the mean site"
     return (-fits[0].models[:, 0], -fits[1].models[:, 0]), fits[0].sites, why
@@ -36,8 +36,8 @@ def feature_sites(form: str, terms: Terms) -> Played:
     """Scenario 2: the printed claim is that noise at the aggregator alone protects the sites' rows."""
     said, scores = [], []
     if form == "corrected":  # every site's own release is seen: its worst pair is that of objective perturbation
-        for world, row in enumerate((1.0, -1.0)):
-            own = replace(terms, seed=2 * terms.seed + world, Lambda=_STIFF)
+        for table, row in enumerate((1.0, -1.0)):
+            own = replace(terms, seed=2 * terms.seed + table, Lambda=_STIFF)
             fit = local(Rows.build([signed_site(1.0, -1.0, 1.0, row)]), own)
             scores.append(-fit.models[:, 0, 0])
             said.append(fit.sites)
@@ -48,9 +48,9 @@ def feature_sites(form: str, terms: Terms) -> Played:
         )
     X = np.array([[0.8, 0.0], [0.0, 0.8], [0.5, 0.5]])
     boss = Rows.build([(X, np.array([1.0, -1.0, 1.0]))])
-    for world, turned in enumerate(([0.6, 0.6], [0.6, -0.6])):
+    for table, turned in enumerate(([0.6, 0.6], [0.6, -0.6])):
         sites = Rows.build([(np.array([[0.9, 0.1], turned]), np.ones(2))])
-        own = replace(terms, seed=2 * terms.seed + world, Lambda=0.05)
+        own = replace(terms, seed=2 * terms.seed + table, Lambda=0.05)
         fit = feature(local(sites, replace(own, epsilon=math.inf)), boss, own, "printed")
         scores.append(np.mod(np.arctan2(fit.models[:, 1], fit.models[:, 0]), math.pi))
         said.append(fit.sites)
@@ -62,9 +62,9 @@ def feature_aggregator(form: str, terms: Terms) -> Played:
     """Private rows at the aggregator: the printed noise is for features of norm 1, and ``M x`` is larger."""
     small = Rows.build([(np.full((4, 1), 0.1), np.ones(4))])  # short rows make a long model
     scores, said = [], []
-    for world, row in enumerate((1.0, -1.0)):
+    for table, row in enumerate((1.0, -1.0)):
         boss = Rows.build([signed_site(1.0, -1.0, 1.0, row)])
-        own = replace(terms, seed=2 * terms.seed + world, Lambda=1e-3)
+        own = replace(terms, seed=2 * terms.seed + table, Lambda=1e-3)
         exact = local(small, replace(own, epsilon=math.inf))
         fit = feature(exact, boss, replace(own, Lambda=_STIFF), "printed" if form == "printed" else "private")
         scores.append(fit.models[:, 0] * np.sign(exact.models[:, 0, 0]))
@@ -90,12 +90,7 @@ def play(
     seed: int = 0,
     confidence: float = 0.95,
 ) -> Verdict:
-    """Play the game of an aggregation claim; as :func:`sottovoce.audit.play`.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """Play the game of an aggregation claim, as :func:`sottovoce.audit.play`; InvalidInput if there is none."""
     if name not in GAMES:
         raise InvalidInput("method", name, f"must be one of {sorted(GAMES)}", "see `sottovoce audit --help`")
     if form not in ("corrected", "printed"):

@@ -1,8 +1,7 @@
-"""Answers: every bounded sum and every recipe plays at a worst pair of tables, under local trust and in sums.
+"""The game of answers (docs/audit.md): all bounded sums and recipes at worst pairs, under local trust and in sums.
 
-Recipes are those that answer people (:mod:`sottovoce.answers`).  Rows have three entries, of which the last is their
-constant, and the tables differ in one row of the smallest of three sites.  A release alone is Gaussian, so the epsilon
-of its pair is also known exactly.
+Rows have three entries, the last a constant, and the tables differ in one row of the smallest of three sites.  A single
+release is Gaussian, so the epsilon of its pair is also known exactly.
 """
 
 from __future__ import annotations
@@ -43,14 +42,15 @@ from ..queries import (
 from ..runs.config import RunConfig
 from ..util.typing import Array
 from .game import (
+    DEFAULT,
     Attack,
     Case,
+    Options,
     Transcripts,
     Verdict,
     attacks,
     candidates,
     likelihood,
-    solvers,
     verdict,
     watch,
 )
@@ -80,21 +80,16 @@ class Given(Once):
 
 
 @dataclass(frozen=True)
-class Asking(Case):
-    """Two tables, and the recipe that is asked about them.
+class RecipeCase(Case):
+    """Two tables, and the recipe that is asked about them."""
 
-    Attributes
-    ----------
-    before : Asking, optional
-        Releases about other rows.  The claim for both is the larger price of the two, as rows are in one of them only.
-    """
-
-    before: Asking | None = None
+    before: RecipeCase | None = None
+    """Releases about other rows: the claim for both is the larger price, as a row is in one of them only."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A sum at a public point, and the row that is replaced by another; rows of numbers have one to predict each."""
+    """A sum at a public point, and the two values of the row that differs, with the number to predict of each."""
 
     what: Callable[[Array], Bounded]
     at: Array
@@ -109,10 +104,8 @@ def _row(*x: float, norm: float = 1.0) -> Array:
 
 
 _E0, _E1, _ZERO = _row(1, 0, 0), _row(0, 1, 0), np.zeros(D)
-_TILT, _STEEP = (
-    np.array([0.0, 0.0, -0.1]),
-    np.array([0.0, 0.0, 400.0]),
-)  # where derivatives of both rows are at their bound
+_TILT = np.array([0.0, 0.0, -0.1])
+_STEEP = np.array([0.0, 0.0, 400.0])  # where derivatives of both rows are at their bound
 _LEFT, _RIGHT = _row(*(_E0 + _TILT)), _row(*(-_E0 + _TILT))
 _ACROSS = (_row(1, 1, 0), _row(1, -1, 0))  # moments differ off the diagonal
 PAIRS: dict[str, Pair] = {
@@ -130,45 +123,45 @@ PAIRS: dict[str, Pair] = {
     "residuals": Pair(lambda at: Residuals(at, LAST, np.array([0.5])), _ZERO, (LAST, LAST), (0.1, 0.9)),
     "moments of residuals": Pair(lambda at: ResidualMoments(at, 0.5), _ZERO, (_E0, _E1), (1.0, -1.0)),
 }
-"""Of every kind of release the pair that moves it furthest, and pairs of rows that have weights."""
+"""The pair that moves each kind of release furthest, and pairs of long rows."""
 TRUSTS = ("nobody", "sum")
 
 
 def tables(pair: Pair, victims: int = 1) -> tuple[Rows, Rows]:
-    """Tables that differ in the first row of the first sites; the other rows are alike."""
+    """Tables that differ in the first row of each of the first `victims` sites."""
 
-    def one(world: int) -> Rows:
+    def one(table: int) -> Rows:
         signed = np.zeros((len(SITES), max(SITES), D))
         for i, n in enumerate(SITES):
             signed[i, :n] = [0.0, 0.0, 0.5]
-        signed[:victims, 0] = pair.rows[world]
+        signed[:victims, 0] = pair.rows[table]
         rows = Rows(signed, np.array(SITES, dtype=float)[:, None], any_norm=pair.long)
         if pair.numbers is None:
             return rows
-        first = [pair.numbers[world] if i < victims else 0.2 for i in range(len(SITES))]
+        first = [pair.numbers[table] if i < victims else 0.2 for i in range(len(SITES))]
         return rows.with_offset([np.array([t] + [0.2] * (n - 1)) for t, n in zip(first, SITES, strict=True)])
 
     return one(0), one(1)
 
 
-def release(name: str, pair: Pair, config: RunConfig, victims: int = 1) -> Asking:
-    """One release that spends the whole budget, at a fixed point."""
+def release(name: str, pair: Pair, config: RunConfig, victims: int = 1) -> RecipeCase:
+    """One release that spends the whole budget."""
     loss: Loss = LOGISTIC if pair.numbers is None else HuberResidual(1.0)
-    return Asking(
+    return RecipeCase(
         replace(config, sites_per_row=victims), tables(pair, victims), 0, f"{name}: the row that moves it furthest",
         method=Given(asks=(Item(name, pair.what, 1.0),), where=pair.at), loss=Weighted(loss) if pair.long else loss,
     )  # fmt: skip
 
 
-def recipes(config: RunConfig) -> dict[str, Asking]:
-    """All that answers ask for, at points that follow from earlier answers."""
+def recipes(config: RunConfig) -> dict[str, RecipeCase]:
+    """Whole recipes, at points that follow from earlier answers."""
     naming, why = of_columns(["x0", "x1"], 1.0), "a row whose answer is replaced by its opposite"
     flipped = Pair(Gradient, _ZERO, (_row(1, 0, 1), _row(1, 0, -1)))
     numbers = Pair(Products, _ZERO, (_row(0, 0, 1),) * 2, (1.0, -1.0))
     score, residual = 2.0 * np.eye(D)[0, :-1], HuberResidual(1.0)
 
-    def case(pair: Pair, method: Recipe, loss: Loss = LOGISTIC) -> Asking:
-        return Asking(config, tables(pair), 0, why, method=method, loss=loss)
+    def case(pair: Pair, method: Recipe, loss: Loss = LOGISTIC) -> RecipeCase:
+        return RecipeCase(config, tables(pair), 0, why, method=method, loss=loss)
 
     return {
         "inference": case(flipped, newton_of(naming)),
@@ -178,8 +171,8 @@ def recipes(config: RunConfig) -> dict[str, Asking]:
     }
 
 
-def held_out(config: RunConfig, trained: bool = False) -> Asking:
-    """A gradient of training rows, then scores of held-out rows; with `trained` the held-out row was trained on."""
+def held_out(config: RunConfig, trained: bool = False) -> RecipeCase:
+    """A gradient of training rows, then scores of held-out rows; `trained` plants the fault that they overlap."""
     rows = PAIRS["gradient"].rows
     training = replace(PAIRS["gradient"], rows=rows if trained else rows[:1] * 2)
     return replace(
@@ -188,9 +181,9 @@ def held_out(config: RunConfig, trained: bool = False) -> Asking:
     )  # fmt: skip
 
 
-def cases(epsilon: float | None = None, delta: float | None = None) -> dict[str, Asking]:
-    """Every release, every recipe, and held-out rows beside training rows, by name and trust."""
-    found: dict[str, Asking] = {}
+def cases(epsilon: float | None = None, delta: float | None = None) -> dict[str, RecipeCase]:
+    """Every release, every recipe, and training with held-out rows, by name and trust."""
+    found: dict[str, RecipeCase] = {}
     for trust in TRUSTS:
         config = RunConfig(
             method="auto", trust=trust, epsilon=1.0 if epsilon is None else epsilon,
@@ -205,10 +198,10 @@ def cases(epsilon: float | None = None, delta: float | None = None) -> dict[str,
     return found
 
 
-def shift(case: Asking, seen: Transcripts) -> float:
-    """Shift over sigma between the two tables in a case of one release."""
+def shift(case: RecipeCase, seen: Transcripts) -> float:
+    """Shift over sigma between the tables of a case of one release."""
     if seen.opened:
-        middles, deviation = honest_sums(seen.opened[0], case.worlds, seen.facts, solvers(case), case.known)
+        middles, deviation = honest_sums(seen.opened[0], case.tables, seen.facts, case.solve, case.known)
         return float(np.linalg.norm((middles[1] - middles[0])[0, 0])) / deviation
     query, tables = seen.asked[0][0], candidates(case, seen.facts)
     event = query.event(seen.facts)
@@ -217,8 +210,8 @@ def shift(case: Asking, seen: Transcripts) -> float:
     return float(np.linalg.norm((second - first)[0, 0]) / event.sigma[case.victim])
 
 
-def play_one(case: Asking, replicates: int = RUNS, *, seed: int = 0, confidence: float = 0.95) -> Verdict:
-    """Play one case, as :func:`sottovoce.audit.game.play` does; of single releases the exact epsilon is known."""
+def play_one(case: RecipeCase, replicates: int = RUNS, *, seed: int = 0, confidence: float = 0.95) -> Verdict:
+    """Play one case, as :func:`sottovoce.audit.game.play` does; a single release gets its exact epsilon."""
     parts = (case,) if case.before is None else (case.before, case)
     seen = [
         (watch(one, 0, replicates, seed + k), watch(one, 1, replicates, seed + k + 1000)) for k, one in enumerate(parts)
@@ -235,42 +228,12 @@ def play_one(case: Asking, replicates: int = RUNS, *, seed: int = 0, confidence:
     return replace(said, exact_epsilon=exact, rounds=said.releases)
 
 
-def play(
-    *,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    rounds: int | None = None,
-    replicates: int = RUNS,
-    seed: int = 0,
-    confidence: float = 0.95,
-    stands: Mapping[str, Asking] | None = None,
-) -> WorstVerdict:
-    """Play every game, and return the verdict that is worst for its claim.
+def play(asked: Options = DEFAULT, stands: Mapping[str, RecipeCase] | None = None) -> WorstVerdict:
+    """Play every game, and return the verdict that is worst for its claim (:func:`sottovoce.audit.attack`).
 
-    Parameters
-    ----------
-    epsilon, delta : float, optional
-        Of every game; by default 1 at 0.1.
-    rounds : int, optional
-        Of no meaning here: a recipe has as many releases as it has.
-    replicates : int
-        Of each world, for every game.
-    seed : int
-    confidence : float
-        That no bound of any game is false: each bound takes its share of the error.
-    stands : mapping, optional
-        What is attacked, by name; :func:`cases` by default.
-
-    Returns
-    -------
-    WorstVerdict
-        ``games`` has the bound of every release and recipe, and the exact epsilon of every release.
-
-    Raises
-    ------
-    InvalidInput
+    `rounds` has no meaning here: a recipe has a fixed number of releases.
     """
-    stands = cases(epsilon, delta) if stands is None else stands
+    stands, runs = cases(asked.epsilon, asked.delta) if stands is None else stands, asked.replicates or RUNS
     return play_all(
-        "answers", stands, confidence, lambda case, each: play_one(case, replicates, seed=seed, confidence=each)
+        "answers", stands, asked.confidence, lambda case, each: play_one(case, runs, seed=asked.seed, confidence=each)
     )

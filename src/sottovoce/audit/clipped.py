@@ -1,8 +1,7 @@
-"""The capped loss: every method that has the cap plays against the pair of tables at which its sensitivity is tight.
+"""The game of capped gradients (docs/audit.md): every method with the cap, at a pair where its sensitivity is tight.
 
-The victim's rows have norms below one and derivatives that are all capped, and the row that changes changes its norm
-too. So a cap that is left out, that depends on other rows, or that rests on norms that are too small moves the sum of
-gradients by more than the ``2 c`` that is priced.
+All rows are capped, and the row that changes changes its norm too.  So a cap that is left out, depends on other rows,
+or rests on norms that are too small moves the sum of gradients by more than the ``2 c`` that is priced.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ from dataclasses import replace
 from ..algorithms import REGISTRY, knobs_of
 from ..util.typing import Any
 from .exact import densities
-from .game import Case, Verdict
+from .game import DEFAULT, Case, Options, Verdict
 from .game import play as game
 from .several import play_all
-from .worst_cases import make_case, tables, tables_of_three
+from .worst_cases import make_case, tables
 
 RUNS, QUICK_RUNS = 8_000, 2_000
 CAP = 0.25
-"""The cap.  Every row of the recipe is capped: its derivative is 1 and its norm larger."""
+"""The cap c: every row's derivative is 1 and its norm larger."""
 LONG, SHORT = 1.0, 0.6
 WHY = "Huber's linear piece, all rows capped: a row of norm 1 becomes one of norm 0.6 with the other label"
 
@@ -34,52 +33,19 @@ def cases(epsilon: float | None = None, delta: float | None = None, rounds: int 
         if "max_grad_norm" in knobs_of(cls):
             case = make_case(name, "corrected", epsilon, delta, rounds)
             config = replace(case.config, **knob)
-            make = tables_of_three if cls.trust.kind == "sum" else tables
-            worlds = (make(own, other, LONG)[0], make(own, other, SHORT)[1])
-            found[name] = replace(case, config=config, worlds=worlds, why=WHY)
+            sites = len(case.tables[0].n)
+            pair = (tables(own, other, LONG, sites)[0], tables(own, other, SHORT, sites)[1])
+            found[name] = replace(case, config=config, tables=pair, why=WHY)
     return found
 
 
-def play(
-    *,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    rounds: int | None = None,
-    replicates: int = RUNS,
-    seed: int = 0,
-    confidence: float = 0.95,
-    stands: Mapping[str, Case] | None = None,
-) -> Verdict:
-    """Play every game, and return the verdict that is worst for its claim.
-
-    Parameters
-    ----------
-    epsilon, delta : float, optional
-        Total of every run; by default 1, and pure.
-    rounds : int, optional
-        By default 2, and 1 for methods that release once.
-    replicates : int
-        Of each world, for every method.
-    seed : int
-    confidence : float
-        That no bound of any method is false: each bound takes its share of the error.
-    stands : mapping, optional
-        What is attacked, by the method's name; :func:`cases` by default.
-
-    Returns
-    -------
-    Verdict
-        With the exact epsilon of the pair, if it is that of `output`.
-
-    Raises
-    ------
-    InvalidInput
-    """
-    stands = cases(epsilon, delta, rounds) if stands is None else stands
+def play(asked: Options = DEFAULT, stands: Mapping[str, Case] | None = None) -> Verdict:
+    """Play every game, and return the verdict that is worst for its claim (:func:`sottovoce.audit.attack`)."""
+    stands = cases(asked.epsilon, asked.delta, asked.rounds) if stands is None else stands
 
     def one(case: Case, each: float) -> Verdict:
-        found = game(case, replicates, seed=seed, confidence=each)
+        found = game(case, asked.replicates or RUNS, seed=asked.seed, confidence=each)
         exact = densities(case).epsilon_at(found.delta) if found.method == "output" and found.releases == 1 else None
         return replace(found, exact_epsilon=exact)
 
-    return play_all("capped", stands, confidence, one)
+    return play_all("capped", stands, asked.confidence, one)

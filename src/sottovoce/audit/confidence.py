@@ -1,4 +1,4 @@
-"""From guesses to a lower bound on epsilon, at a stated confidence.
+"""Lower bounds on epsilon from right and wrong guesses, at a stated confidence.
 
 An (epsilon, delta) claim says ``P1(S) <= e^epsilon P0(S) + delta`` for every set S of transcripts.  An attack is a
 score; S is a half-line of scores.  Which half-line is decided on one half of the replicates, and its two probabilities
@@ -17,14 +17,14 @@ from ..util.typing import Array, ArrayLike
 
 
 def least_probability(hits: ArrayLike, trials: ArrayLike, error: float) -> Array:
-    """Largest p that is below the true probability except with probability `error` (Clopper and Pearson)."""
+    """Lower confidence limit of a probability, false with probability `error` (Clopper and Pearson)."""
     hits, trials = np.asarray(hits, dtype=float), np.asarray(trials, dtype=float)
     with np.errstate(invalid="ignore"):
         return np.where(hits > 0, beta.ppf(error, hits, trials - hits + 1.0), 0.0)
 
 
 def most_probability(hits: ArrayLike, trials: ArrayLike, error: float) -> Array:
-    """Smallest p that is above the true probability except with probability `error`."""
+    """Upper confidence limit of a probability, false with probability `error`."""
     hits, trials = np.asarray(hits, dtype=float), np.asarray(trials, dtype=float)
     with np.errstate(invalid="ignore"):
         return np.where(hits < trials, beta.ppf(1.0 - error, hits + 1.0, trials - hits), 1.0)
@@ -33,7 +33,7 @@ def most_probability(hits: ArrayLike, trials: ArrayLike, error: float) -> Array:
 def epsilon_bound(
     true: ArrayLike, positives: ArrayLike, false: ArrayLike, negatives: ArrayLike, delta: float, confidence: float
 ) -> Array:
-    """``ln((P1(S) - delta) / P0(S))`` from below, given `true` of `positives` and `false` of `negatives` in S."""
+    """Lower bound on ``ln((P1(S) - delta) / P0(S))``, for `true` of `positives` and `false` of `negatives` in S."""
     error = 0.5 * (1.0 - confidence)
     over = least_probability(true, positives, error) - delta
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -43,34 +43,30 @@ def epsilon_bound(
 
 @dataclass(frozen=True)
 class Test:
-    """The half-line ``sign * score >= threshold`` as the set S, with S more likely in world `world`."""
+    """The half-line ``sign * score >= threshold`` as the set S, more likely on table `table`."""
 
     __test__ = False  # not a test of pytest
     sign: float
     threshold: float
-    world: int
+    table: int
     bound: float
 
     def verdict(self, scores: tuple[Array, Array], delta: float, confidence: float) -> float:
-        """The bound on fresh scores of both worlds."""
+        """The bound from fresh scores of both tables."""
         hits = [int(np.sum(self.sign * x >= self.threshold)) for x in scores]
-        a, b = self.world, 1 - self.world
+        a, b = self.table, 1 - self.table
         return float(epsilon_bound(hits[a], len(scores[a]), hits[b], len(scores[b]), delta, confidence))
 
 
 def choose_test(scores: tuple[Array, Array], delta: float, confidence: float) -> Test:
-    """The half-line with the largest bound, among all thresholds, both ends, and both worlds as the likelier one.
+    """The half-line with the largest bound, over all thresholds, both signs and both tables.
 
     The choice asks for more confidence, so that the best of thousands of thresholds is not merely the luckiest.
-
-    Raises
-    ------
-    InvalidInput
-        If there are too few replicates to see anything.
+    InvalidInput if replicates are too few to see anything.
     """
     sizes = [len(x) for x in scores]
     if min(sizes) < 20:
-        raise InvalidInput("replicates", min(sizes), "an audit needs at least 40 a world", "use --replicates 2000")
+        raise InvalidInput("replicates", min(sizes), "an audit needs at least 40 a table", "use --replicates 2000")
     careful = 1.0 - (1.0 - confidence) / 50.0
     best = Test(1.0, np.inf, 1, -1.0)
     for sign in (1.0, -1.0):

@@ -1,8 +1,8 @@
-"""Exact checks without sampling: a single release's densities on both tables, on a grid of answers.
+"""Exact checks by quadrature: a single release's densities on both tables, on a grid of answers.
 
-With one or two features the density of an answer under either table is known in closed form up to a factor (the same
-noise density that the curator draws from, mapped through the optimality condition), so the privacy loss of a pair and
-its hockey-stick divergence follow by quadrature.  No proved epsilon may be below what they show.
+With one or two features the density of an answer is known in closed form up to a factor (the noise's density, mapped
+through the optimality condition).  So the privacy loss of a pair and its hockey-stick divergence follow without
+sampling, and no proved epsilon may be below them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from scipy.special import logsumexp
 from ..errors import InvalidInput
 from ..queries import Query
 from ..util.typing import Array
-from .game import Case, Transcripts, candidates, solvers, watch
+from .game import Case, Transcripts, candidates, watch
 from .likelihood import honest_sums, of_node
 
 _POINTS, _SPAN = {1: 40_001, 2: 601}, {1: 30.0, 2: 12.0}  # grid points an axis, and its half-width in deviations
@@ -25,19 +25,19 @@ _SEEN = 400
 
 @dataclass(frozen=True)
 class Exact:
-    """Logarithms of both tables' probabilities on one grid of answers, each summing to one."""
+    """Log probabilities of both tables on one grid of answers."""
 
     logs: tuple[Array, Array]
 
     @property
     def epsilon(self) -> float:
-        """The largest loss, in either direction, where either table's density is above e^-60 of its peak."""
+        """The largest privacy loss where either density is above e^-60 of its peak."""
         p, q = self.logs
         where = np.maximum(p - p.max(), q - q.max()) > -60.0
         return float(np.abs(p - q)[where].max())
 
     def delta(self, epsilon: float) -> float:
-        """Hockey-stick divergence, the larger of the two directions."""
+        """Hockey-stick divergence, of the worse direction."""
         p, q = self.logs
 
         def one(a: Array, b: Array) -> float:
@@ -56,15 +56,15 @@ class Exact:
 
 
 def densities(case: Case, seed: int = 0) -> Exact:
-    """Both worlds' densities of the victim's first release.
+    """Densities of the victim's first release on both tables of a case.
 
     Raises
     ------
     InvalidInput
         For more than two features, or a query whose density is not known.
     """
-    seen = [watch(case, world, _SEEN, seed + world) for world in (0, 1)]
-    facts, d = seen[0].facts, case.worlds[0].d
+    seen = [watch(case, table, _SEEN, seed + table) for table in (0, 1)]
+    facts, d = seen[0].facts, case.tables[0].d
     if d not in _POINTS:
         raise InvalidInput("features", d, "quadrature is for one or two", "use a game")
     if seen[0].opened:
@@ -91,11 +91,8 @@ def densities(case: Case, seed: int = 0) -> Exact:
 
 
 def _of_sum(case: Case, seen: Transcripts) -> Exact:
-    """Of the first sum, less the shares of colluding sites: a Gaussian about what the honest sites add.
-
-    The grid is as fine as the words of a sum, in one direction: that in which the two tables differ.
-    """
-    middles, deviation = honest_sums(seen.opened[0], case.worlds, seen.facts, solvers(case), case.known)
+    """Densities of the first sum less the colluders' shares, a Gaussian, along the line on which the tables differ."""
+    middles, deviation = honest_sums(seen.opened[0], case.tables, seen.facts, case.solve, case.known)
     apart = float(np.linalg.norm((middles[1] - middles[0])[0, 0])) / deviation
     x = apart / 2 + (_SPAN[1] + apart) * np.linspace(-1.0, 1.0, _POINTS[1])
     logs = [-0.5 * (x - middle) ** 2 for middle in (0.0, apart)]
@@ -103,7 +100,7 @@ def _of_sum(case: Case, seen: Transcripts) -> Exact:
 
 
 def _first(query: Query) -> Query:
-    """The query with its public vectors (those of round 1) once, for every point of the grid alike."""
+    """The query with its public vectors of round 1 once: they are the same at every point of the grid."""
     found = {f.name: getattr(query, f.name) for f in fields(query)}  # type: ignore[arg-type]
     once = {name: value[:1] for name, value in found.items() if isinstance(value, np.ndarray) and value.ndim == 3}
     return replace(query, **once)  # type: ignore[type-var]

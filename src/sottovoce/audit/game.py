@@ -1,11 +1,8 @@
-"""The distinguishing game: which of two neighbouring tables did a site hold?
+"""The distinguishing game: which of two neighbouring tables did a site hold (docs/audit.md)?
 
-Both worlds are run with the real curator, queries, noise and engine, thousands of replicates at once.  The adversary
-sees every message of every round and all of the configuration, and scores each transcript in three ways: by the
-likelihood of the releases on either table, by a linear discriminant of the messages, and by the nearest transcript seen
-before (which finds noise that repeats).  Of sums over sites the adversary sees the totals, and all that the colluding
-sites know, which are the last of the sites.  One half of the replicates decides which score and which threshold are
-used; the other half gives the bound.
+The real curator, queries, noise and engine run on both tables, thousands of replicates at once.  The adversary sees all
+messages and the configuration, and of sums the totals and all that the colluding sites, the last ones, know.  One half
+of the replicates chooses a score and a threshold, and the other half gives the bound.
 """
 
 from __future__ import annotations
@@ -13,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -39,12 +37,27 @@ from ..runs.start import named
 from ..solvers.local import Solver
 from ..util.typing import Any, Array, IntArray
 from .confidence import Test, choose_test
-from .likelihood import Candidate, Opened, Solvers, score, score_sums
+from .likelihood import Candidate, OpenedSum, Solvers, score, score_sums
 
 Scores = tuple[Array, Array]
 NoiseOf = Callable[[int, range, range], Noise]
 BookOf = Callable[[Ledger], Book]
-SolverOf = Callable[[Rows, Facts, int], Solver]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a game is played (:func:`sottovoce.audit.attack`); every game has defaults of its own for None."""
+
+    epsilon: float | None = None
+    delta: float | None = None
+    rounds: int | None = None
+    replicates: int | None = None
+    seed: int = 0
+    confidence: float = 0.95
+    colluders: int | None = None
+
+
+DEFAULT = Options()
 
 
 @dataclass(frozen=True)
@@ -53,30 +66,28 @@ class Case:
 
     Attributes
     ----------
-    config : RunConfig
-    worlds : (Rows, Rows)
     victim : int
         The site whose row differs.
     why : str
-        Why this pair is a worst case, in words.
+        Why this pair is a worst case.
     algorithm : callable, optional
         Sets hyperparameters that a configuration does not have.
-    solver : callable ``(rows, facts, world)``, optional
-        A solver that keeps its certificate and errs in the worst direction (printed forms that allow any such).
+    solver : callable ``(rows, facts, table)``, optional
+        A solver that errs in the worst direction that its certificate allows, for printed forms that allow any.
     noise, book : callable, optional
-        Planted faults, for tests of the audit itself: another source of noise, another ledger.
+        Planted faults, for tests of the audit: another source of noise, another ledger.
     colluders : int, optional
-        Of sums: how many sites tell the adversary all they know; by default as many as the claim allows.
+        Sites of a sum that tell the adversary all they know; by default as many as the claim allows.
     method, loss : optional
-        A recipe that is asked under the configuration in place of a method, and the loss of its rows.
+        A recipe to run in place of the configuration's method, and the loss of its rows.
     """
 
     config: RunConfig
-    worlds: tuple[Rows, Rows]
+    tables: tuple[Rows, Rows]
     victim: int
     why: str
     algorithm: Callable[[Algorithm[Any]], Algorithm[Any]] | None = None
-    solver: SolverOf | None = None
+    solver: Solvers | None = None
     noise: NoiseOf | None = None
     book: BookOf | None = None
     colluders: int | None = None
@@ -85,8 +96,12 @@ class Case:
 
     @property
     def known(self) -> int:
-        """How many sites collude in sums."""
+        """Number of colluding sites of a sum."""
         return self.config.colluders if self.colluders is None else self.colluders
+
+    def solve(self, rows: Rows, facts: Facts, table: int) -> Solver:
+        """The solver of a table, at its sites and for the adversary."""
+        return make_solver(rows, facts) if self.solver is None else self.solver(rows, facts, table)
 
 
 @dataclass
@@ -108,22 +123,22 @@ class Recorder:
 
 
 class Notes:
-    """A curator's book that records what is charged; it refuses nothing and prices nothing."""
+    """A curator's book that records charges; it refuses and prices nothing."""
 
     def __init__(self) -> None:
         self.rows: tuple[Event, ...] = ()
 
     def charge(self, event: Event) -> None:
-        """Keep it."""
+        """Record it."""
         self.rows = (*self.rows, event)
 
     def once(self, event: Event, draw: Callable[[], bytes]) -> bytes:
-        """Keep it, then draw."""
+        """Record it, then draw."""
         self.charge(event)
         return draw()
 
     def to_list(self) -> list[dict[str, Any]]:
-        """Rows as plain data."""
+        """Events as plain data."""
         return [event.to_dict() for event in self.rows]
 
     def restore(self, rows: list[dict[str, Any]]) -> None:
@@ -132,7 +147,7 @@ class Notes:
 
 
 class OpenNet(DenseNet):
-    """A net that keeps every message, and every share, of which only those of colluding sites are seen."""
+    """A net that keeps every message and every share."""
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
@@ -154,7 +169,7 @@ class OpenNet(DenseNet):
 
 @dataclass(frozen=True)
 class Transcripts:
-    """What was seen of one world: queries with answers, all messages (one row a replicate), and the ledger's totals.
+    """What was seen of one table: queries with answers, messages (replicates, entries), and the ledger's totals.
 
     Messages of sums are the totals and the colluding sites' shares.
     """
@@ -164,13 +179,13 @@ class Transcripts:
     facts: Facts
     claimed: float
     proved: float
-    opened: list[Opened] = field(default_factory=list)
+    opened: list[OpenedSum] = field(default_factory=list)
 
 
-def watch(case: Case, world: int, replicates: int, seed: int) -> Transcripts:
-    """Run one world and keep all that leaves its sites."""
+def watch(case: Case, table: int, replicates: int, seed: int) -> Transcripts:
+    """Run on one table, and keep all that leaves its sites."""
     config = replace(case.config, seed=seed, replicates=replicates)
-    rows = case.worlds[world]
+    rows = case.tables[table]
     named(config, None, rows.d)  # an audit starts at zero
     ready = prepare(config, rows.n, rows.d, method=case.method, loss=case.loss)
     rows = held(ready.config, rows)
@@ -178,7 +193,7 @@ def watch(case: Case, world: int, replicates: int, seed: int) -> Transcripts:
     algorithm = ready.algorithm if case.algorithm is None else case.algorithm(ready.algorithm)
     noise = (case.noise or KeyedNoise)(seed, range(replicates), nodes)
     book: Book = ready.ledger if case.book is None else case.book(ready.ledger)
-    curator = Curator(rows, ready.facts, noise, book, _solver(case, world))
+    curator = Curator(rows, ready.facts, noise, book, partial(case.solve, table=table))
     recorder, net = Recorder(curator, ready.facts), OpenNet(ready.graph)
     lead = (replicates, len(rows.n))
     engine.run(algorithm, Place(ready.facts, net, recorder, lead, rows.d), ready.config.rounds)
@@ -186,7 +201,7 @@ def watch(case: Case, world: int, replicates: int, seed: int) -> Transcripts:
 
 
 def transcripts(case: Case, seen: Recorder, net: OpenNet, own: Ledger, charged: Sequence[Event]) -> Transcripts:
-    """What left the sites of a run, and the price of all that was `charged` by the rules of its ledger."""
+    """What left the sites of a run, and the price of all that was `charged`, by the rules of its ledger."""
     spent = Ledger(own.accountant, math.inf, own.delta, own.sites_per_row)
     for event in charged:
         spent.charge(event)
@@ -196,7 +211,7 @@ def transcripts(case: Case, seen: Recorder, net: OpenNet, own: Ledger, charged: 
     sent = [np.broadcast_to(x, (replicates, nodes, x.shape[-1])).reshape(replicates, -1) for x in net.sent]
     opened, honest = [], nodes - case.known
     for (query, answer), share in zip(seen.opened, net.shares, strict=True):
-        opened.append(Opened(query, share[:, :honest].sum(axis=1, keepdims=True)))
+        opened.append(OpenedSum(query, share[:, :honest].sum(axis=1, keepdims=True)))
         sent += [answer[:, 0], share[:, honest:].reshape(replicates, -1).astype(float)]
     return Transcripts(seen.asked, np.concatenate(sent, axis=1), seen.facts, claimed, proved, opened)
 
@@ -213,15 +228,12 @@ class Verdict:
         What the accountants prove for the events that were charged.
     lower_bound : float
         On epsilon at `delta`, true with probability `confidence`.
-    attack : str
-        The score that gave it.
-    why : str
-        Why the pair of tables is a worst case.
+    attack, why : str
+        The score that gave the bound, and why the pair of tables is a worst case.
     releases : int
         Answers of the victim that were seen.
     exact_epsilon : float or None
-        The smallest epsilon that is true for this pair at `delta`, by quadrature, if the run makes one release: no
-        sampling, no confidence.
+        The smallest epsilon that is true for this pair at `delta`, by quadrature, if the run makes one release.
     """
 
     method: str
@@ -245,7 +257,7 @@ class Verdict:
 
     @property
     def refuted_exactly(self) -> bool:
-        """Whether the claim is false by quadrature, with no sampling."""
+        """Whether the claim is false by quadrature."""
         return self.exact_epsilon is not None and self.exact_epsilon > self.claimed_epsilon * (1.0 + 1e-6)
 
     def to_dict(self) -> dict[str, Any]:
@@ -253,30 +265,19 @@ class Verdict:
         return {**vars(self), "refuted": self.refuted, "refuted_exactly": self.refuted_exactly}
 
 
-def _solver(case: Case, world: int) -> Callable[[Rows, Facts], Solver]:
-    """What makes the solvers of a world, at its sites and in the adversary's hands."""
-    wrong = case.solver
-    return make_solver if wrong is None else lambda rows, facts: wrong(rows, facts, world)
-
-
-def solvers(case: Case) -> Solvers:
-    """The same for both worlds."""
-    return lambda rows, facts, world: _solver(case, world)(rows, facts)
-
-
 def candidates(case: Case, facts: Facts) -> tuple[Candidate, Candidate]:
-    """Both tables of the victim, or of the curator who holds all."""
-    curator = len(facts.n) != len(case.worlds[0].n)
+    """Candidates for the victim's rows, or for all rows if a curator holds them."""
+    curator = len(facts.n) != len(case.tables[0].n)
 
-    def one(world: int) -> Candidate:
-        rows = case.worlds[world].pooled() if curator else case.worlds[world]
-        return Candidate(rows, facts, 0 if curator else case.victim, _solver(case, world))
+    def one(table: int) -> Candidate:
+        rows = case.tables[table].pooled() if curator else case.tables[table]
+        return Candidate(rows, facts, 0 if curator else case.victim, partial(case.solve, table=table))
 
     return one(0), one(1)
 
 
 class Attack(NamedTuple):
-    """Scores of all replicates of both worlds; those before `learned` were used to make the score."""
+    """Scores of all replicates on both tables; those before `learned` were used to make the score."""
 
     name: str
     scores: Scores
@@ -284,19 +285,19 @@ class Attack(NamedTuple):
 
 
 def likelihood(case: Case, seen: tuple[Transcripts, Transcripts]) -> Attack:
-    """The most powerful score, where the density of every answer is known."""
+    """The likelihood ratio of all releases."""
 
     def ratio(transcripts: Transcripts) -> Array:
         facts, opened = transcripts.facts, transcripts.opened
         if not opened:
             return score(transcripts.asked, candidates(case, facts))
-        return score_sums(opened, case.worlds, facts, solvers(case), case.known)
+        return score_sums(opened, case.tables, facts, case.solve, case.known)
 
     return Attack("likelihood ratio", (ratio(seen[0]), ratio(seen[1])), 0)
 
 
 def attacks(case: Case, seen: tuple[Transcripts, Transcripts]) -> list[Attack]:
-    """Every attack; what must be learned is learned on the first quarter of the replicates."""
+    """All attacks; a score that is learned is learned on the first quarter of the replicates."""
     quarter = len(seen[0].messages) // 4
     found = [likelihood(case, seen)]
     messages = [one.messages for one in seen]
@@ -320,28 +321,15 @@ def attacks(case: Case, seen: tuple[Transcripts, Transcripts]) -> list[Attack]:
 
 
 def play(case: Case, replicates: int = 20_000, *, seed: int = 0, confidence: float = 0.95) -> Verdict:
-    """Play the game and bound epsilon from below.
-
-    Parameters
-    ----------
-    case : Case
-    replicates : int
-        Of each world; half of them choose the attack.
-    seed : int
-    confidence : float
-
-    Returns
-    -------
-    Verdict
-    """
+    """Play the game and bound epsilon from below, by `replicates` runs on each table."""
     seen = (watch(case, 0, replicates, 2 * seed + 1), watch(case, 1, replicates, 2 * seed + 2))
     return verdict(case, seen, attacks(case, seen), confidence)
 
 
 def verdict(case: Case, seen: Sequence[Transcripts], found: Sequence[Attack], confidence: float) -> Verdict:
-    """One half of the replicates chooses among the attacks that were `found`, and the other half gives the bound.
+    """Choose among the attacks `found` on one half of the replicates, and bound epsilon on the other half.
 
-    The claim is the largest of those of all transcripts that were `seen`, as many of either world.
+    `seen` has as many transcripts of either table; the claim is their largest.
     """
     replicates, delta = len(found[0].scores[0]), case.config.delta or 0.0
     chosen: tuple[Test, Attack] | None = None

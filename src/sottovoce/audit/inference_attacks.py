@@ -1,10 +1,9 @@
-"""What a curious neighbour learns about real rows: membership and one attribute, without noise and by either form.
+"""Membership inference and attribute inference on real rows, by a neighbour who sees all messages.
 
-The tables of :mod:`sottovoce.audit.worst_cases` are worst cases.  Here a small site holds rows of Adult, and the
-neighbour knows all of them but one.  In the first experiment the site holds a target row or another row, both known to
-the neighbour, who says which; in the second the neighbour knows all of the target row except one attribute, and names
-its likeliest value.  The neighbour scores by the likelihood of every message of every round, the most powerful test
-there is.  Real rows are seldom worst cases, so what is measured here does not bound what an attack can do.
+A small site holds rows of Adult, and the neighbour knows all of them but one.  *Membership*: the site holds a target
+row or another row, both known, and the neighbour says which.  *Attribute*: the neighbour knows the target row but for
+one attribute, and names its likeliest value.  Scores are likelihoods of all messages, the most powerful test.  Real
+rows are seldom worst cases, so this does not bound what an attack can do.
 """
 
 from __future__ import annotations
@@ -30,39 +29,27 @@ TARGETS, REPLICATES, EPSILONS = 48, 20, (1.0, 4.0)
 QUICK_TARGETS, QUICK_REPLICATES = 8, 16
 CONFIDENCE, RESAMPLES = 0.95, 400
 METHODS = (("pvp", "listed"), ("dvp", "printed"), ("dvp", "corrected"), ("prox_admm", "corrected"))
-"""Beside consensus ADMM without noise."""
+"""Methods and forms, in addition to consensus ADMM without noise."""
 
 ATTRIBUTES: dict[str, dict[str, str]] = {
     "income": {"at most 50K": "<=50K", "over 50K": ">50K"},
     "marital-status": {"married": "Married-civ-spouse", "never married": "Never-married", "apart": "Divorced"},
 }
-"""Column -> value as told -> a raw value that is encoded so."""
+"""Column -> name of a value -> a raw value that is encoded so."""
 
-_EXACT = 1e6  # rate of the noise in whose place there is none: rows that fit to rounding win over all others
+_EXACT = 1e6  # rate of noise in place of none: rows that fit to rounding win over all others
 
 
 @dataclass(frozen=True)
 class _Stage:
-    """Rows of all sites; the last row of the victim's is a placeholder.
-
-    Attributes
-    ----------
-    target, other : array (T, d)
-        Signed rows: what the victim may hold, and what it holds in its place.
-    guesses : dict of str to array (T, V, d)
-        The target as it would be with each value of an attribute.
-    truth : dict of str to array (T,)
-        Which of them is true.
-    prior : dict of str to array (V,)
-        Shares among rows that no site holds, which the neighbour knows.
-    """
+    """Rows of all sites; the last row of the victim's is a placeholder."""
 
     rows: Rows
-    target: Array
-    other: Array
-    guesses: dict[str, Array]
-    truth: dict[str, IntArray]
-    prior: dict[str, Array]
+    target: Array  # signed rows that the victim may hold  (T, d)
+    other: Array  # what it holds in their place           (T, d)
+    guesses: dict[str, Array]  # the target with each value of an attribute  (T, V, d)
+    truth: dict[str, IntArray]  # number of the true value                   (T,)
+    prior: dict[str, Array]  # shares in the population, which the neighbour knows  (V,)
 
     def holding(self, row: Array) -> Rows:
         """All sites, with `row` as the victim's last."""
@@ -100,7 +87,7 @@ def _stage(targets: int, seed: int) -> _Stage:
 
 
 def _with_density(query: Query) -> Query:
-    """An exact minimiser, as one with next to no noise: its likelihood asks whether rows explain it to rounding."""
+    """An exact minimiser as one with next to no noise, so that its likelihood asks for rows that explain it."""
     law = SphericalLaw(np.array(_EXACT), polish=False)
     if isinstance(query, NoisyMinimiser) and query.alpha is None:
         return PerturbedObjective(np.asarray(query.linear), np.asarray(query.curvature), query.start, law, query.source)
@@ -110,32 +97,24 @@ def _with_density(query: Query) -> Query:
 
 
 def _likelihood(seen: Transcripts, rows: Rows) -> Array:
-    """Log likelihood of the victim's releases if the sites held `rows`, shape (R,), up to a constant."""
+    """Log likelihood of the victim's releases if the sites held `rows`, (R,), up to a constant."""
     candidate, total = Candidate(rows, seen.facts, VICTIM), np.zeros(len(seen.messages))
     for query, answers in seen.asked:
         density = candidate.log_density(candidate.cut(_with_density(query)), of_node(answers, VICTIM, SITES))
         assert density is not None
         total = total + density
-    return np.round(total, 9)  # as the audit's own scores: the last digits of noise are not for reading
+    return np.round(total, 9)  # as in likelihood.score
 
 
 @dataclass(frozen=True)
 class _Seen:
-    """What the neighbour scored in one setting.
-
-    Attributes
-    ----------
-    inside, outside : array (T, R)
-        Log likelihood ratios, target to the row in its place, where the site holds the target and where it does not.
-    right : dict of str to array (T, R)
-        Whether the value that was named is true.
-    """
+    """The neighbour's log likelihood ratios and guesses in one setting."""
 
     claimed: float
     proved: float
-    inside: Array
-    outside: Array
-    right: dict[str, Array]
+    inside: Array  # target to other, where the site holds the target  (T, R)
+    outside: Array  # where it does not                                (T, R)
+    right: dict[str, Array]  # whether the guessed value is true       (T, R)
 
 
 def _play(config: RunConfig, stage: _Stage, replicates: int, key: int) -> _Seen:
@@ -143,11 +122,11 @@ def _play(config: RunConfig, stage: _Stage, replicates: int, key: int) -> _Seen:
     claimed = proved = 0.0
     for t, (target, other) in enumerate(zip(stage.target, stage.other, strict=True)):
         case = Case(config, (stage.holding(other), stage.holding(target)), VICTIM, "rows of Adult")
-        seen = [watch(case, world, replicates, 2 * (1000 * key + t) + world) for world in (0, 1)]
+        seen = [watch(case, table, replicates, 2 * (1000 * key + t) + table) for table in (0, 1)]
         claimed, proved = max(claimed, seen[1].claimed), max(proved, seen[1].proved)
-        without, true = (_likelihood(seen[1], rows) for rows in case.worlds)
+        without, true = (_likelihood(seen[1], rows) for rows in case.tables)
         inside.append(true - without)
-        outside.append(_likelihood(seen[0], case.worlds[1]) - _likelihood(seen[0], case.worlds[0]))
+        outside.append(_likelihood(seen[0], case.tables[1]) - _likelihood(seen[0], case.tables[0]))
         for column, guesses in stage.guesses.items():
             fits = [
                 true if v == stage.truth[column][t] else _likelihood(seen[1], stage.holding(row))
@@ -160,7 +139,7 @@ def _play(config: RunConfig, stage: _Stage, replicates: int, key: int) -> _Seen:
 
 
 def curve(inside: Array, outside: Array, weights: Array) -> tuple[Array, Array]:
-    """Rates of false and of true positives at every threshold, shape (B, G), for B weightings of the targets."""
+    """False and true positive rates at every threshold, (B, G), for B weightings of the targets."""
     scores = np.concatenate([inside.ravel(), outside.ravel()])
     values, group = np.unique(-scores, return_inverse=True)
     here, there = np.split(group, [inside.size])
@@ -175,17 +154,17 @@ def curve(inside: Array, outside: Array, weights: Array) -> tuple[Array, Array]:
 
 
 def area(fpr: Array, tpr: Array) -> Array:
-    """The area below each curve."""
+    """Area under each ROC curve."""
     return np.asarray(np.sum(np.diff(fpr, axis=1) * 0.5 * (tpr[:, 1:] + tpr[:, :-1]), axis=1))
 
 
 def reach(fpr: Array, tpr: Array, most: float) -> Array:
-    """The best rate of true positives with at most so many false ones."""
+    """Largest true positive rate at a false positive rate of at most `most`."""
     return np.asarray(np.where(fpr <= most + 1e-12, tpr, 0.0).max(axis=1))
 
 
 def _interval(value: float, resampled: Array, targets: int) -> list[float]:
-    """Percentiles over resampled targets; where all targets agree, what so many agreeing targets show."""
+    """Bootstrap percentiles over targets; where all targets agree, Clopper and Pearson's lower limit."""
     error = 0.5 * (1.0 - CONFIDENCE)
     low, high = np.quantile(resampled, [error, 1.0 - error])
     if min(value, low) > 1.0 - 1e-9:
@@ -193,8 +172,8 @@ def _interval(value: float, resampled: Array, targets: int) -> list[float]:
     return [float(low), float(high)]
 
 
-def lessons(seed: int = 0, quick: bool = False) -> dict[str, Any]:
-    """Play both lessons on a ring of five sites of Adult rows, and return what was measured.
+def measure(seed: int = 0, quick: bool = False) -> dict[str, Any]:
+    """Both attacks on a ring of five sites of Adult rows.
 
     Parameters
     ----------
@@ -206,10 +185,9 @@ def lessons(seed: int = 0, quick: bool = False) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``setting``; ``membership``, one entry a method and claim, with area and rates and their 95% intervals over
-        targets, and the curve; ``printed_beside_corrected``, areas of both forms and the interval of their difference,
-        over the same targets; ``attributes``, one entry a column, with the base rate and an entry a method and claim.
-        Plain data, but for infinite epsilons.
+        ``setting``; ``membership``, per method and claim the ROC curve, its area and rates, with 95% intervals over
+        targets; ``printed_beside_corrected``, areas of both forms and the interval of their difference;
+        ``attributes``, per column the base rate, and the accuracy per method and claim.
     """
     targets, replicates = (QUICK_TARGETS, QUICK_REPLICATES) if quick else (TARGETS, REPLICATES)
     stage, rng = _stage(targets, seed), np.random.default_rng([seed, 1])

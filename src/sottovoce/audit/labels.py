@@ -1,12 +1,7 @@
-"""A row with a label that no other row has: does anything but the noisy coefficients of a release reveal it?
+"""The game of a rare label (docs/audit.md, `labels`): does anything but the noisy coefficients of a release reveal it?
 
-Two tables differ in one row, which carries a rare label in one of them and a common one in the other.  A fit without
-a seed is a release.  The adversary looks at everything that a fit leaves behind except the values of the coefficients,
-which the other games attack: names and shapes of attributes, the classes, the statement, warnings, errors and their
-words, what a ledger was charged.  If one of these differs between the tables, it is an answer without noise.
-
-Estimators that take ``classes`` are tried without that declaration, with the rare label declared, and with the rare
-label left out of the declaration.
+The adversary sees all that a fit without a seed leaves behind, but for the values of the coefficients, which the other
+games attack.  If any of it differs between the tables, it is an answer without noise.
 """
 
 from __future__ import annotations
@@ -26,53 +21,42 @@ from ..ledger.memory import Ledger
 from ..privacy.noise import SystemNoise
 from ..util.typing import Any, Array
 from .aborts import Bet, Played, Seen, halves
-from .game import Verdict
+from .game import DEFAULT, Options, Verdict
 
 RUNS, QUICK_RUNS = 60, 40
 RARE, COMMON, OTHER = "rare", "no", "yes"
 COEFFICIENTS = ("coef_", "intercept_", "site_coef_", "site_intercept_")
-"""Attributes whose values are noisy answers: only their shapes are looked at."""
+"""Attributes that hold noisy answers: only their shapes are compared."""
 
 _LOOK = 1  # releases of each table by every estimator
 _ROWS = 24
 
 
 class Estimator(Protocol):
-    """What the game needs of an estimator."""
+    """Interface of an estimator in this game."""
 
     def fit(self, X: Array, y: Any, groups: Any = None) -> Any:
         """Release a model."""
 
 
 class Factory(Protocol):
-    """Makes an estimator with a total of `epsilon`; None of `classes` leaves them out."""
+    """Makes an estimator with a total of `epsilon`; `classes` are left out if None."""
 
     def __call__(self, epsilon: float, classes: Sequence[str] | None) -> Estimator:
-        """A new one."""
+        """A new estimator."""
 
 
 @dataclass(frozen=True)
 class Stand:
-    """An estimator, and two tables for it.
-
-    Attributes
-    ----------
-    make : callable
-    common : tuple of str
-        Labels of the other rows: of one class, or of two.
-    sites : bool
-        Whether the row's site holds rows of one class only, beside another site.
-    declares : bool
-        Whether `make` takes classes.
-    """
+    """An estimator, and two tables for it."""
 
     make: Factory
-    common: tuple[str, ...] = (COMMON, OTHER)
-    sites: bool = False
-    declares: bool = False
+    common: tuple[str, ...] = (COMMON, OTHER)  # labels of the other rows
+    sites: bool = False  # two sites, of which the row's one holds only one class
+    declares: bool = False  # `make` takes classes
 
     def declared(self) -> dict[str, Sequence[str] | None]:
-        """Declarations to try, in words."""
+        """Declarations of classes to try, by name."""
         if not self.declares:
             return {"classes not declared": None}
         return {
@@ -81,14 +65,14 @@ class Stand:
             "the rare label not declared": (COMMON, OTHER),
         }
 
-    def watch(self, world: int, epsilon: float, classes: Sequence[str] | None) -> Seen:
+    def watch(self, table: int, epsilon: float, classes: Sequence[str] | None) -> Seen:
         """One release."""
         y = [self.common[k % len(self.common)] for k in range(_ROWS)]
         groups = None
         if self.sites:
             groups = np.arange(_ROWS) % 2
             y = [COMMON if k % 2 else self.common[k // 2 % len(self.common)] for k in range(_ROWS)]
-        y[-1] = (COMMON, RARE)[world]
+        y[-1] = (COMMON, RARE)[table]
         angles = np.arange(_ROWS) * 2.4
         X = np.stack([np.cos(angles), np.sin(angles)], axis=1) * 0.9
         model = self.make(epsilon, classes)
@@ -107,7 +91,7 @@ class Stand:
 
 
 def outputs(model: Any) -> dict[str, str]:
-    """Everything that a fitted estimator holds, as text; of coefficients only the shape."""
+    """Attributes of a fitted estimator as text; of coefficients only the shape."""
     parameters = set(inspect.signature(type(model).__init__).parameters)
     found = {}
     for name, value in vars(model).items():
@@ -119,8 +103,6 @@ def outputs(model: Any) -> dict[str, str]:
 
 
 def _factory(cls: type[ConsensusClassifier], **knobs: Any) -> Factory:
-    """Releases of `cls`."""
-
     def make(epsilon: float, classes: Sequence[str] | None) -> Estimator:
         more: dict[str, Any] = {} if classes is None else {"classes": classes}
         return cls(epsilon=epsilon, random_state=None, **(knobs | more))
@@ -129,8 +111,6 @@ def _factory(cls: type[ConsensusClassifier], **knobs: Any) -> Factory:
 
 
 def _with_ledger(make: Factory, delta: float | None) -> Factory:
-    """The same, charged to a ledger of its own."""
-
     def made(epsilon: float, classes: Sequence[str] | None) -> Estimator:
         model: Any = make(epsilon, classes)
         return model.set_params(ledger=Ledger("pure" if delta is None else "rdp", 10.0 * epsilon, delta or 0.0))
@@ -157,43 +137,16 @@ def _stands(rounds: int | None, delta: float | None) -> dict[str, Stand]:
 
 @dataclass(frozen=True)
 class LabelVerdict(Verdict):
-    """The result of the game of a rare label.
-
-    Attributes
-    ----------
-    told : tuple of dict
-        What was seen of each table, and how often.
-    differ : tuple of str
-        Estimators and declarations for which a first look saw no output that occurs on both tables.
-    """
+    """The verdict on a rare label."""
 
     told: tuple[dict[str, int], ...] = ()
+    """Outputs on each table, and how often."""
     differ: tuple[str, ...] = ()
+    """Estimators and declarations for which a first look saw no output that occurs on both tables."""
 
 
-def play(
-    *,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    rounds: int | None = None,
-    replicates: int = RUNS,
-    seed: int = 0,
-    confidence: float = 0.95,
-    stands: Mapping[str, Stand] | None = None,
-) -> LabelVerdict:
-    """Look for an output that differs between the tables, and bet on it.
-
-    Parameters
-    ----------
-    epsilon, delta, rounds : optional
-        Of every fit; by default 1, pure, and 2 rounds.
-    replicates : int
-        Releases of each table; half of them choose the bet.
-    seed : int
-        Not used: releases cannot be repeated.
-    confidence : float
-    stands : mapping, optional
-        What is attacked, by name.
+def play(asked: Options = DEFAULT, stands: Mapping[str, Stand] | None = None) -> LabelVerdict:
+    """Look for an output that differs between the tables, and bet on it (:func:`sottovoce.audit.attack`).
 
     Raises
     ------
@@ -201,13 +154,13 @@ def play(
         If the package that draws noise for releases is not installed, or some estimator releases nothing at all.
     """
     SystemNoise()
-    epsilon = 1.0 if epsilon is None else epsilon
-    stands = _stands(rounds, delta) if stands is None else stands
+    epsilon = 1.0 if asked.epsilon is None else asked.epsilon
+    stands = _stands(asked.rounds, asked.delta) if stands is None else stands
     tried = {(name, how): each for name, stand in stands.items() for how, each in stand.declared().items()}
 
     def releases(key: tuple[str, str], runs: int) -> Played:
         stand = stands[key[0]]
-        first, second = ([stand.watch(world, epsilon, tried[key]) for _ in range(runs)] for world in (0, 1))
+        first, second = ([stand.watch(table, epsilon, tried[key]) for _ in range(runs)] for table in (0, 1))
         return first, second
 
     apart, released = [], []
@@ -222,17 +175,17 @@ def play(
         rule = f"at this budget no model is released by {silent[0]}, so there is nothing to look at"
         raise InvalidInput("epsilon", epsilon, rule, "use epsilon=1")
     games = apart or released[:1]  # what differs by its noise alone must not stand before what differs by the label
-    each = 1.0 - (1.0 - confidence) / len(games)
-    found = [_verdict(key, releases(key, replicates), delta or 0.0, confidence, each) for key in games]
+    each, runs = 1.0 - (1.0 - asked.confidence) / len(games), asked.replicates or RUNS
+    found = [_verdict(key, releases(key, runs), asked.delta or 0.0, asked.confidence, each) for key in games]
     best = max(found, key=lambda one: one.lower_bound)
     return replace(
-        best, claimed_epsilon=epsilon, proved_epsilon=epsilon, rounds=rounds or 2,
+        best, claimed_epsilon=epsilon, proved_epsilon=epsilon, rounds=asked.rounds or 2,
         differ=tuple(", ".join(key) for key in apart),
     )  # fmt: skip
 
 
 def _verdict(key: tuple[str, str], played: Played, delta: float, confidence: float, each: float) -> LabelVerdict:
-    """Of one game of several, whose bounds hold together at `confidence` and alone at `each`; it has no claim yet."""
+    """The verdict of one game, without its claim; all bounds together hold at `confidence`, each alone at `each`."""
     known, fresh = halves(played)
     bet = Bet.choose(known, delta, confidence)
     return LabelVerdict(

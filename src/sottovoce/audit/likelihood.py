@@ -1,15 +1,9 @@
-"""How likely a site's releases are on given rows: the most powerful score against noise whose law is public.
+"""Likelihood ratios of a site's releases, the most powerful score (Neyman and Pearson): docs/audit.md, "The game".
 
-An adversary who sees every message knows the public inputs of every query that a site was asked, so for each of two
-candidate tables the density of every answer is known, and the sum over rounds of log ratios is the most powerful test
-(Neyman and Pearson).  Every query computes its own density, :meth:`sottovoce.queries.Query.log_density`, at the
-*stated* noise.  If the noise that was drawn has a fault, the score stays the same; only what it reveals changes.
-
-Some queries have a density that cannot be computed from the answers alone (a pass over minibatches, a redrawn gate).
-They get the best linear score instead: the position of the answer along the line between the two noise-free answers.
-
-Of a sum over sites the adversary knows what the colluding sites added.  What is left is the sum of the honest sites'
-shares, whose law on either table is known.
+Each query computes its density at the *stated* noise, :meth:`sottovoce.queries.Query.log_density`; so a fault of the
+drawn noise does not change the score.  A query without a density (a pass over minibatches, a redrawn gate) gets the
+best linear score: the position of its answer along the line between the two noise-free answers.  Of a sum over sites
+the score is that of the honest sites' shares, since the adversary knows what the colluding sites added.
 """
 
 from __future__ import annotations
@@ -33,20 +27,19 @@ T = TypeVar("T")
 
 
 class Silence(KeyedNoise):
-    """No noise: what a query would answer without it."""
+    """No Gaussian or spherical noise."""
 
-    def __init__(self) -> None:
-        super().__init__(0, [0], [0])
+    def __init__(self, lead: tuple[int, ...] = (1, 1)) -> None:
+        super().__init__(0, [0], [0], lead)
 
     def gaussian(self, d: int, release: int, use: int = 0) -> Array:
-        return np.zeros((1, 1, d))
+        return np.zeros((*self._lead, d))
 
-    def spherical(self, d: int, release: int, use: int = 0) -> Array:
-        return np.zeros((1, 1, d))
+    spherical = gaussian
 
 
 def of_node(x: T, i: int, nodes: int) -> T:
-    """What node `i` sees of a query or a law: node axes cut down to length one."""
+    """Node `i`'s part of a query or a law: node axes cut down to length one."""
     if isinstance(x, np.ndarray):
         return x[..., i : i + 1, :] if x.ndim >= 2 and x.shape[-2] == nodes else x  # type: ignore[return-value]
     if isinstance(x, tuple):
@@ -58,7 +51,7 @@ def of_node(x: T, i: int, nodes: int) -> T:
 
 @dataclass
 class Candidate:
-    """One candidate for the rows of node `i`, in a network whose facts are known."""
+    """Candidate rows of node `i`."""
 
     rows: Rows
     facts: Facts
@@ -76,7 +69,7 @@ class Candidate:
         return of_node(query, self.i, self._all)
 
     def silent(self, query: Query) -> Array:
-        """The noise-free answer, shape (R, 1, d).  To be called once a round: some queries remember."""
+        """The noise-free answer, (R, 1, d).  Call it once a round: some queries keep a secret."""
         return query.answer(self._supposed.vault, self._supposed.facts, 1)
 
     def is_sharp(self, query: Query, answers: Array) -> bool:
@@ -84,12 +77,12 @@ class Candidate:
         return query.has_exact_density(self._supposed, answers)
 
     def log_density(self, query: Query, answer: Array) -> Array | None:
-        """Logarithm of the density of a release, shape (R,), up to what does not depend on rows; None where unknown."""
+        """Log density of a release, (R,), up to a constant that does not depend on rows; None if unknown."""
         return query.log_density(self._supposed, answer)
 
 
 def score(asked: list[tuple[Query, Array]], candidates: tuple[Candidate, Candidate]) -> Array:
-    """Log likelihood ratio of the second candidate to the first over all rounds, shape (R,)."""
+    """Log likelihood ratio of the second candidate to the first over all rounds, (R,)."""
     total: Array | float = 0.0
     for whole, answers in asked:
         query = candidates[0].cut(whole)
@@ -103,42 +96,37 @@ def score(asked: list[tuple[Query, Array]], candidates: tuple[Candidate, Candida
         size = np.linalg.norm(line, axis=-1, keepdims=True)
         along = np.sum((answer - 0.5 * (a + b)) * line, axis=-1, keepdims=True)
         total = total + np.divide(along, size**2, out=np.zeros_like(along), where=size > 0)[:, 0, 0]
-    # Simulated noise is continuous, drawn in doubles: its last digits depend on what it was added to.  Releases have
-    # noise on a grid instead; here those digits are dropped, lest the audit read them.
-    return np.round(total, 9)
+    return np.round(total, 9)  # the last digits of simulated noise depend on what it was added to: docs/audit.md
 
 
 @dataclass(frozen=True)
-class Opened:
-    """An attempt to open a sum as the adversary sees it: without the colluding sites' shares."""
+class OpenedSum:
+    """An attempt at a sum, without the colluding sites' shares."""
 
     query: Sum
     honest: IntArray
-    """Sum of the shares of the honest sites, (R, 1, d)."""
+    """Sum of the honest sites' shares, (R, 1, d)."""
 
 
 Solvers = Callable[[Rows, Facts, int], Solver]
-"""What makes the solver of a table, by its number."""
+"""Makes the solver of table 0 or 1."""
 
 
 def honest_sums(
-    one: Opened, tables: tuple[Rows, Rows], facts: Facts, solvers: Solvers, known: int
+    one: OpenedSum, tables: tuple[Rows, Rows], facts: Facts, solvers: Solvers, known: int
 ) -> tuple[tuple[IntArray, IntArray], float]:
-    """What the honest sites add on either table, (R, 1, d), and the standard deviation of their noise together.
-
-    The last `known` sites collude.
-    """
+    """Honest sites' exact sums on both tables, (R, 1, d), and their noise's deviation; the last `known` collude."""
     among, honest = Among.all(facts), facts.n_nodes - known
 
-    def exact(world: int) -> IntArray:
-        vault = Vault(solvers(tables[world], facts, world), Silence())
+    def exact(table: int) -> IntArray:
+        vault = Vault(solvers(tables[table], facts, table), Silence())
         return np.asarray(one.query.addend(vault, facts, among)[..., :honest, :].sum(axis=-2, keepdims=True))
 
     return (exact(0), exact(1)), float(np.sqrt(honest) * np.max(one.query.spread(facts, among)))
 
 
-def score_sums(opened: list[Opened], tables: tuple[Rows, Rows], facts: Facts, solvers: Solvers, known: int) -> Array:
-    """Log likelihood ratio of the second table to the first over all attempts, shape (R,)."""
+def score_sums(opened: list[OpenedSum], tables: tuple[Rows, Rows], facts: Facts, solvers: Solvers, known: int) -> Array:
+    """Log likelihood ratio of the second table to the first over all attempts, (R,)."""
     total: Array | float = 0.0
     for one in opened:
         exact, deviation = honest_sums(one, tables, facts, solvers, known)

@@ -1,40 +1,20 @@
-"""Audits of one single run, by many canary rows (Steinke, Nasr and Jagielski 2023).
+"""Audits of one run, by many canary rows (Steinke, Nasr and Jagielski 2023): docs/audit_one_run.md.
 
-A coin decides the value of each of m canary rows of a real table, one run is made, and for each coin the auditor
-guesses from everything that was sent, or abstains.  If an (epsilon, delta) claim is true, guesses are hardly better
-than randomised response at that epsilon would allow, so many right guesses refute it.
-
-The theorem
------------
-Let M be (epsilon, delta)-private with respect to each coin, let the m coins be fair and independent, and let the
-auditor guess r of them from M's answer.  With ``W ~ Binomial(r, e^epsilon / (1 + e^epsilon))`` and
-``f(k) = P[W >= k]``,
+*Theorem.*  Let M be (epsilon, delta)-private with respect to each of m fair independent coins, of which the auditor
+guesses r from M's answer.  With ``W ~ Binomial(r, e^epsilon / (1 + e^epsilon))`` and ``f(k) = P[W >= k]``,
 
     P[at least v guesses are right]  <=  f(v) + 2 m delta max_{1 <= i <= m} (f(v - i) - f(v)) / i.
 
-Why, at delta 0: given the answer and the coins before it, a coin's odds are at most e^epsilon, since only one input of
-M differs between its sides; so right guesses are dominated by independent ones of that probability.  The delta term is
+At delta 0: given the answer and the coins before it, a coin's odds are at most e^epsilon, since only one input of M
+differs between its sides; so right guesses are dominated by independent ones of that probability.  The delta term is
 from the paper: an unlikely failure may reveal i coins, but only with a probability of at most about ``2 m delta / i``.
+r is one of :data:`FRACTIONS` of m: picked by the scores it would depend on the answer, over which that term averages.
 
-Which epsilon?  The two values of a coin are neighbours under some relation, and the bound is on that relation's
-epsilon.  Under replace-one the coin picks between two values of one row, a row and the same with its label flipped, and
-the row count is fixed: the bound is on the replace-one epsilon.  Under zero-out it picks between a row and a row of
-zeros.
-
-Five numbers of guesses are tried, fixed fractions of m, each at a fifth of the error that the confidence leaves, so the
-best of them may be reported.  (To pick r after a look at the scores would be sound at delta 0 only: the delta term is
-an average over answers, and r is then not independent of them.)
-
-The score
----------
-The auditor knows all other rows, both values of each canary, and the public inputs of each query.  Let s = +-1 be the
-signs of the coins.  From a release the auditor computes the noise that it would have held if every canary were halfway
-between its two values.  To first order this residual is ``R s + noise``: the columns of R are half the differences of
-the canaries' gradients, passed through the solve where noise sits on its answer
-(:meth:`sottovoce.queries.Query.leaning`).  Rounds add up in
+*Score.*  Let s = +-1 be the coins' signs.  The noise that a release would hold if every canary were halfway between its
+values is to first order ``R s + noise``: the columns of R are half the differences of the canaries' gradients, through
+the solve where noise sits on its answer (:meth:`sottovoce.queries.Query.leaning`).  Rounds add up in
 ``t = sum R' Cov^-1 residual`` and ``M = sum R' Cov^-1 R``; canary i's log odds, all others taken as Gaussian, are
-``2 [(M + I)^-1 t]_i / [(M + I)^-1]_ii``.  The score uses the *stated* noise; if it is wrong, guesses are worse, and the
-bound stays true.
+``2 [(M + I)^-1 t]_i / [(M + I)^-1]_ii``.  If the stated noise is wrong, guesses are worse, and the bound stays true.
 """
 
 from __future__ import annotations
@@ -60,28 +40,23 @@ from .game import BookOf, Case, NoiseOf, Transcripts, Verdict, watch
 from .likelihood import of_node
 
 FRACTIONS = (1, 2, 4, 8, 16)
-"""Guess every canary, every second, and so on: those with the largest scores."""
+"""Guess the m / k canaries with the largest scores, each at a fifth of the allowed error."""
 LOSS = "huber:0.5"
-"""The loss of :func:`attack_once`: near zero a row and its opposite both have the largest derivative."""
+"""Default loss: near zero a row and its opposite both have the largest derivative."""
 _LEAST = 16
 _FLOOR = 1e-6  # standard deviation, sum scale, of a release without noise
 
 
 def p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: float = 0.0) -> float:
-    """Bound on the probability of at least `right` right guesses of `guesses`, if a run is (epsilon, delta)-private.
+    """The theorem's bound for m `canaries`, r `guesses` and v `right` ones, if a run is (epsilon, delta)-private.
 
     It grows with epsilon wherever ``2 m delta`` is at most the maximising i of the theorem, 1 for instance: it is then
     the least concave majorant of ``i -> f(v - i)`` at ``2 m delta``, and each ``f`` grows.
 
-    Parameters
-    ----------
-    canaries, guesses, right : int
-        m, r and v: ``0 <= right <= guesses <= canaries``.
-    epsilon, delta : float
-
     Raises
     ------
     InvalidInput
+        Unless ``0 <= right <= guesses <= canaries``, epsilon >= 0 and delta is inside [0, 1].
     """
     if not 0 <= right <= guesses <= canaries:
         raise InvalidInput("right", right, f"must be from 0 to guesses={guesses} <= canaries={canaries}", "count again")
@@ -97,7 +72,7 @@ def p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: floa
 
 
 def least_epsilon(canaries: int, guesses: int, right: int, delta: float = 0.0, confidence: float = 0.95) -> float:
-    """Lower bound on epsilon at `delta`, true with probability `confidence`: the epsilon of that p-value, or 0."""
+    """Lower bound on epsilon at `delta`, true with probability `confidence`: the epsilon at that p-value, or 0."""
     error = 1.0 - confidence
 
     def over(epsilon: float) -> float:
@@ -113,7 +88,7 @@ def least_epsilon(canaries: int, guesses: int, right: int, delta: float = 0.0, c
 
 @dataclass(frozen=True)
 class Count:
-    """The best of several numbers of guesses: a lower bound on epsilon that allows for the choice."""
+    """The best of several numbers of guesses; the lower bound on epsilon allows for the choice."""
 
     lower_bound: float
     guesses: int
@@ -121,52 +96,28 @@ class Count:
 
 
 def best_count(scores: Array, coins: BoolArray, delta: float = 0.0, confidence: float = 0.95) -> Count:
-    """Guess coins by the signs of the largest scores, for each of :data:`FRACTIONS`, and bound epsilon.
-
-    Parameters
-    ----------
-    scores : array (m,)
-        Large where the coin looks true, very negative where it looks false.
-    coins : array of bool (m,)
-    delta, confidence : float
-    """
+    """Guess coins (m,) by the signs of the largest scores (m,), and bound epsilon by the best of :data:`FRACTIONS`."""
     m = len(coins)
     order = np.argsort(-np.abs(scores), kind="stable")
     hits = np.cumsum((scores[order] >= 0) == coins[order])
     careful = 1.0 - (1.0 - confidence) / len(FRACTIONS)
-    found = [Count(least_epsilon(m, r, int(hits[r - 1]), delta, careful), r, int(hits[r - 1])) for r in _tries(m)]
+    tries = [max(m // k, 1) for k in FRACTIONS]
+    found = [Count(least_epsilon(m, r, int(hits[r - 1]), delta, careful), r, int(hits[r - 1])) for r in tries]
     return max(found, key=lambda one: one.lower_bound)
-
-
-def _tries(m: int) -> list[int]:
-    return [max(m // k, 1) for k in FRACTIONS]
 
 
 @dataclass(frozen=True)
 class Planted:
-    """Tables with canaries in the last rows of some sites.
+    """Tables with canaries in the last rows of some sites; every list has an entry for each site."""
 
-    Attributes
-    ----------
-    rows : Rows
-        The table of the run: as the coins say.
-    others : list of array (n_i, d)
-        Signed rows of each site, zero where a canary is.
-    where : list of int array
-        The canaries' places in each site.
-    values : list of (array (m_i, d), array (m_i, d))
-        Signed rows of each site's canaries, for a false and a true coin.
-    coins : list of bool array
-    """
-
-    rows: Rows
-    others: list[Array]
-    where: list[IntArray]
-    values: list[tuple[Array, Array]]
-    coins: list[BoolArray]
+    rows: Rows  # the table of the run, by the coins
+    others: list[Array]  # signed rows, zero where a canary is                            (n_i, d)
+    where: list[IntArray]  # positions of the canaries                                    (m_i,)
+    values: list[tuple[Array, Array]]  # canaries' signed rows for a false and a true coin  (m_i, d)
+    coins: list[BoolArray]  # (m_i,)
 
     def pooled(self) -> Planted:
-        """The same at a curator who holds all rows."""
+        """The same for a curator who holds all rows."""
         starts = np.cumsum([0, *(len(x) for x in self.others)])
         where = np.concatenate([w + start for w, start in zip(self.where, starts, strict=False)])
         both = (np.concatenate([v[0] for v in self.values]), np.concatenate([v[1] for v in self.values]))
@@ -190,11 +141,9 @@ def plant(
     canaries : int
         In total, dealt evenly.
     relation : str
-        What a coin chooses between: a row and its opposite, or a row and zeros.
+        Under replace-one a coin chooses between a row and its opposite, else between a row and zeros.
     sites : sequence of int, optional
-        Where; None for all.
-    seed : int
-        Of directions and coins.
+        None for all.
     apart : int
         Sites whose canaries share one orthogonal system: all of them where a curator pools rows.
     """
@@ -249,11 +198,11 @@ class _Reader:
         return np.asarray(2.0 * (inverse @ self._t) / np.diag(inverse))
 
     def _loss(self, rows: Array) -> Loss:
-        """The loss of these rows; a cap depends on their norms."""
+        """The loss of these rows, whose cap depends on their norms."""
         return self.facts.loss.at(lambda: np.linalg.norm(rows, axis=1))
 
     def gradients(self, w: Array, part: int = 0, parts: int = 1) -> tuple[Array, Array]:
-        """At w, in sum scale: the gradient with canaries halfway, and (d, m) half-differences of the canaries."""
+        """In sum scale: the gradient with canaries halfway, (d,), and half-differences of the canaries, (d, m)."""
         own = self.others[part::parts]
         false, true = (self._loss(v).derivative(v @ w)[:, None] * v for v in self.values)
         here = (self.where % parts == part)[:, None]
@@ -261,7 +210,7 @@ class _Reader:
         return middle, (0.5 * (true - false) * here).T
 
     def hessian(self, w: Array, part: int = 0, parts: int = 1) -> Array:
-        """The Hessian at w, in sum scale, with both values of a canary counted by half."""
+        """The Hessian in sum scale, (d, d), with both values of a canary counted by half."""
         own = self.others[part::parts]
         total = own.T @ (self._loss(own).curvature(own @ w)[:, None] * own)
         for v in self.values:
@@ -303,7 +252,7 @@ def scores(planted: Planted, seen: Transcripts) -> Array:
 
 @dataclass(frozen=True)
 class OneRunVerdict(Verdict):
-    """The result of one run: as :class:`Verdict`, with the numbers of coins, of guesses and of right guesses."""
+    """The verdict of one run, with the numbers of coins, of guesses and of right guesses."""
 
     canaries: int = 0
     guesses: int = 0
@@ -335,18 +284,13 @@ def play_once(
         Which sites get some; None for all.
     seed : int
         Of canaries, coins and noise.
-    confidence : float
-        That the bound is true.
     noise, book : callable, optional
         Planted faults, as in :class:`sottovoce.audit.game.Case`.
-
-    Returns
-    -------
-    OneRunVerdict
 
     Raises
     ------
     InvalidInput
+        For a method without noise or in sums, labels of more than two classes, or too few canaries.
     """
     if not 0.5 <= confidence < 1.0:
         raise InvalidInput("confidence", confidence, "must be at least 0.5 and below 1", "use 0.95")
@@ -395,28 +339,19 @@ def attack_once(
     seed: int = 0,
     confidence: float = 0.95,
 ) -> OneRunVerdict:
-    """Try to refute a claim by one run on real rows.
+    """Try to refute a claim by one run on real rows; parameters are those of :func:`sottovoce.audit.attack`, and these.
 
     Parameters
     ----------
-    method, form : str
-        A private method of the registry.
-    epsilon, delta : float, optional
-        The claim; by default epsilon 1, and pure wherever the method has a pure price.
-    rounds : int, optional
-        By default 2, and 1 for methods that release once.
     data : str
-        A data set, see :func:`sottovoce.data.load`; its training rows are dealt to the sites at random.
-    canaries : int
+        A data set (:func:`sottovoce.data.load`); its training rows are dealt to the sites at random.
     nodes : int, optional
-        Sites; by default so many that the canaries of each are orthogonal, at least 5.
-    loss, relation : str
-    seed : int
-    confidence : float
+        Sites; by default enough for orthogonal canaries at each, at least 5.
 
     Raises
     ------
     InvalidInput
+        As :func:`play_once`.
     """
     private = [name for name, cls in REGISTRY.items() if cls.private]
     if method not in private:

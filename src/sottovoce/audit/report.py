@@ -1,4 +1,4 @@
-"""A self-contained page: claimed against audited epsilon, and what a neighbour learns about real rows."""
+"""The audit as a self-contained page: claimed and audited epsilon, and inference attacks on real rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ td.why{min-width:44rem}.refuted{color:var(--red);font-weight:600}
 
 
 def counts(verdicts: Iterable[Verdict]) -> dict[str, int]:
-    """Numbers for the headline: claims and refuted claims by form, and those that quadrature alone refutes."""
+    """Numbers of claims and of refuted claims, by form, and of those that quadrature alone refutes."""
     all_ = list(verdicts)
     ours = [one for one in all_ if one.form == "corrected"]
     theirs = [one for one in all_ if one.form != "corrected"]
@@ -38,7 +38,7 @@ def counts(verdicts: Iterable[Verdict]) -> dict[str, int]:
 
 
 def headline(verdicts: Iterable[Verdict]) -> str:
-    """One sentence."""
+    """The counts in one sentence."""
     n = counts(verdicts)
     more = f"; {n['exact_only']} more by exact quadrature alone" if n["exact_only"] else ""
     return (
@@ -70,7 +70,7 @@ def _diamond(x: str, css: str) -> str:
 
 
 def _claims(verdicts: Sequence[Verdict], title: str) -> str:
-    """One row for each claim: its lower bound, its epsilon, and the epsilon by quadrature."""
+    """A plot with one row for each claim: lower bound, claimed epsilon, exact epsilon."""
     rows = []
     for one in verdicts:
         css, x = "red" if one.refuted or one.refuted_exactly else "blue", _at(one.lower_bound)
@@ -113,7 +113,7 @@ def _figure(verdicts: Sequence[Verdict]) -> str:
 
 
 def _name(one: dict[str, Any]) -> str:
-    """Of a setting of the lessons."""
+    """Name of a setting of the inference attacks."""
     if math.isinf(one["claimed_epsilon"]):
         return "no noise"
     return f"{escape(one['method'])}, {escape(one['form'])}"
@@ -156,14 +156,14 @@ def _by_claim(those: Sequence[dict[str, Any]]) -> list[tuple[float, list[dict[st
 
 
 def _measured(pairs: Sequence[dict[str, Any]]) -> str:
-    """What a printed form leaks beside the corrected one, in words."""
+    """How much more a printed form leaks than the corrected one, in words."""
     said = []
     for one in pairs:
         low, high = one["interval"]
         word = "more" if low > 0.0 else "less" if high < 0.0 else "no more, as far as this can tell"
         said.append(
             f"At a claim of {one['claimed_epsilon']:g}, <code>{escape(one['method'])}</code> as printed has an area of "
-            f"{one['printed']:.3f} beside {one['corrected']:.3f} as corrected: {word} (difference {low:+.3f} to "
+            f"{one['printed']:.3f} against {one['corrected']:.3f} as corrected: {word} (difference {low:+.3f} to "
             f"{high:+.3f})."
         )
     return " ".join(said)
@@ -196,9 +196,9 @@ def _membership(those: Sequence[dict[str, Any]], pairs: Sequence[dict[str, Any]]
     )
 
 
-def _bars(lesson: dict[str, Any]) -> str:
-    rows, base = [], 100.0 * lesson["base_rate"]
-    for one in lesson["rows"]:
+def _bars(column: dict[str, Any]) -> str:
+    rows, base = [], 100.0 * column["base_rate"]
+    for one in column["rows"]:
         css = _style(one).split()[0]
         low, high = (f"{100.0 * x:.2f}%" for x in one["interval"])
         claim = "" if math.isinf(one["claimed_epsilon"]) else f", ε {one['claimed_epsilon']:g}"
@@ -210,20 +210,20 @@ def _bars(lesson: dict[str, Any]) -> str:
         )
         rows.append(plot_row(_name(one) + claim, marks))
     axis = axis_row([(f"{t}%", str(t)) for t in (0, 25, 50, 75, 100)], "named correctly (%)")
-    values = ", ".join(f"{escape(v)} {100 * p:.0f}%" for v, p in zip(lesson["values"], lesson["prior"], strict=True))
+    values = ", ".join(f"{escape(v)} {100 * p:.0f}%" for v, p in zip(column["values"], column["prior"], strict=True))
     return (
-        f"<h3>{escape(lesson['attribute'])}: {values}</h3>"
+        f"<h3>{escape(column['attribute'])}: {values}</h3>"
         f'<div class="plot">{"".join(rows)}{axis}</div>'
-        f'<p class="soft">Always saying “{escape(lesson["commoner"])}” is right for {_share(lesson["base_rate"])}% of '
+        f'<p class="soft">Always saying “{escape(column["commoner"])}” is right for {_share(column["base_rate"])}% of '
         "these targets.</p>"
     )
 
 
 def _attributes(those: Sequence[dict[str, Any]], s: dict[str, Any]) -> str:
     best = [
-        (one["accuracy"] - lesson["base_rate"], lesson["attribute"], one)
-        for lesson in those
-        for one in lesson["rows"]
+        (one["accuracy"] - column["base_rate"], column["attribute"], one)
+        for column in those
+        for one in column["rows"]
         if one["form"] == "corrected" and not math.isinf(one["claimed_epsilon"])
     ]
     most, attribute, one = max(best, key=lambda each: each[0])
@@ -243,7 +243,7 @@ def _attributes(those: Sequence[dict[str, Any]], s: dict[str, Any]) -> str:
         "<p>The site holds the target row. The neighbour knows it but for one attribute, and names the value that is "
         "likeliest given the messages and the shares in the population. The base rate is that of always naming the "
         f"commoner value. {gain}.</p>"
-        f"<figure>{marks}{''.join(_bars(lesson) for lesson in those)}</figure>"
+        f"<figure>{marks}{''.join(_bars(column) for column in those)}</figure>"
         '<p class="soft">What the rest of a row gives away about an attribute is not counted here, and no differential '
         "privacy hides it.</p>"
     )
@@ -251,7 +251,7 @@ def _attributes(those: Sequence[dict[str, Any]], s: dict[str, Any]) -> str:
 
 def _verdicts(verdicts: Sequence[Verdict]) -> str:
     head = [("method", ""), ("form", ""), ("claimed ε", "n"), ("lower bound", "n"), ("exact", "n"), ("proved ε", "n"),
-            ("verdict", ""), ("δ", "n"), ("rounds", "n"), ("runs a world", "n"), ("attack", ""),
+            ("verdict", ""), ("δ", "n"), ("rounds", "n"), ("runs a table", "n"), ("attack", ""),
             ("the two tables", "")]  # fmt: skip
     rows = []
     for one in verdicts:
@@ -287,10 +287,10 @@ def _reading(verdicts: Sequence[Verdict]) -> str:
         ("Claimed and proved", "Claimed is what the form promises for the whole run: of a printed form the paper's "
          "number, of a corrected one the ledger's. Proved is what the accountants prove for the same run."),
         ("Delta", f"The probability that a claim leaves out; here {deltas}. Zero is pure differential privacy."),
-        ("Stopping, refusals, labels", "Adversaries of what stands around the methods. Stopping: whoever goes on or "
-         "stops by what she sees must not outrun the epsilon that a ledger quotes; its numbers are the last quote plus "
-         "what the quotes lack. Refusals: whether and how a site refuses extreme vectors must not tell the tables "
-         "apart. Labels: nor may classes, shapes, words and errors of a released model, if one row has a rare label."),
+        ("Stopping, refusals, labels", "Adversaries of the code around the methods. Stopping: an analyst who stops "
+         "when she likes must not outrun the epsilon that a ledger quotes; its numbers are the last quote plus what "
+         "quotes lack. Refusals: whether and how a site aborts on extreme vectors must not tell the tables apart. "
+         "Labels: nor may classes, shapes, words and errors of a released model, if one row has a rare label."),
         ("Sums", "Of sums over sites the adversary sees the totals, and all that the claim's colluding sites know."),
         ("Stands", "No attack that we know refutes the claim. That is no proof; the proofs are in the documentation."),
     ]  # fmt: skip
@@ -300,14 +300,14 @@ def _reading(verdicts: Sequence[Verdict]) -> str:
 def _made(command: str, s: dict[str, Any]) -> str:
     return (
         f"<h2>How it was made</h2><pre>{escape(command)}</pre>"
-        f"<p>{versions('numpy', 'scipy')}. All noise comes from the seed in the "
-        f"command; the lessons use seed {s['seed']}. The same command with the same versions gives the same page.</p>"
+        f"<p>{versions('numpy', 'scipy')}. All noise comes from the seed in the command; attacks on real rows use seed "
+        f"{s['seed']}. The same command with the same versions gives the same page.</p>"
     )
 
 
-def page(verdicts: Sequence[Verdict], lessons: dict[str, Any], command: str) -> str:
+def page(verdicts: Sequence[Verdict], inference: dict[str, Any], command: str) -> str:
     """The page as text; parameters as for :func:`write`."""
-    s = lessons["setting"]
+    s = inference["setting"]
     setting = (
         f"<h2>What a neighbour learns about real rows</h2><p>A {escape(s['graph'])} of {s['sites']} sites trains on "
         f"{escape(s['data'].capitalize())} ({s['features']} features) for {s['rounds']} rounds; the victim holds "
@@ -315,25 +315,24 @@ def page(verdicts: Sequence[Verdict], lessons: dict[str, Any], command: str) -> 
         f"all rows but one, and scores by likelihood. Forms as listed, as printed and as corrected run at the "
         f"same claimed total, without delta.{' A quick run: intervals are wide.' if s['quick'] else ''}</p>"
     )
-    membership = _membership(lessons["membership"], lessons["printed_beside_corrected"], s)
+    membership = _membership(inference["membership"], inference["printed_beside_corrected"], s)
     body = [
         "<h1>Claimed and audited epsilon</h1>", f'<p class="lead">{headline(verdicts)}</p>', _figure(verdicts), setting,
-        membership, _attributes(lessons["attributes"], s), _verdicts(verdicts), _reading(verdicts), _made(command, s),
+        membership, _attributes(inference["attributes"], s), _verdicts(verdicts), _reading(verdicts), _made(command, s),
     ]  # fmt: skip
     return frame("sottovoce audit", body, STYLE)
 
 
-def write(path: str | Path, verdicts: Sequence[Verdict], lessons: dict[str, Any], command: str) -> None:
+def write(path: str | Path, verdicts: Sequence[Verdict], inference: dict[str, Any], command: str) -> None:
     """Write the page.
 
     Parameters
     ----------
-    path : str or Path
     verdicts : sequence of Verdict
         Of :func:`sottovoce.audit.attack`, one a claim.
-    lessons : dict
-        Of :func:`sottovoce.audit.inference_attacks.lessons`.
+    inference : dict
+        Of :func:`sottovoce.audit.inference_attacks.measure`.
     command : str
-        What makes the page, as it would be typed.
+        The command that makes the page, as it would be typed.
     """
-    files.write("report", path, page(verdicts, lessons, command))
+    files.write("report", path, page(verdicts, inference, command))

@@ -1,4 +1,4 @@
-"""Games against one claim that holds for several things at once: every one is played, and the worst verdict stands."""
+"""Several games against one claim: each is played, and the worst verdict stands."""
 
 from __future__ import annotations
 
@@ -13,15 +13,10 @@ C = TypeVar("C", bound=Case)
 
 @dataclass(frozen=True)
 class WorstVerdict(Verdict):
-    """The verdict that is worst for its claim.
-
-    Attributes
-    ----------
-    games : dict
-        Of every game: its bound, and its exact epsilon where that is known.
-    """
+    """The verdict that is worst for its claim."""
 
     games: dict[str, dict[str, float | None]] = field(default_factory=dict)
+    """Bound and, where known, exact epsilon of every game."""
 
 
 def play_all(
@@ -29,16 +24,7 @@ def play_all(
 ) -> WorstVerdict:
     """Play every game, and return the verdict that is worst for its claim.
 
-    Parameters
-    ----------
-    method : str
-        What the verdict is about.
-    stands : mapping
-        What is attacked, by name.
-    confidence : float
-        That no bound of any game is false: each bound takes its share of the error.
-    play : callable
-        From what is attacked and a confidence to its verdict.
+    The `confidence` is that no bound of any game is false: each game gets an equal share of the error.
     """
     each = 1.0 - (1.0 - confidence) / len(stands)
     found = {name: play(case, each) for name, case in stands.items()}
@@ -49,7 +35,7 @@ def play_all(
 
 
 def _over(verdict: Verdict) -> tuple[bool, float, float]:
-    """How bad a verdict is for its claim; what is exact to within a thousandth is alike, and then the bound decides."""
+    """How bad a verdict is for its claim, to a thousandth; among equals the bound decides."""
     shown = max(verdict.lower_bound, verdict.exact_epsilon or 0.0)
     found = verdict.refuted or verdict.refuted_exactly
     return found, round(shown / verdict.claimed_epsilon, 3), verdict.lower_bound

@@ -1,18 +1,13 @@
-"""An analyst who chooses when to stop: is the epsilon that a ledger quotes true at the moment when she stops?
+"""The game of optional stopping (docs/audit.md, `stopping`): is a ledger's epsilon true whenever an analyst stops?
 
-Releases of one site are charged to one ledger, and after each the ledger quotes an epsilon at its delta.  The analyst
-follows the privacy loss of what she has seen (the logarithm of how much likelier it is on one table than on the other)
-and stops when the loss exceeds the quote.  If the quotes hold whenever she stops, then
+She follows the privacy loss of the releases so far, and the ledger quotes an epsilon after each.  If quotes hold
+whenever she stops, then at that release, on the table that she favours,
 
-    E[(1 - e^(quote - loss))_+]  <=  delta,        at the release where she stopped, on the table that she favours,
+    E[(1 - e^(quote - loss))_+]  <=  delta.
 
-which is the (epsilon, delta) claim with the epsilon that was quoted there.  Gaussian losses grow by independent normal
-steps, so her best rule and the largest left side follow without sampling, by backward induction over a grid of losses.
-The game then plays that rule against real releases: in every run it tosses a coin whose probability of heads is the
-expression inside the expectation, and counts heads (Clopper and Pearson).
-
-The quotes come from the code of the ledgers, in memory and on disk; this module does not repeat how they turn sums into
-epsilon.
+Gaussian losses grow by independent normal steps, so her best rule and the largest left side follow by backward
+induction on a grid of losses.  The game plays that rule against real releases and real ledgers, with a coin of that
+probability.
 """
 
 from __future__ import annotations
@@ -42,15 +37,15 @@ from ..queries import NoisyGradient
 from ..runs.curator import Curator
 from ..util.typing import Any, Array
 from .confidence import least_probability
-from .game import Notes, Verdict
+from .game import DEFAULT, Notes, Options, Verdict
 from .likelihood import Candidate
 from .worst_cases import tables
 
 DELTA = 1e-3
-"""Delta of the claim by default.  A smaller delta makes a wrong quote err more, and takes more runs to show it."""
+"""Default delta.  With a smaller one a wrong quote errs more, and takes more runs to show it."""
 RELEASES, RUNS, QUICK_RUNS = 40, 10_000, 4_000
 NOTIONS = ("zcdp", "rdp")
-"""Accountants whose totals may be quoted during a series of releases; pure epsilon has no delta to exceed."""
+"""Accountants with a delta."""
 
 _LEAST = 1e-12  # of the delta: far above the rounding of the backward induction, some 1e-16
 _SPAN = 1e3  # of the spending that she sees, from the first release to the last
@@ -59,25 +54,25 @@ _WHY = "one feature, a row and its opposite: the gradient moves by all of its se
 
 
 class Quoting(Protocol):
-    """What the game needs of a ledger."""
+    """Interface of a ledger in this game."""
 
     @property
     def accountant(self) -> Accountant[Any]:
-        """What prices its rows."""
+        """Prices its rows."""
 
     def charge(self, event: Event) -> None:
-        """Write a release down."""
+        """Record a release."""
 
     def total(self) -> float:
-        """What is quoted as spent."""
+        """The quoted epsilon."""
 
 
-Opened = Callable[[float, float], AbstractContextManager[Quoting]]
-"""A new ledger of an epsilon and a delta."""
+OpensLedger = Callable[[float, float], AbstractContextManager[Quoting]]
+"""Opens a new ledger of an epsilon and a delta."""
 
 
-def in_memory(notion: str) -> Opened:
-    """Ledgers of this process, as several fits may share them."""
+def in_memory(notion: str) -> OpensLedger:
+    """Ledgers in memory."""
 
     def opened(epsilon: float, delta: float) -> AbstractContextManager[Quoting]:
         return nullcontext(Ledger(notion, epsilon, delta))
@@ -85,8 +80,8 @@ def in_memory(notion: str) -> Opened:
     return opened
 
 
-def on_disk(notion: str) -> Opened:
-    """Ledgers of a data set's lifetime."""
+def on_disk(notion: str) -> OpensLedger:
+    """Ledgers on disk."""
 
     @contextmanager
     def opened(epsilon: float, delta: float) -> Iterator[Quoting]:
@@ -98,7 +93,7 @@ def on_disk(notion: str) -> Opened:
     return opened
 
 
-LEDGERS: dict[str, Opened] = {
+LEDGERS: dict[str, OpensLedger] = {
     f"{notion} {where}": make(notion)
     for notion in NOTIONS
     for where, make in (("ledger in memory", in_memory), ("ledger on disk", on_disk))
@@ -107,30 +102,23 @@ LEDGERS: dict[str, Opened] = {
 
 @dataclass(frozen=True)
 class StoppingVerdict(Verdict):
-    """The result of the game of an analyst who stops depending on what she sees.
+    """The verdict on optional stopping.
 
-    ``claimed_epsilon`` and ``proved_epsilon`` are the last quote.  ``lower_bound`` and ``exact_epsilon`` are the last
-    quote plus the amount by which every quote would have to be raised to hold whenever she stops (negative if the
-    quotes have room to spare).
-
-    Attributes
-    ----------
-    realised_delta : float
-        What her best rule reaches, by backward induction; the claim is that it is at most ``delta``.
-    realised_delta_bound : float
-        A lower bound on it from the runs, at the confidence.
-    ledgers : dict of str to float
-        ``realised_delta`` for each ledger that was tried; the worst is what was played.
+    ``claimed_epsilon`` and ``proved_epsilon`` are the last quote.  ``lower_bound`` and ``exact_epsilon`` add the amount
+    by which every quote would have to be raised to hold whenever she stops, negative if there is room to spare.
     """
 
     realised_delta: float = 0.0
+    """Of her best rule, by backward induction; claimed to be at most ``delta``."""
     realised_delta_bound: float = 0.0
+    """A lower bound on it from the runs, at the confidence."""
     ledgers: dict[str, float] = field(default_factory=dict)
+    """``realised_delta`` of every ledger; the worst was played."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Stop at the first release whose loss reaches its bar; ``delta`` is the delta that the best such rule reaches."""
+    """Stop at the first release whose loss reaches its bar; ``delta`` is what this rule reaches."""
 
     delta: float
     bars: Array
@@ -144,9 +132,9 @@ def best_rule(quotes: Array, shifts: Array, points: int = _POINTS) -> Rule:
     quotes : array (T,)
         Epsilon as quoted after each release.
     shifts : array (T,)
-        Distance of the two tables' answers over sigma, of each release: its loss is ``N(shift^2 / 2, shift^2)``.
+        Shift over sigma of each release, whose loss is ``N(shift^2 / 2, shift^2)``.
     points : int
-        Of the grid of losses, for each deviation of the smallest release.
+        Grid points for a deviation of the smallest release.
     """
     drift = np.cumsum(shifts**2) / 2.0
     step = float(shifts.min()) / points
@@ -174,7 +162,7 @@ def best_rule(quotes: Array, shifts: Array, points: int = _POINTS) -> Rule:
 
 
 def needed(quotes: Array, shifts: Array, delta: float) -> float:
-    """What to add to every quote so that her best rule reaches exactly `delta`; negative if the quotes have room."""
+    """What to add to every quote so that her best rule reaches exactly `delta`."""
 
     def over(more: float) -> float:
         return best_rule(quotes + more, shifts).delta - delta
@@ -189,7 +177,7 @@ def needed(quotes: Array, shifts: Array, delta: float) -> float:
 
 @dataclass(frozen=True)
 class Game:
-    """Releases of sizes that she fixed beforehand, what the ledger quoted after each, and her best rule."""
+    """Releases of sizes that were fixed beforehand, the ledger's quotes, and her best rule."""
 
     queries: tuple[NoisyGradient, ...]
     quotes: Array
@@ -198,7 +186,7 @@ class Game:
 
 
 class _Watched(Notes):
-    """Charges a ledger, and keeps what it quotes."""
+    """Charges a ledger, and keeps its quotes."""
 
     def __init__(self, ledger: Quoting) -> None:
         super().__init__()
@@ -224,24 +212,15 @@ def _candidates() -> tuple[Candidate, Candidate]:
 
 
 def _shift(query: NoisyGradient) -> float:
-    """Of the answers, over sigma, as the query's own code has it."""
+    """Shift over sigma, by the query's own code."""
     event = query.event(_FACTS)
     assert isinstance(event, GaussianMechanism)
     first, second = (one.silent(query) for one in _candidates())
     return float(np.abs(second - first)[0, 0, 0] / event.sigma[0])
 
 
-def prepare(opened: Opened, epsilon: float, delta: float, releases: int) -> Game:
-    """Spend the whole budget of a new ledger in releases that grow by a constant factor, and find her best rule.
-
-    Parameters
-    ----------
-    opened : callable
-        Opens a new ledger.
-    epsilon, delta : float
-        Its budget.
-    releases : int
-    """
+def prepare(opened: OpensLedger, epsilon: float, delta: float, releases: int) -> Game:
+    """Spend the budget of a new ledger in releases that grow by a constant factor, and find her best rule."""
     spent = np.geomspace(1.0, _SPAN, releases)
     sizes = np.sqrt(np.diff(spent / spent[-1], prepend=0.0))
     with opened(epsilon, delta) as ledger:
@@ -263,11 +242,8 @@ def prepare(opened: Opened, epsilon: float, delta: float, releases: int) -> Game
     return Game(queries, quotes, shifts, best_rule(quotes, shifts))
 
 
-def losses(game: Game, opened: Opened, epsilon: float, delta: float, runs: int, seed: int) -> tuple[Array, Array]:
-    """Her losses after each release, (T, runs), on the table that she favours, and what the ledger quoted, (T,).
-
-    The releases are those of a real curator, which charges a new ledger.
-    """
+def losses(game: Game, opened: OpensLedger, epsilon: float, delta: float, runs: int, seed: int) -> tuple[Array, Array]:
+    """Losses after each release of a real curator, (T, runs), on the table that she favours, and the quotes, (T,)."""
     candidates, total, found = _candidates(), np.zeros(runs), []
     with opened(epsilon, delta) as ledger:
         book = _Watched(ledger)
@@ -282,7 +258,7 @@ def losses(game: Game, opened: Opened, epsilon: float, delta: float, runs: int, 
 
 
 def ahead(game: Game, followed: Array, quotes: Array, coins: Array) -> Array:
-    """By how much all quotes could have been raised with the coin still showing heads, for every run.
+    """For every run, by how much all quotes could be raised with the coin still showing heads.
 
     The coin shows heads with probability ``(1 - e^(quote - loss))_+`` where she stopped.
     """
@@ -292,49 +268,30 @@ def ahead(game: Game, followed: Array, quotes: Array, coins: Array) -> Array:
     return np.asarray(followed[at, np.arange(len(at))] - quotes[at] + np.log1p(-coins))
 
 
-def play(
-    *,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    rounds: int | None = None,
-    replicates: int = RUNS,
-    seed: int = 0,
-    confidence: float = 0.95,
-    ledgers: Mapping[str, Opened] | None = None,
-) -> StoppingVerdict:
-    """Find the ledger that an analyst who stops by what she sees harms most, and play against it.
+def play(asked: Options = DEFAULT, stands: Mapping[str, OpensLedger] = LEDGERS) -> StoppingVerdict:
+    """Find the ledger whose quotes fail most under optional stopping, and play it (:func:`sottovoce.audit.attack`).
 
-    Parameters
-    ----------
-    epsilon, delta : float, optional
-        Budget of the ledger; by default 2 and :data:`DELTA`.
-    rounds : int, optional
-        Releases at most; by default :data:`RELEASES`.
-    replicates : int
-        Runs.
-    seed : int
-    confidence : float
-    ledgers : mapping, optional
-        Of names to what opens them; :data:`LEDGERS` by default.
+    The budget is by default 2 at :data:`DELTA`, in :data:`RELEASES` or `rounds` releases.
 
     Raises
     ------
     InvalidInput
+        If delta is too small to see anything.
     """
-    epsilon, delta = 2.0 if epsilon is None else epsilon, DELTA if delta is None else delta
+    epsilon, delta = 2.0 if asked.epsilon is None else asked.epsilon, DELTA if asked.delta is None else asked.delta
+    replicates, seed, confidence = asked.replicates or RUNS, asked.seed, asked.confidence
     if not 0.0 < delta < 1.0:
         raise InvalidInput("delta", delta, "must lie inside (0, 1): without it there is no quote to outrun", "use 1e-3")
     if delta < _LEAST:
         rule = f"must be at least {_LEAST:g}: what a rule lets through is known to some 1e-16"
         raise InvalidInput("delta", delta, rule, "use 1e-3")
-    ledgers = LEDGERS if ledgers is None else ledgers
-    games = {name: prepare(opened, epsilon, delta, rounds or RELEASES) for name, opened in ledgers.items()}
+    games = {name: prepare(opened, epsilon, delta, asked.rounds or RELEASES) for name, opened in stands.items()}
     name = max(games, key=lambda one: round(games[one].rule.delta / delta, 6))
     game = games[name]
-    followed, quotes = losses(game, ledgers[name], epsilon, delta, replicates, seed)
+    followed, quotes = losses(game, stands[name], epsilon, delta, replicates, seed)
     coins = np.random.default_rng([seed, 1]).random(replicates)
     margins, hits = np.sort(ahead(game, followed, quotes, coins))[::-1], np.arange(1, replicates + 1)
-    sure = least_probability(hits, replicates, 1.0 - confidence) > delta  # so many heads are too many
+    sure = least_probability(hits, replicates, 1.0 - confidence) > delta  # more heads than the claim allows
     last = float(quotes[-1])
     bound = max(0.0, last + float(margins[np.argmax(sure)])) if sure.any() else 0.0
     attack = f"stops by what she sees, {name}: delta {game.rule.delta:.3g}, declared {delta:g}"

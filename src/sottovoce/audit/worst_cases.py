@@ -1,9 +1,7 @@
-"""Worst-case pairs of tables, one recipe for each method: where the proof is tight, or where a printed claim fails.
+"""Worst-case pairs of tables: where a method's proof is tight, or a printed claim fails (docs/audit.md, "The pairs").
 
-Most recipes share one idea.  With one feature, the Huber loss, and a penalty so strong that every minimiser stays near
-zero, all rows lie on the loss's linear piece: derivatives are -1 whatever the noise.  A row and its opposite then
-change the sum of gradients by exactly 2, the largest possible change, in every round. (In one dimension the logistic
-loss would hide faults, because the derivatives of opposite rows add up to one.)
+Most pairs share one idea: one feature, the Huber loss, and a penalty so strong that all rows stay on the loss's linear
+piece.  A row and its opposite then change the sum of gradients by exactly 2, the most possible, in every round.
 """
 
 from __future__ import annotations
@@ -33,25 +31,27 @@ def signed_site(*signed: float) -> tuple[Array, Array]:
     return np.abs(a)[:, None], np.where(a >= 0, 1.0, -1.0)
 
 
-def tables(own: list[float], other: list[float], row: float) -> tuple[Rows, Rows]:
-    """Two sites of one feature; site 0 holds `own` and `row`, or `own` and ``-row``."""
-    first, second = (Rows.build([signed_site(*own, last), signed_site(*other)]) for last in (row, -row))
+def tables(own: list[float], other: list[float], row: float, sites: int = 2) -> tuple[Rows, Rows]:
+    """Sites of one feature; site 0 holds `own` and `row`, or `own` and ``-row``, and all others hold `other`."""
+    others = [signed_site(*other)] * (sites - 1)
+    first, second = (Rows.build([signed_site(*own, last), *others]) for last in (row, -row))
     return first, second
 
 
 def _stiff(method: str, n: int, rho: float = 0.02) -> dict[str, Any]:
-    """The penalty with which a site of n rows, one neighbour and C = 1 has K = STIFF."""
+    """Options with K = STIFF at a site of n rows, one neighbour and C = 1."""
     edge = REGISTRY[method].curvature == "edge"
     return {"eta": STIFF / n / (2.0 if edge else 1.0), "rho": rho, "loss": "huber:0.5", "graph": "complete"}
 
 
 def linear(method: str, form: str, epsilon: float, delta: float | None, rounds: int, **knobs: Any) -> Case:
-    """The common recipe."""
+    """The common pair; of a sum at three sites, one of which colludes: two could not hide."""
     own, other = [1.0, -1.0, 1.0], [1.0, -1.0, 1.0, -1.0]
     config = RunConfig(
         method=method, form=form, epsilon=epsilon, delta=delta, rounds=rounds, **(_stiff(method, 4) | knobs)
     )
-    return Case(config, tables(own, other, 1.0), 0, LINEAR)
+    sites = 3 if REGISTRY[method].trust.kind == "sum" else 2
+    return Case(config, tables(own, other, 1.0, sites), 0, LINEAR)
 
 
 def gated(method: str, form: str, epsilon: float, delta: float | None, rounds: int) -> Case:
@@ -70,9 +70,7 @@ def passes(method: str, form: str, epsilon: float, delta: float | None, rounds: 
 def kifer(method: str, form: str, epsilon: float, delta: float | None, rounds: int) -> Case:
     """Where 003's Algorithm 3 fails: the other row has curvature exactly where the derivatives still differ by 2."""
     K = 2.0 / epsilon  # c1 = 1 at h = 1/2
-    # The minimiser sits at the edge w = 1/2 of the linear piece when the noise is 0: 1 - K / 2 = derivatives of the
-    # others.
-    rest = 1.0 - 0.5 * K
+    rest = 1.0 - 0.5 * K  # the others' derivatives: without noise the minimiser is at the linear piece's edge, w = 1/2
     own = [rest] if abs(rest) <= 1.0 else [np.sign(rest)] * int(abs(rest))
     config = RunConfig(
         method=method, form=form, epsilon=epsilon, delta=delta, rounds=rounds, eta=1e-9, rho=1e-9, loss="huber:0.5",
@@ -83,8 +81,7 @@ def kifer(method: str, form: str, epsilon: float, delta: float | None, rounds: i
 
 
 class Contrary(Solver):
-    """Errs by its whole tolerance at site 0, in the direction that tells the worlds apart; its certificate stays
-    true."""
+    """Errs by its whole tolerance at site 0, in the direction that tells the tables apart, with a true certificate."""
 
     side: Array
 
@@ -94,11 +91,11 @@ class Contrary(Solver):
         return replace(exact, w=exact.w + away)
 
 
-def contrary(rows: Rows, facts: Facts, world: int) -> Solver:
-    """World 0's row pulls its minimiser up, so site 0's solver errs upwards there; the other sites' do not err."""
+def contrary(rows: Rows, facts: Facts, table: int) -> Solver:
+    """Solver that errs upwards on table 0, whose row pulls its minimiser up, and downwards on table 1."""
     solver = Contrary(rows, facts.loss, facts.C)
     solver.side = np.zeros((len(rows.n), 1))
-    solver.side[0] = 1.0 - 2.0 * world
+    solver.side[0] = 1.0 - 2.0 * table
     return solver
 
 
@@ -109,7 +106,7 @@ def plausible(method: str, form: str, epsilon: float, delta: float | None, round
     ``2 (1 + tau)^2 / (2.08 / (1 - s) + tau^2 / (2 s))`` times the rho that is charged.
     """
     case = linear(method, form, epsilon, delta, rounds)
-    n = float(case.worlds[0].n[0, 0])
+    n = float(case.tables[0].n[0, 0])
 
     def uneven(algorithm: Algorithm[Any]) -> Algorithm[Any]:
         assert isinstance(algorithm, PPADMM)
@@ -124,20 +121,7 @@ def last_step(method: str, form: str, epsilon: float, delta: float | None, round
     return linear(method, form, epsilon, delta, rounds, rho=0.5)
 
 
-def tables_of_three(own: list[float], other: list[float], row: float) -> tuple[Rows, Rows]:
-    """As :func:`tables`, with a third site that holds what the second holds: two sites cannot hide in a sum."""
-    first, second = (Rows.build([signed_site(*own, last), *[signed_site(*other)] * 2]) for last in (row, -row))
-    return first, second
-
-
-def summed(method: str, form: str, epsilon: float, delta: float | None, rounds: int) -> Case:
-    """The common recipe at three sites, one of which colludes."""
-    case = linear(method, form, epsilon, delta, rounds)
-    return replace(case, worlds=tables_of_three([1.0, -1.0, 1.0], [1.0, -1.0, 1.0, -1.0], 1.0))
-
-
-Recipe = Callable[[str, str, float, float | None, int], Case]
-RECIPES: dict[tuple[str, str], Recipe] = {
+RECIPES: dict[tuple[str, str], Callable[[str, str, float, float | None, int], Case]] = {
     ("ipp_admm", "corrected"): gated,
     ("ipp_admm", "printed"): gated,
     ("central_sgd", "corrected"): passes,
@@ -145,12 +129,12 @@ RECIPES: dict[tuple[str, str], Recipe] = {
     ("pp_admm", "printed"): plausible,
     ("pvp", "printed"): last_step,
 }
-"""Where a worse pair than the common recipe's is known; methods of sums have :func:`summed`."""
+"""Methods and forms for which a worse pair than the common one is known."""
 
 OF_SUMS = 0.1
 DELTAS = {("pp_admm", "printed"): 0.01}
 EPSILONS = {("pp_admm", "printed"): 2.65}
-"""The delta and the epsilon at which a claim breaks first, or at which less noise shows in few runs."""
+"""Delta and epsilon at which a claim breaks first, or at which too little noise shows in few runs."""
 ONCE = {("pp_admm", "printed"), ("central_sgd", "corrected")}
 """Where one round gives the largest bound."""
 
@@ -186,5 +170,4 @@ def make_case(
     epsilon = EPSILONS.get((method, form), 1.0) if epsilon is None else epsilon
     if rounds is None:
         rounds = 1 if cls.single or (method, form) in ONCE else 2
-    usual = summed if cls.trust.kind == "sum" else linear
-    return RECIPES.get((method, form), usual)(method, form, epsilon, delta, rounds)
+    return RECIPES.get((method, form), linear)(method, form, epsilon, delta, rounds)

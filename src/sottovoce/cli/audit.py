@@ -11,7 +11,7 @@ import click
 from rich.table import Table
 
 from ..audit import ADVERSARIES, Verdict, attack, targets
-from ..audit.inference_attacks import lessons
+from ..audit.inference_attacks import measure
 from ..audit.one_run import OneRunVerdict, attack_once
 from ..audit.report import write
 from ..audit.several import WorstVerdict
@@ -30,19 +30,19 @@ _OPTIONS = [
     say("--rounds", "Rounds that the adversary watches.  [default: 2, or 1; stopping: 40 releases]", type=int),
     say(
         "--replicates",
-        f"Runs of each of the two worlds.  [default: 20,000 or more; {', '.join(ADVERSARIES)}: at most "
+        f"Runs of each of the two tables.  [default: 20,000 or more; {', '.join(ADVERSARIES)}: at most "
         f"{', '.join(f'{one.runs:,}' for one in ADVERSARIES.values())}]",
         type=int,
     ),
     say("--colluders", "Of `sums`: sites that tell the adversary all they know.  [default: 1, as claimed]", type=int),
     say("--confidence", "That the lower bound is true.", type=float, default=0.95),
-    say("--seed", "Keys the noise of both worlds.", type=int, default=0),
+    say("--seed", "Keys the noise of both tables.", type=int, default=0),
     say(
         "--report", "Also write a page (HTML): bounds, and what a neighbour learns about real rows.", type=click.Path()
     ),
     say(
         "--quick",
-        "4,000 runs of each world, or fewer, if --replicates is not given; smaller lessons in the page.",
+        "4,000 runs of each table, or fewer, if --replicates is not given; smaller attacks on real rows in the page.",
         is_flag=True,
     ),
     say("--one-run", "One run on real rows with canaries among them, instead of the worst pair.", is_flag=True),
@@ -77,7 +77,7 @@ def audit(
       sottovoce audit sums --colluders 2       one too many: refuted
       sottovoce audit answers                  every release behind an answer
       sottovoce audit all                      every claim of the package
-      sottovoce audit all --report audit.html  the same as a page, and lessons
+      sottovoce audit all --report audit.html  the same as a page, and attacks on real rows
       sottovoce audit dgd --one-run --delta 1e-5    one run with 1000 canaries
     """
     _check_one_run(one_run, data, canaries, method, replicates, report, quick)
@@ -119,9 +119,9 @@ def audit(
     else:
         _render(found, confidence)
     if report is not None:  # last, so that a full disk costs the page only
-        _step(console, report, "lessons on real rows")
-        with console.status("lessons on real rows") if console.is_terminal else nullcontext():
-            write(report, found, lessons(seed, quick), typed())
+        _step(console, report, "attacks on real rows")
+        with console.status("attacks on real rows") if console.is_terminal else nullcontext():
+            write(report, found, measure(seed, quick), typed())
 
 
 def _check_one_run(
@@ -191,7 +191,7 @@ def _render(found: list[Verdict], confidence: float) -> None:
                 f"least {one.realised_delta_bound:.3g}[/]"
             )
         else:
-            console.print(f"[dim]{one.rounds} rounds, {one.replicates:,} runs of each world{at}; attack: {attack}[/]")
+            console.print(f"[dim]{one.rounds} rounds, {one.replicates:,} runs of each table{at}; attack: {attack}[/]")
         console.print(f"[dim]the two tables: {escape(one.why)}[/]")
         if isinstance(one, WorstVerdict):
             console.print(_games(one))

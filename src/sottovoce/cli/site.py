@@ -14,8 +14,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from ..data.schema import Schema
 from ..deploy import certificates
 from ..deploy.answering import document
+from ..deploy.crypto import need_cryptography
 from ..deploy.files import together, write_new
-from ..deploy.keys import SigningKey, need_cryptography
+from ..deploy.keys import SigningKey
 from ..deploy.lock import only_one
 from ..deploy.names import check_name
 from ..deploy.relay import RelayTransport, target

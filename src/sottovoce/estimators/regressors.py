@@ -76,7 +76,7 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
     ----------
     coef_ : ndarray of shape (n_features,)
         In the units of X and y.
-    coefficients_ : sottovoce.answers.least_squares.Slopes
+    coefficients_ : sottovoce.answers.inference.Coefficients
         With `inference`: estimates, standard errors, intervals and what the rule refused.
     intercept_ : float
     y_bounds_ : (float, float)

@@ -2,8 +2,7 @@
 
 Record i holds canonical JSON and ``h_i = BLAKE2b(h_{i-1}, i, JSON)``, where ``h_0`` is the hash of the file's random
 id; count and last hash are kept a second time.  State is a fold over the log, and every record is verified as it is
-read.  A change is one transaction that reads what others wrote, decides and appends.  :mod:`sottovoce.ledger.file`
-chooses where the log is kept, and makes sure that a change is on the disk before the call returns.
+read.  A change is one transaction that reads what others wrote, decides and appends.
 
 ::
 
@@ -27,7 +26,7 @@ from ..util.typing import Any
 
 SCHEMA_VERSION = 4
 WITH_A_LOG_BESIDE = 3
-"""The previous schema, which kept SQLite's write-ahead log beside the file."""
+"""The previous schema, with SQLite's write-ahead log."""
 APPLICATION = 0x736F7474  # "sott": tells a ledger from any other SQLite file
 _DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR", "SQLITE_MISMATCH")  # ERROR: a table is missing
 TABLES = (
@@ -47,7 +46,7 @@ class Fold(Protocol):
     """The state that a log's records add up to."""
 
     def apply(self, number: int, record: dict[str, Any]) -> None:
-        """Apply one record.  ValueError, KeyError or TypeError if it cannot follow those before it."""
+        """Apply one record; ValueError, KeyError or TypeError if it cannot follow those before it."""
 
     def payloads(self) -> dict[int, str]:
         """Records that own a payload, with the payload's digest."""
@@ -57,20 +56,9 @@ F = TypeVar("F", bound=Fold)
 
 
 class Chain(Generic[F]):
-    """What one connection sees of a log.
+    """What one connection sees of a log; `state` is as of the last :meth:`sync`.
 
-    Parameters
-    ----------
-    db : Connection
-    name : str
-        Of the file, for errors.
-    blank : callable
-        From the file's secret key to the state before the first record.
-
-    Attributes
-    ----------
-    state : Fold
-        As of the last :meth:`sync`.
+    `blank` makes the state before the first record from the file's secret key; errors call the file by `name`.
     """
 
     state: F
@@ -82,13 +70,7 @@ class Chain(Generic[F]):
         self._db, self.name, self._blank, self._head = db, name, blank, b""
 
     def identify(self) -> int:
-        """Read the file's identity and key, and return its schema's version.
-
-        Raises
-        ------
-        LedgerCorrupt, LedgerVersion
-            If the file is no log, or of a version that cannot be read.
-        """
+        """Read the file's identity and key; its schema's version, or LedgerCorrupt or LedgerVersion."""
         names = ("application_id", "user_version")
         application, version = (self._db.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
         if application != APPLICATION:
@@ -105,7 +87,7 @@ class Chain(Generic[F]):
         return int(version)
 
     def append(self, record: dict[str, Any], payload: bytes | None = None) -> None:
-        """Add a record inside a transaction.  It is applied to the state first, so every record written can be read."""
+        """Add a record inside a transaction, applied to the state first, so every record written can be read."""
         body, number = canonical(record), self.records + 1
         head = link(self._head, number, body)
         self.state.apply(number, json.loads(body))
@@ -116,13 +98,7 @@ class Chain(Generic[F]):
             self._db.execute("INSERT INTO payload VALUES (?, ?)", (number, payload))
 
     def payload(self, number: int, digest: str) -> bytes:
-        """The payload of record `number`, inside a transaction.
-
-        Raises
-        ------
-        LedgerCorrupt
-            If it is not the one whose digest the record names.
-        """
+        """The payload of record `number`, inside a transaction; LedgerCorrupt if it has not this digest."""
         found = self._db.execute("SELECT bytes FROM payload WHERE id = ?", (number,)).fetchone()
         if found is None or not isinstance(found[0], bytes) or keyed_hash(found[0]).hex() != digest:
             self.corrupt(f"the payload of record {number} was edited or removed")
@@ -168,7 +144,6 @@ class Chain(Generic[F]):
             self.payload(number, digest)
 
     def forget(self) -> None:
-        """Start again from the first record."""
         self.state, self.records, self._head = self._blank(self.secret), 0, keyed_hash(self.file_id)
 
     def head(self) -> str:
@@ -176,26 +151,24 @@ class Chain(Generic[F]):
         return f"{self.records}:{self._head.hex()}"
 
     def written(self) -> tuple[int, bytes]:
-        """Count and hash of the last record, as they are kept a second time."""
+        """Count and hash of the last record, from their second copy."""
         return self._db.execute("SELECT records, head FROM meta").fetchone() or (0, b"")
 
     def goes_through(self, records: int, head: bytes) -> bool:
-        """Whether record number `records` has the hash `head`."""
         return bool(self._db.execute("SELECT hash FROM log WHERE id = ?", (records,)).fetchone() == (head,))
 
     def corrupt(self, what: str) -> NoReturn:
-        """Refuse the file."""
         raise LedgerCorrupt(
             f"{self.name}: {what}; spend nothing on this data set until it is known who changed the file"
         )
 
     @contextmanager
     def translated(self) -> Iterator[None]:
-        """Errors of SQLite in this library's words."""
+        """Translate SQLite's errors."""
         try:
             yield
         except (sqlite3.Error, UnicodeError) as error:
-            # Without a code: the connection is closed, or the module could not decode a text, be it SQLite's message.
+            # Without a code: a closed connection, or a text that could not be decoded, perhaps SQLite's message.
             plain = "is closed" if isinstance(error, sqlite3.ProgrammingError) else "SQLITE_CORRUPT"
             code = getattr(error, "sqlite_errorname", plain)
             if code.startswith("SQLITE_BUSY"):

@@ -1,20 +1,16 @@
 """The durable ledger: one file for each data set, which outlives runs, processes and crashes.
 
-The file is a :class:`sottovoce.ledger.file.ChainFile`; this module says what its records mean.
-
 *Budget.* A run reserves all its events before its first round, and is refused if rows, open reservations and the new
-events together would exceed the lifetime budget.  Decision and record are one transaction, so if two processes race for
-the last of a budget, one gets it.  A later charge is one of the reserved events, so it cannot exceed the budget.
+events together would exceed the lifetime budget.  Decision and record are one transaction.  A later charge is one of
+the reserved events, so it cannot exceed the budget.
 
 *One draw for each row.* A release is charged (its row is committed), drawn, stored (its payload is committed) and
 handed out, in this order.  What a crash leaves:
 
-- no row: nothing was drawn.  So closing a run may return the event's price even while its process lives: that process
-  is refused at its next charge, before it draws;
-- a row and no payload: what was drawn, if anything, was in the memory of a process that had not handed it out.  Nobody
-  has seen it, and a new draw under the same row is the first that anybody sees;
-- a row and a payload: these bytes are the release, for everybody who asks and every time.  If two processes drew for
-  one row, the first commit wins and the other's draw is dropped unseen;
+- no row: nothing was drawn, so closing a run may return the event's price, even while its process lives;
+- a row and no payload: nobody has seen a draw.  A new one under the same row is the first that anybody sees;
+- a row and a payload: these bytes are the release, every time.  If two processes drew for one row, the first commit
+  wins and the other's draw is dropped unseen;
 - a row whose draw raised an error, or whose caller did not promise to store the bytes before handing them out:
   something may have been seen.  The row stays spent and is never drawn again.
 
@@ -27,6 +23,7 @@ import hmac
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Self
@@ -49,7 +46,7 @@ __all__ = ["DurableLedger", "Run", "rows_digest"]
 
 
 def _now() -> str:
-    # Runs and files are dated, rows are not: the time between two rows is the time of a solve, which depends on data.
+    # Runs and files are dated, rows are not: the time between two rows is that of a solve, which depends on data.
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -57,8 +54,7 @@ class DurableLedger(OnDisk):
     """A ledger on disk with a lifetime budget; a context manager, which closes the file.
 
     It reads like :class:`sottovoce.ledger.memory.Ledger`.  Safe from several processes and threads, forked ones too.
-    A copy is the ledger itself.  Unpickled in another process, it is a new handle on the same file; if the ledger is
-    bound to rows, their fingerprint must be given again.
+    A copy is the ledger itself.  Unpickled, it is a new handle on the same file, without the rows' fingerprint.
     """
 
     def __init__(self, file: ChainFile[History]) -> None:
@@ -71,7 +67,7 @@ class DurableLedger(OnDisk):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopened, (type(self), str(self._file.real), self._file.timeout)
+        return partial(type(self).open, timeout=self._file.timeout), (str(self._file.real),)
 
     @classmethod
     def create(
@@ -90,7 +86,7 @@ class DurableLedger(OnDisk):
         Parameters
         ----------
         path : path
-            On a local disk, in a folder that the process may write to: locks over network file systems are not sure.
+            On a local disk, in a folder that the process may write to: network file systems do not lock safely.
         epsilon : float or array (N,)
             Lifetime budget of every node; infinity records without limiting.
         delta : float
@@ -102,8 +98,7 @@ class DurableLedger(OnDisk):
         fingerprint : bytes, optional
             See :meth:`bind`.
         demonstration : bool
-            Marks the file permanently as a demonstration: its noise may be repeatable, so that it holds no true
-            releases.
+            Marks the file for good as one whose noise may be repeatable, and which holds no true releases.
 
         Raises
         ------
@@ -148,7 +143,7 @@ class DurableLedger(OnDisk):
         Raises
         ------
         LedgerError
-            Missing, damaged, edited, of another version or of another data set.
+            If the file is missing, damaged, edited, of another version or of another data set.
         """
         ledger = cls(ChainFile(path, History, timeout))
         try:
@@ -163,7 +158,7 @@ class DurableLedger(OnDisk):
 
     @property
     def path(self) -> Path:
-        """Of the file, without links."""
+        """The file's, without links."""
         return self._file.real
 
     def close(self) -> None:
@@ -178,12 +173,9 @@ class DurableLedger(OnDisk):
 
     @staticmethod
     def holds(path: str | Path, digest: bytes) -> bool:
-        """Whether the file is a ledger of the rows with this digest; it is only read.  One of a demonstration is none.
+        """Whether the file is a ledger, not a demonstration's, of the rows with this digest; it is only read.
 
-        Raises
-        ------
-        LedgerError
-            If it cannot be told.
+        LedgerError if that cannot be told.
         """
         found = ChainFile.glance(path, History)
         tag, state = keyed_hash(digest, key=found.secret).hex(), found.state
@@ -193,12 +185,12 @@ class DurableLedger(OnDisk):
         """Tie the ledger to the rows with this digest (:func:`rows_digest`), or check that it is tied to them.
 
         The file keeps a hash of the digest under a random key that never leaves the file, so an export says nothing
-        about the rows.  Whoever holds the file can test a guess of *all* rows: keep it where the rows are kept.
+        about the rows.  Who holds the file can test a guess of *all* rows: keep it where the rows are kept.
 
         Raises
         ------
         LedgerMismatch
-            If the ledger belongs to another data set, or was used before it was bound to one.
+            If the ledger belongs to another data set, or was used before it was bound.
         """
         if len(digest) < 16:
             raise InvalidInput("fingerprint", None, "must be a digest of 16 bytes or more", "use rows_digest(...)")
@@ -222,12 +214,12 @@ class DurableLedger(OnDisk):
     def charge(self, event: Event) -> None:
         """Record a release outside any run, durably, or refuse it.  Such a row can have no payload.
 
-        One out of the conditions of its proof, such as a round without those before it, is charged what it costs then.
+        An event out of the conditions of its proof is charged what it costs then (:mod:`sottovoce.privacy.conditions`).
 
         Raises
         ------
         BudgetExceeded
-            If this, what is spent and what open runs hold would exceed a node's budget.  The ledger is unchanged.
+            If this, what is spent and what open runs hold would exceed a node's budget.  Nothing is recorded.
         UnknownEvent
             If the accountant cannot price it.
         """
@@ -241,16 +233,16 @@ class DurableLedger(OnDisk):
         Parameters
         ----------
         run : str
-            A name that this ledger has not seen, or that of the run to resume.
+            A new name, or that of the run to resume.
         plan : str
             Digest of everything that the run depends on.
         events : sequence of Event
-            All that it will charge, in order.  What prices them is decided here, among these alone.
+            All that it will charge, in order.  Their conditions are judged among these alone.
 
         Raises
         ------
         BudgetExceeded
-            If these, what is spent and what open runs hold would exceed a node's budget.  Nothing is reserved then.
+            If these, what is spent and what open runs hold would exceed a node's budget.  Nothing is reserved.
         LedgerMismatch
             If the run has another plan or other events, or is closed.
         """
@@ -271,19 +263,14 @@ class DurableLedger(OnDisk):
         return Run(self, run)
 
     def afford(self, events: Sequence[Event]) -> Array:
-        """What these events would add to every node's total, (N,); refused as by :meth:`reserve`.  Nothing changes."""
+        """What these events would add to every node's total, (N,), without reserving; refused as by :meth:`reserve`."""
         with self._file.transaction("DEFERRED"):
             return self._afford(all_priced(events), f"a run of {len(events)} releases", "reserved")
 
     def resume(self, run: str, plan: str, *before: str) -> Run:
-        """Go through a run again from its first row: rows are replayed, never charged twice; a closed run is only
-        replayed.
+        """Go through a run again from its first row: rows are replayed, never charged twice; a closed run only so.
 
-        Parameters
-        ----------
-        run, plan : str
-        *before : str
-            Digests that older versions made of the same plan.
+        `before` are digests that older versions made of the same plan.
 
         Raises
         ------
@@ -300,10 +287,7 @@ class DurableLedger(OnDisk):
     def charge_release(self, run: str, release: int, event: Event, *, kept: bool) -> None:
         """Record release number `release` of a run, durably, or find it recorded.
 
-        Parameters
-        ----------
-        kept : bool
-            The caller's promise to store the bytes before handing them out.  Only such a row can be drawn again.
+        `kept` promises to store the bytes before they are handed out.  Only such a row can be drawn again.
 
         Raises
         ------
@@ -342,14 +326,9 @@ class DurableLedger(OnDisk):
     def close_run(self, run: str, *, reclaim: bool = False) -> int:
         """Close a run for good; with `reclaim`, give it up: return the price of reserved events that have no row.
 
-        A row is written before its draw, so an event without a row was never drawn.  If the run's process still lives,
-        it is refused at its next charge.  A crashed run keeps its reservation until it is resumed or closed here.  A
-        site takes no further part in a run that was given up, see :meth:`given_up`.
-
-        Returns
-        -------
-        int
-            Events that were returned; 0 if the run was closed before.
+        An event without a row was never drawn; if the run's process still lives, it is refused at its next charge.  A
+        site takes no further part in a run that was given up (:meth:`given_up`).  Returns how many events were given
+        back, 0 if the run was closed before.
 
         Raises
         ------
@@ -379,29 +358,17 @@ class DurableLedger(OnDisk):
             return returned
 
     def payload(self, run: str, release: int) -> bytes | None:
-        """The bytes stored with a row; None if nobody has seen any.
-
-        Raises
-        ------
-        LedgerError
-            If the row's draw failed: such a row never gets a payload.
-        """
+        """The bytes stored with a row; None if nobody has seen any, LedgerError if the row's draw failed."""
         with self._file.transaction("DEFERRED"):
             return self._stored(run, release)
 
     def store(self, run: str, release: int, payload: bytes) -> None:
-        """Store the bytes of a release with its row, durably.  Hand out nothing before this has returned.
-
-        Raises
-        ------
-        LedgerMismatch
-            If the row has other bytes already.
-        """
+        """Store the bytes of a release, durably, before they are handed out; LedgerMismatch if it has others."""
         if self.keep(run, release, payload) != payload:
             raise LedgerMismatch(f"run={run!r}: release {release} has other bytes already; hand out those of payload()")
 
     def keep(self, run: str, release: int, payload: bytes) -> bytes:
-        """As :meth:`store`, but returns the bytes to hand out: `payload`, or those that were committed before it."""
+        """As :meth:`store`, but returns the bytes to hand out: `payload`, or those of an earlier commit."""
         with self._file.transaction():
             found = self._stored(run, release)
             if found is None:
@@ -410,9 +377,9 @@ class DurableLedger(OnDisk):
         return payload if found is None else found
 
     def fail(self, run: str, release: int) -> bytes | None:
-        """Record that the draw of a row raised an error: the row stays spent and is never drawn again.
+        """Record that the draw of a row failed: it stays spent and is never drawn again.
 
-        Returns bytes if another process has stored some meanwhile: those are the release, and no failure is recorded.
+        Bytes that another process has stored meanwhile are the release: they are returned, and nothing is recorded.
         """
         with self._file.transaction():
             found = None if release in self._run(run).failed else self._stored(run, release)
@@ -428,7 +395,6 @@ class DurableLedger(OnDisk):
         return self._file.state.runs[run]
 
     def _free(self, run: str) -> str:
-        """A name that no run has."""
         return next(name for k in count(2) if (name := f"{run}-{k}") not in self._file.state.runs)
 
     def _stored(self, run: str, release: int) -> bytes | None:
@@ -446,7 +412,7 @@ class DurableLedger(OnDisk):
             raise LedgerMismatch(f"{self._file.name}: is bound to rows that were not shown; open with fingerprint=...")
 
     def _afford(self, events: Iterable[Event], what: str, undone: str) -> Array:
-        """What these add to the totals, each as what prices it."""
+        """What these events, each as what prices it, add to the totals; refused if that passes a budget."""
         self._spendable()
         state = self._file.state
         relation, known, texts = state.relation, dict[str, Event](), Counter[str]()
@@ -477,16 +443,12 @@ class DurableLedger(OnDisk):
         return after - committed
 
 
-def _reopened(kind: type[DurableLedger], path: str, timeout: float) -> DurableLedger:
-    return kind.open(path, timeout=timeout)
-
-
 class Run(Readings):
     """One run's view of a ledger, with the interface of :class:`sottovoce.ledger.memory.Ledger`.
 
-    It walks through the run from its first release.  Rows that exist are replayed: the same events are expected, and
+    It goes through the run from its first release.  Rows that exist are replayed: the same events are expected, and
     nothing is charged.  A context manager: left normally, it closes the run and returns the price of events without a
-    row; left by an exception, the run stays open, to be resumed or closed.
+    row; left by an exception, the run stays open.
     """
 
     def __init__(self, ledger: DurableLedger, name: str) -> None:
@@ -501,12 +463,11 @@ class Run(Readings):
 
     @property
     def release(self) -> int:
-        """Number of the release that was charged or replayed last; 0 before the first."""
+        """Number of the last release charged or replayed; 0 before the first."""
         return self._release
 
     @property
     def accountant(self) -> Accountant[Any]:
-        """What prices the events."""
         return self._ledger.accountant
 
     @property
@@ -516,12 +477,11 @@ class Run(Readings):
 
     @property
     def delta(self) -> float:
-        """0 for pure epsilon."""
         return self._ledger.delta
 
     @property
     def rows(self) -> tuple[Event, ...]:
-        """Events of this run up to :attr:`release`: what an in-memory ledger would hold at this point."""
+        """Events of this run up to :attr:`release`."""
         return tuple(self._state().planned[: self._release])
 
     def charge(self, event: Event, *, kept: bool = False) -> None:
@@ -535,12 +495,7 @@ class Run(Readings):
     def once(self, event: Event, draw: Callable[[], bytes]) -> bytes:
         """The next release: charged, drawn and stored if it is new; else its stored bytes, without a draw.
 
-        Raises
-        ------
-        LedgerError
-            If this row's draw failed before.
-        Exception
-            Whatever `draw` raises; the row is marked as failed.
+        If `draw` raises, the row is marked as failed and the error goes on; LedgerError if it failed before.
         """
         self.charge(event, kept=True)
         found = self.payload()
@@ -560,23 +515,16 @@ class Run(Readings):
         return self._ledger.payload(self.name, self._release)
 
     def store(self, payload: bytes) -> None:
-        """Keep the bytes of the current release before they are handed out."""
+        """Store the bytes of the current release; see :meth:`DurableLedger.store`."""
         self._ledger.store(self.name, self._release, payload)
 
     def per_node(self) -> Array:
-        """Epsilon of this run per node, of all its rows in the file, whether they have been replayed yet or not."""
+        """Epsilon of this run per node, of all its rows in the file, replayed or not."""
         state = self._state()
         return self.accountant.total(state.planned[: state.charged], self.delta)
 
     def restore(self, rows: list[dict[str, Any]]) -> None:
-        """Continue after `rows`, which a checkpoint of this run holds.
-
-        Raises
-        ------
-        LedgerCorrupt
-            If they are not the first rows of this run: the ledger is older than the checkpoint, or belongs to another
-            run.
-        """
+        """Continue after `rows`, which a checkpoint of this run holds; LedgerCorrupt if the run lacks them."""
         state = self._state()
         if len(rows) > state.charged or [canonical(row) for row in rows] != state.texts[: len(rows)]:
             raise LedgerCorrupt(

@@ -1,20 +1,14 @@
-"""The file of a log: one path, one user at a time, and no commit beside it.
+"""The file of a log: one path, one user at a time, and no journal beside it between commits.
 
-SQLite finds its journal by the file's *path*, and trusts whatever journal lies there.  So a file with two paths (a hard
-link, a file that is mounted) can lose the journal of a process that was killed, and a journal of another time undoes
-what was written since.  Therefore
+SQLite finds its journal by the file's *path*, and trusts whatever journal lies there (``docs/ledger.md``).  So
 
-- a file with several paths is refused, at every use;
-- every read and every change holds a lock on the file itself, whatever its name;
-- a commit is in the file before the call returns (``journal_mode=DELETE``, ``synchronous=EXTRA``), and between calls
-  nothing lies beside it;
-- if a journal lies there all the same, a process died during a commit (nobody had been told of that commit), or
-  somebody put it there.  The file is first read without it.  If the file is whole, the journal is not needed and is
-  deleted.  If not, SQLite may roll the file back, provided that the journal belongs to the file's last change (SQLite
-  counts changes on the first page, which every journal holds); any other journal is refused.
+- a file with several paths (a hard link, a mounted file) is refused, and every use holds a lock on the file itself;
+- a commit is in the file before the call returns (``journal_mode=DELETE``, ``synchronous=EXTRA``);
+- a journal that lies there all the same was left by a process that died during a commit, of which nobody had been told,
+  or was put there.  If the file is whole without it, it is deleted.  If not, SQLite may roll the file back, provided
+  that the journal belongs to the file's last change (SQLite counts changes on the first page); any other is refused.
 
-Versions with schema 3 kept a write-ahead log beside the file.  Such a ledger is converted when it is opened, including
-the commits that only that log holds, provided that the log takes the file forward; a log of another time is refused.
+Schema 3's write-ahead log is folded in when the file is opened, provided that it takes the file forward.
 """
 
 from __future__ import annotations
@@ -45,19 +39,12 @@ else:
 _OLDEST_SQLITE = (3, 37, 0)  # strict tables
 _JOURNAL = bytes.fromhex("d9d505f920a163d7")  # how SQLite's journals begin
 
-_ALONE = "mode=ro&immutable=1"  # without whatever lies beside it
-
 
 class ChainFile(Chain[F]):
     """One open log.  Safe to use from several processes and threads; a forked process opens it anew.
 
-    Parameters
-    ----------
-    path : path
-    blank : callable
-        From the file's secret key to the state before the first record.
-    timeout : float
-        Seconds to wait for other processes.
+    `blank` makes the state before the first record from the file's secret key; `timeout` is how many seconds to wait
+    for other processes.
     """
 
     def __init__(self, path: str | Path, blank: Callable[[bytes], F], timeout: float = 30.0) -> None:
@@ -93,12 +80,7 @@ class ChainFile(Chain[F]):
     def create(path: str | Path, first: Callable[[bytes], dict[str, Any]]) -> None:
         """Make the file, for this user only; `first` makes its first record from its secret key.
 
-        Raises
-        ------
-        LedgerError
-            If the file exists.
-        NotWritten
-            If the disk is full, say; no file is left.
+        LedgerError if the file exists; NotWritten if it cannot be written, and then no file is left.
         """
         if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
             raise LedgerError(f"SQLite {sqlite3.sqlite_version}: 3.37 is needed; use a newer build of Python")
@@ -138,35 +120,25 @@ class ChainFile(Chain[F]):
 
     @staticmethod
     def glance(path: str | Path, blank: Callable[[bytes], F]) -> Chain[F]:
-        """The log as the file alone says, without a lock or any change.
-
-        Raises
-        ------
-        LedgerError
-            If it is no log, is damaged, or is being written.
-        """
+        """The log as the file alone says, without a lock or any change; LedgerError if it cannot be read."""
         name = f"ledger={str(path)!r}"
         if not Path(path).is_file():
             raise LedgerError(f"{name}: no such file; give the path of one")
         try:
-            with closing(_connect(Path(path), 0.0, _ALONE)) as db:
-                alone = Chain(db, name, blank)
-                with alone.translated():
-                    alone.identify()
-                    alone.sync()
-                return alone
+            with _alone(Path(path), name, blank) as alone:
+                alone.sync()
+            return alone
         except (OSError, sqlite3.Error) as error:
             raise LedgerError(f"{name}: cannot be read: {error}; correct that, and try again") from None
 
     def close(self) -> None:
-        """Close the file."""
         if os.getpid() == self._pid:  # a forked copy of the connection belongs to the parent
             with self._lock:
                 self._db.close()
 
     @contextmanager
     def transaction(self, mode: str = "IMMEDIATE") -> Iterator[None]:
-        """One read of the file, or one change of it by one record; on any error nothing is changed."""
+        """One read of the file, or one change by one record; on any error nothing is changed."""
         if os.getpid() != self._pid:  # SQLite's locks do not survive a fork
             raise LedgerError(f"{self.name}: was opened before a fork; open it again in this process")
         with self._lock, self._turn() as beside, self.translated():
@@ -186,7 +158,6 @@ class ChainFile(Chain[F]):
                 raise
 
     def read(self) -> F:
-        """The state as of now."""
         with self.transaction("DEFERRED"):
             return self.state
 
@@ -195,7 +166,6 @@ class ChainFile(Chain[F]):
         super().append(record, payload)
 
     def expect(self, head: str) -> None:
-        """Refuse a log that does not go through `head`."""
         count, _, text = head.removeprefix("head ").strip().partition(":")
         if not count.isdecimal() or not re.fullmatch("[0-9a-f]{64}", text):
             rule = "must be a count, a colon and 64 hexadecimal digits"
@@ -209,7 +179,7 @@ class ChainFile(Chain[F]):
             super().verify()
 
     def export(self, path: str | Path) -> None:
-        """Write a header and every record with its hash as JSON lines.  Neither the key nor any payload is in it."""
+        """Write a header and every record with its hash as JSON lines, without the key or any payload."""
         with self.transaction("DEFERRED"):
             header = {"file_id": self.file_id.hex(), "version": SCHEMA_VERSION, "records": self.records}
             lines = [canonical(header | {"hash": self._head.hex()})]
@@ -250,28 +220,23 @@ class ChainFile(Chain[F]):
         )
 
     def _judge(self, journal: Path, changes: int) -> None:
-        """Remove a journal that is not needed, leave the journal of the last change to SQLite, refuse any other."""
+        """Remove a needless journal, leave that of the last change to SQLite, refuse any other."""
         before = _changes_before(journal)
         if before is not None:
             if before not in (changes, changes - 1):
                 self._strange(journal)
-            with closing(_connect(self.real, 0.0, _ALONE)) as db:
-                alone = Chain(db, self.name, self._blank)
-                try:
-                    with alone.translated():
-                        alone.identify()
-                        alone.verify()
-                except LedgerCorrupt:
-                    return
+            try:
+                with _alone(self.real, self.name, self._blank) as alone:
+                    alone.verify()
+            except LedgerCorrupt:
+                return
         journal.unlink()
 
     def _settle(self, beside: bool) -> None:
-        """What a commit means here: it is on the disk, also after a loss of power (fullfsync: macOS)."""
+        """Make commits durable (fullfsync: macOS), and convert schema 3."""
         log = self._beside("-wal")
         if beside and log.is_file() and log.stat().st_size:
-            with closing(_connect(self.real, 0.0, _ALONE)) as db:
-                alone = Chain(db, self.name, self._blank)
-                alone.identify()
+            with _alone(self.real, self.name, self._blank) as alone:
                 known = alone.written()
             with closing(_connect(self.real, self.timeout, "mode=ro")) as db:  # who only reads folds no log in
                 db.execute("BEGIN")
@@ -300,6 +265,16 @@ def _connect(file: Path, timeout: float, how: str = "mode=rw") -> sqlite3.Connec
     )
 
 
+@contextmanager
+def _alone(path: Path, name: str, blank: Callable[[bytes], F]) -> Iterator[Chain[F]]:
+    """The log without whatever lies beside its file."""
+    with closing(_connect(path, 0.0, "mode=ro&immutable=1")) as db:
+        chain = Chain(db, name, blank)
+        with chain.translated():
+            chain.identify()
+            yield chain
+
+
 def _synchronous(db: sqlite3.Connection) -> None:
     # Without spilling a journal is written once, with the first page in it.
     for pragma in ("synchronous = EXTRA", "fullfsync = ON", "trusted_schema = OFF", "cache_spill = OFF"):
@@ -324,7 +299,6 @@ def _changes_before(journal: Path) -> int | None:
 
 
 def _mounted(path: Path) -> bool:
-    """Whether a file was mounted at this path."""
     try:
         text = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
@@ -336,12 +310,9 @@ def _mounted(path: Path) -> bool:
 
 @contextmanager
 def _held(path: Path, name: str, timeout: float) -> Iterator[tuple[int, int]]:
-    """Hold the file against all other users of it, in this process or another; its device and inode.
+    """Lock the file against all other users; yields its device and inode.
 
-    Raises
-    ------
-    LedgerError
-        If it is gone, has several paths, or is in use for too long.
+    LedgerError if it is gone, has several paths, or is in use for too long.
     """
     # Linux keeps flock apart from SQLite's locks.  BSD does not, so that there the folder stands for the file.
     target = path if sys.platform in ("linux", "win32") else path.parent

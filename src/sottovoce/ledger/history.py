@@ -19,7 +19,7 @@ from ..util.typing import Any, Array
 
 
 def rows_digest(*arrays: Array) -> bytes:
-    """Digest of arrays of rows, for :meth:`DurableLedger.bind`.  It has no key, so it is a secret: never store it."""
+    """Digest of arrays of rows, for :meth:`DurableLedger.bind`.  It has no key: treat it as secret, never store it."""
     digest = hashlib.blake2b(digest_size=32)
     for array in arrays:
         values = np.ascontiguousarray(array, dtype="<f8")
@@ -44,10 +44,10 @@ def _down(units: int | float) -> float:
 
 
 class Tally:
-    """Spending in whole numbers, in units of 2^-64 (of epsilon, of rho, or of Renyi divergence).
+    """Spending in whole units of 2^-64 (of epsilon, rho or Renyi divergence).
 
-    The price of an event is rounded up once.  After that nothing is rounded, so the total does not depend on the order
-    of the events.  Events with the same text are priced once, when a total is first asked for.
+    The price of an event is rounded up once and nothing after that, so a total does not depend on the events' order.
+    Events with the same text are priced once, when a total is first asked for.
     """
 
     def __init__(self, accountant: Accountant[Any]) -> None:
@@ -57,16 +57,14 @@ class Tally:
         self._sum: Any = None
 
     def add(self, text: str) -> None:
-        """Add one event."""
         self._new[text] += 1
 
     def epsilon(self, delta: float, events: Mapping[str, Event], more: Counter[str]) -> Array:
-        """Epsilon per node of all that was added and of `more`; `events` are those of the texts."""
+        """Epsilon per node of all that was added and of `more`; `events` maps texts to events."""
         self._sum, self._new = self._plus(self._sum, self._new, events), Counter()
         return self._epsilon(self._plus(self._sum, more, events), delta)
 
     def alone(self, text: str, event: Event, delta: float) -> Array:
-        """Epsilon per node of one event."""
         return self._epsilon(self._price(text, event), delta)
 
     def _plus(self, total: Any, more: Counter[str], events: Mapping[str, Event]) -> Any:
@@ -108,7 +106,6 @@ class RunHistory:
 
     @property
     def state(self) -> str:
-        """``open``, ``closed`` or ``given up``."""
         return "open" if self.open else "given up" if self.given_up else "closed"
 
     @property
@@ -140,7 +137,7 @@ _FITS: dict[str, Callable[[Any], bool]] = {  # of an entry of a record: whether 
 
 
 class History:
-    """The state of a log: budget, rows and runs.  Its :meth:`apply` refuses records that the rules do not allow."""
+    """The state of a log: budget, rows and runs.  :meth:`apply` refuses records that the rules do not allow."""
 
     def __init__(self, secret: bytes) -> None:
         self._key = keyed_hash(secret).hex()
@@ -201,7 +198,7 @@ class History:
         return self._events[text]
 
     def _priced(self, text: str, event: Event, priced: Event) -> str:
-        """The text of what prices an event of this text, which is mostly itself."""
+        """The text of what prices this event."""
         if priced is not event:
             text = canonical(plain := priced.to_dict())
             self._event(text, plain)
@@ -230,13 +227,12 @@ class History:
         return 1 <= release <= run.charged and not known
 
     def _turn(self, record: dict[str, Any]) -> tuple[int, int]:
-        """Messages sent and inboxes received so far in the run of `record`; one is sent, then one received."""
+        """Messages sent and inboxes received in the run of `record`, which alternate."""
         run = self.runs[record["run"]]
         return len(run.sent), len(run.received)
 
     @property
     def used(self) -> bool:
-        """Whether anything was spent or reserved."""
         return bool(self.rows or self.runs)
 
     def payloads(self) -> dict[int, str]:
@@ -245,21 +241,21 @@ class History:
         return dict(pair for run in runs for pair in (*run.stored.values(), *run.sent, *run.received))
 
     def held(self) -> Counter[str]:
-        """Texts of reserved events of open runs that have no row."""
+        """Texts of what prices reserved events of open runs that have no row."""
         return Counter(text for run in self.runs.values() if run.open for text in run.priced[run.charged :])
 
     def cautions(self) -> list[str]:
-        """Caveats that a statement of these events' prices must include."""
+        """Caveats on the prices of these events."""
         return sorted({event.caution for event in self._events.values() if event.caution})
 
     def price(self, more: Mapping[str, int] | None = None, events: dict[str, Event] | None = None) -> Array:
-        """Epsilon per node of all rows and of `more` events, counted by text; `events` has those not in the log."""
+        """Epsilon per node of all rows and of `more`, counted by text; `events` has those not in the log."""
         return self._tally.epsilon(self.delta, ChainMap(events or {}, self._events), Counter(more or {}))
 
     def next(self, event: Event) -> Event:
-        """What prices an event that is charged now, outside runs."""
+        """What prices an event that is charged outside runs now."""
         return self._alone.priced(event)
 
     def alone(self, text: str, event: Event) -> Array:
-        """Epsilon per node of one event of this text, which prices itself."""
+        """Epsilon per node of one event, of this text."""
         return self._tally.alone(text, event, self.delta)

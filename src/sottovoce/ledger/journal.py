@@ -1,15 +1,11 @@
 """The messages of a run between sites, in the ledger of the site's data set.
 
-They are records of the same chain as rows and releases.  A round writes, in this order and each on the disk before the
-next step: the rows charged in it and the bytes released under them, the message to be sent, and the inbox (the
-neighbours' messages) received for it.  The next round's releases depend on that inbox, so
+A round writes, each durably before the next step: the rows charged in it and the bytes released under them, the
+message to be sent, and the inbox (the neighbours' messages) received for it, on which the next round's releases depend.
+They are records of one chain, which proves that order.  The same round asked again gets the same bytes, and is never
+computed from another inbox: the first one stays, whatever a hub says later.
 
-- every row comes after the one inbox that it depends on, and the chain proves the order;
-- the same round asked again gets the same bytes, of a release and of a message;
-- a round is never computed from another inbox: the first one stays, whatever a hub says later.
-
-The algorithm's state is not stored.  It is a function of public facts, releases and inboxes, so a run that is repeated
-from its first round arrives at the same state bit by bit.
+The algorithm's state is not stored: it follows from public facts, releases and inboxes, bit by bit.
 """
 
 from __future__ import annotations
@@ -20,20 +16,14 @@ from .durable import DurableLedger
 
 
 class Journal:
-    """What one run sent and received.
-
-    Parameters
-    ----------
-    ledger : DurableLedger
-    run : str
-    """
+    """What run `run` sent and received."""
 
     def __init__(self, ledger: DurableLedger, run: str) -> None:
         self._file, self._run = ledger._file, run
 
     @property
     def highest(self) -> int:
-        """The highest round of which a message is written down; -1 for none, or no such run."""
+        """The highest round with a message; -1 for none."""
         known = self._file.read().runs.get(self._run)
         return -1 if known is None else len(known.sent) - 1
 
@@ -46,23 +36,11 @@ class Journal:
         return self._find("received", round)
 
     def send(self, round: int, message: bytes) -> None:
-        """Write a message down, before it is sent.
-
-        Raises
-        ------
-        LedgerMismatch
-            If another one is written down for this round.
-        """
+        """Write a message down before it is sent; LedgerMismatch if the round has another one."""
         self._keep("send", "sent", round, message)
 
     def receive(self, round: int, inbox: bytes) -> None:
-        """Write an inbox down, before anything is asked that depends on it.
-
-        Raises
-        ------
-        LedgerMismatch
-            If another one is written down for this round.
-        """
+        """Write an inbox down before anything depends on it; LedgerMismatch if the round has another one."""
         self._keep("receive", "received", round, inbox)
 
     def _find(self, which: str, round: int) -> bytes | None:

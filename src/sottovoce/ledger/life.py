@@ -1,7 +1,7 @@
-"""What a run takes of a lifetime budget, told before there is a ledger.
+"""What a run takes of a lifetime budget, before there is a ledger.
 
-A ledger outlives runs, so it computes all its totals at one Renyi order, chosen for the whole of its budget
-(:func:`sottovoce.privacy.accountants.at_one_order`).  So what a run takes depends on that budget.
+A ledger outlives runs, so it computes all totals at one Renyi order, chosen for its whole budget
+(:func:`sottovoce.privacy.accountants.at_one_order`), and what a run takes depends on that budget.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _TRIES = 50
 
 
 def share_of_life(events: Iterable[Event], delta: float | None, budget: float | None) -> dict[str, Any] | None:
-    """What a run takes of a ledger as ``sottovoce site init`` makes it; see :meth:`Share.to_dict`."""
-    return Share(events, "pure" if delta is None else "rdp", delta or 0.0).to_dict(budget)
+    """What a run takes of a ledger that ``sottovoce site init`` makes; see :meth:`LifetimeShare.to_dict`."""
+    return LifetimeShare(events, "pure" if delta is None else "rdp", delta or 0.0).to_dict(budget)
 
 
 def example(accountant: str, budget: float, delta: float) -> str | None:
-    """A sentence on what runs take of a new ledger, by one of a Gaussian release; None where it is their epsilon."""
+    """A sentence on what runs take of a new ledger, for a Gaussian release; None where it is their epsilon."""
     if accountant == "pure" or not np.isfinite(budget):
         return None
     epsilon, one = min(1.0, budget / 2.0), np.ones(1)
     release = GaussianMechanism("example", "replace-one", one, one * gaussian_mu(epsilon, delta), 1)
-    share = Share([release], accountant, delta).of(budget)
+    share = LifetimeShare([release], accountant, delta).of(budget)
     return (
         f"a run of epsilon {epsilon:g} takes {ceil_text(share.first)} of a lifetime budget of {budget:g} if it is the "
         f"first, and {ceil_text(share.later)} later: there is room for {share.runs(budget)} such runs"
@@ -44,28 +44,20 @@ def example(accountant: str, budget: float, delta: float) -> str | None:
 
 
 class Taken(NamedTuple):
-    """What a run takes of a lifetime budget, at the node that spends most."""
+    """What a run takes of a lifetime budget as a ledger's first run, and as any later one, at the worst node."""
 
     first: float
-    """As the first run of a ledger."""
     later: float
-    """As any other."""
 
     def runs(self, budget: float) -> int:
         """How many such runs a ledger of this budget can pay for."""
         return 0 if not self.first <= budget else 1 + int((budget - self.first) / self.later)
 
 
-class Share:
+class LifetimeShare:
     """A run's share of lifetime budgets.
 
-    Parameters
-    ----------
-    events : iterable of Event
-        All that the run charges, in order.
-    accountant : {"pure", "zcdp", "rdp"}
-        Of the ledger.
-    delta : float
+    `events` are all that it charges, in order; `accountant` ("pure", "zcdp" or "rdp") and `delta` are the ledger's.
     """
 
     def __init__(self, events: Iterable[Event], accountant: str, delta: float) -> None:
@@ -74,25 +66,14 @@ class Share:
         self._accountant, self._delta = accountant, delta
 
     def of(self, budget: float) -> Taken:
-        """What the run takes of a ledger with this lifetime budget.
-
-        Raises
-        ------
-        InvalidInput
-            As :func:`sottovoce.privacy.accountants.for_life`.
-        UnknownEvent
-            If such a ledger cannot price the run.
-        """
+        """What the run takes of a ledger with this budget; InvalidInput or UnknownEvent if none can price it."""
         order = for_life(self._accountant, np.array([budget]), self._delta)
         once, twice = self._total(order, 1), self._total(order, 2)
         finite = bool(np.all(np.isfinite(twice)))
         return Taken(float(np.max(once)), float(np.max(twice - once)) if finite else np.inf)
 
     def least(self) -> float | None:
-        """The lifetime budget of a ledger that this run alone uses up, which is the least that it takes of any.
-
-        None if there is no such budget.
-        """
+        """The least that the run takes of any ledger: the budget that it alone uses up; None if there is none."""
         budget = float(np.max(self._total(make_accountant(self._accountant), 1)))
         for _ in range(_TRIES):
             if not 0.0 < budget < np.inf:
@@ -118,6 +99,5 @@ class Share:
             return None
 
     def _total(self, accountant: Accountant[Any], times: int) -> Array:
-        """Epsilon per node of this many such runs."""
         counts = Counter({text: times * count for text, count in self._counts.items()})
         return Tally(accountant).epsilon(self._delta, self._events, counts)

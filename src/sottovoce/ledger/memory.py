@@ -1,4 +1,4 @@
-"""The ledger: a row for every release, written before the release is drawn.
+"""The ledger in memory: a row for every release, written before the release is drawn.
 
 It belongs to the data set, not to the run.  A crash between the row and the noise over-counts; nothing can under-count.
 """
@@ -14,21 +14,14 @@ from typing import NamedTuple, NoReturn, Self
 import numpy as np
 
 from ..errors import BudgetExceeded, InvalidInput, LedgerError, LedgerMismatch
-from ..privacy import events as _events
 from ..privacy.accountants import Accountant, at_one_order, for_life
 from ..privacy.conditions import Conditions
-from ..privacy.events import Event, same_relation
+from ..privacy.events import Event, SummedGaussianMechanism, from_dict, same_relation
 from ..util.typing import Any, Array, ArrayLike
 
 
 def validate_target(epsilon: ArrayLike, delta: float | None) -> None:
-    """Refuse an (epsilon, delta) that is no privacy target.
-
-    Raises
-    ------
-    InvalidInput
-        If any epsilon is not > 0 (infinity is allowed), or delta is given and not inside (0, 1).
-    """
+    """Refuse (InvalidInput) an epsilon that is not > 0 (infinity is allowed), or a delta outside (0, 1)."""
     try:
         values = np.asarray(epsilon).astype(float, casting="same_kind")
     except (TypeError, ValueError):
@@ -48,11 +41,13 @@ _STAYS = (
 )
 
 
+_Spent = dict[bytes | None, Any]  # by deal
+
+
 class _Row(NamedTuple):
     event: Event
     deal: bytes | None
     priced: Event
-    """What prices the event where it stands: see :mod:`sottovoce.privacy.conditions`."""
 
 
 class Ledger:
@@ -73,13 +68,9 @@ class Ledger:
     Notes
     -----
     *Deals.* Charges with the same `deal` (a digest, or None if the caller vouches for it) concern the same rows at the
-    same nodes, and add up node by node.  With several deals nobody knows at which nodes a row was.  Then the most that
-    one row can have spent is the sum over deals of the worst node (of the `sites_per_row` worst nodes together).
-
-    *Proof.*  Spending is an array of sums (epsilons, rhos, or divergences at one order, of each direction apart), a
-    release adds its price at the nodes that hold the row, and composition adds over releases of whatever nodes.  In
-    deal j a row is at no more than m nodes, whose sums come to no more than the m largest.  Add over j.  An accountant
-    that keeps no such sums refuses a second deal.
+    same nodes, and add up node by node.  With several deals nobody knows at which nodes a row was, and the total is the
+    sum over deals of the worst node (of the `sites_per_row` worst nodes together): spending is an array of sums, and in
+    no deal can a row have cost more (``docs/ledger.md``).  Accountants without such sums refuse a second deal.
     """
 
     def __init__(
@@ -96,7 +87,7 @@ class Ledger:
         self._lock, self._pid = threading.RLock(), os.getpid()
         self._rows: list[_Row] = []
         self._conditions: dict[bytes | None, Conditions] = {}  # by deal, of what was charged outside a Joint
-        self._spent: dict[bytes | None, Any] = {}  # by deal
+        self._spent: _Spent = {}
         self._sizes: dict[bytes | None, int] = {}  # nodes
         self._held: list[Joint] = []
         self._relation: str | None = None
@@ -123,41 +114,38 @@ class Ledger:
     def charge(self, event: Event, *, deal: bytes | None = None) -> None:
         """Record `event`, or refuse it.
 
-        One out of the conditions of its proof, such as a round without those before it, is charged what it costs then.
+        An event out of the conditions of its proof is charged what it costs then (:mod:`sottovoce.privacy.conditions`).
 
         Parameters
         ----------
         deal : bytes, optional
-            Digest of which row is at which node.  With None the caller vouches that it is the same in all charges with
-            None.
+            Digest of which row is at which node; None if the caller vouches that it is that of all charges with None.
 
         Raises
         ------
         BudgetExceeded
-            If any node's total would pass its budget.  The ledger is unchanged.
+            If any node's total would pass its budget.  Nothing is recorded.
         UnknownEvent
             If the accountant cannot price it.
         InvalidInput
-            If it is under another relation than the events before it, or prices another number of nodes.
+            If its relation, or its number of nodes, is not that of the events before it.
         """
         with self._lock:
             self._take(event, deal, *self._next(event, deal))
 
     def settle(self) -> None:
-        """Compute epsilon at one fixed order from now on, if the accountant keeps sums: later runs will be chosen.
+        """Fix the order at which epsilon is read, if the accountant has orders: later runs will be chosen.
 
-        See :func:`sottovoce.privacy.accountants.at_one_order`; what was spent stays spent, and is shown as no less.
+        See :func:`sottovoce.privacy.accountants.at_one_order`; what was spent is shown as no less.
         """
         with self._lock:
             chosen = at_one_order(self.accountant, np.asarray(self.epsilon, dtype=float), self.delta)
             if chosen is not self.accountant:
-                again: dict[bytes | None, Any] = {}
-                for _, deal, priced in self._rows:
-                    again[deal] = chosen.add(again[deal] if deal in again else chosen.nothing(), priced)
+                again = _added(chosen, {}, ((deal, priced) for _, deal, priced in self._rows))
                 self.accountant, self._spent = chosen, again  # an interrupt before this line changes nothing
 
     def trial(self) -> Ledger:
-        """A ledger with the same rows and budget, to try out charges.  It accepts no release."""
+        """A copy to try out charges, which accepts no release."""
         with self._lock:
             twin = Ledger(self.accountant, self.epsilon, self.delta, self.sites_per_row)
             twin._rows, twin._held = list(self._rows), list(self._held)
@@ -167,18 +155,18 @@ class Ledger:
             return twin
 
     def once(self, event: Event, draw: Callable[[], bytes]) -> bytes:
-        """Charge `event`, and only then draw the release that it describes."""
+        """Charge `event`, and only then draw its release."""
         self._take_releases()
         self.charge(event)
         return draw()
 
     def per_node(self) -> Array:
-        """Epsilon spent by each node, shape (N,); () before the first event, (1,) for any node after several deals."""
+        """Epsilon spent by each node, (N,); () before the first event, (1,) after several deals."""
         with self._lock:
             return self.accountant.epsilon(self._merged(self._spent)[0], self.delta)
 
     def total(self) -> float:
-        """Epsilon of the whole network: the worst node if rows are disjoint over sites, else the worst set of nodes."""
+        """Epsilon of the whole network: the worst node, or the worst `sites_per_row` nodes together."""
         with self._lock:
             return self._total(self._spent)
 
@@ -186,11 +174,7 @@ class Ledger:
         """Epsilon of a person with no row at these sites, against them together: of the worst nodes outside.
 
         Sums over sites are priced against as many colluders as the coalition has sites, if their plan allowed fewer.
-
-        Raises
-        ------
-        InvalidInput
-            If a site of the coalition is none.
+        InvalidInput if there is no such site.
         """
         inside = set(coalition)
         with self._lock:
@@ -211,7 +195,7 @@ class Ledger:
             return self.accountant.report(spent, self.delta, m)
 
     def claims(self) -> Array | None:
-        """What the paper claims for the same run, per node, or None where it claims nothing."""
+        """The paper's claim for the same run, per node; None where it claims nothing."""
         if len(self._spent) > 1:  # no paper deals rows anew
             return None
         rhos = [getattr(event, "claimed_rho", None) for event in self.rows]
@@ -229,14 +213,13 @@ class Ledger:
         return None if claims is None else float(np.max(claims))
 
     def to_list(self) -> list[dict[str, Any]]:
-        """Rows as plain data."""
         return [event.to_dict() for event in self.rows]
 
     def restore(self, rows: list[dict[str, Any]]) -> None:
-        """Take over rows written by an earlier part of the same run (they were checked against the budget then)."""
+        """Take over rows of an earlier part of the same run, which were checked against the budget then."""
         with self._lock:
             for row in rows:
-                event = _events.from_dict(row)
+                event = from_dict(row)
                 priced = self._conditions_of(None).priced(event)
                 self._take(event, None, priced, self._plus(None, [priced]))
 
@@ -246,26 +229,21 @@ class Ledger:
 
     # Under the lock
 
-    def _seen_by(self, sites: int) -> dict[bytes | None, Any]:
+    def _seen_by(self, sites: int) -> _Spent:
         """What is spent, by deal, against that many sites together."""
-        sums = _events.SummedGaussianMechanism
+        sums = SummedGaussianMechanism
         if not any(isinstance(row.event, sums) and row.event.colluders < sites for row in self._rows):
             return self._spent
-        again: dict[bytes | None, Any] = {}
-        for _, deal, priced in self._rows:
-            known = again[deal] if deal in again else self.accountant.nothing()
-            again[deal] = self.accountant.add(known, priced.against(sites) if isinstance(priced, sums) else priced)
-        return again
+        seen = ((deal, one.against(sites) if isinstance(one, sums) else one) for _, deal, one in self._rows)
+        return _added(self.accountant, {}, seen)
 
     def _conditions_of(self, deal: bytes | None) -> Conditions:
         return self._conditions.setdefault(deal, Conditions(self.sites_per_row))
 
     def _plus(self, deal: bytes | None, events: Iterable[Event]) -> Any:
         """What is spent under a deal, these events included."""
-        spent = self._spent[deal] if deal in self._spent else self.accountant.nothing()
-        for event in events:
-            spent = self.accountant.add(spent, event)
-        return spent
+        before = {deal: self._spent[deal] if deal in self._spent else self.accountant.nothing()}
+        return _added(self.accountant, before, ((deal, event) for event in events))[deal]
 
     def _next(self, event: Event, deal: bytes | None) -> tuple[Event, Any]:
         """What prices an event, and what is spent under a deal with it; refused as by :meth:`charge`."""
@@ -282,21 +260,21 @@ class Ledger:
         self._spent[deal] = spent
         self._rows.append(_Row(event, deal, priced))
 
-    def _merged(self, spent: dict[bytes | None, Any]) -> tuple[Any, int]:
-        """One book of all deals, and how many of its nodes hold a row: see the class."""
+    def _merged(self, spent: _Spent) -> tuple[Any, int]:
+        """The spending of all deals, and how many of its nodes hold a row."""
         if len(spent) <= 1:
             return next(iter(spent.values()), self.accountant.nothing()), self.sites_per_row
         first, *others = (self.accountant.worst(each, self.sites_per_row) for each in spent.values())
         return sum(others, first), 1
 
-    def _total(self, spent: dict[bytes | None, Any]) -> float:
+    def _total(self, spent: _Spent) -> float:
         book, m = self._merged(spent)
         if m == 1:
             return float(np.max(self.accountant.epsilon(book, self.delta)))
         return self.accountant.network(book, self.delta, m)
 
     def _afford(self, events: Sequence[Event], deal: bytes | None) -> Any:
-        """What is spent under `deal` after these; refused if that, or what runs in progress hold, passes a budget."""
+        """What is spent under `deal` after these; refused if it, with what open runs hold, passes a budget."""
         if os.getpid() != self._pid:  # a fork copies it unasked
             raise LedgerError(_STAYS)
         budgets, relation = np.asarray(self.epsilon, dtype=float), self._relation
@@ -311,11 +289,8 @@ class Ledger:
                 raise InvalidInput("epsilon", None, rule, "give one budget, or one for each node")
             nodes = max(nodes, size)
         own = self._plus(deal, events)
-        after = self._spent | {deal: own}
-        for held in self._held:
-            for _, priced in held.left:
-                known = after[held.deal] if held.deal in after else self.accountant.nothing()
-                after[held.deal] = self.accountant.add(known, priced)
+        left = ((held.deal, priced) for held in self._held for _, priced in held.left)
+        after = _added(self.accountant, self._spent | {deal: own}, left)
         book, m = self._merged(after)
         least, several = float(np.min(budgets)), len(after) > 1
         limits = np.array(least) if several else budgets
@@ -343,10 +318,18 @@ class Ledger:
         return own
 
 
-class _Elsewhere(Ledger):
-    """What stands for a ledger in memory in another process or a saved model: it refuses every charge.
+def _added(accountant: Accountant[Any], spent: _Spent, charges: Iterable[tuple[bytes | None, Event]]) -> _Spent:
+    """What is spent, by deal, once these are charged."""
+    after = dict(spent)
+    for deal, priced in charges:
+        after[deal] = accountant.add(after[deal] if deal in after else accountant.nothing(), priced)
+    return after
 
-    To refuse while pickling would be less clear: joblib would only say that a task cannot be pickled.
+
+class _Elsewhere(Ledger):
+    """Stands for a ledger in memory in another process or a saved model, and refuses every charge.
+
+    A refusal to pickle would be less clear: joblib would only say that a task cannot be pickled.
     """
 
     def __init__(self) -> None:
@@ -362,28 +345,17 @@ class _Elsewhere(Ledger):
 
 
 def _nodes(event: Event) -> int:
-    """How many nodes it prices."""
     return max((value.size for value in vars(event).values() if isinstance(value, np.ndarray)), default=1)
 
 
 class Joint:
-    """A run's own ledger inside one that several runs share, which pays for the whole run or refuses it at once.
+    """A run's own ledger inside a shared one, which pays for the whole run or refuses it at once.
 
-    What it holds is for this run only, so that runs in other threads cannot take it away in the midst; a context
-    manager, which gives back what was not drawn.
+    What it holds is this run's only, so runs in other threads cannot take it; a context manager, which gives back what
+    was not drawn.
 
-    Parameters
-    ----------
-    own, shared : Ledger
-    events : sequence of Event
-        All that the run will charge, in order.
-    deal : bytes, optional
-        As for :meth:`Ledger.charge`.
-
-    Raises
-    ------
-    BudgetExceeded
-        If the shared ledger cannot pay for all of them.  Nothing is held then.
+    `events` are all that the run will charge, in order, under `deal`; BudgetExceeded if the shared ledger cannot pay
+    for them, and nothing is held then.
     """
 
     def __init__(self, own: Ledger, shared: Ledger, events: Sequence[Event], deal: bytes | None = None) -> None:
@@ -405,17 +377,10 @@ class Joint:
 
     @property
     def rows(self) -> tuple[Event, ...]:
-        """Events of this run."""
         return self.own.rows
 
     def charge(self, event: Event) -> None:
-        """Charge both, or neither.
-
-        Raises
-        ------
-        LedgerMismatch
-            If it is not the next event that was planned.
-        """
+        """Charge both, or neither; LedgerMismatch unless it is the next planned event."""
         with self.shared._lock:
             own = self.own._next(event, None)
             if not self.left or event.to_dict() != self.left[0][0].to_dict():
@@ -426,12 +391,10 @@ class Joint:
             self.own._take(event, None, *own)
 
     def once(self, event: Event, draw: Callable[[], bytes]) -> bytes:
-        """Charge, and only then draw."""
         self.charge(event)
         return draw()
 
     def to_list(self) -> list[dict[str, Any]]:
-        """This run's rows as plain data."""
         return self.own.to_list()
 
     def restore(self, rows: list[dict[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""Totals of a ledger's rows: for any ledger, and for one on disk."""
+"""Totals of a ledger's rows, in memory and on disk."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class Readings(ABC):
 
     @abstractmethod
     def per_node(self) -> Array:
-        """Epsilon of each node, shape (N,); shape () before the first event."""
+        """Epsilon spent by each node, shape (N,); shape () before the first event."""
 
     def total(self) -> float:
-        """Epsilon of the whole network: the worst node, rows being disjoint over sites."""
+        """Epsilon of the whole network: the worst node, as rows are disjoint over sites."""
         return float(np.max(self.per_node()))
 
     def claimed(self) -> float | None:
-        """What the papers claim for the same rows, or None where one claims nothing."""
+        """The papers' claim for the same rows; None where one claims nothing."""
         book = Ledger(self.accountant, np.inf, self.delta)
         for event in self.rows:
             book.charge(event)
@@ -62,7 +62,6 @@ class OnDisk(Readings):
 
     @property
     def accountant(self) -> Accountant[Any]:
-        """What prices the events."""
         return self._file.state.accountant
 
     @property
@@ -72,17 +71,16 @@ class OnDisk(Readings):
 
     @property
     def delta(self) -> float:
-        """0 for pure epsilon."""
         return self._file.state.delta
 
     @property
     def demonstration(self) -> bool:
-        """Whether it was made for a demonstration, whose noise may be repeatable: it cannot hold a true release."""
+        """Whether it was made for a demonstration: its noise may be repeatable, so it cannot hold a true release."""
         return self._file.state.demonstration
 
     @property
     def bound(self) -> bool:
-        """Whether it is tied to rows, whose fingerprint must be given before it spends."""
+        """Whether it is tied to rows, whose fingerprint it needs to spend."""
         return self._file.read().tag is not None
 
     @property
@@ -92,16 +90,14 @@ class OnDisk(Readings):
 
     @property
     def rows(self) -> tuple[Event, ...]:
-        """All events so far, of all runs, in the order of their charges."""
         return tuple(self._file.read().rows)
 
     def per_node(self) -> Array:
-        """Epsilon spent by each node, shape (N,); shape () before the first event.  Reservations are not in it."""
         with self._file.transaction("DEFERRED"):
             return self._file.state.price()
 
     def committed(self) -> Array:
-        """Epsilon per node that is spent or held by open runs; a new reservation is added to it."""
+        """Epsilon per node that is spent or reserved by open runs."""
         with self._file.transaction("DEFERRED"):
             return self._file.state.price(self._file.state.held())
 
@@ -111,7 +107,7 @@ class OnDisk(Readings):
             return self._file.head()
 
     def goes_through(self, head: str) -> bool:
-        """Whether the log contains a head that :meth:`head` told earlier."""
+        """Whether the log contains an earlier :meth:`head`."""
         try:
             self._file.expect(head)
         except (InvalidInput, LedgerCorrupt):
@@ -121,15 +117,10 @@ class OnDisk(Readings):
     def verify(self, expected_head: str | None = None) -> str:
         """Verify the whole file from its first record, payloads included; returns its head.
 
-        Parameters
-        ----------
-        expected_head : str, optional
-            A head noted earlier, which the log must contain.
-
         Raises
         ------
         LedgerCorrupt
-            If anything was edited, removed, added or moved, or the log does not contain `expected_head`.
+            If anything was edited, removed, added or moved, or the log lacks `expected_head`, which was noted earlier.
         """
         self._file.verify()
         if expected_head is not None:

@@ -1,12 +1,11 @@
-"""From events to privacy loss.  An accountant refuses, by name, every event that it cannot price.
+"""Accountants: epsilon of composed events.  An event that an accountant cannot price is refused by name.
 
-An accountant is a set of pure functions over an immutable *spent* value.  So a ledger can compute the total with a
-further release before it allows the release.  The ledger holds one spent value for all nodes.
+An accountant is a set of pure functions over an immutable *spent* value for all nodes, so a ledger knows the total with
+a further release before it allows it.
 
 Composition is adaptive over rounds: parameters are fixed beforehand, messages may depend on all earlier messages.  Each
-row lives at one site, so neighbouring data sets differ in one node's events only, and the network's loss is that of the
-worst node (parallel composition), under an adversary who sees every message.  Where a person may have rows at m sites,
-the network's loss is the composition of the worst m nodes.
+row lives at one site, so the network's loss is that of the worst node (parallel composition), under an adversary who
+sees every message.  Where a person may have rows at m sites, it is the composition of the worst m nodes.
 """
 
 from __future__ import annotations
@@ -38,10 +37,10 @@ class Accountant(ABC, Generic[Spent]):
 
     name: ClassVar[str]
     is_filter: bool = False
-    """Whether its total is still a guarantee if events, and when to stop, are chosen in view of earlier releases.
+    """Whether totals hold if events, and when to stop, are chosen in view of earlier releases (a privacy filter).
 
-    A ledger that outlives runs needs such totals.  Sums of pure epsilon are such totals.  Sums of zCDP or of Renyi
-    divergence are, if epsilon is read off them at one order that was fixed before (:func:`at_one_order`)."""
+    A ledger that outlives runs needs such totals: sums of pure epsilon, or sums of zCDP or Renyi divergence read at one
+    order that was fixed before (:func:`at_one_order`)."""
 
     @property
     def label(self) -> str:
@@ -75,20 +74,15 @@ class Accountant(ABC, Generic[Spent]):
         """What these nodes have spent."""
 
     def worst(self, spent: Spent, sites_per_row: int) -> Spent:
-        """The most that anybody with rows at `sites_per_row` sites has spent, as the spending of a node.
+        """The most that a person with rows at `sites_per_row` sites has spent, as one node's spending.
 
-        Where rows are dealt to nodes anew, these values add up over the deals.
-
-        Raises
-        ------
-        InvalidInput
-            If the accountant keeps no sums.
+        Where rows are dealt to nodes anew, it adds up over the deals.  InvalidInput if the accountant keeps no sums.
         """
         rule = "it keeps no sums, so rows that were dealt to the nodes anew have no total"
         raise InvalidInput("accountant", self.name, rule, "use 'pure', 'zcdp' or 'rdp', or a ledger for each deal")
 
     def within(self, spent: Spent, delta: float, budget: Array) -> BoolArray:
-        """Whether each node keeps its `budget`; some accountants can tell without computing epsilon."""
+        """Whether each node keeps its `budget`."""
         return np.asarray(self.epsilon(spent, delta) <= budget)
 
     def report(self, spent: Spent, delta: float, sites_per_row: int = 1) -> dict[str, float]:
@@ -96,7 +90,7 @@ class Accountant(ABC, Generic[Spent]):
         return {self.name: self.network(spent, delta, sites_per_row)}
 
     def spent(self, events: Iterable[Event]) -> Spent:
-        """What a whole run spends, or a single release: :meth:`add` does not ask what came before."""
+        """What a whole run spends."""
         spent = self.nothing()
         for event in all_priced(events):
             spent = self.add(spent, event)
@@ -120,14 +114,24 @@ def _largest_sum(values: Array, m: int) -> Array:
     return np.asarray(np.sort(np.atleast_1d(values), axis=0)[-m:].sum(axis=0))
 
 
-class PureAccountant(Accountant[Array]):
+class _Sums(Accountant[Array]):
+    """Spending as sums of prices, of nodes along the first axis."""
+
+    def nothing(self) -> Array:
+        return np.zeros(())
+
+    def among(self, spent: Array, nodes: Sequence[int]) -> Array:
+        return np.atleast_1d(spent)[list(nodes)]
+
+    def worst(self, spent: Array, sites_per_row: int) -> Array:
+        return _largest_sum(spent, sites_per_row)[None]
+
+
+class PureAccountant(_Sums):
     """Basic composition of pure epsilons: valid for every delta, exact if every release has its worst case."""
 
     name: ClassVar[str] = "pure"
     is_filter = True
-
-    def nothing(self) -> Array:
-        return np.zeros(())
 
     def add(self, spent: Array, event: Event) -> Array:
         return spent + self.price(event)
@@ -138,77 +142,43 @@ class PureAccountant(Accountant[Array]):
     def network(self, spent: Array, delta: float, sites_per_row: int = 1) -> float:
         return float(_largest_sum(spent, sites_per_row))
 
-    def among(self, spent: Array, nodes: Sequence[int]) -> Array:
-        return np.atleast_1d(spent)[list(nodes)]
-
-    def worst(self, spent: Array, sites_per_row: int) -> Array:
-        return _largest_sum(spent, sites_per_row)[None]
-
     def price(self, event: Event) -> Array:
         """Pure epsilon of one event, per node."""
         return prices.pure(event)
 
 
-class ZCDPAccountant(Accountant[Array]):
-    """Sums of ``rho``; epsilon by the best Renyi order for ``rho alpha``.
-
-    Parameters
-    ----------
-    order : float, optional
-        One order > 1 only: what a ledger that outlives runs needs.  None takes the best of
-        :data:`sottovoce.privacy.spherical.ORDERS`.
-    """
-
-    name: ClassVar[str] = "zcdp"
+class _Renyi(_Sums):
+    """Sums that are read as epsilon at the best of :data:`sottovoce.privacy.spherical.ORDERS`, or at one `order`."""
 
     def __init__(self, order: float | None = None) -> None:
         self.is_filter, self._orders = order is not None, _orders(self.name, order)
 
     @property
     def label(self) -> str:
-        return f"zcdp:{self._orders[0]!r}" if self.is_filter else self.name
+        return f"{self.name}:{self._orders[0]!r}" if self.is_filter else self.name
 
-    def nothing(self) -> Array:
-        return np.zeros(())
+
+class ZCDPAccountant(_Renyi):
+    """Sums of ``rho``; epsilon by the best order for ``rho alpha``, or at one `order`."""
+
+    name: ClassVar[str] = "zcdp"
 
     def add(self, spent: Array, event: Event) -> Array:
         return spent + prices.zcdp(event)
 
     def epsilon(self, spent: Array, delta: float) -> Array:
         a = np.array(self._orders)
-        return _vector(lambda rho: epsilon_from_rdp(a, rho * a, delta) if rho > 0 else 0.0, spent)
+        each = [epsilon_from_rdp(a, rho * a, delta) if rho > 0 else 0.0 for rho in map(float, np.ravel(spent))]
+        return np.array(each).reshape(np.shape(spent))
 
     def network(self, spent: Array, delta: float, sites_per_row: int = 1) -> float:
         return float(self.epsilon(_largest_sum(spent, sites_per_row), delta))
 
-    def among(self, spent: Array, nodes: Sequence[int]) -> Array:
-        return np.atleast_1d(spent)[list(nodes)]
 
-    def worst(self, spent: Array, sites_per_row: int) -> Array:
-        return _largest_sum(spent, sites_per_row)[None]
-
-
-class RDPAccountant(Accountant[Array]):
-    """Sums of Renyi curves, shape (directions, nodes, orders).
-
-    Parameters
-    ----------
-    order : float, optional
-        One order > 1 only: what a ledger that outlives runs needs.  None keeps all of
-        :data:`sottovoce.privacy.spherical.ORDERS` and takes the best.
-    """
+class RDPAccountant(_Renyi):
+    """Sums of Renyi curves, shape (directions, nodes, orders); epsilon at the best order, or at one `order`."""
 
     name: ClassVar[str] = "rdp"
-
-    def __init__(self, order: float | None = None) -> None:
-        self.is_filter, self._orders = order is not None, _orders(self.name, order)
-
-    @property
-    def label(self) -> str:
-        return f"rdp:{self._orders[0]!r}" if self.is_filter else self.name
-
-    def nothing(self) -> Array:
-        return np.zeros(())
 
     def add(self, spent: Array, event: Event) -> Array:
         return spent + prices.renyi(event, self._orders)
@@ -241,10 +211,9 @@ _LATTICE = 2.0**-82  # of delta, a coordinate: see docs/privacy/verdicts.md, "No
 
 
 class PLDAccountant(Accountant[Prices]):
-    """Composition of dominating pairs: Gaussian parts exactly, all others by convolution on a grid.
+    """Composition of dominating pairs: Gaussian parts exactly, others by convolution on a grid.
 
-    Noise inside an objective is dominated by the same noise on an answer plus terms that vanish with
-    ``kappa = c1 / K``; see ``docs/privacy/tight.md``.
+    ``docs/privacy/tight.md`` has the pairs of noise inside an objective.
     """
 
     name: ClassVar[str] = "pld"
@@ -288,7 +257,7 @@ class PLDAccountant(Accountant[Prices]):
 
 @lru_cache(maxsize=4096)
 def _composed(bills: tuple[tuple[Bill, int], ...], delta: float) -> float:
-    """A cache for all accountants of this process; parts keep their order, as the last bits of sums depend on it."""
+    """:func:`composed_epsilon`, cached for the process; parts keep their order, as last bits of sums depend on it."""
     return composed_epsilon(Counter(dict(bills)), delta)
 
 
@@ -318,7 +287,7 @@ def composed_epsilon(bills: Counter[Bill], delta: float) -> float:
 
 
 def _convolved(bills: Counter[Bill], delta: float) -> float:
-    """The same for those parts whose exact loss distribution is known."""
+    """Epsilon of the parts whose exact loss distribution is known."""
     mu = float(np.sqrt(sum(bill.mu**2 * count for bill, count in bills.items())))
     balls: Counter[tuple[int, float]] = Counter()
     pure: Counter[float] = Counter()
@@ -351,7 +320,7 @@ _LEAST: tuple[Accountant[Any], ...] = (PureAccountant(), ZCDPAccountant(), RDPAc
 
 
 class BestAccountant(Accountant[tuple[Any, ...]]):
-    """All accountants side by side.  The least epsilon is a bound because each is; which is least is a public fact."""
+    """The least epsilon of all accountants: a bound because each is, and which is least is public."""
 
     name: ClassVar[str] = "best"
 
@@ -398,27 +367,17 @@ class BestAccountant(Accountant[tuple[Any, ...]]):
         return {part.name: known.get(part.name, float(np.inf)) for part in self._parts}
 
 
-def _vector(function: Any, values: Array) -> Array:
-    return np.array([function(float(v)) for v in np.ravel(values)]).reshape(np.shape(values))
-
-
 ACCOUNTANTS: dict[str, type[Accountant[Any]]] = {
     cls.name: cls for cls in (PureAccountant, ZCDPAccountant, RDPAccountant, PLDAccountant, BestAccountant)
 }
 
 
 _ENDLESS = float(ORDERS[np.searchsorted(ORDERS, 32.0)])  # where no budget says which order will be best
-_ORDERED: dict[str, type[ZCDPAccountant | RDPAccountant]] = {"zcdp": ZCDPAccountant, "rdp": RDPAccountant}
+_ORDERED: dict[str, type[_Renyi]] = {"zcdp": ZCDPAccountant, "rdp": RDPAccountant}
 
 
 def make_accountant(name: str) -> Accountant[Any]:
-    """An accountant by name; ``"zcdp:ORDER"`` and ``"rdp:ORDER"`` keep one Renyi order only.
-
-    Raises
-    ------
-    InvalidInput
-        If there is none of that name.
-    """
+    """An accountant by name, or InvalidInput; ``"zcdp:ORDER"`` and ``"rdp:ORDER"`` keep one Renyi order only."""
     kind, _, order = name.partition(":")
     if kind in _ORDERED and order:
         try:
@@ -437,27 +396,17 @@ def best_order(epsilon: float, delta: float) -> float:
 
 
 def at_one_order(accountant: Accountant[Any], epsilon: Array, delta: float) -> Accountant[Any]:
-    """The same accountant with one Renyi order: the one that is best when the smallest budget is used up.
+    """The accountant at one Renyi order, the one that is best when the smallest budget is used up.
 
-    Accountants without orders are returned unchanged.  With that order the smallest budget allows as many releases as
-    with a free choice of order.
+    Accountants without orders are returned unchanged.  That budget allows as many releases as with a free choice.
 
     Notes
     -----
-    *Claim.*  Each release, its noise, and whether there is another may be chosen in view of all that was released.
-    With the order ``a`` fixed beforehand let ``R_t`` be the sum of the events' ``D_a`` (``a rho`` under zCDP), ``k``
-    the constant of :func:`sottovoce.privacy.spherical.epsilon_from_rdp`, and ``eps_t = R_t + k`` what is quoted as
-    spent.  Then at every stopping time T, and for every number e and set S of transcripts at which at most e is
-    quoted, ``P(S) <= exp(e) Q(S) + delta``.
-
-    *Proof.*  With ``L_t`` the loss ``ln dP/dQ`` of the first t releases, ``M_t = exp((a-1)(L_t - R_t))`` is a
-    supermartingale under P: given what was released, the next event's parameters are known and
-    ``E exp((a-1)(L_{t+1} - L_t)) <= exp((a-1)(R_{t+1} - R_t))``.  It starts at 1 and is not negative, so
-    ``E M_T <= 1`` (optional stopping).  By the inequality proved there, ``(1 - exp(eps_T - L_T))_+`` is at most
-    ``c_a exp((a-1)(L_T - eps_T)) = c_a exp(-(a-1) k) M_T = delta M_T``; take expectations over S.
-
-    With the best order for each ``R_t`` the factor before ``M_T`` depends on T, and this proof does not work.  The
-    claim is then false, too: an analyst who stops when the loss exceeds the quoted epsilon reaches several times delta.
+    With the order fixed beforehand, at every stopping time T and for every set S of transcripts at which at most e is
+    quoted, ``P(S) <= exp(e) Q(S) + delta``, though each release, and whether there is another, may be chosen in view of
+    earlier ones: ``exp((a-1)(L_t - R_t))``, of the loss ``L_t`` and the sum ``R_t`` of the divergences of order a, is a
+    supermartingale (``docs/ledger.md``, "When you stop").  With the best order for each ``R_t`` this is false: an
+    analyst who stops when the loss exceeds the quoted epsilon reaches several times delta.
     """
     if accountant.is_filter or accountant.name not in _ORDERED:
         return accountant
@@ -466,14 +415,12 @@ def at_one_order(accountant: Accountant[Any], epsilon: Array, delta: float) -> A
 
 
 def for_life(name: str, epsilon: Array, delta: float) -> Accountant[Any]:
-    """The accountant of a ledger that outlives runs, whose later runs may be chosen in view of earlier releases.
-
-    ``"zcdp"`` and ``"rdp"`` become :func:`at_one_order`.
+    """The accountant of a ledger that outlives runs; ``"zcdp"`` and ``"rdp"`` become :func:`at_one_order`.
 
     Raises
     ------
     InvalidInput
-        If the named accountant's totals are not valid for such choices, or it needs a delta and has none.
+        If the accountant's totals do not hold for runs chosen in view of earlier releases, or it lacks a delta.
     """
     chosen = make_accountant(name)
     if chosen.name != PureAccountant.name and not delta > 0.0:

@@ -1,4 +1,4 @@
-"""Closed-form privacy bounds of single mechanisms, each with its proof.
+"""U1: pure epsilon of objective perturbation, in closed form.
 
 Notation: *sum scale* (see :mod:`sottovoce.problem.facts`).  A release is ``w* = argmin sum_k loss(y_k w.x_k) + Q(w) +
 b.w`` with rows in the unit ball and ``Q`` public and K-strongly convex; ``Delta`` is 2 for replace-one and 1 for
@@ -38,23 +38,12 @@ def objective_perturbation_epsilon(
 
     Notes
     -----
-    *Proof.*  ``b = -grad F(w)`` is a bijection between noise and minimiser, ``F`` being strongly convex, so the
-    density of ``w*`` is ``exp(-beta ||b(w)||) |det Hess F(w)|`` up to one constant.  Let ``u, u'`` be the two versions
-    of the row, with derivatives ``a, a'`` and curvatures ``c, c'`` at ``w``, and ``A >= K I`` the Hessian without that
-    row.  The noise factors differ by at most ``exp(beta (a ||u|| + a' ||u'||))``, and
+    ``docs/privacy/objective_perturbation.md``, U1: ``b = -grad F(w)`` is a bijection between noise and minimiser.  The
+    noise's density changes by at most ``exp(beta (a + a'))``, with a, a' the sizes of the two rows' derivatives, and
+    the Jacobian by at most ``1 + c / K`` with c the row's curvature: ``c <= c1``, or ``c = a (1 - a)``.  That bracket
+    is concave, and largest where ``beta (K + a - a^2) + 1 - 2a = 0``, or at 1 if ``beta K >= 1``.
 
-        ``det(A + c u u') / det(A + c' u' u'') = (1 + c u'A^-1 u) / (1 + c' u''A^-1 u') <= 1 + c / K``.
-
-    With ``a' <= 1`` (absent for zero-out), ``||u|| <= 1`` and ``c <= c1`` the first form follows; with
-    ``c = a (1 - a)`` the second (for zero-out, the direction that removes the row costs at most ``beta``, less than
-    the bound).  The bracket is concave in ``a``; its derivative vanishes where
-    ``beta (K + a - a^2) + 1 - 2a = 0``, whose root in [0, 1], or 1 if ``beta K >= 1``, is taken below.
-
-    *Slopes of both signs.*  The general form needs ``|derivative| <= L`` and ``0 <= curvature <= c1`` only, with
-    ``Delta L`` for Delta: the noise vectors are ``b_0 + s u`` and ``b_0 + s' u'`` with ``|s|, |s'| <= L``, so their
-    lengths differ by at most ``2 L`` (``L`` for zero-out) whatever the signs are, and the determinants do not depend on
-    derivatives. The second form holds for the logistic loss only.  No event has such a price yet: events for objectives
-    state that derivatives are in [-1, 0], and :class:`sottovoce.queries.PerturbedObjective` refuses other losses.
+    The first form holds for derivatives of both signs, with ``Delta L`` for Delta, but no event has such a price.
     """
     beta, K = np.asarray(beta, dtype=float), np.asarray(K, dtype=float)
     if not logistic:
@@ -89,21 +78,3 @@ def objective_perturbation_rate(
         fits = price(middle) <= epsilon
         low, high = np.where(fits, middle, low), np.where(fits, high, middle)
     return np.where(price(low) <= epsilon, low, np.nan)
-
-
-def approximate_release_epsilon(beta_release: ArrayLike, error: ArrayLike) -> Array:
-    """U4, pure form: the extra price of releasing ``w + v`` where ``||w - w*|| <= error`` and ``v ~ exp(-beta ||v||)``.
-
-    Returns
-    -------
-    array
-        ``2 beta_release error``.
-
-    Notes
-    -----
-    *Proof.*  Given data D, let ``w`` be any function of ``w*`` within `error` of it.  For every output ``o``,
-    ``p_D(o) = E exp(-beta ||o - w||) <= e^{beta error} E exp(-beta ||o - w*||)``, and the last expectation changes by
-    at most the factor ``e^eps`` of the exact minimiser's release when D becomes a neighbour; going back from ``w*`` to
-    ``w`` costs ``e^{beta error}`` once more.  So the proof covers a solver that stops early.
-    """
-    return 2.0 * np.asarray(beta_release, dtype=float) * np.asarray(error, dtype=float)

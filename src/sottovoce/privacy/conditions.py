@@ -1,8 +1,8 @@
-"""Whether an event meets the conditions of its proof, and what prices it if it does not: the type checker of ledgers.
+"""What prices an event: itself if the conditions of its proof are met, else another event that costs more.
 
-An event class says what its price presumes (:data:`sottovoce.privacy.events.NEEDS`).  Ledgers, in memory and on disk,
-and totals of accountants ask here what prices an event, at its charge and at a reservation; nobody else decides it.
-So an event out of its conditions is not an error: it is written down as it is, and costs what it is then.
+An event class says what its price presumes (:data:`sottovoce.privacy.events.NEEDS`).  Every ledger and accountant asks
+here, at a charge and at a reservation.  An event out of its conditions is no error: it is recorded as it is, and costs
+what it is then.
 """
 
 from __future__ import annotations
@@ -21,13 +21,10 @@ _LAST_BITS = 1.0 + 2.0**-48
 class Conditions:
     """What prices the events of one run, or all that were charged outside of runs, one after another.
 
-    Rounds of several sequences may alternate, each on terms that it keeps.  A sequence is known by its terms: on equal
-    terms rounds cost the same, so that each has one before it for itself is a matter of numbers.
+    Rounds of several sequences may alternate, each on its own terms.  On equal terms rounds cost the same, so which of
+    two sequences a round belongs to does not matter.
 
-    Parameters
-    ----------
-    sites_per_row : int
-        At how many sites a person may have a row.
+    A person may have a row at each of `sites_per_row` sites.
     """
 
     def __init__(self, sites_per_row: int = 1) -> None:
@@ -35,13 +32,13 @@ class Conditions:
         self._last: dict[tuple[type[Event], int], list[Event]] = {}  # rounds that none followed yet, by their index
 
     def priced(self, event: Event) -> Event:
-        """What prices `event` if it is charged now; itself where its conditions are met."""
+        """What prices `event` if it is charged now."""
         if event.needs == "people":
             return event.of_people(self._sites_per_row)
         return event if event.needs == "nothing" or _index(event) == 1 or self._before(event) else event.alone()
 
     def add(self, event: Event) -> Event:
-        """The same, and `event` is charged now."""
+        """:meth:`priced`, and `event` is charged now."""
         priced = self.priced(event)
         if event.needs == "rounds" and priced is event:
             if found := self._before(event):
@@ -51,13 +48,13 @@ class Conditions:
         return priced
 
     def copy(self) -> Conditions:
-        """The same, apart from this one."""
+        """An independent copy."""
         twin = Conditions(self._sites_per_row)
         twin._last = {key: list(rounds) for key, rounds in self._last.items()}
         return twin
 
     def _before(self, event: Event) -> tuple[list[Event], int] | None:
-        """The round that `event` follows, as its place in a list; the latest first, which is mostly the one."""
+        """The latest round that `event` follows, as its place in a list."""
         rounds = self._last.get((type(event), _index(event) - 1), [])
         at = next((i for i in reversed(range(len(rounds))) if _follows(event, rounds[i])), None)
         return None if at is None else (rounds, at)

@@ -1,13 +1,18 @@
-"""What happened, as parameters.  An event never says what it costs: accountants compute that.
+"""Events: the parameters that price a release.  An event never says what it costs: accountants compute that.
 
-An event holds, for every node it concerns, the parameters that are necessary and sufficient to price one release.
-Arrays are flat, with one entry per node (a real site has one).  Published events never change their meaning: a new
-mechanism is a new class.  ``source`` says where the mechanism and its proof are, and ``needs`` what the proof presumes
-of other events and of the ledger (:mod:`sottovoce.privacy.conditions`).
+Published events never change their meaning: a new mechanism is a new class.  Every class says what its price presumes
+of other events and of the ledger (``needs``, :mod:`sottovoce.privacy.conditions`).
 
-``relation`` says which two data sets are neighbours: "replace-one" (one row of one site has other values) or
-"zero-out" (one row becomes a row that adds nothing; equivalent to adding or removing it, as row counts are public).
-Sensitivities in an event hold for its relation, and a ledger holds events of one relation only.
+Fields of many classes, where arrays have an entry for each node (a real site has one):
+
+relation : {"replace-one", "zero-out"}
+    Which data sets are neighbours: one row of one site has other values, or becomes a row that adds nothing (the same
+    as adding or removing it, as row counts are public).  Sensitivities hold for it, and a ledger holds events of one
+    relation only.
+dimension : int
+    Numbers in the release.
+claimed, claimed_rho : array (N,), optional
+    What the paper claims for this release, in pure epsilon or in zCDP.
 """
 
 from __future__ import annotations
@@ -37,7 +42,7 @@ _LARGEST = 1e150
 
 @dataclass(frozen=True, eq=False)
 class Event(ABC):
-    """One release of every node concerned.  Subclasses are frozen and register under their class name."""
+    """One release of every node concerned.  Subclasses are frozen and registered by name."""
 
     source: str
     """Paper number and place, or the bound's name in :mod:`sottovoce.privacy.bounds`."""
@@ -46,7 +51,7 @@ class Event(ABC):
     """A key of :data:`NEEDS`; every class says its own."""
 
     caution: ClassVar[str] = ""
-    """What a reader of a ledger with such events must know about their price; empty for most."""
+    """Caveat for readers of a ledger with such events; empty for most."""
 
     def __init_subclass__(cls) -> None:
         if vars(cls).get("needs") not in NEEDS:
@@ -68,15 +73,15 @@ class Event(ABC):
             raise InvalidInput("relation", relation, f"must be one of {sorted(RELATIONS)}", "use 'replace-one'")
 
     def spread(self) -> Array:
-        """Upper bound, per node, on the noise's standard deviation in a coordinate of the release; 0 without noise."""
+        """Bound, per node, on the noise's standard deviation in a coordinate of the release; 0 without noise."""
         return np.zeros(1)
 
     def alone(self) -> Event:
-        """What prices this release by itself; another event where the price presumes other releases of its run."""
+        """What prices this release without the other releases that its own price presumes."""
         return self
 
     def of_people(self, sites_per_row: int) -> Event:
-        """What prices it where a person may have rows at that many sites."""
+        """What prices it if a person may have rows at that many sites."""
         return self
 
     def to_dict(self) -> dict[str, Any]:
@@ -89,12 +94,9 @@ class Event(ABC):
 
 
 def same_relation(known: str | None, event: Event) -> str | None:
-    """The relation of a ledger once it holds `event`; `known` is its relation so far, None before its first event.
+    """The relation of a ledger once it holds `event`; `known` is that so far, None before the first.
 
-    Raises
-    ------
-    InvalidInput
-        If the event was priced under another relation: such prices do not add up.
+    InvalidInput if the event is under another relation: such prices do not add up.
     """
     relation = getattr(event, "relation", None)
     if known is None or relation is None or relation == known:
@@ -104,13 +106,7 @@ def same_relation(known: str | None, event: Event) -> str | None:
 
 
 def from_dict(plain: dict[str, Any]) -> Event:
-    """Inverse of :meth:`Event.to_dict`.
-
-    Raises
-    ------
-    UnknownEvent
-        If no event of that name exists, for example in a ledger of a newer version.
-    """
+    """Inverse of :meth:`Event.to_dict`; UnknownEvent if this version has no such event."""
     values = {_WRITTEN.get(key, key): value for key, value in dict(plain).items()}
     name = values.pop("event", None)
     if name not in _KINDS:
@@ -130,12 +126,7 @@ def from_dict(plain: dict[str, Any]) -> Event:
 
 
 def check_size(event: Event) -> None:
-    """Refuse noise and answers of a size that doubles lose; called before a charge, as no draw may fail after it.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """Refuse (InvalidInput) parameters of a size that doubles lose, before a charge, as no draw may fail after it."""
     for field in fields(event):
         value = getattr(event, field.name)
         if isinstance(value, np.ndarray) and not field.name.startswith("claimed"):
@@ -163,10 +154,7 @@ _FITS: dict[str, Any] = {  # of a field's type, as it is written: whether a valu
 
 @dataclass(frozen=True, eq=False)
 class Unprotected(Event):
-    """A function of the rows left the node without noise.  ``rows`` per node only give the event its number of nodes.
-
-    ``claimed`` is what a paper claims for it all the same, in pure epsilon.
-    """
+    """A function of the rows left the node without noise; ``rows`` only tell how many nodes there are."""
 
     needs: ClassVar[str] = "nothing"
     rows: Array
@@ -183,7 +171,6 @@ class SphericalObjectivePerturbation(Event):
 
     Attributes
     ----------
-    relation : {"replace-one", "zero-out"}
     beta : array (N,)
         Rate of the noise in the objective, sum scale.
     K : array (N,)
@@ -191,17 +178,14 @@ class SphericalObjectivePerturbation(Event):
     curvature_bound : float
     logistic : bool
         Whether ``curvature = |derivative| (1 - |derivative|)``.
-    dimension : int
     error : array (N,)
         Largest distance between the solver's answer and the exact minimiser, the grid's rounding included.
     beta_release : array (N,)
-        Rate of spherical noise on the answer; 0 for none.  (In ledgers of version 0.1 the noise may be Laplace in each
-        coordinate, with this rate as root d over its scale.  The price uses only that a shift changes no density by
-        more than a factor ``e^{beta_release ||shift||}``, which holds for both laws.)
+        Rate of spherical noise on the answer; 0 for none.  In ledgers of version 0.1 it may be Laplace noise of scale
+        root d over this rate in each coordinate.  The price holds for both: a shift changes neither density by more
+        than a factor ``e^{beta_release ||shift||}``.
     sigma_release : array (N,)
         Standard deviation of Gaussian noise on each coordinate of the answer; 0 for none.
-    claimed : array (N,), optional
-        What the paper claims for this release, in pure epsilon.
     """
 
     needs: ClassVar[str] = "nothing"
@@ -225,12 +209,8 @@ class SphericalObjectivePerturbation(Event):
 class SecretStartPerturbation(Event):
     """Objective perturbation without noise on the answer, whose linear term depends on the rows (001, (21) to (23)).
 
-    Attributes
-    ----------
-    relation, beta, K, curvature_bound, dimension, claimed
-        As in :class:`SphericalObjectivePerturbation`.
-    shift : array (N,)
-        Largest change of that linear term between neighbouring data sets, given all that was released, in sum scale.
+    `shift`, (N,), is the largest change of that term between neighbouring data sets, given all that was released, in
+    sum scale; other fields as in :class:`SphericalObjectivePerturbation`.
     """
 
     needs: ClassVar[str] = "nothing"
@@ -250,16 +230,7 @@ class SecretStartPerturbation(Event):
 class GaussianObjectivePerturbation(Event):
     """Objective perturbation by a linear term ``N(0, sigma^2 I)`` in sum scale (U3), with Gaussian noise on the answer.
 
-    Attributes
-    ----------
-    relation : {"replace-one", "zero-out"}
-    sigma, K : array (N,)
-    curvature_bound : float
-    dimension : int
-    error, sigma_release : array (N,)
-        As in :class:`SphericalObjectivePerturbation`.
-    claimed, claimed_rho : array (N,), optional
-        The paper's claim, in pure epsilon or in zCDP.
+    Other fields are as in :class:`SphericalObjectivePerturbation`.
     """
 
     needs: ClassVar[str] = "nothing"
@@ -281,14 +252,7 @@ class GaussianObjectivePerturbation(Event):
 class GaussianMechanism(Event):
     """A statistic plus ``N(0, sigma^2 I)``: output perturbation, the noisy proximal step (U7), sums, moments.
 
-    Attributes
-    ----------
-    relation : {"replace-one", "zero-out"}
-    sigma : array (N,)
-    sensitivity : array (N,)
-        Largest Euclidean change of the statistic between neighbours, the solver's error and rounding included.
-    dimension : int
-    claimed : array (N,), optional
+    `sensitivity` is the largest Euclidean change between neighbours, the solver's error and rounding included.
     """
 
     needs: ClassVar[str] = "nothing"
@@ -304,21 +268,17 @@ class GaussianMechanism(Event):
 
 @dataclass(frozen=True, eq=False)
 class CarriedGaussianMechanism(Event):
-    """Round `index` of `rounds` noisy gradients of one sign, each less a share of the gradients before it.
+    """Correlated noise: round `index` of `rounds` noisy gradients of one sign, each less a share of those before it.
 
-    ``g_t - (g_1 + ... + g_{t-1}) / (rounds + t - 1)`` plus ``N(0, sigma^2 I)``, where a row's gradient points one way
-    in all rounds.  The releases up to round t together reveal no more than Gaussian mechanisms of the shifts
-    :meth:`shift` do, whatever else is released between them; one alone might reveal more than its own
-    (docs/privacy/correlated_noise.md).
+    The release is ``g_t - (g_1 + ... + g_{t-1}) / (rounds + t - 1)`` plus ``N(0, sigma^2 I)``, where a row's gradient
+    points one way in all rounds.  The releases up to round t together reveal no more than Gaussian mechanisms of the
+    shifts :meth:`shift`; one alone might reveal more than its own (docs/privacy/correlated_noise.md).
 
     Attributes
     ----------
-    relation : {"replace-one", "zero-out"}
     sigma : array (N,)
-        Standard deviation of this release's own noise.
     sensitivity : array (N,)
         Bound on the change of a gradient between neighbours; rounding is included so that it covers all rounds.
-    dimension : int
     index, rounds : int
         The round, from 1, and how many are planned.
     """
@@ -332,12 +292,12 @@ class CarriedGaussianMechanism(Event):
     rounds: int
 
     def shift(self) -> Array:
-        """Shift over sigma that the round is charged: that of a row whose gradient changes by the whole every time."""
+        """Shift over sigma of a row whose gradient changes by the whole sensitivity in every round."""
         return np.asarray(self.sensitivity / self.sigma * (self.rounds / (self.rounds + self.index - 1.0)))
 
     def alone(self) -> Event:
         """The Gaussian mechanism: a row that did not pull before moves this release by the whole."""
-        if not 1 <= self.index <= self.rounds:  # of no round that there is: refused
+        if not 1 <= self.index <= self.rounds:  # no such round: refused
             return self
         return GaussianMechanism(self.source, self.relation, self.sigma, self.sensitivity, self.dimension)
 
@@ -347,24 +307,22 @@ class CarriedGaussianMechanism(Event):
 
 @dataclass(frozen=True, eq=False)
 class SummedGaussianMechanism(Event):
-    """One attempt to open a sum over sites, to which every site adds a share of the noise.
+    """One attempt to open a sum over sites, to which every site adds a share of the noise (``docs/privacy/sums.md``).
 
-    Nobody sees a share, only the sum.  The event counts whether the sum was opened or not, and for any sites that may
-    take part: noise follows the sites of the attempt, so that `alpha` stays.  See ``docs/privacy/sums.md``.
+    It counts whether the sum was opened or not, and for any sites that may take part: noise follows the sites of the
+    attempt, so that `alpha` stays.
 
     Attributes
     ----------
-    relation : {"replace-one", "zero-out"}
     alpha : array (N,)
         Bound on the shift over sigma that one row causes, against the hub and `colluders` sites.
     sensitivity : array (N,)
         Largest Euclidean change of the sum by one row, if all sites take part; prices do not depend on it.
-    dimension : int
     sites, participants, colluders : int
         Sites of the plan; the least number of an attempt; those whose shares of the noise are known to others.
     sites_per_row : int
-        Sites at which one person may have a row.  They move one and the same sum, by up to that many times as much, so
-        shifts add up and not their squares: a node is charged ``alpha sqrt(sites_per_row)``.
+        Sites at which one person may have a row: shifts of one sum add up, and a node is charged
+        ``alpha sqrt(sites_per_row)``.
     bits : int
         The grid's step is at most ``2^-bits`` of the standard deviation of a share.
     """
@@ -389,15 +347,13 @@ class SummedGaussianMechanism(Event):
         return np.asarray(self.alpha * np.sqrt(float(self.sites_per_row)))
 
     def of_people(self, sites_per_row: int) -> Event:
-        """The same for people with rows at that many sites, if it was priced for fewer."""
         return replace(self, sites_per_row=sites_per_row) if 0 < self.sites_per_row < sites_per_row else self
 
     def against(self, colluders: int) -> SummedGaussianMechanism:
         """The same attempt against that many colluding sites.
 
-        With u sites the honest noise falls from ``u - t`` shares to ``u - t'``; their ratio is largest for the fewest
-        sites that leave an honest one.  Against fewer sites than planned the price is no more, and is left as it is;
-        against all of them nothing is proved.
+        Of u sites' shares ``u - t'`` stay honest in place of ``u - t``; their ratio is largest for the fewest sites
+        that leave one.  Against fewer colluders than planned the price stays; against all sites nothing is proved.
         """
         if colluders <= self.colluders:
             return self
@@ -417,8 +373,7 @@ class SummedGaussianMechanism(Event):
 class ExactSphericalMechanism(Event):
     """A statistic plus noise of density ``exp(-beta ||v||)`` (003, Algorithm 1); fields as in `GaussianMechanism`.
 
-    A release is rounded to a grid after exactly this noise (:mod:`sottovoce.privacy.exact`); `sensitivity` includes
-    the rounding of the statistic to that grid.
+    Releases are rounded to a grid (:mod:`sottovoce.privacy.exact`); `sensitivity` includes that of the statistic.
     """
 
     needs: ClassVar[str] = "nothing"
@@ -434,11 +389,11 @@ class ExactSphericalMechanism(Event):
 
 @dataclass(frozen=True, eq=False)
 class SphericalMechanism(Event):
-    """A statistic plus pure noise as version 0.1 recorded it: of one of two laws, and the event does not say which.
+    """A statistic plus pure noise as version 0.1 recorded it, of one of two laws; priced at the worse of both.
 
-    A simulation of 0.1 drew noise of density ``exp(-beta ||v||)``.  A release drew independent Laplace noise of scale
-    ``sqrt(dimension) / beta`` in each coordinate, which has the same pure price but, under a delta, a larger one.  The
-    event is priced at the worse of both.  It is no longer written (:class:`ExactSphericalMechanism` replaces it).
+    A simulation of 0.1 drew noise of density ``exp(-beta ||v||)``, a release independent Laplace noise of scale
+    ``sqrt(dimension) / beta`` in each coordinate: the same pure price, but a larger one under a delta.
+    :class:`ExactSphericalMechanism` replaces it.
     """
 
     needs: ClassVar[str] = "nothing"
@@ -473,13 +428,8 @@ class LaplaceMechanism(Event):
 class SparseVector(Event):
     """AboveThreshold (U5): the threshold's noise is drawn once, and it stops after `positives` positive answers.
 
-    Attributes
-    ----------
-    relation : {"replace-one", "zero-out"}
-    epsilon_threshold, epsilon_queries : array (N,)
-        The threshold has noise Lap(sensitivity / epsilon_threshold), and each query Lap(2 positives sensitivity /
-        epsilon_queries).
-    positives : int
+    The threshold has noise Lap(sensitivity / epsilon_threshold), and each query Lap(2 positives sensitivity /
+    epsilon_queries).
     """
 
     needs: ClassVar[str] = "nothing"
@@ -492,20 +442,10 @@ class SparseVector(Event):
 
 @dataclass(frozen=True, eq=False)
 class GatedRelease(Event):
-    """Round `index` of a sparse-vector gate in front of a Gaussian mechanism (U5 and U7).
+    """Round `index` of a sparse vector in front of a Gaussian mechanism (U5 and U7).
 
-    Round 1 charges all tests together, and each of the rounds 1 .. `positives` charges one release.  The gate lets no
-    more releases pass, so later rounds cost nothing.
-
-    Attributes
-    ----------
-    relation : {"replace-one", "zero-out"}
-    sigma, sensitivity : array (N,)
-        Of a release.
-    dimension : int
-    epsilon_threshold, epsilon_queries : array (N,)
-        As in :class:`SparseVector`.
-    positives, index : int
+    Round 1 charges all tests together, as in :class:`SparseVector`, and each of the rounds 1 .. `positives` one release
+    of this `sigma` and `sensitivity`.  No more releases pass, so later rounds cost nothing.
     """
 
     needs: ClassVar[str] = "rounds"
@@ -527,7 +467,6 @@ class GatedRelease(Event):
         return (self.epsilon_threshold + self.epsilon_queries) * (1.0 if self.index == 1 else 0.0)
 
     def alone(self) -> Event:
-        """The first round of a gate: all tests and a release."""
         return replace(self, index=1)
 
     def spread(self) -> Array:
@@ -538,15 +477,8 @@ class GatedRelease(Event):
 class RedrawnGateRelease(Event):
     """Round `index` of 004, Algorithm 2 as printed: a test priced by itself, and a Gaussian objective release.
 
-    Every round charges its test, of pure epsilon `test_epsilon`; the rounds 1 .. `positives` charge one release each.
-
-    Attributes
-    ----------
-    relation, sigma, K, curvature_bound, dimension, error, sigma_release
-        As in :class:`GaussianObjectivePerturbation`.
-    test_epsilon : array (N,)
-    positives, index : int
-    claimed_rho : array (N,), optional
+    Every round charges its test, of pure epsilon `test_epsilon`; the rounds 1 .. `positives` charge one release each,
+    of fields as in :class:`GaussianObjectivePerturbation`.
     """
 
     needs: ClassVar[str] = "rounds"
@@ -572,7 +504,6 @@ class RedrawnGateRelease(Event):
         )  # fmt: skip
 
     def alone(self) -> Event:
-        """The first round of a gate: a test and a release."""
         return replace(self, index=1)
 
     def spread(self) -> Array:

@@ -1,12 +1,10 @@
 """Exact draws of continuous noise, rounded to a grid.
 
-A release is a grid point plus noise on the same grid.  If the noise is a continuous variable that is correctly rounded
-to the grid, the release is a function of ``grid point + continuous noise``.  So whatever is proved for the continuous
-law holds for the release, in every accountant.  The grid adds no term except for the rounding of the point itself.
+A release is a grid point plus continuous noise, correctly rounded to the grid: post-processing of the continuous law's
+release.  So every price of that law holds, and only the rounding of the point itself adds to it.
 
-This module rounds correctly.  Of each uniform, only the first bits are drawn.  Every value computed from them is an
-interval that contains the true value (ball arithmetic, FLINT).  Where an interval does not decide a rounding, more bits
-are drawn.
+Of each uniform only the first bits are drawn, and every value computed from them is an interval (ball arithmetic,
+FLINT).  Where an interval does not decide a rounding, more bits are drawn.
 """
 
 from __future__ import annotations
@@ -52,12 +50,9 @@ def rounded_spherical(d: int, rate: float, step: float, draw: Callable[[int], by
 
     Notes
     -----
-    ``x = z ||z'|| / rate`` with independent standard normals ``z`` in R^d and ``z'`` in R^{d+1} has that density.
-    *Proof.*  ``exp(-||x||)`` is a mixture of Gaussians: for ``x`` fixed,
-    ``int_0^inf v^{-d/2} exp(-||x||^2 / (2 v)) v^{(d+1)/2 - 1} exp(-v/2) dv = int v^{-1/2} exp(-||x||^2/(2v) - v/2) dv
-    = sqrt(2 pi) exp(-||x||)``, and ``v^{(d+1)/2 - 1} exp(-v/2)`` is the density of ``||z'||^2``, chi-squared with
-    d + 1 degrees of freedom, up to a constant.  Normals come in pairs ``sqrt(-2 ln u) (cos, sin)(2 pi t)``, and
-    chi-squared with two degrees of freedom is ``-2 ln u``.
+    ``x = z ||z'|| / rate`` with independent standard normals ``z`` in R^d and ``z'`` in R^{d+1} has that density, a
+    mixture of Gaussians (``docs/privacy/verdicts.md``, "Noise on a grid").  Normals come in pairs
+    ``sqrt(-2 ln u) (cos, sin)(2 pi t)``, and chi-squared with two degrees of freedom is ``-2 ln u``.
     """
     pairs, halves = _pairs(-(-d // 2) + (d + 1) % 2, draw), [_Uniform(draw) for _ in range((d + 1) // 2)]
 
@@ -73,7 +68,7 @@ def rounded_spherical(d: int, rate: float, step: float, draw: Callable[[int], by
 
 
 def rounded_gaussian(d: int, sigma: float, step: float, draw: Callable[[int], bytes] = os.urandom) -> list[int]:
-    """``round(x / step)`` for ``x`` of law ``N(0, sigma^2 I)`` in R^d, exactly distributed; see above."""
+    """``round(x / step)`` for ``x`` of law ``N(0, sigma^2 I)`` in R^d, as :func:`rounded_spherical`."""
     pairs = _pairs(-(-d // 2), draw)
 
     def coordinates(bits: int) -> list[Any]:
@@ -88,7 +83,6 @@ def _pairs(count: int, draw: Callable[[int], bytes]) -> list[tuple[_Uniform, _Un
 
 
 def _normals(pairs: Sequence[tuple[_Uniform, _Uniform]], bits: int) -> list[Any]:
-    """Independent standard normals, in pairs, as intervals."""
     normals = []
     for u, t in pairs:
         sine, cosine = (2 * t.ball(bits)).sin_cos_pi()

@@ -1,7 +1,7 @@
-"""Prices of Gaussian noise: on an answer (U7), inside an objective (U3), on an inexact answer (U4); sparse vector (U5).
+"""Prices of Gaussian noise on an answer (U7), in an objective (U3) and on an inexact answer (U4).
 
-Gaussian noise has standard deviation ``sigma`` in every coordinate, in sum scale where it is in an objective.  ``mu``
-is shift over sigma.  ``phi`` is ``t^2 / (2 sigma^2)``, ``kappa = c1 / K``; orders ``alpha`` are > 1.
+The standard deviation is ``sigma`` in every coordinate, in sum scale inside an objective; ``mu`` is shift over sigma.
+``phi = t^2 / (2 sigma^2)``, ``kappa = c1 / K``, orders ``alpha > 1``.  See ``docs/privacy/tight.md``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from ..util.later import Later
 from ..util.typing import Array, ArrayLike
-from .spherical import Within, objective_surplus
+from .spherical import Within
 
 special = Later("scipy.special")
 
@@ -24,9 +24,9 @@ def gaussian_delta(epsilon: ArrayLike, mu: ArrayLike) -> Array:
 
     Notes
     -----
-    ``Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu)`` (Balle and Wang 2018, Theorem 8).  *Proof.*  The loss is
-    ``N(mu^2/2, mu^2)`` under the first law and ``N(-mu^2/2, mu^2)`` under the second; it exceeds eps with those two
-    probabilities, and delta is the first less ``e^eps`` times the second.
+    ``Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu)`` (Balle and Wang 2018, Theorem 8): the loss is ``N(mu^2/2, mu^2)``
+    under the first law and ``N(-mu^2/2, mu^2)`` under the second; delta is the probability that it exceeds eps under
+    the first, less ``e^eps`` times that under the second.
     """
     eps, mu = np.broadcast_arrays(np.asarray(epsilon, dtype=float), np.asarray(mu, dtype=float))
     safe = np.where(mu > 0, mu, 1.0)
@@ -67,40 +67,14 @@ def gaussian_zcdp(mu: ArrayLike) -> Array:
     return 0.5 * np.asarray(mu, dtype=float) ** 2
 
 
-def argmin_sensitivity(
-    C: ArrayLike, n: ArrayLike, q: ArrayLike, *, delta_gradient: float, error: ArrayLike = 0.0
-) -> Array:
-    """U7: how far a row moves ``argmin``: ``Delta C / (n q) + 2 error``.
-
-    Parameters
-    ----------
-    C, n, q : array
-        Weight of the data, rows, strong convexity of everything except the loss.
-    delta_gradient : float
-        1 or 2, times the loss's derivative bound.
-    error : array
-        Largest distance between the solver's answer and the exact minimiser.
-
-    Notes
-    -----
-    *Proof.*  Both objectives are q-strongly convex.  At the first minimiser the gradient of the second objective is the
-    change of one row's gradient, of norm at most ``Delta C / n``; so its minimiser is within that over q.  Each answer
-    is ``error`` from its minimiser.  Attained by the Huber loss's linear piece with opposite rows, and by losses of
-    residuals with one row and targets on either side of it.
-    """
-    C, n, q = (np.asarray(x, dtype=float) for x in (C, n, q))
-    return delta_gradient * C / (n * q) + 2.0 * np.asarray(error, dtype=float)
-
-
 def inexact_rdp(orders: ArrayLike, error: float, sigma_release: float) -> Array:
-    """U4: what to add to a price of the exact minimiser's release if an answer within `error` of it is released.
+    """U4: what to add to the price of an exact minimiser if an answer within `error` of it gets Gaussian noise.
 
     Notes
     -----
-    ``alpha (2 error)^2 / (2 sigma_o^2)``.  *Proof.*  Release the pair of the exact ``w*`` and the noisy answer: the
-    first costs what it costs; given it, the second is Gaussian around a point within ``error`` of ``w*`` in either
-    world, so the points differ by at most ``2 error``.  Renyi divergences of the parts add (adaptive composition), and
-    the answer alone is post-processing of the pair.  The factor 2 is attained.
+    ``alpha (2 error)^2 / (2 sigma_o^2)``: release the pair of ``w*`` and the noisy answer.  Given ``w*``, the answer is
+    Gaussian around a point within ``error`` of it in either world, and Renyi divergences of the parts add.  The factor
+    2 is attained.
     """
     return np.asarray(orders, dtype=float) * (2.0 * error) ** 2 / (2.0 * sigma_release**2)
 
@@ -109,7 +83,7 @@ def inexact_rdp(orders: ArrayLike, error: float, sigma_release: float) -> Array:
 
 
 def objective_dominating(sigma: float, kappa: float, *, relation: str) -> Within:
-    """Hockey-stick domination of one release, ``s`` being ``mu``: Gaussian loss + fixed + slack chi^2.
+    """A dominating pair for one release: a Gaussian loss of shift over sigma ``s``, plus fixed, plus slack chi^2.
 
     Parameters
     ----------
@@ -118,16 +92,9 @@ def objective_dominating(sigma: float, kappa: float, *, relation: str) -> Within
 
     Notes
     -----
-    As :func:`sottovoce.privacy.spherical.objective_dominating`, with ``phi = |.|^2 / (2 sigma^2)`` and a
-    derivative in [-1, 0].
-
-    *Add.*  For ``t < 0`` the loss only falls when c is replaced by ``a <= c``; for ``t > 0`` the excess over c's is
-    ``(a - c)(a + c - 2t) / (2 sigma^2)``, positive only if ``t < a <= 1``, and at most ``k t (1 - t) / sigma^2`` with
-    ``k = kappa / (1+kappa)``: at most ``k / (4 sigma^2)``. *Remove.*
-    ``(a - c)(a + c + 2t) / (2 sigma^2) <= kappa |t| (|t| + 1) / sigma^2`` (for t < 0 without the 1). *Replace-one.*
-    ``-(v - v_0).(b - (v + v_0)/2) / sigma^2 <= 2 kappa m (m + 2) / sigma^2``. With ``2 c m <= g m^2 + c^2 / g`` the
-    linear term splits into a share g of the square and a constant; ``m / sigma`` is chi of 1 or 2 degrees.  The claim
-    on shifts needs ``phi - X`` to grow with ``|t|``: ``slack <= 1/2``.
+    ``docs/privacy/tight.md``, Theorem 3 and U3: the excess over a shift by the derivative's value at ``t = 0`` is a
+    quadratic in ``t``, whose linear term is split into a share of the square and a constant.  The claim on shifts
+    needs ``phi`` less the slack to grow with ``|t|``: ``slack <= 1/2``.
     """
     if relation == "add":
         return Within(1.0 / sigma, float(np.log1p(kappa)) + kappa / (1.0 + kappa) / (4.0 * sigma**2), 0.0, 1)
@@ -141,34 +108,8 @@ def objective_dominating(sigma: float, kappa: float, *, relation: str) -> Within
     raise ValueError("relation must be 'replace-one', 'add' or 'remove'")
 
 
-def objective_delta(epsilon: float, sigma: float, kappa: float, *, relation: str, releases: int = 1) -> float:
-    """An upper bound of delta at ``epsilon >= 0`` of equal releases, derivative in [-1, 0].
-
-    Notes
-    -----
-    *One release.*  The loss is convex in a (the determinant's logarithm apart), hence at most the larger of its values
-    at ``a = 0``, which is 0, and ``a = 1``.  For ``epsilon >= 0`` the zero does not count: remove is
-    ``delta_G(eps; 1/sigma)``, and add, whose determinant adds at most ``ln(1 + kappa)``, is
-    ``delta_G(eps - ln(1+kappa); 1/sigma)`` for ``eps >= ln(1+kappa)``.
-    *Any number, and replace-one.*  :func:`objective_dominating`: with x of
-    :func:`sottovoce.privacy.spherical.objective_surplus` at ``delta'``, delta is ``delta_G(eps - x; mu) + delta'``.
-    """
-    within = objective_dominating(sigma, kappa, relation=relation)
-    mu = within.s * np.sqrt(releases)
-    best = 1.0
-    for small in 10.0 ** -np.arange(2.0, 31.0, 2.0) if within.slack > 0 else np.zeros(1):
-        x = objective_surplus([(within, releases)], float(small))
-        if np.isfinite(x):
-            best = min(best, float(gaussian_delta(epsilon - x, mu)) + float(small))
-    if releases == 1 and relation != "replace-one" and epsilon >= 0.0:
-        log_det = float(np.log1p(kappa)) if relation == "add" else 0.0
-        if epsilon >= log_det:
-            best = min(best, float(gaussian_delta(epsilon - log_det, 1.0 / sigma)))
-    return best
-
-
 def objective_rdp(orders: ArrayLike, sigma: float, kappa: float, *, relation: str) -> Array:
-    """U3: Renyi bound of one release, derivative in [-1, 0]: a Gaussian's plus a tail vanishing with ``kappa sigma``.
+    """U3: Renyi bound of one release of a loss with derivatives in [-1, 0].
 
     Parameters
     ----------
@@ -178,23 +119,9 @@ def objective_rdp(orders: ArrayLike, sigma: float, kappa: float, *, relation: st
 
     Notes
     -----
-    The proof of :func:`sottovoce.privacy.spherical.objective_rdp` uses of phi that it is even and convex, with
-    ``phi''`` not growing in ``|t|``; here ``phi'' = 1 / sigma^2`` and no orthogonal part enters.  The first term is the
-    Gaussian's own moment.  A positive tail needs, with ``y = |t|`` and ``t < 0``,
-    ``omega y (2 + (alpha-1) y / sigma^2) > 1`` (remove) or ``2 omega y > 1`` (add), i.e. ``y > A``, and there it is at
-    most ``theta alpha omega y / sigma^2`` (remove) or ``theta (alpha-1) omega e^{alpha y / sigma^2} y / sigma^2`` (add)
-    times the density; both integrals are closed: ``E [y e^{l y / sigma^2}; y > A] / sigma^2`` is
-    ``e^{l^2 / (2 sigma^2)}`` times ``pdf((A - l)/sigma) / sigma + l Phi((l - A)/sigma) / sigma^2``.
-
-    *Ends.*  Also, the loss being at most the larger of 0 and its value at ``a = 1``,
-    ``ln [Phi(-1/(2 sigma)) + e^{alpha (alpha-1) / (2 sigma^2)} Phi((2 alpha - 1)/(2 sigma))] / (alpha - 1)``, plus
-    ``ln(1 + kappa)`` for add.
-
-    *Replace-one.*  The least of the way through the data without the row
-    (:func:`sottovoce.privacy.spherical.objective_rdp`) and the moment of :func:`objective_dominating`: with
-    ``Theta = (alpha-1) slack < 1/2``,
-    ``fixed + 2/sigma^2 + 2 (alpha-1) / (sigma^2 (1 - 2 Theta)) - ln(1 - 2 Theta)/(alpha-1)``, an expectation over two
-    normal coordinates.
+    ``docs/privacy/tight.md``, Theorem 2 and U3: the first term is the Gaussian's own moment, the tail a closed normal
+    integral.  The bound is cut at the loss's larger end, 0 or its value at derivative -1, and replace-one also at the
+    moment of :func:`objective_dominating`.
     """
     a = np.asarray(orders, dtype=float)
     if relation == "zero-out":
@@ -240,59 +167,21 @@ def objective_rdp(orders: ArrayLike, sigma: float, kappa: float, *, relation: st
     return np.minimum(bound, ends + log_det)
 
 
-def objective_rdp_any_slope(orders: ArrayLike, sigma: float, kappa: float) -> Array:
-    """Zero-out Renyi bound for derivatives in [-1, 1] (Redberg, Koskela and Wang 2023); nothing sharper is proved.
+def objective_rdp_any_derivative(orders: ArrayLike, sigma: float, kappa: float) -> Array:
+    """Zero-out Renyi bound for derivatives of either sign, in [-1, 1] (Redberg, Koskela and Wang 2023).
 
-    Notes
-    -----
-    The loss is at most ``ln(1 + kappa) + (2 |t| + 1) / (2 sigma^2)`` for ``|a| <= 1``, in both directions, and ``t`` is
-    ``N(0, sigma^2)``: with ``X = t / sigma^2``,
-    ``E e^{(alpha-1)|X|} = 2 e^{(alpha-1)^2 / (2 sigma^2)} Phi((alpha-1)/sigma)``.
+    No event is priced by it.  The loss is at most ``ln(1 + kappa) + (2 |t| + 1) / (2 sigma^2)``, in both directions,
+    with ``t`` of law ``N(0, sigma^2)``.
     """
     a = np.asarray(orders, dtype=float)
     moment = np.log(2.0) + (a - 1.0) ** 2 / (2.0 * sigma**2) + special.log_ndtr((a - 1.0) / sigma)
     return float(np.log1p(kappa)) + 0.5 / sigma**2 + moment / (a - 1.0)
 
 
-def objective_epsilon(sigma: float, kappa: float, delta: float, *, relation: str, releases: int = 1) -> float:
-    """The least epsilon at which :func:`objective_delta` is at most `delta`, from above; infinite if there is none."""
-    low, high = 0.0, 1.0
-    while objective_delta(high, sigma, kappa, relation=relation, releases=releases) > delta:
-        low, high = high, 2.0 * high
-        if high > 1e6:
-            return float(np.inf)
-    while high - low > 1e-9 * max(1.0, high):
-        middle = 0.5 * (low + high)
-        fits = objective_delta(middle, sigma, kappa, relation=relation, releases=releases) <= delta
-        low, high = (low, middle) if fits else (middle, high)
-    return high
-
-
 # --- the sparse vector ----------------------------------------------------------------------------------------------
 
 
 def above_threshold_split(epsilon: float, positives: int) -> tuple[float, float]:
-    """Shares ``(e1, e2)`` of `epsilon` for threshold and queries, ``1 : (2 c)^{2/3}`` (Lyu, Su and Li 2017)."""
+    """U5: shares ``(e1, e2)`` of `epsilon` for threshold and queries, ``1 : (2 c)^{2/3}`` (Lyu, Su and Li 2017)."""
     ratio = (2.0 * positives) ** (2.0 / 3.0)
     return epsilon / (1.0 + ratio), epsilon * ratio / (1.0 + ratio)
-
-
-def above_threshold_scales(e1: float, e2: float, positives: int, sensitivity: float) -> tuple[float, float]:
-    """Laplace scales of threshold, ``Delta_q / e1``, and queries, ``2 c Delta_q / e2``."""
-    return sensitivity / e1, 2.0 * positives * sensitivity / e2
-
-
-def above_threshold_rdp(orders: ArrayLike, e1: float, e2: float) -> Array:
-    """U5: Renyi bound of AboveThreshold that stops after c positives, ``min(e1 + e2, alpha (e1 + e2)^2 / 2)``.
-
-    Notes
-    -----
-    It is ``(e1 + e2)``-DP if the threshold's noise is drawn once.  *Proof.*  Given the threshold's noise r, answers are
-    independent.  Compare r for D with ``r + Delta_q`` for D': the density of r changes by at most ``e^{e1}``.  A query
-    below ``tau + r`` for D is, with the same noise, below ``tau + r + Delta_q`` for D'.  A query above is above for D'
-    once its noise grows by ``2 Delta_q``, at a factor of at most ``e^{2 Delta_q e2 / (2 c Delta_q)}``; at most c are
-    above. Queries may depend on earlier answers and on public state only.  Pure eps-DP is ``eps^2/2``-zCDP (Bun and
-    Steinke 2016, Proposition 3.3).
-    """
-    total = e1 + e2
-    return np.minimum(total, 0.5 * np.asarray(orders, dtype=float) * total**2)

@@ -1,6 +1,6 @@
-"""Sources of randomness: keyed streams in a simulation, the operating system at a site.
+"""Noise: keyed streams in a simulation, the operating system at a site.
 
-Noise is drawn at unit scale; the query, which knows the sensitivity, scales it.
+Draws are of unit scale; the query, which knows the sensitivity, scales them.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def power(x: Array, more: int = 0) -> Array:
 class Noise(ABC):
     """A source of noise vectors of shape ``(*lead, d)``.
 
-    ``release`` numbers the charged releases of a node, ``use`` the draws within one release.  A keyed source returns
-    the same vector for the same pair, so that a resumed run repeats the interrupted one.
+    ``release`` numbers the charged releases of a node, ``use`` the draws within one.  A keyed source returns the same
+    vector for the same pair, so that a resumed run repeats the interrupted one.
     """
 
     simulated: bool
-    """True if whoever knows the seed can repeat the noise; a run with such noise is a simulation, not a release."""
+    """Whether the noise can be repeated from a seed: a run with it is a simulation, not a release."""
 
     @abstractmethod
     def spherical(self, d: int, release: int, use: int = 0) -> Array:
@@ -51,27 +51,16 @@ class Noise(ABC):
     def add_gaussian(self, w: Array, sigma: Array, coarsest: Array, release: int, use: int = 1) -> Array:
         """`w` plus noise ``N(0, sigma^2 I)``.
 
-        A release is rounded to a grid of step at most ``min(coarsest, 2^-40 sigma)``, and the noise is exact there.
-
-        Parameters
-        ----------
-        w : array (..., d)
-        sigma, coarsest : array (..., 1)
-        release, use : int
+        A release is rounded to a grid of step at most ``min(coarsest, 2^-40 sigma)``, and the noise is exact there;
+        `sigma` and `coarsest` have shape (..., 1).
         """
 
     @abstractmethod
     def steps(self, d: int, tau: Array, release: int, use: int = 1) -> IntArray:
-        """Whole numbers of standard deviation `tau`, shape (..., d), for a sum that is rounded to a common grid.
+        """Whole numbers of standard deviation `tau` (..., 1), shape (..., d), for a sum on a common grid.
 
-        For a release they are discrete Gaussian, and in a simulation rounded normals; `tau` is at least ``2^20``, where
-        nobody can tell the one from the other (docs/privacy/sums.md).
-
-        Parameters
-        ----------
-        d : int
-        tau : array (..., 1)
-        release, use : int
+        For a release they are discrete Gaussian, and in a simulation rounded normals; from ``2^20`` on, the least
+        `tau`, nobody can tell them apart (docs/privacy/sums.md).
         """
 
     @abstractmethod
@@ -82,13 +71,8 @@ class Noise(ABC):
 class KeyedNoise(Noise):
     """Streams keyed by (seed, replicate, node, release, use), for simulations and tests only.
 
-    Parameters
-    ----------
-    seed : int
-    replicates, nodes : sequence of int
-        Which streams; the result has the shape ``(len(replicates), len(nodes), d)``, less the axes that `lead` drops.
-    lead : tuple
-        Leading shape of a draw; by default ``(len(replicates), len(nodes))``, and ``()`` for one site.
+    A draw has the shape ``(*lead, d)``, `lead` being ``(len(replicates), len(nodes))`` unless given, as ``()`` for one
+    site.
     """
 
     simulated = True
@@ -135,12 +119,11 @@ class KeyedNoise(Noise):
 
 
 class SystemNoise(Noise):
-    """The operating system's generator.  Nothing is seeded, and no draw can be repeated.
+    """Noise from the operating system: nothing is seeded, and no draw can be repeated.
 
-    Noise inside an objective is continuous.  Normals are inverse-CDF images of uniforms with 53 significant bits at
-    every size, so that the error of a normal is a small share of its own size; norms are sums of exponentials.  Noise
-    on an answer is exact, on a grid: OpenDP's discrete Gaussian, or on a very fine grid a rounded continuous Gaussian,
-    and rounded spherical noise (:mod:`sottovoce.privacy.exact`).
+    Noise inside an objective is continuous: normals are inverse-CDF images of uniforms with 53 significant bits at
+    every size, so that an error is a small share of the normal itself; norms are sums of exponentials.  Noise on an
+    answer is exact on a grid: OpenDP's discrete Gaussian, or a rounded continuous law (:mod:`sottovoce.privacy.exact`).
 
     Raises
     ------
@@ -166,7 +149,7 @@ class SystemNoise(Noise):
 
     @classmethod
     def _uniform(cls, shape: tuple[int, ...]) -> Array:
-        """Uniforms in (0, 1): a binade with its exact probability, down to 2^-960, and 53 bits inside it."""
+        """Uniforms in (0, 1): a binade with its exact probability, down to 2^-960, and 53 bits in it."""
         exponent, open_ = np.zeros(shape, dtype=int), np.ones(shape, dtype=bool)
         for _ in range(15):
             word = cls._words(shape)
@@ -220,9 +203,9 @@ class SystemNoise(Noise):
 
 
 def _gaussian(d: int, sigma: float, step: float) -> list[int]:
-    """OpenDP's discrete Gaussian; or a rounded continuous one, where 64 bits might cut off the discrete one's noise.
+    """OpenDP's discrete Gaussian; a rounded continuous one where 64 bits might cut it off.
 
-    The price of both is that of the continuous Gaussian, up to :data:`sottovoce.privacy.accountants._LATTICE`.
+    Both cost what the continuous Gaussian does, up to :data:`sottovoce.privacy.accountants._LATTICE`.
     """
     if sigma > _WIDEST * step:
         from .exact import rounded_gaussian

@@ -1,11 +1,10 @@
-"""Privacy loss distributions on a grid: upper bounds of a mechanism's hockey-stick divergences, and their composition.
+"""Privacy loss distributions on a grid: upper bounds of hockey-stick divergences, and their composition.
 
 The loss ``L = ln dP/dQ`` under P is split between the two grid points around it: with ``L`` in ``[l, l + h]``, the
 share ``u = (1 - e^{l - L}) / (1 - e^{-h})`` goes to the upper one.  This keeps the mass under P and under Q, and lowers
 no hockey-stick divergence: ``E_Q (dP/dQ - e^eps)_+`` is convex in ``dP/dQ``, and the split is a mean-preserving spread
-of it under Q (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022).  The excess falls with the square of the step.
-
-Every function takes the step as an argument: distributions compose only if they share it.
+under Q (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022).  The excess falls with the square of the step.
+Distributions compose only if they share a step.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ _CUT = 13.0  # standard deviations: 1e-38
 
 @dataclass(frozen=True)
 class LossDistribution:
-    """Mass on multiples of `step`, from ``first * step`` upwards.
+    """Mass on multiples of `step` from ``first * step`` upwards, and ``infinite`` at an infinite loss.
 
-    ``infinite`` is the probability of an infinite loss; mass that was cut off and rounding errors are part of it.
+    Mass that was cut off and rounding errors count as infinite.
     """
 
     step: float
@@ -41,7 +40,6 @@ class LossDistribution:
 
     @property
     def losses(self) -> Array:
-        """The grid points."""
         return np.asarray((self.first + np.arange(len(self.mass))) * self.step)
 
     def delta(self, epsilon: float) -> float:
@@ -69,7 +67,7 @@ class LossDistribution:
 
 
 def compose(parts: Iterable[tuple[LossDistribution, int]]) -> LossDistribution:
-    """The sum of independent losses, with each part as often as its count says.  All parts share one step.
+    """The sum of independent losses, each part as often as its count says.
 
     Notes
     -----

@@ -1,12 +1,11 @@
-"""What one event costs: in pure epsilon, in zCDP, as a Renyi curve, and as a dominating pair.
+"""Prices of one event: pure epsilon, zCDP, a Renyi curve, or a dominating pair.
 
-Every function refuses, by name, an event for which it has no proof.  Each takes the smallest price that is proved:
+Every function refuses, by name, an event for which it has no proof, and takes the smallest price that is proved:
 
-- an *objective* release is priced by its noise in the objective (U1, U2, U3) plus the price of releasing the solver's
-  answer in place of the exact minimiser (U4); or, given the noise in the objective, by the Gaussian noise on the answer
-  alone, as a statistic of sensitivity ``Delta / K + 2 error``;
-- every pure price ``eps`` is also ``eps^2 / 2``-zCDP (Bun and Steinke 2016, Proposition 3.3) and dominated by
-  randomised response.
+- *noise in an objective* is priced (U1, U2, U3) with what it costs to release the solver's answer in place of the exact
+  minimiser (U4); or by the Gaussian noise on the answer alone, of a statistic of sensitivity ``Delta / K + 2 error``;
+- a pure price ``eps`` is also ``eps^2 / 2``-zCDP (Bun and Steinke 2016, Proposition 3.3) and dominated by randomised
+  response.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from ..errors import UnknownEvent
 from ..problem.trust import RELATIONS
 from ..util.typing import Array
 from . import events, gaussian, spherical
-from .bounds import approximate_release_epsilon, objective_perturbation_epsilon
+from .bounds import objective_perturbation_epsilon
 from .events import Event
 
 DIRECTIONS = {"replace-one": ("replace-one",), "zero-out": ("add", "remove")}
@@ -33,11 +32,6 @@ FINEST, COARSEST = 40, 20
 _LOUD = 100.0
 T = TypeVar("T")
 Orders = tuple[float, ...]
-
-
-def directions(event: Event) -> tuple[str, ...]:
-    """Those of the event's relation."""
-    return DIRECTIONS[getattr(event, "relation", "replace-one")]
 
 
 def _unknown(event: Event, accountant: str) -> UnknownEvent:
@@ -60,7 +54,7 @@ def _summed(event: events.SummedGaussianMechanism) -> Array:
 
 
 def _shift(event: events.GaussianMechanism | events.CarriedGaussianMechanism) -> Array:
-    """Shift over sigma of Gaussian noise on a statistic, or of a carried round (docs/privacy/correlated_noise.md)."""
+    """Shift over sigma of Gaussian noise on a statistic, or of a round of correlated noise."""
     _positive(event, "sigma")
     if isinstance(event, events.GaussianMechanism):
         return event.sensitivity / event.sigma
@@ -95,7 +89,7 @@ def pure(event: Event) -> Array:
             exact = _exact_objective(event)
             if np.any(event.sigma_release > 0):
                 raise _unknown(event, "pure")
-            return exact + approximate_release_epsilon(event.beta_release, event.error)
+            return exact + 2.0 * event.beta_release * event.error  # U4: docs/privacy/objective_perturbation.md
         case events.SecretStartPerturbation():  # the noise moves by both changes, the Hessian by the row's alone
             _positive(event, "K", "beta")
             change = RELATIONS[event.relation]
@@ -166,8 +160,9 @@ def _ball_curve(orders: Orders, d: int, s: float) -> Array:
 
 def _each(event: Event, price: Callable[[int, str], T]) -> tuple[tuple[T, ...], ...]:
     """``price(node, direction)`` for every direction and node of the event."""
+    sides = DIRECTIONS[getattr(event, "relation", "replace-one")]
     nodes = next(value.size for value in vars(event).values() if isinstance(value, np.ndarray))
-    return tuple(tuple(price(i, direction) for i in range(nodes)) for direction in directions(event))
+    return tuple(tuple(price(i, direction) for i in range(nodes)) for direction in sides)
 
 
 def renyi(event: Event, orders: Orders) -> Array:
@@ -177,34 +172,27 @@ def renyi(event: Event, orders: Orders) -> Array:
     def pure_curve(epsilon: float) -> Array:
         return np.minimum(epsilon, 0.5 * a * epsilon**2)
 
-    def released(i: int, exact: Array) -> Array:
-        """With the noise on the answer."""
+    def objective(i: int, direction: str) -> Array:
         assert isinstance(event, events.SphericalObjectivePerturbation | events.GaussianObjectivePerturbation)
-        error, sigma, alone = float(event.error[i]), float(event.sigma_release[i]), float(_alone(event)[i])
-        rate = float(event.beta_release[i]) if isinstance(event, events.SphericalObjectivePerturbation) else 0.0
-        if rate > 0:
-            exact = exact + spherical.inexact_rdp(a, rate, error)
+        kappa, error, sigma = event.curvature_bound / float(event.K[i]), float(event.error[i]), event.sigma_release[i]
+        if isinstance(event, events.GaussianObjectivePerturbation):
+            exact = gaussian.objective_rdp(a, float(event.sigma[i]), kappa, relation=direction)
+        else:
+            curve = _spherical_curve(orders, float(event.beta[i]), kappa, event.dimension, direction)
+            exact = np.minimum(curve, pure_curve(float(_exact_objective(event)[i])))
+            if (rate := float(event.beta_release[i])) > 0:
+                exact = exact + spherical.inexact_rdp(a, rate, error)
         if sigma > 0:
-            exact = np.minimum(exact + gaussian.inexact_rdp(a, error, sigma), a * 0.5 * (alone / sigma) ** 2)
+            alone = a * 0.5 * (float(_alone(event)[i]) / float(sigma)) ** 2
+            exact = np.minimum(exact + gaussian.inexact_rdp(a, error, float(sigma)), alone)
         return exact
-
-    def spherical_objective(i: int, direction: str) -> Array:
-        assert isinstance(event, events.SphericalObjectivePerturbation)
-        kappa = event.curvature_bound / float(event.K[i])
-        curve = _spherical_curve(orders, float(event.beta[i]), kappa, event.dimension, direction)
-        return released(i, np.minimum(curve, pure_curve(float(_exact_objective(event)[i]))))
-
-    def gaussian_objective(i: int, direction: str) -> Array:
-        assert isinstance(event, events.GaussianObjectivePerturbation)
-        kappa = event.curvature_bound / float(event.K[i])
-        return released(i, gaussian.objective_rdp(a, float(event.sigma[i]), kappa, relation=direction))
 
     match event:
         case events.SphericalObjectivePerturbation():
-            return np.array(_each(event, spherical_objective))
+            return np.array(_each(event, objective))
         case events.GaussianObjectivePerturbation():
             _positive(event, "K", "sigma")
-            return np.array(_each(event, gaussian_objective))
+            return np.array(_each(event, objective))
         case events.ExactSphericalMechanism():
             s = event.beta * event.sensitivity
             return np.array(_each(event, lambda i, _: _ball_curve(orders, event.dimension, float(s[i]))))
@@ -237,8 +225,8 @@ def renyi(event: Event, orders: Orders) -> Array:
 class Bill(NamedTuple):
     """A pair that dominates one release, in parts whose losses add up.
 
-    ``mu`` is a Gaussian's shift over sigma; ``ball`` is ``(d, s)`` of U2; ``epsilon`` is pure.  ``fixed``, ``slack``
-    and ``degrees`` are those of :class:`sottovoce.privacy.spherical.Within`.  ``exchange`` is U4's X, which turns a
+    ``mu`` is a Gaussian's shift over sigma, ``ball`` the ``(d, s)`` of U2, ``epsilon`` a pure price; ``fixed``,
+    ``slack`` and ``degrees`` are of :class:`sottovoce.privacy.spherical.Within`.  ``exchange`` is U4's X, which turns a
     profile ``delta(eps)`` into ``e^X delta(eps - 2 X)``.  ``lattice`` counts coordinates whose Gaussian noise may be
     drawn on a grid of step ``2^-40`` sigma.
     """

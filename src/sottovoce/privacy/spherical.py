@@ -1,12 +1,11 @@
-"""Tight prices of noise of density ``exp(-beta ||b||)``: Renyi curves, profiles and dominating pairs.
+"""Tight prices of spherical noise, density ``exp(-beta ||b||)``: Renyi curves, profiles and dominating pairs.
 
-U2 prices noise added to an answer, and is exact.  The same noise inside an objective is shifted by a vector that
-depends on the answer; the second half of this module bounds its price by U2 plus terms that vanish with
-``kappa = c1 / K``.
+U2 prices this noise on an answer, exactly.  Inside an objective the price is U2's plus terms that vanish with
+``kappa = c1 / K``.  ``docs/privacy/tight.md`` has the proofs.
 
-Notation: ``s = beta times the shift``, ``z = s / 2``, ``nu = d / 2 - 1``, ``I`` and ``K`` modified Bessel functions.
-Orders ``alpha`` are > 1.  All numbers are upper bounds: intervals are taken at their upper end, losses are rounded up,
-mass that is cut off counts as an infinite loss, and results carry a relative margin of 1e-12 for rounding.
+Notation: ``s = beta times the shift``, ``z = s / 2``, ``nu = d / 2 - 1``, ``I`` and ``K`` modified Bessel functions,
+orders ``alpha > 1``.  All numbers are upper bounds: losses are rounded up, mass that is cut off counts as an infinite
+loss, and results carry a relative margin of 1e-12 for rounding.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from ..util.typing import Array, ArrayLike
 special = Later("scipy.special")
 
 ORDERS: Array = np.concatenate([1 + np.geomspace(0.05, 1.0, 12), np.geomspace(2.1, 8192.0, 110)])
-"""Orders at which Renyi curves are kept.  Fewer orders make epsilon slightly larger, and never invalid."""
+"""Orders at which Renyi curves are kept.  With fewer of them epsilon is slightly larger, and still valid."""
 ORDERS.setflags(write=False)
 
 _MARGIN = 1e-12
@@ -123,18 +122,10 @@ def log_density(eta: ArrayLike, d: int, s: float) -> Array:
 
     Notes
     -----
-    *Claim.*  ``eta`` is a mixture, with weights ``w`` and ``1 - w``, of the laws ``V_nu`` and ``V_{nu+1}`` of density
-    proportional to ``e^{z eta} (1 - eta^2)^{m - 1/2}``; ``w = z K_{nu+1}(z) I_nu(z)``.  (For ``d = 1``, ``V_{-1/2}`` is
-    two atoms: loss ``s`` with probability 1/2 and ``-s`` with ``e^-s / 2``.)
-
-    *Proof.*  With D the shift ``v``'s length let ``xi = (|b| + |b-v|) / D >= 1`` and ``eta = (|b-v| - |b|) / D``: the
-    privacy loss ``beta (|b-v| - |b|)`` is ``s eta``, the density ``e^{-z (xi - eta)}``, and the volume element of these
-    prolate spheroidal coordinates is proportional to ``(xi^2 - eta^2) [(xi^2 - 1)(1 - eta^2)]^{(d-3)/2}``.  Write the
-    first factor as ``(xi^2 - 1) + (1 - eta^2)`` and integrate over xi by
-    ``int_1^oo e^{-z xi} (xi^2-1)^{m-1/2} = Gamma(m+1/2) (2/z)^m K_m(z) / sqrt(pi)``: one term is ``V_nu``'s shape times
-    ``K_{nu+1}``, the other ``V_{nu+1}``'s times ``K_nu``.  The masses of these shapes,
-    ``int e^{z eta} (1 - eta^2)^{m-1/2} = sqrt(pi) Gamma(m+1/2) (2/z)^m I_m(z)``, put the terms in the ratio
-    ``K_{nu+1} I_nu : K_nu I_{nu+1}``, whose sum is ``1 / z`` (Wronskian).  Under the shifted law ``eta`` is ``-eta``.
+    ``eta`` is a mixture, with weights ``w = z K_{nu+1}(z) I_nu(z)`` and ``1 - w``, of the laws ``V_nu`` and
+    ``V_{nu+1}`` of density proportional to ``e^{z eta} (1 - eta^2)^{m - 1/2}``: in prolate spheroidal coordinates the
+    density factorises (``docs/privacy/tight.md``, Theorem 1).  For ``d = 1``, ``V_{-1/2}`` is two atoms: loss ``s``
+    with probability 1/2 and ``-s`` with ``e^-s / 2``.  Under the shifted law ``eta`` is ``-eta``.
     """
     eta = np.asarray(eta, dtype=float)
     z, nu = s / 2.0, d / 2.0 - 1.0
@@ -153,13 +144,12 @@ def _log_vmf(m: float, z: float) -> float:
 
 
 def zcdp(d: int, s: float) -> float:
-    """``s^2 / (2 d)``: with it, ``D_alpha <= rho alpha`` at every order.
+    """``rho = s^2 / (2 d)``: ``D_alpha <= rho alpha`` at every order.
 
     Notes
     -----
-    *Proof.*  By :func:`rdp`, ``exp((alpha-1) D)`` is a mixture of ``g_m(y) / g_m(z)`` with ``g_m(y) = y^-m I_m(y)``,
-    ``m = nu`` and ``nu + 1``, at ``y = (2 alpha - 1) z``.  ``(ln g_m)' = I_{m+1} / I_m <= y / (2m + 2) <= y / d``;
-    integrated from z to y that is ``(y^2 - z^2) / (2d) = alpha (alpha-1) s^2 / (2d)``.
+    ``docs/privacy/tight.md``, Theorem 1: integrate ``I_{m+1}(y) / I_m(y) <= y / (2m + 2) <= y / d`` from z to
+    ``(2 alpha - 1) z``.
     """
     return s * s / (2.0 * d)
 
@@ -170,9 +160,9 @@ def rdp(orders: ArrayLike, d: int, s: float) -> Array:
     Notes
     -----
     ``exp((alpha-1) D) = w g_nu(y) / g_nu(z) + (1-w) g_{nu+1}(y) / g_{nu+1}(z)``, ``g_m(y) = y^-m I_m(y)``,
-    ``y = (2 alpha - 1) z``.  *Proof.*  ``E e^{(alpha-1) s eta}`` under :func:`log_density`'s mixture tilts each part
-    from ``z`` to ``z + (alpha-1) s = y``, and the parts' masses are proportional to ``g_m``.  All terms are
-    positive and ``ln g_m`` is computed as an integral of a positive ratio, so small prices keep their digits.
+    ``y = (2 alpha - 1) z``: each part of :func:`log_density`'s mixture is tilted from ``z`` to ``y``
+    (``docs/privacy/tight.md``, Theorem 1).  All terms are positive and ``ln g_m`` is computed as an integral of a
+    positive ratio, so small prices keep their digits.
     """
     a = np.asarray(orders, dtype=float)
     flat = np.unique(a)
@@ -193,10 +183,10 @@ def rdp(orders: ArrayLike, d: int, s: float) -> Array:
 
 
 def window(d: int, s: float) -> tuple[float, float]:
-    """An interval of eta; above it lies a probability of at most 1e-25, by :func:`zcdp` as a tail bound.
+    """An interval of eta above which lies a probability of at most 1e-25, by :func:`zcdp` as a tail bound.
 
-    The tail bound is ``E e^{l eta} <= exp(l s/(2d) + l^2/(2d))`` for l > 0.  Nothing is proved about the mass below the
-    interval; a caller that cuts it off must count it as an infinite loss.
+    ``E e^{l eta} <= exp(l s/(2d) + l^2/(2d))`` for l > 0.  Nothing is proved about the mass below the interval; a
+    caller that cuts it off must count it as an infinite loss.
     """
     if d == 1:
         return -1.0, 1.0
@@ -222,6 +212,8 @@ def profile(epsilon: float, d: int, s: float) -> float:
 
 
 # --- U2 inside an objective -----------------------------------------------------------------------------------------
+
+
 class Within(NamedTuple):
     """A release inside an objective is dominated by U2's loss at shift `s`, plus `fixed`, plus ``slack chi^2_k``.
 
@@ -249,36 +241,11 @@ def objective_dominating(beta: float, kappa: float, d: int, *, relation: str) ->
 
     Notes
     -----
-    *Setting.*  With ``o = -grad F_0(w)``, ``F_0`` the objective without the row, ``w -> o`` is a bijection, and the row
-    ``u`` with derivative ``-a(w)`` makes ``b = o + a u``.  Along ``u/|u|`` (with ``a |u|`` for ``a``, so ``|u| = 1``
-    from here) ``0 <= da/dt <= kappa``, ``t = o.u``, because ``da/dt = l'' u' H_0^-1 u``; the part orthogonal to ``u``
-    is the same for ``o`` and ``b``.  Let ``phi = beta |.|``, ``h(x) = x / sqrt(r^2 + x^2)`` with r the orthogonal
-    part's norm.
-
-    *Add.*  Under the row's data b has density ``e^-phi`` and the loss is ``phi(b - a u) - phi(b) + ln(1 + da/dt)``.  As
-    a function of ``t = b.u``, ``da/dt`` is in ``[0, kappa/(1+kappa)]``.  Let ``c`` be a's value at ``t = 0``.  If
-    ``t < 0`` then ``a <= c`` and the loss is below that with c; if ``t > 0``,
-    ``phi(b - a u) - phi(b - c u) <= (a - c) beta (a - t)_+ / |b - a u|``, at most ``beta kappa / (1+kappa)`` as it is 0
-    unless ``t < a <= 1``.  So the loss is at most ``fixed`` more than that of a shift by ``c u``, where ``c`` in [0, 1]
-    depends on the orthogonal part only.  Given that part the densities are symmetric and log-concave in t, events that
-    decide are half-lines, and the hockey stick increases with c: ``c = 1``, U2.
-
-    *Remove.*  Now ``t = o.u`` with o of density ``e^-phi``, loss ``phi(o + a u) - phi(o) - ln(1 + da/dt)``.  By
-    convexity ``phi(o + a u) - phi(o + c u) <= beta kappa |t| h(|t| + 1)``, and ``h(x+1) - h(x) <= h'(x)``,
-    ``x h'(x) <= 2/(3 sqrt 3)``: at most ``X + beta kappa 2/(3 sqrt 3)``, ``X = kappa beta t^2 / |o|``.  X and ``phi``
-    are even in t.  Claim: for ``c >= 0``, ``J(c) = E (1 - e^{eps - phi(o + cu) + phi(o) - X})_+`` does not decrease.
-    Indeed ``J'`` is ``e^eps`` times the integral over ``y > 0`` of ``phi'(y) e^-phi(y) [v(y-c) - v(y+c)]``,
-    ``v = e^-X`` where the bracket of J is positive, else 0 (use ``t = y - c`` and ``t = -y - c``); ``v(y-c) >= v(y+c)``
-    because X grows with ``|t|``, and so does ``phi - X`` (its derivative is ``beta cos (1 - kappa (2 - cos^2))``,
-    ``kappa <= 1/2``), so that J's bracket is positive at ``y - c`` if it is at ``-y - c``.  Hence ``c = 1``.
-
-    *Replace-one.*  With rows u and u', ``b = o + a u`` of density ``e^-phi``, the loss is ``phi(b - v) - phi(b) + ln``
-    of a determinant ratio that is at most ``1 + kappa``, where ``v = a u - a' u'``, ``|v| <= 2``. ``db = -H dw`` gives
-    ``|da|, |da'| <= kappa |db|``, so v is ``2 kappa``-Lipschitz.  Let ``m`` be the norm of b's part in the plane of u
-    and u' and ``v_0`` v's value at ``m = 0`` with the rest of b fixed.  By convexity
-    ``phi(b - v) - phi(b - v_0) <= beta |v - v_0| h(|b_plane - v|) <= 2 kappa beta m h(m + 2)``, at most
-    ``X + 2 kappa beta 4/(3 sqrt 3)`` with ``X = 2 kappa beta m^2 / |b|``.  X does not see directions in the plane, so
-    ``v_0`` may be turned along one axis, and the claim above (derivatives: ``2 kappa <= 1/2``) makes ``|v_0| = 2``.
+    ``docs/privacy/tight.md``, Theorem 3.  With ``o = -grad F_0(w)``, ``F_0`` the objective without the row, the noise
+    is ``b = o + a u`` for a row ``u`` of derivative ``-a``.  Along ``u``, a grows at a rate in [0, kappa].  So up to
+    `fixed` and `slack` the loss is that of a shift by a's value at ``o.u = 0``, and the longest such shift is the
+    worst.  For that the loss less the slack must grow with ``|o.u|``: ``kappa <= 1/2``, and ``2 kappa <= 1/2`` for two
+    rows.
     """
     curvature = 2.0 / (3.0 * np.sqrt(3.0))
     if relation == "add":
@@ -296,12 +263,8 @@ def objective_surplus(releases: Iterable[tuple[Within, int]], delta: float) -> f
 
     Notes
     -----
-    ``X = slack beta m^2 / |b|``: ``beta |b|`` is Gamma(d) and ``m^2 / |b|^2`` Beta(k/2, (d-k)/2), independent, so
-    ``E (X/slack)^n = (d)_n (k/2)_n / (d/2)_n <= 2^n (k/2)_n``, the moment of a chi^2_k; hence
-    ``E e^{tau X} <= (1 - 2 tau slack)^{-k/2}``.  For the sum Y of the X's and any x,
-    ``(1 - e^{eps - L - Y})_+ <= (1 - e^{eps - x - L})_+ + (Y - x)_+`` (also with 1 in place of ``Y - x`` where that is
-    less), and ``E (Y - x)_+ <= E e^{tau (Y - x)} / (e tau)`` as ``y <= e^{tau y} / (e tau)``.  Solve for x; any tau is
-    valid.
+    ``docs/privacy/tight.md``, Lemma 4: each slack's moments are at most those of a chi^2, so its moment generating
+    function is at most ``(1 - 2 tau slack)^{-k/2}``, and the sum has an exponential tail.  Any tau is valid.
     """
     kept = [(within, count) for within, count in releases if count > 0]
     fixed = sum(within.fixed * count for within, count in kept)
@@ -332,36 +295,13 @@ def objective_rdp(orders: ArrayLike, beta: float, kappa: float, d: int, *, relat
 
     Notes
     -----
-    Setting and letters as in :func:`objective_dominating`; ``x`` runs over values of a.
+    ``docs/privacy/tight.md``, Theorem 2, has the proof and the letters.  The determinant's power is at most a chord,
+    linear in a's derivative; integrated by parts, that derivative is gone, and a may be chosen point by point.  The
+    worst choice gives U2's moment, and the rest is the tail.
 
-    *Remove.*  ``e^{(alpha-1) D}`` is the integral of ``F(t, a) (1 + a')^{1-alpha}``,
-    ``F(t, x) = e^{-alpha phi(t) + (alpha-1) phi(t+x)}``, over t and the orthogonal part.  On ``0 <= a' <= kappa`` the
-    convex ``(1 + a')^{1-alpha}`` is at most ``1 - theta a'``, ``theta = (1 - (1+kappa)^{1-alpha}) / kappa``.  With
-    ``G(t, x) = int_0^x F(t, .)``, ``d/dt G(t, a(t)) = G_t + F a'``, and G vanishes at both ends, so that
-    ``int F a' = -int G_t(t, a(t))``: the moment is at most ``int Psi(t, a(t))``, ``Psi = F + theta G_t``, where ``a'``
-    is gone.  ``Psi_x = F_x + theta F_t = theta alpha F [(1 + omega) phi'(t+x) - phi'(t)]`` with
-    ``omega = ((alpha-1)/theta - 1) / alpha``, in ``[0, min(kappa, kappa/2 + alpha kappa^2/12)]``.  The bracket grows
-    with x, so Psi is largest at ``x = 0`` or ``x = 1``; ``int Psi(t, 1) = int F(t, 1)`` is U2's moment exactly.  What
-    is left is the integral of ``(Psi(t, 0) - Psi(t, 1))_+``, and this is zero unless ``t < -1/2`` and
-    ``omega |phi'(t)| > phi''(t) mean(x)``, the mean over [0, 1] with weight ``F(t, .)``, since
-    ``phi'(t+x) - phi'(t) >= x phi''(t)`` for ``x <= 2 |t|`` (for ``t >= -1/2`` reflect x at ``|t|``).  The weight falls
-    no faster than ``e^{-p x}``, ``p = (alpha-1) |phi'(t)|``, whose mean is at least ``1 / (2 + p)``.  As
-    ``|phi'| = beta q``, ``phi'' = beta (1 - q^2) / rho`` with ``rho = |o|``, ``q = |t| / rho``, a positive part needs
-    ``omega rho q (2 + (alpha-1) beta q) > 1 - q^2``, i.e. q above an explicit ``q*(rho)``, and it is then at most
-    ``theta alpha omega beta q`` times ``e^-phi(t)``.
-
-    *Add.*  The same with ``F = e^{-alpha phi(t+x) + (alpha-1) phi(t)}``, ``(1 + a')^alpha <= 1 + theta a'``,
-    ``theta = ((1+kappa)^alpha - 1) / kappa``, ``Psi = F - theta G_t``,
-    ``Psi_x = theta (alpha-1) F [(1 + omega) phi'(t+x) - phi'(t)]``,
-    ``omega = (1 - alpha/theta) / (alpha-1) <= kappa/2``.  The weight now grows, its mean is at least 1/2, and
-    ``F(t, x) <= e^{alpha beta q - phi(t)}``.
-
-    *Tail.*  Both are ``E [q e^{l q}; t < 0, q > q*(rho)]``, ``beta rho`` Gamma(d) and ``q^2`` Beta(1/2, (d-1)/2),
-    summed with every cell at its upper end.
-
-    *Replace-one*, through the data without the row:
+    Replace-one goes through the data without the row:
     ``D_alpha <= (alpha - 1/2)/(alpha-1) D^add_{2 alpha} + D^remove_{2 alpha - 1}`` (Mironov 2017, Proposition 11).
-    Each bound is cut at the pure one, ``Delta beta + ln(1 + kappa)``, and at what :func:`objective_dominating` gives.
+    Each bound is cut at the pure one, ``Delta beta + ln(1 + kappa)``, and add also at :func:`objective_dominating`'s.
     """
     a = np.asarray(orders, dtype=float)
     if relation == "replace-one":
@@ -454,10 +394,9 @@ def inexact_rdp(orders: ArrayLike, beta_release: float, error: float) -> Array:
 
     Notes
     -----
-    With ``x = beta_release error``: ``(2 alpha - 1) / (alpha - 1) x``.  *Proof.*  With noise around the answer instead
-    of the minimiser, the release's density changes by a factor in ``[e^-x, e^x]``; raise it to ``alpha`` above and
-    ``1 - alpha`` below.  The same factors over a whole run turn a profile ``delta(eps)`` into ``e^X delta(eps - 2 X)``,
-    X being the sum of the x.
+    ``(2 alpha - 1) / (alpha - 1) beta_release error``: noise around the answer instead of the minimiser changes the
+    density by a factor in ``[e^-x, e^x]``, ``x = beta_release error``, which is raised to ``alpha`` and ``1 - alpha``.
+    Over a run they turn a profile ``delta(eps)`` into ``e^X delta(eps - 2 X)``, X being the sum of the x.
     """
     a = np.asarray(orders, dtype=float)
     return (2.0 * a - 1.0) / (a - 1.0) * beta_release * error

@@ -1,14 +1,14 @@
 """Statements: what has been proved of a run, against whom and with which caveats.
 
-A statement is made in one place and never edited, and its words are derived from it.  In words, numbers are rounded so
-that no guarantee looks stronger than it is.
+A statement is made in one place and never edited; its words are derived from it, with numbers rounded so that no
+guarantee looks stronger than it is.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Protocol, Self, TypeVar
 
 from ..errors import InvalidInput
@@ -32,7 +32,7 @@ Words = list[tuple[str, str]]
 
 
 def ceil_text(epsilon: float, digits: int = 3) -> str:
-    """Epsilon in text, rounded up; a rounding error of double precision does not raise its last digit."""
+    """Epsilon in text, rounded up, but for a rounding error of double precision."""
     if math.isinf(epsilon):
         return "inf"
     scale = 10**digits
@@ -67,7 +67,7 @@ def unit_of(sites_per_row: int) -> str:
 
 
 class Priced(Protocol):
-    """What a statement is made from: a ledger with all releases of a run and no others."""
+    """A ledger with all releases of a run and no others."""
 
     delta: float
 
@@ -87,27 +87,12 @@ class Priced(Protocol):
 
 @dataclass(frozen=True)
 class Shared:
-    """A ledger that several runs share, as it stood after this one.
-
-    Attributes
-    ----------
-    run : str
-        Name of this run in it.
-    spent : float
-        Epsilon of all runs together.
-    budget : tuple of float
-        For life, of each node or of all alike.
-    delta : float
-    """
+    """A ledger that several runs share, after run `run`: epsilon spent by all, and the budget for life, by node."""
 
     run: str
     spent: float
     budget: tuple[float, ...]
     delta: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return {"run": self.run, "spent": self.spent, "budget": list(self.budget), "delta": self.delta}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,30 +103,26 @@ class Statement:
     ----------
     epsilon, delta : float
         Of the worst site; epsilon is infinite if nothing is proved.
-    relation : str
-        "replace-one" or "zero-out".
+    relation : {"replace-one", "zero-out"}
     unit : str
         Whose contribution is protected, such as "one row of one site".
     trust : Trust
         Against whom.
     accountant : str
-        By which epsilon is proved.
+        The notion that proves epsilon.
     accountants : tuple of pairs
-        (name, epsilon) of all that can price the run.
+        (name, epsilon) of all notions that price the run.
     per_node : tuple of float
         Epsilon of every node.
     releases : int
         Number of releases of a node that epsilon is the price of.
-    form : str
-        "corrected", "printed" or "listed".
+    form : {"corrected", "printed", "listed"}
     simulated : bool
         Whether the noise can be repeated.
     public : str
         What is taken as known to everybody.
-    printed_claim : float, optional
-        The epsilon that a paper claims.
-    assumes : str, optional
-        What that claim assumes.
+    printed_claim, assumes : float, str, optional
+        The epsilon that a paper claims, and what that claim assumes.
     caveat : str, optional
         What epsilon does not cover, e.g. that the encoding was computed from the rows.
     unprotected : str, optional
@@ -149,7 +130,7 @@ class Statement:
     site : str, optional
         In a run between separate sites, the site whose own statement this is.
     made : int, optional
-        Number of releases that this site made, of both kinds.  If it is below :attr:`planned`, the run ended early.
+        Releases that this site made; below :attr:`planned` if the run ended early.
     ledger : Shared, optional
     alone : float, optional
         Of sums: epsilon of the same releases if all other sites collude with whoever sees the messages.
@@ -204,14 +185,11 @@ class Statement:
         ----------
         ledger : Priced
             With all releases of the run and no others.
-        trust : Trust
-        relation : str
-            Of the run's facts, under which its events are priced.
         nodes : int
             Number of sites whose releases the ledger holds.  With 1, all nodes of the ledger repeat one release.
         assumes, unprotected : str, optional
-            `assumes` is kept only beside a printed claim, `unprotected` only if epsilon is infinite.
-        simulated, unit, form, public, printed_claim, caveat
+            Kept only with a printed claim, or if epsilon is infinite.
+        trust, relation, simulated, unit, form, public, printed_claim, caveat
             See the attributes; several caveats are joined.
         """
         total, report = ledger.total(), ledger.report()
@@ -247,27 +225,27 @@ class Statement:
     # Other statements that follow from one
 
     def of_site(self, site: str, made: int) -> Self:
-        """The same statement as that of one site, about its own rows; `made` is the number of releases that it made."""
+        """The statement of one site about its own rows, after `made` releases."""
         return replace(self, site=site, made=made, per_node=(self.epsilon,))
 
     def of_people(self, rows: int) -> Self:
-        """The same of people with up to so many rows at one site, where these add up to no more than one row."""
+        """The statement for people with up to `rows` rows at one site, which count as one row together."""
         return replace(self, unit=f"{_PERSON} with up to {rows} rows at one site")
 
     def in_ledger(self, run: str, spent: float, budget: Iterable[float], delta: float) -> Self:
-        """The same, with the state of a shared ledger after this run; see :class:`Shared`."""
+        """The statement with the state of a shared ledger after this run."""
         return replace(self, ledger=Shared(run, spent, tuple(budget), delta))
 
     def with_caveat(self, caveat: Caveat) -> Self:
-        """The same with a further caveat."""
+        """The statement with a further caveat."""
         more = [caveat] if isinstance(caveat, str) else caveat or ()
         return replace(self, caveat=caveat_text((self.caveat, *more)))
 
     def either(self, other: Self) -> Self:
-        """The statement about rows of which each is read by the releases of one of the two; which by which is public.
+        """The statement about rows that are each read by one of the two lists of releases, publicly known which.
 
-        A row costs what the releases that read it cost, so a row costs the dearer of the two at most (parallel
-        composition over disjoint rows).  `releases` are those of the dearer, the others are `others`.
+        A row costs what the releases that read it cost, so at most the dearer of the two (parallel composition over
+        disjoint rows; ``docs/privacy/answers.md``, "Between sites").  `releases` are the dearer's.
         """
         dearer, alone = max(self, other, key=lambda one: one.epsilon), (self.alone, other.alone)
         nodes = zip(self.per_node, other.per_node, strict=True)
@@ -279,21 +257,15 @@ class Statement:
         )  # fmt: skip
 
     def if_others_collude(self, epsilon: float) -> Self:
-        """The same with the epsilon that is left if all other sites collude."""
+        """The statement with the epsilon that is left if all other sites collude."""
         return replace(self, alone=epsilon)
 
     def beside(self, printed_claim: float, assumes: str | None = None) -> Self:
-        """The same with the epsilon that a paper claims."""
+        """The statement with the epsilon that a paper claims."""
         return replace(self, printed_claim=printed_claim, assumes=assumes)
 
     def unprotected_since(self, why: str) -> Self:
-        """The same with another reason why nothing is proved.
-
-        Raises
-        ------
-        InvalidInput
-            If epsilon is finite, because then something is proved.
-        """
+        """The statement with another reason why nothing is proved; InvalidInput if epsilon is finite."""
         if math.isfinite(self.epsilon):
             raise InvalidInput("epsilon", self.epsilon, "is proved", "give no reason why it is not")
         return replace(self, unprotected=why)
@@ -307,7 +279,7 @@ class Statement:
 
     @property
     def early(self) -> str | None:
-        """What to know of a run that ended before all its releases were made; None if it did not."""
+        """Text on a run that ended before all its releases were made, else None."""
         if self.made is None or self.made >= self.planned:
             return None
         return (
@@ -322,7 +294,7 @@ class Statement:
 
     @property
     def guarantee(self) -> Words:
-        """The statement in words, but for whether the noise can be repeated: that is not decided in a plan."""
+        """The statement in words, but for whether the noise can be repeated, which no plan decides."""
         if self.unit == _UNUSED:
             words = [(f"epsilon = {ceil_text(self.epsilon)}", ": none of these rows is used.")]
         elif math.isinf(self.epsilon):
@@ -359,7 +331,6 @@ class Statement:
 
     @property
     def text(self) -> str:
-        """:attr:`words` as plain text."""
         return "\n".join(head + rest for head, rest in self.words)
 
     def _protects(self) -> str:
@@ -367,7 +338,7 @@ class Statement:
         return f"Protects {self.unit} ({self.relation}) against whoever {self.trust.adversary}{but}"
 
     def _sentence(self) -> str:
-        """(epsilon, delta)-differential privacy itself: it bounds the probability of every set, in both directions."""
+        """Differential privacy itself: a bound on the probability of every set, in both directions."""
         alone = not self.unit.startswith("one row at each")
         subject, place = ("the row", "its place") if alone else ("these rows", "their place")
         replaced = self.relation == "replace-one"
@@ -408,7 +379,7 @@ class Statement:
     # Plain data
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, with the words; the keys are those that version 0.1 wrote, and later ones where they apply."""
+        """Plain data, with the words; version 0.1's keys, and later ones where they apply."""
         plain: dict[str, Any] = {
             "epsilon": self.epsilon, "delta": self.delta, "relation": self.relation, "unit": self.unit,
             "accountant": self.accountant, "accountants": dict(self.accountants), "adversary": self.trust.adversary,
@@ -421,24 +392,21 @@ class Statement:
             "printed_claim": self.printed_claim, "assumes": self.assumes, "caveat": self.caveat,
             "unprotected": self.unprotected, "says": self.text, "site": self.site, "made": self.made,
             "early": self.early, "demonstration": DEMONSTRATION if self.demonstration else None,
-            "ledger": None if self.ledger is None else self.ledger.to_dict(), "alone": self.alone,
+            "ledger": self.ledger and asdict(self.ledger) | {"budget": list(self.ledger.budget)}, "alone": self.alone,
             "others": self.others or None,
         }  # fmt: skip
         return plain | {key: value for key, value in more.items() if value is not None}
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any], trust: Trust | None = None) -> Self:
-        """Read what :meth:`to_dict` wrote, or version 0.1; it may come from anybody.
-
-        Words are derived anew: 0.1 said of a delta what is not so.
+        """Read what :meth:`to_dict` wrote, or version 0.1, from anybody; words are derived anew, as 0.1's were wrong.
 
         Parameters
         ----------
         plain : dict
             With infinities as numbers, or as the texts that :func:`sottovoce.util.plain.jsonable` writes.
         trust : Trust, optional
-            Of the run's method, for dicts that do not name it: 0.1 wrote one sentence about the adversary for all of
-            them.  None to go by that sentence.
+            Of the run's method, for dicts of 0.1, which do not name it; None to go by their sentence on the adversary.
 
         Raises
         ------
@@ -452,29 +420,13 @@ class Statement:
             trust = next((one for one in _TOLD if one.adversary == plain.get("adversary")), None)
             if trust is None:
                 raise _foreign("adversary")
-        accountants = _taken(plain, "accountants", _pairs)
+        optional = {key: _taken(plain, key, read) for key, read in _OPTIONAL.items() if key in plain}
+        simulated = not _taken(plain, "release", _truth)
         return cls(
-            epsilon=_taken(plain, "epsilon", _number),
-            delta=_taken(plain, "delta", _number),
-            relation=_taken(plain, "relation", _text),
-            unit=_taken(plain, "unit", _text),
+            **{key: _taken(plain, key, read) for key, read in _REQUIRED.items()},
+            **optional,
             trust=trust,
-            accountant=_taken(plain, "accountant", _text),
-            accountants=accountants,
-            per_node=_taken(plain, "per_node", _numbers),
-            releases=_taken(plain, "releases", _count),
-            form=_taken(plain, "form", _text),
-            simulated=not _taken(plain, "release", _truth),
-            public=_taken(plain, "public", _text),
-            printed_claim=_perhaps(plain, "printed_claim", _number),
-            assumes=_perhaps(plain, "assumes", _text),
-            caveat=_perhaps(plain, "caveat", _text),
-            unprotected=_perhaps(plain, "unprotected", _text),
-            site=_perhaps(plain, "site", _text),
-            made=_perhaps(plain, "made", _count),
-            ledger=_perhaps(plain, "ledger", _shared),
-            alone=_perhaps(plain, "alone", _number),
-            others=_perhaps(plain, "others", _count) or 0,
+            simulated=simulated,
         )
 
 
@@ -491,10 +443,6 @@ def _taken(plain: dict[str, Any], key: str, read: Callable[[Any], _T]) -> _T:
         return read(plain[key])
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         raise _foreign(key) from None
-
-
-def _perhaps(plain: dict[str, Any], key: str, read: Callable[[Any], _T]) -> _T | None:
-    return _taken(plain, key, read) if key in plain else None
 
 
 def _text(value: Any) -> str:
@@ -538,3 +486,13 @@ def _pairs(value: Any) -> tuple[tuple[str, float], ...]:
 
 def _shared(value: Any) -> Shared:
     return Shared(_text(value["run"]), _number(value["spent"]), _numbers(value["budget"]), _number(value["delta"]))
+
+
+_REQUIRED: dict[str, Callable[[Any], Any]] = {
+    "epsilon": _number, "delta": _number, "relation": _text, "unit": _text, "accountant": _text, "accountants": _pairs,
+    "per_node": _numbers, "releases": _count, "form": _text, "public": _text,
+}  # fmt: skip
+_OPTIONAL: dict[str, Callable[[Any], Any]] = {
+    "printed_claim": _number, "assumes": _text, "caveat": _text, "unprotected": _text, "site": _text, "made": _count,
+    "ledger": _shared, "alone": _number, "others": _count,
+}  # fmt: skip

@@ -1,4 +1,4 @@
-"""Kinds of release, one file each.  Algorithms build queries; only a curator answers them."""
+"""Kinds of release.  Algorithms build queries; only a curator answers them."""
 
 from .base import Query
 from .bounded import (
@@ -9,6 +9,7 @@ from .bounded import (
     NoisyBounded,
     Positives,
     Products,
+    ResidualMoments,
     Residuals,
     Scores,
     SecondMoments,
@@ -23,11 +24,9 @@ from .objective import (
     SphericalLaw,
     check_law,
     law_of,
-    rate_for_epsilon,
 )
-from .residuals import ResidualMoments
 from .sparse_vector import GatedMinimiser, RedrawnGate
-from .statistic import NoisyEpoch, NoisyGradient, NoisyMinimiser, NoisyStatistic, NoisyValue, SecretMinimiser
+from .statistic import NoisyEpoch, NoisyGradient, NoisyMinimiser, SecretMinimiser
 from .sums import Sum
 from .vault import Secret, Vault
 
@@ -44,8 +43,6 @@ __all__ = [
     "NoisyEpoch",
     "NoisyGradient",
     "NoisyMinimiser",
-    "NoisyStatistic",
-    "NoisyValue",
     "PerturbedObjective",
     "Positives",
     "Products",
@@ -65,5 +62,4 @@ __all__ = [
     "carries",
     "check_law",
     "law_of",
-    "rate_for_epsilon",
 ]

@@ -1,10 +1,9 @@
-"""What an auditor can learn from a release: the types in which queries express it, and code that queries share.
+"""Types in which queries express what an auditor can learn from a release, and code that queries share.
 
-An auditor sees every public input and every answer of a query.  A query that can be audited closely computes two
-things: how likely an answer is if a node held certain rows (:meth:`~sottovoce.queries.Query.log_density`), and how an
-answer shifts with each of many canary rows (:meth:`~sottovoce.queries.Query.leaning`).  Both are computed with the
-*stated* noise.  If the noise that was drawn differs from it, scores remain valid, and the audit can detect the
-difference.
+An auditor sees every public input and every answer.  A query that can be audited closely computes how likely an answer
+is if a node held certain rows (:meth:`~sottovoce.queries.Query.log_density`), and how it shifts with each of many
+canary rows (:meth:`~sottovoce.queries.Query.leaning`).  Both use the *stated* noise: if other noise was drawn, scores
+remain valid, and the audit can detect the difference.  The rows are the auditor's own guesses: nothing private is read.
 """
 
 from __future__ import annotations
@@ -26,14 +25,8 @@ _CERTAIN = 1e6  # the log ratio of a release without noise that fits one table a
 class Supposed:
     """Rows that an auditor supposes one node to hold.
 
-    Attributes
-    ----------
-    vault : Vault
-        With these rows and without noise.  It holds the secrets that earlier queries kept.
-    facts : Facts
-        Of this node alone.
-    signed : array (n, d)
-        The rows, times their labels.
+    `vault` holds them, the secrets of earlier queries and no noise; `facts` are of this node alone; `signed`, shape
+    (n, d), are the rows times their labels.
     """
 
     vault: Vault
@@ -42,35 +35,28 @@ class Supposed:
 
 
 class Canaries(Protocol):
-    """Rows of one node, all known except canaries; a coin decides which of two values each canary has."""
+    """Rows of one node, all known except canaries; a coin decides which of two values each canary has.
+
+    `facts` are of this node alone, and `kept` is what queries remember of earlier releases, by name.
+    """
 
     facts: Facts
-    """Of this node alone."""
-    sums: float
-    """``n / C``, the factor that brings a mean gradient to sum scale."""
+    sums: float  # n / C, the factor that brings a mean gradient to sum scale
     count: int
-    """How many canaries there are."""
     kept: dict[str, Array]
-    """What queries remember of earlier releases, by name."""
 
     def gradients(self, w: Array, part: int = 0, parts: int = 1) -> tuple[Array, Array]:
-        """At w (d,), in sum scale: the gradient (d,), with the mean over each canary's two values, and (d, m) half the
-        difference between the gradients of these two, for each canary."""
+        """Sum scale, at w (d,): the gradient (d,) with each canary's mean, and half its difference by coin (d, m)."""
 
     def hessian(self, w: Array, part: int = 0, parts: int = 1) -> Array:
-        """The Hessian at w (d,), in sum scale, with each canary's two values counted by half; shape (d, d)."""
+        """The Hessian (d, d) at w (d,) in sum scale, with each canary's mean."""
 
 
 @dataclass(frozen=True)
 class Leaning:
-    """A release to first order in the canaries: ``residual = lean @ signs + noise``, with signs +1 or -1 by the coins.
+    """A release to first order in the canaries: ``residual = lean @ signs + noise``, with signs +-1 by the coins.
 
-    Attributes
-    ----------
-    residual : array (d,)
-    lean : array (d, m)
-    covariance : array (d, d) or float
-        Covariance of the noise; a number is the variance of each coordinate.
+    Shapes are (d,) and (d, m); `covariance` is (d, d), or a number, the variance of each coordinate of the noise.
     """
 
     residual: Array
@@ -78,14 +64,8 @@ class Leaning:
     covariance: Array | float
 
 
-def refusal(query: object) -> InvalidInput:
-    """The error for a query that does not know how its answer shifts with canaries."""
-    rule = "does not say how canaries move its answer (Query.leaning)"
-    return InvalidInput("method", type(query).__name__, rule, "use the game of two tables")
-
-
 def refusal_of_secret(query: object) -> InvalidInput:
-    """The error for canaries behind a query whose answer depends on a secret."""
+    """The error for a query whose answer depends on a secret."""
     rule = f"what {type(query).__name__} keeps secret stands between rows and releases"
     return InvalidInput("form", "printed", rule, "use the game of two tables")
 

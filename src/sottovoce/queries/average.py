@@ -1,4 +1,4 @@
-"""A trusted aggregator's release: the average of the sites' exact minimisers plus noise (003, section 4.4.1)."""
+"""The average of the sites' minimisers, released by a trusted aggregator (003, section 4.4.1)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ _GRID = 2.0**-11  # of the certificate's error: the grid's share of it
 
 @dataclass(frozen=True)
 class NoisyAverage(Query):
-    """The sites' average exact minimiser plus noise (003, section 4.4.1, scenario 2), drawn by a trusted aggregator.
+    """The sites' average exact minimiser plus noise, drawn by a trusted aggregator (003, section 4.4.1, scenario 2).
 
     One row of site i moves its minimiser by at most ``Delta C / (n_i Lambda)`` and the average by an N-th of that, so
-    the *smallest* site sets the sensitivity.  The solver's error on both neighbouring data sets is added.  `rate`, of
-    shape (1, 1), is the rate of spherical noise, or one over the sigma of Gaussian noise; `start` has the shape of the
-    release.
+    the *smallest* site sets the sensitivity; the solver's error on both neighbouring data sets is added.
+
+    `rate`, of shape (1, 1), is that of spherical noise, or one over the sigma of Gaussian noise; `start` has the
+    release's shape.
     """
 
     rate: Array

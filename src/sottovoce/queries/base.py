@@ -1,7 +1,7 @@
-"""The private half of a method: a query sees rows, draws noise and states its event.
+"""Queries: a kind of release that sees rows, draws noise and states its event.
 
-A query class that does not define its event cannot be instantiated, so no release can go uncharged.  Queries are asked
-through a :class:`sottovoce.runs.curator.Curator` only, which charges the event before it calls :meth:`Query.answer`.
+A class that defines no event cannot be instantiated, so no release can go uncharged.  Queries are asked through a
+:class:`sottovoce.runs.curator.Curator` only, which charges the event before it calls :meth:`Query.answer`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ..errors import InvalidInput
 from ..privacy.events import Event
 from ..problem.facts import Facts
 from ..util.typing import Array
-from .audit_hooks import Canaries, Leaning, Supposed, refusal
+from .audit_hooks import Canaries, Leaning, Supposed
 from .vault import Vault
 
 
@@ -21,32 +21,21 @@ class Query(ABC):
     """One kind of release."""
 
     unstamped: ClassVar[bool] = False
-    """Whether older versions kept answers without the stamp that this one gives them; they are still read."""
+    """Whether answers that older versions kept without a stamp are still read."""
 
     def check(self, facts: Facts) -> None:  # noqa: B027 - most statistics exist at every finite point
-        """Refuse public vectors with which the answer might fail.  Called before the event is charged.
+        """Refuse (InvalidInput) public vectors with which the answer might fail, before the charge.
 
-        The check may depend on public values only.  If an answer could fail after its charge, the failure would depend
-        on rows, and the event does not pay for that output.
-
-        Raises
-        ------
-        InvalidInput
+        It reads public values only: a failure after the charge would depend on rows, and no event pays for that output.
         """
 
     def ready(self, vault: Vault) -> None:  # noqa: B027 - most depend on nothing that came before
-        """Refuse, before the charge, if what earlier rounds should have left in the vault is missing.
-
-        Raises
-        ------
-        LedgerError
-        """
+        """Refuse (LedgerError), before the charge, if the vault lacks what earlier rounds should have left."""
 
     def stamp(self) -> bytes:
-        """What a stored answer is kept with, and compared with when it is read again: by default nothing.
+        """Digest that is stored with an answer and compared when it is read again; empty by default.
 
-        A query whose answer, or a later one, means something at its own public point only stamps that point: an answer
-        of another point is then refused.
+        Queries whose answers, or later ones, mean something at their own public point only stamp that point.
         """
         return b""
 
@@ -56,65 +45,40 @@ class Query(ABC):
 
     @abstractmethod
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
-        """The released vectors, shape (..., d).  Called after the event has been charged, never before.
-
-        Parameters
-        ----------
-        release : int
-            Running number of the release, which keys the noise.
-        """
+        """The released vectors, shape (..., d), after the charge; `release` is a running number that keys the noise."""
 
     def replay(self, vault: Vault, facts: Facts, release: int) -> None:  # noqa: B027 - most leave nothing behind
         """Called when the answer is taken from the ledger: secrets of any other draw must not be used after it.
 
-        In a simulation a query that solves does so again, so that the next solve starts where that of a run without
-        interruption does.
+        In a simulation a query that solves does so again, so that the next solve has the start of an uninterrupted run.
         """
 
     @abstractmethod
     def blank(self, facts: Facts) -> Array:
-        """A placeholder of the answer's shape for planning, made without data."""
+        """A placeholder of the answer's shape, for planning."""
 
     def around(self, origin: Array, facts: Facts) -> Query:
-        """The query to ask in place of this one if an algorithm counts from `origin`.
+        """The query to ask in place of this one if an algorithm counts from a public `origin` of shape (..., d).
 
-        An algorithm that starts at a public point runs unchanged on ``v = w - origin``, with the regulariser
-        ``(rho / 2) ||v||^2``.  Its query about v is a query about w of the same class with other public vectors.  So
-        the event, which depends on no public vector, and the proof stay as they are.
-
-        Parameters
-        ----------
-        origin : array
-            Public; its shape broadcasts to that of a vector, (..., d).
-
-        Raises
-        ------
-        InvalidInput
-            If the query cannot be asked so, which is the default.
+        The algorithm runs unchanged on ``v = w - origin``, with the regulariser ``(rho / 2) ||v||^2``.  Its query about
+        v is one about w of the same class with other public vectors, so event and proof stay as they are.  By default
+        refused (InvalidInput).
         """
         rule = f"{type(self).__name__} has no form that counts from another point than zero"
         raise InvalidInput("start", None, rule, "leave it out, or use another method")
 
     def beside(self, answer: Array, origin: Array) -> Array:
-        """The answer of :meth:`around`'s query as this query's: post-processing.  By default, a difference."""
+        """This query's answer from that of :meth:`around`'s; by default, the difference to `origin`."""
         return answer - origin
 
-    # Methods for the audit.  The rows there are the auditor's own guesses, so nothing private is read.
+    # For the audit
 
     def log_density(self, supposed: Supposed, answer: Array) -> Array | None:
         """Logarithm of the stated density of an answer if the node held the supposed rows, up to a constant.
 
-        The constant must not depend on rows.  None if the density is not known; the audit then scores the answer
-        along the line between the two noise-free answers.  Called once per round, in order.
-
-        Parameters
-        ----------
-        supposed : Supposed
-        answer : array (R, 1, d)
-
-        Returns
-        -------
-        array (R,) or None
+        The constant must not depend on rows.  None if the density is not known: the audit then scores answers along the
+        line between the two noise-free ones.  Called once per round, in order; `answer` has shape (R, 1, d), the
+        result (R,).
         """
         return None
 
@@ -123,11 +87,6 @@ class Query(ABC):
         return True
 
     def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
-        """How an answer of shape (d,) depends on canary rows, to first order; None if it does not.
-
-        Raises
-        ------
-        InvalidInput
-            If the query does not know.
-        """
-        raise refusal(self)
+        """How an answer (d,) depends on canary rows, to first order; None if not, InvalidInput if that is unknown."""
+        rule = "does not say how canaries move its answer (Query.leaning)"
+        raise InvalidInput("method", type(self).__name__, rule, "use the game of two tables")

@@ -1,18 +1,18 @@
-"""Bounded sums: means over rows of a statistic of bounded size.  One definition, and two ways to ask for it.
+"""Bounded sums: means over rows of a statistic of bounded size.
 
 A :class:`Bounded` says what a row adds, and how much.  :class:`NoisyBounded` asks each site for its own mean with all
 of the noise in it; as a :class:`sottovoce.queries.Sum` it asks for the mean of all rows, and nobody sees an addend.
 
 Guarantee
 ---------
-With ``alpha`` an answer is the Gaussian mechanism of shift over sigma ``alpha`` for one row.  Sensitivities are
-computed here from public facts, with the rounding of the computation; ``docs/privacy/answers.md`` has their proofs.
+With ``alpha`` an answer is the Gaussian mechanism of shift over sigma ``alpha`` for one row.  Sensitivities follow from
+public facts, with the rounding of the computation; ``docs/privacy/answers.md`` has their proofs.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -24,7 +24,7 @@ from ..problem.losses import Loss
 from ..problem.trust import RELATIONS
 from ..problem.weighted_loss import weights
 from ..util.plain import digest_of
-from ..util.typing import Array
+from ..util.typing import Array, BoolArray, IntArray
 from .moments import flat
 from .statistic import NoisyValue
 from .vault import Vault
@@ -34,14 +34,9 @@ _UNIT = 2.0**-53
 
 @dataclass(frozen=True)
 class Bounded(ABC):
-    """What every row adds at a public point.
+    """What every row adds at a public point `at`, shape (..., d).
 
     Widths and sensitivities follow from public facts alone: a plan asks at points of one entry.
-
-    Parameters
-    ----------
-    at : array (..., d)
-        Public.
     """
 
     at: Array
@@ -63,8 +58,8 @@ class Bounded(ABC):
     def changed(self, facts: Facts) -> float:
         """Largest Euclidean change of the exact sum between neighbouring data sets.
 
-        A row that is replaced takes one contribution u away and brings another, v: ``||u - v||`` is at most 2 norms,
-        and at most sqrt 2 of them if ``u.v >= 0``.  A row that is zeroed only takes one away.
+        A replaced row takes u away and brings v: ``||u - v||`` is at most 2 norms, and sqrt 2 of them if ``u.v >= 0``.
+        A zeroed row only takes one away.
         """
         rows = RELATIONS[facts.relation]
         return self.norm(facts) * float(np.sqrt(rows) if self.cone else rows)
@@ -72,8 +67,8 @@ class Bounded(ABC):
     def rounding(self, facts: Facts, rows: Array) -> Array:
         """How far a computed mean of `rows` rows may be from the exact one.
 
-        Each entry is a sum of that many products of a few factors, each rounded, in any order of summation: it errs by
-        at most ``(rows + d + 24) u`` times the sum of absolute values (Higham 2002, chapter 3), and so does the vector.
+        A sum of that many products of a few rounded factors, in any order, errs by at most ``(rows + d + 24) u`` times
+        the sum of absolute values (Higham 2002, chapter 3), and so does the vector.
         """
         return np.asarray((rows + facts.d + 24.0) * _UNIT * self.norm(facts))
 
@@ -86,22 +81,24 @@ class Bounded(ABC):
         return np.asarray(vault.solver.total(self.at, self.terms) / facts.n)
 
     def stamp(self) -> bytes:
-        """Of the point and of every other public parameter: what an answer belongs to."""
         return digest_of(self)
 
     def blank(self, facts: Facts) -> Array:
-        """Zeros of the answer's shape."""
         return np.zeros((*self.at.shape[:-1], self.width(facts)))
 
 
-@dataclass(frozen=True)
-class Gradient(Bounded):
-    """``(1/n) sum_k derivative(a_k.w) a_k``: norm at most the derivative bound."""
+class _Vector(Bounded):
+    """Sums of vectors ``c_k a_k`` with factors of both signs."""
 
     cone: ClassVar[bool] = False
 
     def width(self, facts: Facts) -> int:
         return facts.d
+
+
+@dataclass(frozen=True)
+class Gradient(_Vector):
+    """``(1/n) sum_k derivative(a_k.w) a_k``: norm at most the derivative bound."""
 
     def norm(self, facts: Facts) -> float:
         return facts.loss.derivative_bound
@@ -111,17 +108,13 @@ class Gradient(Bounded):
 
 
 @dataclass(frozen=True)
-class HuberGradient(Bounded):
+class HuberGradient(_Vector):
     """``(1/n) sum_k weight_k clip(r_k / h, -1, 1) a_k`` with residuals ``r = a.w - t``: norm at most 1.
 
-    In units of h neither sensitivity nor event depends on `h`, which may follow from earlier releases.
+    `h`, the unit, may follow from earlier releases: neither sensitivity nor event depends on it.
     """
 
     h: float = 1.0
-    cone: ClassVar[bool] = False
-
-    def width(self, facts: Facts) -> int:
-        return facts.d
 
     def norm(self, facts: Facts) -> float:
         return 1.0
@@ -164,7 +157,7 @@ class SecondMoments(_Gram):
 class Curvature(_Gram):
     """The Hessian ``(1/n) sum_k curvature(a_k.w) a_k a_k'`` with curvatures cut at `most`, in units of :meth:`unit`.
 
-    A row adds at most 1 then, neither sensitivity nor event depends on `most`, which may follow from earlier releases.
+    A row adds at most 1.  `most` may follow from earlier releases: neither sensitivity nor event depends on it.
     """
 
     most: float = float("inf")
@@ -183,7 +176,7 @@ class Curvature(_Gram):
 
 @dataclass(frozen=True)
 class SlopeMoments(_Gram):
-    """``(1/n) sum_k derivative(a_k.w)^2 a_k a_k'``, gradients' second moments, at most the derivative bound squared."""
+    """``(1/n) sum_k derivative(a_k.w)^2 a_k a_k'``, second moments of gradients: norm at most the bound squared."""
 
     def norm(self, facts: Facts) -> float:
         return facts.loss.derivative_bound**2
@@ -193,13 +186,24 @@ class SlopeMoments(_Gram):
 
 
 @dataclass(frozen=True)
-class Products(Bounded):
+class ResidualMoments(SlopeMoments):
+    """``(1/n) sum_k weight_k^2 clip(r_k / h, -1, 1)^2 a_k a_k'`` with residuals ``r = a.w - t``: norm at most 1.
+
+    `h` is as in :class:`HuberGradient`.
+    """
+
+    h: float = 1.0
+
+    def norm(self, facts: Facts) -> float:
+        return 1.0
+
+    def factors(self, loss: Loss, z: Array) -> Array:
+        return np.asarray((weights(loss, z) * np.clip(z / self.h, -1.0, 1.0)) ** 2)
+
+
+@dataclass(frozen=True)
+class Products(_Vector):
     """``(1/n) sum_k weight_k t_k a_k``, with numbers t to predict in [-1, 1]: norm at most 1."""
-
-    cone: ClassVar[bool] = False
-
-    def width(self, facts: Facts) -> int:
-        return facts.d
 
     def norm(self, facts: Facts) -> float:
         return facts.loss.offset_bound
@@ -213,10 +217,8 @@ class Products(Bounded):
 class Positives(Bounded):
     """The share of rows of the positive class, one entry.
 
-    Parameters
-    ----------
-    constant : array (d,)
-        1 where rows have their constants, 0 elsewhere: its product with a signed row has the sign of the label.
+    `constant`, shape (d,), is 1 where rows have their constants and 0 elsewhere: its product with a signed row has the
+    sign of the label.
     """
 
     constant: Array | None = None
@@ -238,7 +240,7 @@ class Positives(Bounded):
 
 @dataclass(frozen=True)
 class Scores(Bounded):
-    """Shares of rows by group, label and cell of their score ``x.w``: a row is in one cell, or in none without a label.
+    """Shares of rows by group, label and cell of their score ``x.w``; a row without a known label is in none.
 
     Parameters
     ----------
@@ -247,7 +249,7 @@ class Scores(Bounded):
     edges : array (cells - 1,)
         Public and increasing; a score on an edge is in the upper cell.
     groups : array (g, d)
-        A row is in group k + 1 for the first k whose product with it is not zero, and else in group 0.
+        A row is in group k + 1 for the first k whose product with it is not zero, else in group 0.
     """
 
     constant: Array | None = None
@@ -278,23 +280,12 @@ class Scores(Bounded):
             inside = np.asarray(block.host(block.moves(_everywhere(self.groups[k], at)))) != 0.0
             group = np.where(np.broadcast_to(inside, sign.shape), k + 1, group)
         index = (group * 2 + (sign > 0)) * cells + cell
-        out = np.zeros((*sign.shape[:2], groups * 2 * cells))
-        for m, r in np.ndindex(sign.shape[:2]):
-            known = sign[m, r] != 0.0
-            out[m, r] = np.bincount(index[m, r][known], minlength=out.shape[-1])
-        return out
+        return _counts(index, sign != 0.0, groups * 2 * cells)
 
 
 @dataclass(frozen=True)
 class Residuals(Bounded):
-    """Shares of rows by the size of ``x.w - t``, over public cells.
-
-    Parameters
-    ----------
-    constant : array (d,)
-        As for :class:`Positives`; tells rows from padding, which is in no cell.
-    edges : array (cells - 1,)
-    """
+    """Shares of rows by the size of ``x.w - t``, over public cells; `constant` and `edges` as in :class:`Scores`."""
 
     constant: Array | None = None
     edges: Array | None = None
@@ -308,12 +299,16 @@ class Residuals(Bounded):
 
     def terms(self, block: Design, loss: Loss, at: Array) -> Array:
         assert self.edges is not None
-        real = labels_of(block, self.constant, at) != 0.0
         cell = np.searchsorted(self.edges, np.abs(np.asarray(block.host(block.margins(at)))), side="right")
-        out = np.zeros((*real.shape[:2], len(self.edges) + 1))
-        for m, r in np.ndindex(real.shape[:2]):
-            out[m, r] = np.bincount(cell[m, r][real[m, r]], minlength=out.shape[-1])
-        return out
+        return _counts(cell, labels_of(block, self.constant, at) != 0.0, len(self.edges) + 1)
+
+
+def _counts(cells: IntArray, counted: BoolArray, width: int) -> Array:
+    """How many counted rows are in each of `width` cells, (M, R, width)."""
+    out = np.zeros((*counted.shape[:2], width))
+    for at in np.ndindex(counted.shape[:2]):
+        out[at] = np.bincount(cells[at][counted[at]], minlength=width)
+    return out
 
 
 def _everywhere(vector: Array, at: Array) -> Array:
@@ -332,10 +327,10 @@ def labels_of(block: Design, constant: Array | None, at: Array) -> Array:
 class NoisyBounded(NoisyValue):
     """Each node's mean of `what`, with noise; `start` is its point.
 
-    In a sum, a site's own rounding, weighed by its share of the rows, is below that of all rows at one site.
+    In a sum, a site's rounding, weighed by its rows, is below that of all rows at one site.
     """
 
-    what: Bounded | None = None
+    what: Bounded = field(kw_only=True)
     unstamped: ClassVar[bool] = True
     in_sums: ClassVar[str | None] = ""
 
@@ -348,10 +343,10 @@ class NoisyBounded(NoisyValue):
         return self.moved(facts, facts.n)
 
     def moved(self, facts: Facts, rows: Array) -> Array:
-        return self._what.moved(facts, rows)
+        return self.what.moved(facts, rows)
 
     def reach(self, facts: Facts) -> Array:
-        return np.full((*facts.n.shape[:-1], 1), self._what.norm(facts) * (1.0 + 2.0**-20))
+        return np.full((*facts.n.shape[:-1], 1), self.what.norm(facts) * (1.0 + 2.0**-20))
 
     def check(self, facts: Facts) -> None:
         super().check(facts)
@@ -359,25 +354,20 @@ class NoisyBounded(NoisyValue):
             raise InvalidInput("delta", None, "noise on sums is Gaussian and has no pure price", "use delta=1e-5")
 
     def entries(self, facts: Facts) -> int:
-        return self._what.width(facts)
+        return self.what.width(facts)
 
     def mean_spread(self, facts: Facts, among: Among) -> float:
-        """Standard deviation of the noise on each entry of the mean over all rows, from the facts of all nodes."""
+        """Standard deviation of the noise on an entry of the mean over all rows, from the facts of all nodes."""
         if self.alpha is None:
             return 0.0
         weights = facts.n[:, 0] / np.sum(facts.n)
         return float(np.sqrt(np.sum((weights * self.event(facts).spread()) ** 2)))
 
     def value(self, vault: Vault, facts: Facts) -> Array:
-        return self._what.value(vault, facts)
+        return self.what.value(vault, facts)
 
     def stamp(self) -> bytes:
-        return self._what.stamp()
+        return self.what.stamp()
 
     def blank(self, facts: Facts) -> Array:
-        return self._what.blank(facts)
-
-    @property
-    def _what(self) -> Bounded:
-        assert self.what is not None
-        return self.what
+        return self.what.blank(facts)

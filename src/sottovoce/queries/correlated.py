@@ -1,16 +1,14 @@
-"""Noisy gradients of one sign, each less a share of those before it: noise that is correlated over rounds, at no cost.
+"""Correlated noise: noisy gradients of one sign, each less a share of those before it, at the same price.
 
-The gradient of a row of a margin loss is ``-s a`` with the row's own direction a, and s is never negative.  So a row
-that pulls in all rounds pulls one way.  Of noise that is alike in all rounds, half of the variance may then be drawn
-once for the whole run: what rounds say together costs the same, and they differ by half as much noise.  The query does
-this without a secret draw: it releases a gradient less a share of the earlier ones, with fresh noise.
+A row's gradient of a margin loss is ``-s a`` with the row's own direction a and s never negative.  So half of the
+noise's variance may be the same in all rounds.  No draw is kept secret for it: a release is a gradient less a share of
+the earlier ones, with fresh noise.
 
 Guarantee
 ---------
-The releases of the rounds 1 .. t are post-processing of Gaussian mechanisms of the shifts that their events state
-(:class:`sottovoce.privacy.events.CarriedGaussianMechanism`), whatever else is released between them, for a loss whose
-derivative is never positive.  ``docs/privacy/correlated_noise.md`` has the proof.  A round without those before it is
-priced as a release by itself (:mod:`sottovoce.privacy.conditions`).
+For a loss whose derivative is never positive, the releases of the rounds 1 .. t are post-processing of Gaussian
+mechanisms of the shifts that their events state, whatever else is released between them
+(``docs/privacy/correlated_noise.md``).  A round without those before it is priced as a release by itself.
 """
 
 from __future__ import annotations
@@ -32,18 +30,15 @@ from .statistic import NoisyGradient, gradient_sensitivity
 from .vault import Secret, Vault
 
 _U = 2.0**-53
-_AGAIN = (
-    2.0**-20
-)  # of a gradient's bound: how far derivatives may differ that another process computes at the same point
+_AGAIN = 2.0**-20  # of a gradient's bound: how far derivatives may differ if computed twice at one point
 _MISSED = "resume: gradients of earlier rounds were not computed again; start the run from round 1"
 
 
 @dataclass(frozen=True)
 class Pulls(Secret):
-    """The gradients of earlier rounds, which were never sent alone: the sum before the last one, and the last.
+    """The sum of earlier gradients before the last one, and the last; a resumed run computes them again.
 
-    They are functions of rows and public points, so a resumed run computes them again.  `round` is that of the last,
-    and `release` the running number of its release: no other release may be made of it.
+    `round` is that of the last, and `release` its release's number: no other release may be made of it.
     """
 
     before: Array
@@ -53,9 +48,9 @@ class Pulls(Secret):
 
 
 def carries(facts: Facts, noise: Schedule | None, rounds: int) -> bool:
-    """Whether a run of so many rounds may carry its noise: one sign, one direction a row, even noise, no sums.
+    """Whether a run may correlate its noise: one sign, one direction a row, even noise, no sums, some rounds.
 
-    For a unit of one row, or of a person's rows of survival, which are proved apart (docs/privacy/correlated_noise.md).
+    For a unit of one row, or of a person's rows of survival (docs/privacy/correlated_noise.md).
     """
     one_sign = facts.loss.monotone and facts.loss.outputs == 1 and not facts.loss.offset_bound
     return one_sign and not (facts.pure or facts.summed) and noise is not None and noise.steady and rounds > 1
@@ -78,11 +73,11 @@ class CarriedGradient(NoisyGradient):
 
     @property
     def share(self) -> float:
-        """Of the sum of the gradients before it: what a release leaves out, and whoever hears all adds again."""
+        """Share of the sum of earlier gradients that a release leaves out, and its readers add again."""
         return 1.0 / (self.rounds + self.index - 1.0)
 
     def _sigma(self, sensitivity: Array) -> Array:
-        """Standard deviation of this release's own noise; `sensitivity` is :meth:`sensitivity`."""
+        """Standard deviation of this release's own noise."""
         assert self.alpha is not None
         T, t = float(self.rounds), float(self.index)
         return np.asarray(sensitivity / self.alpha * math.sqrt((T + t) / (2.0 * (T + t - 1.0))))
@@ -90,9 +85,9 @@ class CarriedGradient(NoisyGradient):
     def exact_sensitivity(self, facts: Facts) -> Array:
         """Of one gradient, and ``sqrt 2`` times what computation adds to the change of any round's release.
 
-        The earlier gradients count by at most one half in all, so their rounding by half as much as this one's.  Their
-        sum is of T vectors no longer than a gradient.  A resumed run computes them again: a changed row's derivatives
-        then differ by a share ``2^-20`` at most, which :meth:`check` sees to.
+        Earlier gradients count by at most one half in all, so their rounding by half as much as this one's, and their
+        sum is of T vectors.  A changed row's derivatives that a resumed run computes again differ by at most `_AGAIN`,
+        which :meth:`check` sees to (docs/privacy/correlated_noise.md, "Rounding").
         """
         whole = facts.gradients_changed * facts.C / facts.n
         rounding = gradient_sensitivity(facts, facts.n) - whole
@@ -110,9 +105,9 @@ class CarriedGradient(NoisyGradient):
         )  # fmt: skip
 
     def check(self, facts: Facts) -> None:
-        """Refuse a round that was not planned, and points so far out that derivatives differ if computed twice.
+        """Refuse a round that was not planned, and points where derivatives differ too much if computed twice.
 
-        A margin errs by at most ``(d + 8) u ||w|| ||a||``, so a row's gradient by ``hessian_bound`` times as much.
+        A margin errs by at most ``(d + 8) u ||w|| ||a||``, a row's gradient by ``hessian_bound`` times as much.
         """
         if not 1 <= self.index <= self.rounds:
             raise InvalidInput("rounds", self.index, f"the run was planned for {self.rounds}", "plan for as many")
@@ -128,7 +123,6 @@ class CarriedGradient(NoisyGradient):
             raise LedgerError(_MISSED)
 
     def stamp(self) -> bytes:
-        """Of the point: at another one the gradient of a resumed run would be another."""
         return hashlib.blake2b(np.ascontiguousarray(self.start, dtype="<f8").tobytes(), digest_size=16).digest()
 
     def value(self, vault: Vault, facts: Facts) -> Array:
@@ -138,7 +132,7 @@ class CarriedGradient(NoisyGradient):
         return np.asarray(pulls.last - self.share * pulls.before)
 
     def _pulls(self, vault: Vault, release: int) -> Pulls:
-        """This round's gradient and the sum of those before it, which the vault keeps for the next round.
+        """This round's gradient and the sum of those before it, kept for the next round.
 
         Where one release is gone through twice, its own gradient is not among those before it.
         """

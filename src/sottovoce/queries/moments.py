@@ -1,4 +1,4 @@
-"""Second moments of the rows, released with noise; 003's principal components are computed from them."""
+"""Second moments of the rows, released with noise, as principal components (003) need them."""
 
 from __future__ import annotations
 
@@ -48,9 +48,8 @@ class NoisyMoments(NoisyValue):
 
     Guarantee
     ---------
-    :func:`flat` keeps the Frobenius norm, and ``||x x' - z z'||_F^2 = |x|^4 + |z|^4 - 2 (x.z)^2 <= 2`` in the unit
-    ball, attained by orthogonal unit rows; so the sensitivity is ``sqrt(2) / n`` for a row that is replaced and
-    ``1 / n`` for one that is zeroed.
+    In the Frobenius norm, which :func:`flat` keeps, ``||x x' - z z'||^2 = |x|^4 + |z|^4 - 2 (x.z)^2 <= 2`` in the unit
+    ball, attained by orthogonal unit rows: the sensitivity is ``sqrt(2) / n``, and ``1 / n`` for a row that is zeroed.
     """
 
     width: int = 0

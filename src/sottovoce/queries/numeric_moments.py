@@ -1,4 +1,4 @@
-"""How far predictions of a bounded number are off: one bounded sum, from which errors and their intervals follow."""
+"""Errors of predicted numbers: one bounded sum, from which mean errors, R2 and their intervals follow."""
 
 from __future__ import annotations
 
@@ -29,16 +29,11 @@ class Misses(Bounded):
     t is a row's number to predict, in [-1, 1], p its score ``a.w`` clipped to [-1, 1], and ``e = (p - t) / 2``, so that
     ``|e| <= 1``.  A row without a known number adds nothing.
 
-    *Sensitivity.*  A row has at most the norm of `SCALES`, so a zeroed row, or one whose replacement has no number or
-    had none, moves the sum by no more.  Of two rows with numbers the first entries are equal; those of ``|e|`` and
-    ``e^2`` differ by at most 1 each and the last five by at most 1/2 each.  With ``s = t + t'`` and ``d = t - t'``,
-    where ``|s| + |d| <= 2``, those of t and t^2 differ by ``d^2 / 4 + d^2 s^2 <= (2 - |s|)^2 (1/4 + s^2)`` in square,
-    which is largest at ``|s| = (2 + sqrt 2) / 4``.
+    *Sensitivity* (``docs/privacy/answers.md``, "Errors of numbers").  A zeroed row, or one whose replacement has no
+    number or had none, moves the sum by at most the norm of `SCALES`.  Of two rows with numbers the first entries are
+    equal, and those of t and t^2 cannot both move by as much as they can alone.
 
-    Parameters
-    ----------
-    constant : array (d,)
-        As for :class:`sottovoce.queries.Positives`; tells rows from padding and from rows without a number.
+    `constant` is as for :class:`sottovoce.queries.Positives`: it tells rows from padding and from those without number.
     """
 
     constant: Array | None = None

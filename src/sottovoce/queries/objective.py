@@ -2,13 +2,10 @@
 
 Guarantee
 ---------
-With a noise law, an answer costs its node the price that :mod:`sottovoce.privacy.prices` gives for its event, for all
-public vectors ``linear`` and ``start``: the price depends on public curvatures only, never on messages.  Without a
-noise law nothing is guaranteed, and the event says so.
-
-The node releases the solver's answer plus noise that pays for its distance to the exact minimiser (U4).  This noise is
-spherical where every price must be pure, and Gaussian otherwise.  The distance covers the solver's certificate, the
-rounding to the release's grid, and the rounding of the noise in the objective.
+With a noise law, an answer costs its node what :mod:`sottovoce.privacy.prices` gives for its event, for all public
+vectors: the price depends on public curvatures only.  The answer is the solver's plus noise that pays for its distance
+to the exact minimiser (U4): the solver's certificate, the release's grid, and the rounding of the noise in the
+objective.  Without a noise law nothing is guaranteed, and the event says so.
 """
 
 from __future__ import annotations
@@ -47,9 +44,9 @@ from .statistic import SecretMinimiser, last_minimiser
 from .vault import Vault
 
 POLISH = 0.01
-"""Under pure accounting, the share of a release's epsilon that is spent on the solver's inexact answer."""
+"""Share of a release's pure epsilon that is spent on the solver's inexact answer."""
 POLISH_SQUARED = 0.001
-"""With a delta, the share of a release's squared shift over sigma that is spent on the solver's inexact answer."""
+"""Share of a release's squared shift over sigma that is spent on it, with a delta."""
 
 _FAR = 700.0  # e^-700: how unlikely noise is that is longer than the bound below
 _ROUNDING = 2.0**-46  # of that bound: how far drawing in double precision puts noise from where it should be
@@ -57,11 +54,7 @@ _FINE = 2.0**-11  # of the certificate's error: the grid's share of it
 
 
 def _changed(facts: Facts) -> float:
-    """How far a row moves the noise, as the events for objectives are priced: for derivatives of up to 1.
-
-    No event carries a smaller bound, so a flatter loss is charged for, and its noise scaled, as if its derivative
-    reached 1.
-    """
+    """How far a row moves the noise: no event carries a derivative bound, so every loss is priced as if it were 1."""
     return RELATIONS[facts.relation]
 
 
@@ -70,12 +63,7 @@ def _loss_terms(facts: Facts) -> dict[str, float | bool]:
 
 
 def _check_loss(facts: Facts) -> None:
-    """Refuse losses of which the events for objectives would say what is false.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """Refuse losses that do not meet the conditions of the events for objectives."""
     if rule := facts.loss.unproved_inside:
         raise InvalidInput("loss", facts.loss.spec, rule, "use a method with noise on answers, e.g. 'prox_admm'")
 
@@ -83,14 +71,10 @@ def _check_loss(facts: Facts) -> None:
 def rate_for_epsilon(epsilon: ArrayLike, curvature: ArrayLike, facts: Facts) -> Array:
     """The noise rate ``beta`` (sum scale) at which one release costs `epsilon`, per node.
 
-    Under pure accounting `epsilon` is the whole price, including the noise on the answer.  With a delta it is the price
+    Under pure accounting `epsilon` is the whole price, with the noise on the answer.  With a delta it is the price
     ``Delta beta`` of the noise alone; the accountant adds the curvature's part, which costs almost nothing.
 
-    Raises
-    ------
-    InvalidInput
-        If the curvature alone costs more than `epsilon`, whatever the noise; ``nodes`` of the error says at which
-        nodes.
+    InvalidInput, with ``nodes``, says where the curvature alone costs more than `epsilon`.
     """
     delta_gradient = _changed(facts)
     if not facts.pure:
@@ -111,8 +95,8 @@ def rate_for_epsilon(epsilon: ArrayLike, curvature: ArrayLike, facts: Facts) -> 
 class SphericalLaw:
     """Noise of density ``exp(-rate ||b||)`` in sum scale, shape (..., 1).
 
-    ``polish`` adds noise to the solver's answer, so that the proof covers the solver's error.  Printed forms leave it
-    out, and their price then assumes exact minimisation.  ``claimed`` is the paper's own epsilon per release.
+    `polish` adds noise to the solver's answer, so that the proof covers the solver's error; printed forms leave it out,
+    and their price assumes exact minimisation.  `claimed` is the paper's own epsilon per release.
     """
 
     rate: Array
@@ -122,10 +106,10 @@ class SphericalLaw:
 
 @dataclass(frozen=True)
 class GaussianLaw:
-    """Noise ``N(0, sigma^2 I)`` in sum scale; fields as in :class:`SphericalLaw`.  It has no pure price.
+    """Noise ``N(0, sigma^2 I)`` in sum scale, which has no pure price; fields as in :class:`SphericalLaw`.
 
-    ``release`` is the standard deviation of noise on the answer where a paper sets it, and ``claimed_rho`` the paper's
-    own zCDP of the release.
+    `release` is the standard deviation of the noise on the answer where a paper sets it, `claimed_rho` the paper's own
+    zCDP per release.
     """
 
     sigma: Array
@@ -136,12 +120,7 @@ class GaussianLaw:
 
 
 def check_law(law: str, facts: Facts) -> None:
-    """Refuse an unknown law, or one that has no price here.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """Refuse an unknown law, or one without a price here, with :class:`InvalidInput`."""
     if law not in ("spherical", "gaussian"):
         raise InvalidInput("law", law, "must be 'spherical' or 'gaussian'", "use 'spherical'")
     if law == "gaussian" and facts.pure:
@@ -163,12 +142,12 @@ class PerturbedObjective(Query):
     Parameters
     ----------
     linear, start : array (..., d)
-        Public linear term; public starting point of the solver.
+        Public linear term and starting point of the solver.
     curvature : array (..., 1)
         Public quadratic term.
     noise : SphericalLaw, GaussianLaw or None
     source : str
-        Where the mechanism comes from.
+        Of the mechanism.
     tol : float, optional
         Relative gradient norm to which this solve is certified; None for ``tol`` of the facts.
     """
@@ -183,6 +162,9 @@ class PerturbedObjective(Query):
     def _per_node(self, x: ArrayLike, facts: Facts) -> Array:
         return np.broadcast_to(np.asarray(x, dtype=float), facts.n.shape)
 
+    def _q(self, facts: Facts) -> Array:
+        return facts.mu + np.asarray(self.curvature, dtype=float)
+
     def _certified(self, facts: Facts) -> Array:
         return certified_error(facts.C, self._tol(facts), facts.mu + self._per_node(self.curvature, facts))
 
@@ -192,7 +174,7 @@ class PerturbedObjective(Query):
         return self._certified(facts) * (1.0 + _FINE) + rounding
 
     def _longest(self, facts: Facts, law: SphericalLaw | GaussianLaw | None) -> Array:
-        """A length, in sum scale, that noise inside the objective exceeds with probability at most ``e^-700``."""
+        """A length that the objective's noise exceeds with probability at most ``e^-700``, in sum scale."""
         d = facts.d
         if isinstance(law, SphericalLaw):
             return self._per_node((d + np.sqrt(2.0 * d * _FAR) + _FAR) / law.rate, facts)
@@ -201,21 +183,21 @@ class PerturbedObjective(Query):
         return np.zeros(facts.n.shape)
 
     def _minimiser(self, vault: Vault, facts: Facts, release: int) -> Array:
-        """The minimiser with the release's noise in its linear term, from :attr:`start` or the nearest in reach."""
+        """The minimiser with the release's noise in its linear term."""
         law, linear = self.noise, self.linear
         if isinstance(law, SphericalLaw):
             linear = linear + facts.C / facts.n * (vault.noise.spherical(facts.d, release) / law.rate)
         elif law is not None:
             linear = linear + facts.C / facts.n * (vault.noise.gaussian(facts.d, release) * law.sigma)
-        tol, q = self._tol(facts), facts.mu + np.asarray(self.curvature, dtype=float)
+        tol, q = self._tol(facts), self._q(facts)
         pull = np.linalg.norm(linear, axis=-1, keepdims=True)
         w = vault.solver.minimise(linear, q, self._nearest_start(facts), tol).w
         return inside(w, facts, tol, pull, q)
 
     def _nearest_start(self, facts: Facts) -> Array:
-        """The nearest start in reach without noise.  It is public, so a resumed run can repeat it without the noise."""
-        tol, q = self._tol(facts), facts.mu + np.asarray(self.curvature, dtype=float)
-        return inside(self.start, facts, tol, length(self.linear, "linear") + self._noise(facts), q)
+        """The nearest start in reach without noise: public, so a resumed run can repeat it."""
+        pull = length(self.linear, "linear") + self._noise(facts)
+        return inside(self.start, facts, self._tol(facts), pull, self._q(facts))
 
     def _noise(self, facts: Facts) -> Array:
         """:meth:`_longest` as part of the linear term."""
@@ -225,14 +207,14 @@ class PerturbedObjective(Query):
         if self.noise is None or not self.noise.polish:
             return np.array(facts.exact_tol if self.tol is None else self.tol)
         tol = matched(facts, self._enough(facts, self.noise)) if self.tol is None else self.tol
-        return certificate(facts, tol, facts.mu + np.asarray(self.curvature, dtype=float), self._noise(facts))
+        return certificate(facts, tol, self._q(facts), self._noise(facts))
 
     def _enough(self, facts: Facts, law: SphericalLaw | GaussianLaw) -> Array:
         """The certificate at which noise on the answer makes the release at most `INFLATION` noisier.
 
-        Noise of deviation s inside the objective, in sum scale, moves the answer by at least about
-        ``(C / n) s / (q + C c1 / d)``, root mean square over directions: the eigenvalues of the data term's Hessian
-        have a mean of at most ``C c1 / d``, and ``1 / (q + x)^2`` is convex.  Noise on the answer has a deviation of
+        Noise of deviation s in the objective, sum scale, moves the answer by at least about
+        ``(C / n) s / (q + C c1 / d)``, root mean square over directions: the eigenvalues of the data's Hessian have a
+        mean of at most ``C c1 / d``, and ``1 / (q + x)^2`` is convex.  Noise on the answer has a deviation of
         ``2 error / share`` with ``error = 2 C tol / q``; independent noises add in squares.
         """
         if isinstance(law, GaussianLaw) and law.release is not None:  # a paper's own, whatever the error
@@ -308,25 +290,20 @@ class PerturbedObjective(Query):
             length(self.linear, "linear")
             length(self.start, "start")
             return
-        q = facts.mu + np.asarray(self.curvature, dtype=float)
-        check_solve(facts, self._tol(facts), self.linear, self.start, q, self._noise(facts))
+        check_solve(facts, self._tol(facts), self.linear, self.start, self._q(facts), self._noise(facts))
 
     def replay(self, vault: Vault, facts: Facts, release: int) -> None:
-        if vault.noise.simulated:
-            self._minimiser(vault, facts, release)
-        else:
-            vault.solver.skip(self._nearest_start(facts))
+        vault.repeat(lambda: self._minimiser(vault, facts, release), self._nearest_start(facts))
 
     def blank(self, facts: Facts) -> Array:
         return np.zeros_like(self.start)
 
     def around(self, origin: Array, facts: Facts) -> Query:
         """``linear.v + q ||v||^2 / 2 = (linear - q origin).w + q ||w||^2 / 2 + const``, rho's part of q included."""
-        q = facts.mu + np.asarray(self.curvature, dtype=float)
-        return replace(self, linear=self.linear - q * origin, start=self.start + origin)
+        return replace(self, linear=self.linear - self._q(facts) * origin, start=self.start + origin)
 
     def has_exact_density(self, supposed: Supposed, answers: Array) -> bool:
-        """Two Gaussian noises, inside the objective and on the answer, add up exactly only where the loss is linear."""
+        """Gaussian noise in the objective and on the answer add up exactly only where the loss is linear."""
         if not isinstance(self.noise, GaussianLaw) or self.noise.release is None:
             return True
         return not np.any(supposed.facts.loss.curvature(np.einsum("kd,rd->rk", supposed.signed, answers[:, 0])))
@@ -336,7 +313,7 @@ class PerturbedObjective(Query):
         vault, facts, law, w = supposed.vault, supposed.facts, self.noise, answer
         if law is None:
             return certain(w, self.answer(vault, facts, 1))
-        q, sums = facts.mu + np.asarray(self.curvature, dtype=float), facts.n / facts.C
+        q, sums = self._q(facts), facts.n / facts.C
         if isinstance(law, GaussianLaw) and law.release is not None:  # the noise on the answer is not small:
             spread = np.hypot(law.sigma / (sums * q), law.release)  # compare answers instead, both noises Gaussian
             return gaussian(w - self.answer(vault, facts, 1), spread)
@@ -349,9 +326,9 @@ class PerturbedObjective(Query):
         return np.asarray(inside_it + determinant)
 
     def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
-        """The noise that makes the answer the minimiser; the determinant is left out, as one row hardly changes it."""
+        """The noise that makes the answer the minimiser, without the determinant, which one row hardly changes."""
         law, d = self.noise, canaries.facts.d
-        q = float(np.max(canaries.facts.mu + np.asarray(self.curvature, dtype=float)))
+        q = float(np.max(self._q(canaries.facts)))
         middle, lean = canaries.gradients(answer)
         residual = -(middle + canaries.sums * (vector(self.linear) + q * answer))
         if law is None:

@@ -1,19 +1,16 @@
-"""How far from the origin an answer can lie, from public facts alone.
+"""How far from the origin an answer can lie, and how exact a solve must be, from public facts alone.
 
-The gradient of the data term has norm at most ``C L``, with ``L`` the loss's derivative bound.  A local objective with
-linear term ``c`` and quadratic term ``q`` is q-strongly convex, and its gradient at 0 has norm at most ``C L + ||c||``,
-so its minimiser has norm at most ``(C L + ||c||) / q``.
+A local objective with linear term ``c`` and quadratic term ``q`` is q-strongly convex, and its gradient at 0 has norm
+at most ``C L + ||c||``, with ``L`` the loss's derivative bound; so its minimiser has norm at most
+``(C L + ||c||) / q``.
 
-A query whose noise pays for the solver's error needs no smaller error than that noise can hide.  Where ``tol`` of the
-facts is None, it is set so that the error makes the noise at most `INFLATION` larger than it would be after an exact
-solve; but not below the certificate of exact answers, as smaller ones take longer and hardly matter.  Whichever it is,
-sensitivities and prices are computed from it.
+*Before a charge*, public vectors are refused if they are so long that rounding could hide whether a solve reached its
+certificate: a refusal after the charge would depend on rows.  That every solve which passes reaches its certificate is
+tested (``tests/solvers/test_hard_solves.py``), not proved.  *After a solve*, the answer is projected to that ball,
+which increases no distance between answers.
 
-The radius has two uses, and neither reads a row.  *Before a charge*, public vectors are refused if they are so long
-that rounding could hide whether a solve reached its certificate, since a refusal after the charge would depend on the
-rows.  That every solve which passes this check reaches its certificate is tested
-(``tests/solvers/test_hard_solves.py``), not proved.  *After a solve*, the answer is projected to that ball, which
-increases no distance between answers.
+Where ``tol`` of the facts is None, it is set so that the solver's error makes the noise at most `INFLATION` larger than
+after an exact solve, but not below the certificate of exact answers.  Sensitivities and prices are computed from it.
 """
 
 from __future__ import annotations
@@ -27,7 +24,7 @@ from ..util.typing import Array, ArrayLike
 
 _LONGEST = 2.0**200  # no square of it overflows, nor the square of its product with anything declared
 INFLATION = 1e-3
-"""By how much a solver's error may enlarge the noise on answers, where ``tol`` is left open."""
+"""How much a solver's error may enlarge the noise on answers, where ``tol`` is left open."""
 _ROOM = 2.0  # how much smaller than the certificate its rounding must be for doubles to exist that reach it
 
 
@@ -38,29 +35,21 @@ def radius(facts: Facts, pull: ArrayLike, q: Array) -> Array:
 
 def _hidden(facts: Facts, tol: ArrayLike, pull: Array, q: Array) -> Array:
     """Bound on the rounding in a gradient's norm, over C, at all points where an answer can lie."""
-    loss, most = facts.loss, radius(facts, pull, q) + certified_error(facts.C, tol, q)
-    hidden = rounding_bound(
-        facts.C, facts.n, loss.curvature_bound, facts.d, most, pull, q, loss.outputs,
-        derivative_bound=loss.derivative_bound, offset_bound=loss.offset_bound,
-    )  # fmt: skip
-    return hidden / facts.C
+    most = radius(facts, pull, q) + certified_error(facts.C, tol, q)
+    return rounding_bound(facts.C, facts.n, facts.loss, facts.d, most, pull, q) / facts.C
 
 
 def certificate(facts: Facts, tol: ArrayLike, q: Array, noise: ArrayLike = 0.0) -> Array:
-    """`tol`, or more where double precision could not certify it even without public vectors, shape (..., 1).
+    """`tol`, or what double precision can certify without public vectors, if more, shape (..., 1).
 
-    Parameters
-    ----------
-    noise : array (..., 1)
-        Bound on the norm of the linear term's noise.
+    `noise`, shape (..., 1), bounds the norm of the linear term's noise.
     """
-    return np.maximum(
-        np.asarray(tol, dtype=float), 2.0 * _ROOM * _hidden(facts, tol, np.asarray(noise, dtype=float), q)
-    )
+    least = 2.0 * _ROOM * _hidden(facts, tol, np.asarray(noise, dtype=float), q)
+    return np.maximum(np.asarray(tol, dtype=float), least)
 
 
 def matched(facts: Facts, enough: ArrayLike) -> Array:
-    """``tol`` of the facts; if that is None, what is `enough` for a query's noise, and at least `exact_tol`."""
+    """``tol`` of the facts; if None, what is `enough` for a query's noise, and at least `exact_tol`."""
     return np.array(facts.tol) if facts.tol is not None else np.maximum(facts.exact_tol, enough)
 
 
@@ -72,13 +61,7 @@ def inside(w: Array, facts: Facts, tol: ArrayLike, pull: Array, q: Array) -> Arr
 
 
 def length(vector: ArrayLike, name: str) -> Array:
-    """Norms of public vectors, shape (..., 1).
-
-    Raises
-    ------
-    InvalidInput
-        If a vector is not finite, or too long to compute with.
-    """
+    """Norms of public vectors, shape (..., 1); InvalidInput if one is not finite, or too long to compute with."""
     x = np.asarray(vector, dtype=float)
     if not np.all(np.abs(x) <= _LONGEST):  # NaN too
         rule = f"public vectors must be finite, with entries up to {_LONGEST:.0e}"
@@ -87,20 +70,16 @@ def length(vector: ArrayLike, name: str) -> Array:
 
 
 def check_solve(facts: Facts, tol: ArrayLike, linear: Array, start: Array, q: Array, noise: ArrayLike = 0.0) -> None:
-    """Refuse public vectors with which a solve might miss its :func:`certificate` `tol`.
+    """Refuse public vectors with which a solve might miss its :func:`certificate` `tol`; reads public values only.
 
     The rounding of a gradient at the farthest point in reach must leave room for it.  As that point may be ``C L / q``
     away, this also bounds the condition number: ``C c1 L / q <= tol / (2 u d)``, with u the unit roundoff.
 
-    Parameters
-    ----------
-    noise : array (..., 1)
-        Bound on the norm of what noise adds to the linear term.
+    `noise`, shape (..., 1), bounds the norm of what noise adds to the linear term.
 
     Raises
     ------
     InvalidInput
-        If rounding could hide that a certificate was missed.  Depends on public values only.
     """
     length(start, "start")
     pull = length(linear, "linear") + np.asarray(noise, dtype=float)

@@ -1,4 +1,4 @@
-"""A sparse-vector gate before a noisy proximal step (004, Algorithm 2, corrected; U5 and U7).
+"""Sparse vector before a noisy proximal step (004, Algorithm 2, corrected; U5 and U7).
 
 Each round asks whether the local gradient at the *public* iterate is longer than a threshold.  A release follows only
 if a noisy comparison says yes, and there are at most `positives` releases in all.
@@ -6,11 +6,9 @@ if a noisy comparison says yes, and there are at most `positives` releases in al
 Guarantee
 ---------
 AboveThreshold with the threshold's noise drawn once is ``epsilon_threshold + epsilon_queries`` differentially private,
-and every release is the Gaussian mechanism with fresh noise; :class:`sottovoce.privacy.events.GatedRelease` charges the
-tests with round 1 and one release with each of the rounds 1 .. `positives`, before they can be used.  The query is a
-function of rows and public state only, as the sparse vector's proof needs; its sensitivity is that of a gradient, which
-holds for derivatives of both signs.  Tests run between other releases.  Their prices still add up, by
-``docs/privacy/tight.md``, "A gate between releases".
+and every release is the Gaussian mechanism; :class:`sottovoce.privacy.events.GatedRelease` charges the tests with round
+1 and one release with each of the rounds 1 .. `positives`.  The query reads rows and public state only.  That tests run
+between other releases costs nothing more (``docs/privacy/tight.md``, "A gate between releases").
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ class Gate(Secret):
 
 @dataclass(frozen=True)
 class Allowance(Secret):
-    """How many releases may still follow, shape (..., 1), where the threshold is drawn anew."""
+    """How many releases may still follow, shape (..., 1), where every round draws a threshold."""
 
     by_field = True
 
@@ -54,30 +52,28 @@ class Allowance(Secret):
 
 @dataclass(frozen=True)
 class GateSeen(Secret):
-    """The auditor's record: log density of a gate's bits so far at each quantile of the noisy threshold (R, bars), and
-    releases (R,)."""
+    """The auditor's record: log density of the tests' bits at quantiles of the threshold (R, bars), releases (R,)."""
 
     bits: Array
     sent: Array
 
 
 def _log_below(x: Array) -> Array:
-    """Logarithm of the standard Laplace law's distribution function."""
+    """Log distribution function of the standard Laplace law."""
     return np.where(x > 0.0, np.log1p(-0.5 * np.exp(-np.abs(x))), np.log(0.5) - np.abs(x))
 
 
 @dataclass(frozen=True)
 class GatedMinimiser(NoisyMinimiser):
-    """The answer has shape (..., d + 1): a release and 1, or zeros and 0.
+    """A minimiser if the sparse vector lets it pass; the answer has shape (..., d + 1): it and 1, or zeros and 0.
 
     Parameters
     ----------
     threshold : float
         On the gradient's norm, in units of C.
     epsilon_threshold, epsilon_queries : array (..., 1)
-    positives : int
-    index : int
-        The round, from 1.
+    positives, index : int
+        Releases at most, and the round, from 1.
     """
 
     threshold: float = 0.0
@@ -104,10 +100,12 @@ class GatedMinimiser(NoisyMinimiser):
         w = super().answer(vault, facts, release)  # for all nodes; answers that did not pass are dropped unseen
         return np.concatenate([np.where(passed, w, 0.0), passed.astype(float)], axis=-1)
 
-    def _test(self, vault: Vault, facts: Facts, release: int) -> Array:
+    def _quality(self, vault: Vault, facts: Facts) -> Array:
         rest = np.asarray(self.linear, dtype=float) + self._q(facts) * self.start
-        gradient = vault.solver.gradient(self.start) + rest
-        quality = np.linalg.norm(gradient, axis=-1, keepdims=True)
+        return np.linalg.norm(vault.solver.gradient(self.start) + rest, axis=-1, keepdims=True)
+
+    def _test(self, vault: Vault, facts: Facts, release: int) -> Array:
+        quality = self._quality(vault, facts)
         sensitivity = gradient_sensitivity(facts, facts.n) * (1.0 + _FINE)
         coarsest = _FINE / 2.0 * np.broadcast_to(sensitivity, quality.shape)
         if self.index == 1:
@@ -116,7 +114,7 @@ class GatedMinimiser(NoisyMinimiser):
             drawn = vault.noise.add_pure(bar, rate, coarsest, release, use=2)
             vault.keep(Gate(drawn, np.full_like(quality, self.positives)))
         gate = vault.recall(Gate)
-        if gate is None:  # after a resumed release the threshold is lost, and a new one would cost again
+        if gate is None:  # lost in a resumed run; a new one would cost again
             return np.zeros(quality.shape, dtype=bool)
         rate = self.epsilon_queries / (2.0 * self.positives * sensitivity)
         noisy = vault.noise.add_pure(quality, rate, coarsest, release, use=3)
@@ -136,12 +134,11 @@ class GatedMinimiser(NoisyMinimiser):
         return np.zeros((*self.start.shape[:-1], self.start.shape[-1] + 1))
 
     def log_density(self, supposed: Supposed, answer: Array) -> Array | None:
-        """A gate's bits share one noisy threshold: densities are summed over its quantiles, then taken per round."""
+        """Tests share one noisy threshold: densities are summed over its quantiles, then taken per round."""
         if self.alpha is None:
             return super().log_density(supposed, answer[..., :-1])
         vault, facts, passed = supposed.vault, supposed.facts, answer[..., -1] > 0  # (R, 1)
-        rest = np.asarray(self.linear, dtype=float) + self._q(facts) * self.start
-        length = np.linalg.norm(vault.solver.gradient(self.start) + rest, axis=-1)  # (R, 1)
+        length = self._quality(vault, facts)[..., 0]  # (R, 1)
         whole = facts.gradients_changed * facts.C / facts.n
         bars = self.threshold * facts.C + _BARS * float(np.max(whole / self.epsilon_threshold))
         scale = float(np.max(2.0 * self.positives * whole / self.epsilon_queries))
@@ -165,9 +162,9 @@ class RedrawnGate(PerturbedObjective):
     """004, Algorithm 2 as printed: the threshold is redrawn every round, and the query reads the private minimiser.
 
     A round sends if ``Clip[f_i(start) - f_i(minimiser)] + Lap(4 c B / e2) >= threshold + Lap(2 c B / e1)``, clipped to
-    [-B, B], at most c times.  The sparse vector's theorem does not apply.  Each test by itself is
+    [-B, B], at most c times.  The sparse vector's theorem does not apply: each test by itself is
     ``min(e1 / c, e2 / 2c)``-DP, which :class:`sottovoce.privacy.events.RedrawnGateRelease` charges every round.  (The
-    listing clips losses only.  Here the regulariser's difference is clipped too, as otherwise nothing can be proved.)
+    listing clips losses only; here the regulariser's difference is clipped too, or nothing could be proved.)
     """
 
     around = Query.around  # refused: its quality is that of the problem around zero

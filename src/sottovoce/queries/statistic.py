@@ -4,8 +4,8 @@ Guarantee
 ---------
 With ``alpha``, an answer is the Gaussian mechanism of shift over sigma ``alpha`` for one row of its node; where every
 price must be pure, it has spherical noise of pure epsilon ``alpha``.  Sensitivities are computed here, from public
-facts, and cover the solver's error and the rounding to the release's grid.  Without ``alpha`` nothing is guaranteed,
-and the event says so.
+facts, with the solver's error and the rounding to the release's grid.  Without ``alpha`` nothing is guaranteed, and the
+event says so.
 """
 
 from __future__ import annotations
@@ -32,21 +32,16 @@ _FINE = 2.0**-20  # of the sensitivity: what the grid may add to it
 def gradient_sensitivity(facts: Facts, rows: Array) -> Array:
     """How far a row moves a computed mean gradient of `rows` rows: ``Delta C / rows``, plus twice its rounding error.
 
-    Rows that do not change have derivatives that are the same to the last bit, because each stands at the same place of
-    the same products in both data sets.  Only the sum rounds differently, by at most ``C L (rows + 9) u`` (``2 K``
-    times that at L = 1 for K margins per row, see :func:`sottovoce.solvers.local.rounding_bound`).  That is a share
-    ``rows^2 u`` of the whole: a tenth at thirty million rows.  The signs of derivatives do not matter: two gradients of
-    norm L differ by at most 2 L, and one from zero by L.
+    Two gradients of norm L differ by at most 2 L, and one from zero by L, whatever the signs of derivatives.  Rows that
+    do not change have the same derivatives to the last bit, as they stand at the same place of the same products, and
+    the sum rounds by at most ``C L (rows + 9) u`` (:func:`sottovoce.solvers.local.rounding_bound`): a tenth of the
+    whole at thirty million rows.
 
-    This is why gradients are sums over rows as they come.  Among merged rows (:mod:`sottovoce.data.deduplicated`) the
-    place of a row depends on which other rows repeat, and products may round differently at other places.  Then
-    derivatives of unchanged rows might differ too, which this bound does not cover.  Solves may use merged rows,
-    because their bound (:func:`sottovoce.solvers.local.rounding_bound`) covers the rounding of every margin.
+    So gradients are sums over rows as they come.  Among merged rows (:mod:`sottovoce.data.deduplicated`) the place of a
+    row depends on which others repeat, which this bound does not cover; that of solves does.
     """
-    none, loss = np.zeros_like(rows), facts.loss
-    rounding = rounding_bound(
-        facts.C, rows + 1.0, 0.0, facts.d, none, none, none, loss.outputs, derivative_bound=loss.derivative_bound
-    )
+    none = np.zeros_like(rows)
+    rounding = rounding_bound(facts.C, rows + 1.0, facts.loss, facts.d, none, none, none, margins=False)
     return np.asarray(facts.gradients_changed * facts.C / rows + 2.0 * rounding)
 
 
@@ -57,12 +52,11 @@ class NoisyStatistic(Query):
     Parameters
     ----------
     start : array (..., d)
-        Public; the answer has its shape.
+        The point; the answer has its shape.
     alpha : array (..., 1) or None
         Shift over sigma, or pure epsilon, of this release.
-    source : str
-    claimed : array, optional
-        What the paper claims for this release, in pure epsilon.
+    source, claimed
+        Of the mechanism, and the paper's own pure epsilon, if any.
     """
 
     start: Array
@@ -72,14 +66,14 @@ class NoisyStatistic(Query):
 
     @abstractmethod
     def exact_sensitivity(self, facts: Facts) -> Array:
-        """Largest Euclidean change between neighbouring data sets, per node; it includes the solver's error."""
+        """Largest Euclidean change between neighbouring data sets, per node, with the solver's error."""
 
     def entries(self, facts: Facts) -> int:
-        """How many numbers the answer has: as many as a model, by default."""
+        """How many numbers the answer has."""
         return facts.d
 
     def sensitivity(self, facts: Facts) -> Array:
-        """The same with the grid's rounding."""
+        """:meth:`exact_sensitivity` with the grid's rounding."""
         whole = np.asarray(self.exact_sensitivity(facts) * (1.0 + _FINE))
         return np.broadcast_to(whole, np.broadcast_shapes(whole.shape, facts.n.shape))
 
@@ -100,7 +94,7 @@ class NoisyStatistic(Query):
         return np.asarray(_FINE / 2.0 * sensitivity / np.sqrt(self.entries(facts)))
 
     def noisy(self, exact: Array, vault: Vault, facts: Facts, release: int, use: int = 1) -> Array:
-        """`exact` plus the noise of this release; `use` numbers the draws if a release has several."""
+        """`exact` plus the noise of this release; `use` numbers the draws of a release."""
         if self.alpha is None:
             return exact
         sensitivity = self.sensitivity(facts)
@@ -135,10 +129,9 @@ class NoisyValue(NoisyStatistic):
     """A statistic whose value gets noise once: all of it at a node, or in shares (:class:`sottovoce.queries.Sum`)."""
 
     in_sums: ClassVar[str | None] = None
-    """The source that ledgers name for a sum of it, empty for its own.  None if it may not be summed.
+    """The source that ledgers name for a sum of it, empty for its own; None if it may not be summed.
 
-    Each class declares it for itself: a subclass has another statistic, of which no sum is proved.
-    """
+    Each class declares it for itself: a subclass has another statistic, of which no sum is proved."""
 
     def moved(self, facts: Facts, rows: Array) -> Array:
         """Largest Euclidean change of a computed mean of :meth:`addend` over `rows` rows by one of them, (..., 1)."""
@@ -153,7 +146,7 @@ class NoisyValue(NoisyStatistic):
         """The statistic itself, which never leaves the query."""
 
     def addend(self, vault: Vault, facts: Facts) -> Array:
-        """What sites add up, each weighed by its rows: the value less what public facts alone say of it."""
+        """What sites add up, weighed by rows: the value less what follows from public facts alone."""
         return self.value(vault, facts)
 
     def centred(self, mean: Array, facts: Facts) -> Array:
@@ -180,9 +173,9 @@ def refused(query: Query) -> InvalidInput:
 class NoisyMinimiser(NoisyValue):
     """U7: ``argmin f_i(w) + linear.w + curvature ||w||^2 / 2``, of sensitivity ``Delta C / (n q) + 2 error``.
 
-    In a sum, a row moves its site's minimiser by that and the site weighs ``n / rows <= 1``: the mean moves by at most
-    ``Delta C / (rows q) + 2 error``.  Sites add up how far their minimisers are from where they would be without rows,
-    which public facts bound whatever the public point.
+    ``docs/privacy/tight.md`` has the proof.  In a sum the site weighs ``n / rows <= 1``, so a row moves the mean by at
+    most ``Delta C / (rows q) + 2 error``.  Sites add up how far their minimisers are from those without rows, which
+    public facts bound whatever the public point.
     """
 
     linear: ArrayLike = 0.0
@@ -193,7 +186,6 @@ class NoisyMinimiser(NoisyValue):
         return np.asarray(facts.mu + np.asarray(self.curvature, dtype=float))
 
     def _tol(self, facts: Facts) -> Array:
-        """The error adds ``2 (2 C tol / q)`` to a sensitivity of ``Delta C / (n q)``."""
         if self.alpha is None:
             return np.array(facts.exact_tol)
         tol = matched(facts, INFLATION * facts.gradients_changed / (4.0 * facts.n))
@@ -225,7 +217,6 @@ class NoisyMinimiser(NoisyValue):
         return mean + self._alone(facts)
 
     def _alone(self, facts: Facts) -> Array:
-        """The minimiser without rows."""
         return np.asarray(-self._linear() / self._q(facts))
 
     def check(self, facts: Facts) -> None:
@@ -237,11 +228,9 @@ class NoisyMinimiser(NoisyValue):
         return np.broadcast_to(np.asarray(self.linear, dtype=float), self.start.shape)
 
     def _nearest(self, w: Array, facts: Facts) -> Array:
-        """The nearest point in reach."""
         return inside(w, facts, self._tol(facts), length(self._linear(), "linear"), self._q(facts))
 
     def around(self, origin: Array, facts: Facts) -> Query:
-        """As :meth:`sottovoce.queries.objective.PerturbedObjective.around`."""
         return replace(self, linear=self._linear() - self._q(facts) * origin, start=self.start + origin)
 
     def value(self, vault: Vault, facts: Facts) -> Array:
@@ -249,10 +238,7 @@ class NoisyMinimiser(NoisyValue):
         return self._nearest(vault.solver.minimise(self._linear(), self._q(facts), start, tol).w, facts)
 
     def replay(self, vault: Vault, facts: Facts, release: int) -> None:
-        if vault.noise.simulated:
-            self.value(vault, facts)
-        else:
-            vault.solver.skip(self._nearest(self.start, facts))
+        vault.repeat(lambda: self.value(vault, facts), self._nearest(self.start, facts))
 
     def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
         linear, q = np.broadcast_to(vector(self.linear), answer.shape), float(np.max(self._q(canaries.facts)))
@@ -264,7 +250,7 @@ class NoisyMinimiser(NoisyValue):
 class NoisyGradient(NoisyValue):
     """``(C / n) sum_k derivative(a_k.w) a_k`` at ``w = start``, of :func:`gradient_sensitivity`.
 
-    In a sum, a site's own rounding, weighed by its share of the rows, is below that of all rows at one site.
+    In a sum, a site's rounding, weighed by its rows, is below that of all rows at one site.
     """
 
     in_sums: ClassVar[str | None] = "sum of gradients"
@@ -297,10 +283,10 @@ class NoisyGradient(NoisyValue):
 class NoisyEpoch(NoisyStatistic):
     """One pass of gradient steps over `batches` fixed parts of the rows, row k in part ``k mod batches``.
 
-    ``w <- w - step (g_b + mu (w - origin))`` with the noisy mean gradient ``g_b`` of part b.  A row is in one part, so
-    it moves one gradient only, by :func:`gradient_sensitivity` of ``n // batches`` rows.  So the pass costs as much as
-    one release (parallel composition over disjoint parts, each of which may depend on earlier results).  No
-    amplification by sampling is claimed.
+    ``w <- w - step (g_b + mu (w - origin))`` with the noisy mean gradient ``g_b`` of part b.  A row moves one part's
+    gradient only, by :func:`gradient_sensitivity` of ``n // batches`` rows, so the pass costs one release (parallel
+    composition over disjoint parts, each of which may depend on earlier results).  No amplification by sampling is
+    claimed.
     """
 
     batches: int = 1
@@ -321,7 +307,7 @@ class NoisyEpoch(NoisyStatistic):
         return np.asarray(w)
 
     def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
-        """A pass from a public start: later parts of the pass carry on the noise and the canaries of earlier parts."""
+        """A pass from a public start: later parts carry on the noise and the canaries of earlier ones."""
         facts, parts, w = canaries.facts, self.batches, vector(self.start)
         step, eye = float(np.max(self.step)), np.eye(facts.d)
         weight = facts.C / max(float(np.floor(facts.n[0, 0] / parts)), 1.0)
@@ -350,9 +336,9 @@ class SecretMinimiser(NoisyMinimiser):
     """001, Algorithm 3 as printed: the linear term has a part ``own * f``, with f the last round's exact minimiser.
 
     f never leaves the vault.  Given all that was sent it is a function of the rows, of sensitivity
-    ``delta(t) = (Delta C / n + |own(t)| delta(t-1)) / q(t) + 2 error(t)``, where ``delta(0) = 0`` and
-    ``q = mu + |own|``.  Apart from the errors it stays below ``Delta C / (n mu)``, and the price uses it.  The noise's
-    rate is the paper's, ``rho n alpha / (2 C)``.  ``path`` holds ``|own|`` of the rounds 1 .. t, as penalties may grow.
+    ``delta(t) = (Delta C / n + |own(t)| delta(t-1)) / q(t) + 2 error(t)``, ``delta(0) = 0``, ``q = mu + |own|``, which
+    prices it; errors apart it stays below ``Delta C / (n mu)`` (docs/privacy/verdicts.md).  The noise's rate is the
+    paper's, ``rho n alpha / (2 C)``.  ``path`` holds ``|own|`` of the rounds 1 .. t, as penalties may grow.
     """
 
     around = Query.around  # refused: its linear term is secret
@@ -369,18 +355,18 @@ class SecretMinimiser(NoisyMinimiser):
         return moved
 
     def check(self, facts: Facts) -> None:
-        """Refuse vectors that are not finite; no more is needed, as printed forms run in simulations only."""
+        """Refuse vectors that are not finite, which is enough for printed forms: they run in simulations only."""
         length(self.linear, "linear")
         length(self.start, "start")
 
+    def _rate(self, facts: Facts) -> Array:
+        assert self.alpha is not None
+        return np.asarray(facts.mu * facts.n * self.alpha / (2.0 * facts.C))
+
     def event(self, facts: Facts) -> Event:
         assert self.alpha is not None
-        n = facts.n.shape
-        rate = np.broadcast_to(facts.mu * facts.n * self.alpha / (2.0 * facts.C), n)
-        sensitivity = self.sensitivity(facts)
-        return ExactSphericalMechanism(
-            self.source, facts.relation, rate, sensitivity, facts.d, np.broadcast_to(self.alpha, n)
-        )  # fmt: skip
+        rate, claimed = (np.broadcast_to(x, facts.n.shape) for x in (self._rate(facts), self.alpha))
+        return ExactSphericalMechanism(self.source, facts.relation, rate, self.sensitivity(facts), facts.d, claimed)
 
     def value(self, vault: Vault, facts: Facts) -> Array:
         first = len(self.path) == 1
@@ -391,17 +377,13 @@ class SecretMinimiser(NoisyMinimiser):
         return f
 
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
-        assert self.alpha is not None
-        exact, sensitivity = self.value(vault, facts), self.sensitivity(facts)
-        rate = facts.mu * facts.n * self.alpha / (2.0 * facts.C)
-        return vault.noise.add_pure(exact, rate, _FINE / 2.0 * sensitivity / np.sqrt(facts.d), release)
+        exact, coarsest = self.value(vault, facts), self._coarsest(self.sensitivity(facts), facts)
+        return vault.noise.add_pure(exact, self._rate(facts), coarsest, release)
 
     def log_density(self, supposed: Supposed, answer: Array) -> Array | None:
         if self.alpha is None:
             return super().log_density(supposed, answer)
-        facts = supposed.facts
-        rate = facts.mu * facts.n * self.alpha / (2.0 * facts.C)
-        return spherical(answer - self.value(supposed.vault, facts), rate)
+        return spherical(answer - self.value(supposed.vault, supposed.facts), self._rate(supposed.facts))
 
     def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
         raise refusal_of_secret(self)

@@ -1,8 +1,8 @@
-"""The vault, which only queries may use: rows, noise, and secrets that a query keeps from one answer to the next."""
+"""The vault, which only queries may use: rows, noise, and secrets kept from one answer to the next."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import ClassVar, TypeVar
 
@@ -15,13 +15,13 @@ S = TypeVar("S", bound="Secret")
 
 @dataclass(frozen=True)
 class Secret:
-    """What one kind of query remembers from one answer to the next: a sparse vector's threshold, an exact minimiser.
+    """What one kind of query keeps from one answer to the next, such as a threshold or an exact minimiser.
 
-    Each kind is a frozen dataclass of arrays, defined beside its query.  To change a secret, a query keeps a new one.
+    Each kind is a frozen dataclass of arrays.  To change a secret, a query keeps a new one.
     """
 
     by_field: ClassVar[bool] = False
-    """Whether a checkpoint names an array by its field alone, as in version 0.1."""
+    """Whether checkpoints name arrays by field alone, as in version 0.1."""
 
     @classmethod
     def names(cls) -> dict[str, str]:
@@ -47,8 +47,14 @@ class Vault:
         return found if isinstance(found, kind) else None
 
     def forget(self, kind: type[Secret]) -> None:
-        """Drop the secret of this kind, because it belongs to a draw that was lost."""
         self.secrets.pop(kind, None)
+
+    def repeat(self, solve: Callable[[], object], start: Array) -> None:
+        """Repeat the solve of a stored answer in a simulation; else the next solve goes on from its `start`."""
+        if self.noise.simulated:
+            solve()
+        else:
+            self.solver.skip(start)
 
     def state(self) -> dict[str, Array]:
         """All secrets as arrays by name, for the checkpoint of a simulation."""
@@ -59,13 +65,7 @@ class Vault:
         }
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Keep the secrets of a :meth:`state`.
-
-        Raises
-        ------
-        ValueError
-            If an array belongs to no kind of secret.
-        """
+        """Keep the secrets of a :meth:`state`; ValueError if an array belongs to no kind of secret."""
         left = dict(state)
         for kind in sorted(Secret.__subclasses__(), key=lambda one: -len(fields(one))):  # fields of one may be all of
             names = kind.names()  # those of another, and more

@@ -12,7 +12,7 @@ from ..util.typing import Any
 from .plain import finite, number, ratio_text
 
 HEAD = ("estimate", "odds ratio", "std. error", "noise", "95% interval", "p")
-"""Of :func:`cells`."""
+"""Columns of :func:`cells`."""
 CONSTANT = "(constant)"
 _TICKS = 7  # of an axis, at most
 _WIDEST = math.log(200.0)  # of the axis of odds ratios, to either side
@@ -22,7 +22,7 @@ _WIDEST = math.log(200.0)  # of the axis of odds ratios, to either side
 
 
 def cells(line: dict[str, Any]) -> list[str]:
-    """Numbers of a line of a table of coefficients, as :data:`HEAD` names them; of a refused one the word alone."""
+    """The cells of a line, in the columns of :data:`HEAD`."""
     if line.get("refused") is not None:
         return ["refused", *["-"] * (len(HEAD) - 1)]
     if "standard_error" not in line:
@@ -38,34 +38,34 @@ def cells(line: dict[str, Any]) -> list[str]:
 
 
 def called(line: dict[str, Any]) -> str:
-    """What a line is the coefficient of."""
+    """The name of a line."""
     name = str(line.get("unit") or line["name"])
     return name if line["level"] is None else f"{name}: {line['level']}"
 
 
-class Group(NamedTuple):
-    """Lines of one column: a number's one, or those of its levels against a reference."""
+class CoefficientGroup(NamedTuple):
+    """Lines of one column: one of a number, or those of levels against a reference."""
 
     name: str
     reference: str | None
     lines: list[dict[str, Any]]
 
 
-def groups(lines: Sequence[dict[str, Any]]) -> list[Group]:
+def groups(lines: Sequence[dict[str, Any]]) -> list[CoefficientGroup]:
     """Lines by column, in order."""
-    found: list[Group] = []
+    found: list[CoefficientGroup] = []
     for line in lines:
         name, reference = str(line.get("unit") or line["name"]), line["reference"]
         same = found and line["level"] is not None and (found[-1].name, found[-1].reference) == (name, reference)
         if same:
             found[-1].lines.append(line)
         else:
-            found.append(Group(name, reference, [line]))
+            found.append(CoefficientGroup(name, reference, [line]))
     return found
 
 
 def labelled(lines: Sequence[dict[str, Any]]) -> list[tuple[str, list[str]]]:
-    """The table's lines with their labels: those of levels below their column and its reference, indented."""
+    """Labels and cells, with levels indented below their column and its reference."""
     found = []
     for group in groups(lines):
         level = group.lines[0]["level"] is not None
@@ -78,7 +78,7 @@ def labelled(lines: Sequence[dict[str, Any]]) -> list[tuple[str, list[str]]]:
 
 
 def rows_of(lines: Sequence[dict[str, Any]]) -> list[tuple[str, list[str]]]:
-    """The whole table as texts: its head, then :func:`labelled` lines, without odds ratios where there are none."""
+    """The table as texts, head first, without columns that no line has."""
     kept = [k for k, head in enumerate(HEAD) if head != "odds ratio" or has_odds(lines)]
     kept = kept if has_intervals(lines) else [0]
     return [(name, [row[k] for k in kept]) for name, row in [("column", list(HEAD)), *labelled(lines)]]
@@ -97,7 +97,7 @@ def text_table(lines: Sequence[dict[str, Any]]) -> str:
 
 
 def html_table(lines: Sequence[dict[str, Any]]) -> str:
-    """The same as HTML."""
+    """The table of coefficients as HTML."""
     (_, head), *rows = rows_of(lines)
     body = []
     for name, row in rows:
@@ -108,7 +108,7 @@ def html_table(lines: Sequence[dict[str, Any]]) -> str:
 
 
 def needed(needs: dict[str, Any] | None) -> str:
-    """What would do for all of a table, in words; empty if all is printed."""
+    """Epsilon or rows that would do for a whole table, in words; empty if all is printed."""
     if not needs:
         return ""
     more = [f"epsilon {number(needs['epsilon']):g}"] if "epsilon" in needs else []
@@ -119,7 +119,7 @@ STRAINED = "the steps may have ended too early, and intervals may be off by abou
 
 
 def remark(lines: Sequence[dict[str, Any]], needs: dict[str, Any] | None, weighed: str = "") -> str:
-    """What a table lacks and what would do, and what long rows do to its numbers; empty if there is nothing to say."""
+    """A sentence on what a table lacks and one on long rows; empty if there is nothing to say."""
     would, refused = needed(needs), [line.get("refused") is not None for line in lines]
     what = "Not all is printed: noise is too much of it" if any(refused) else f"Question marks: {STRAINED}"
     return " ".join([f"{what}; {would} would do, about."] * bool(would) + [weighed] * (not all(refused))).strip()
@@ -129,7 +129,7 @@ def remark(lines: Sequence[dict[str, Any]], needs: dict[str, Any] | None, weighe
 
 
 class Axis(NamedTuple):
-    """Of a plot over names: from `low` to `high`, logarithms if `odds`."""
+    """Axis of a plot over names, from `low` to `high`; logarithms if `odds`."""
 
     low: float
     high: float
@@ -141,7 +141,7 @@ class Axis(NamedTuple):
         return f"{100.0 * (inside - self.low) / (self.high - self.low):.2f}%"
 
     def ticks(self) -> list[tuple[str, str]]:
-        """Places of round numbers with their texts."""
+        """Places and texts of round numbers."""
         low, high = (math.exp(self.low), math.exp(self.high)) if self.odds else (self.low, self.high)
         if self.odds and high / low > 2.5:
             for digits in ((1.0, 1.5, 2.0, 3.0, 5.0), (1.0, 2.0, 5.0), (1.0, 3.0), (1.0,)):
@@ -158,14 +158,14 @@ class Axis(NamedTuple):
 
 
 def scaled(line: dict[str, Any]) -> tuple[float, float, float]:
-    """Low end, estimate and high end over what :func:`compared` names."""
+    """Low end, estimate and high end for the difference that :func:`compared` names."""
     steps = finite(line.get("steps", 1.0))
     low, mid, high = (steps * finite(line[name]) for name in ("low", "estimate", "high"))
     return low, mid, high
 
 
 def compared(line: dict[str, Any]) -> str:
-    """What is compared with what, for a number."""
+    """The two values of a number that are compared."""
     if line.get("typical") is None:
         return "one more" + (f" of {line['unit']}" if line.get("unit") else "")
     low, high = (number(x) for x in line["typical"])
@@ -181,7 +181,7 @@ def interval(low: float, mid: float, high: float, odds: bool) -> str:
 
 
 def has_intervals(lines: Sequence[dict[str, Any]]) -> bool:
-    """Whether it is known how sure coefficients are."""
+    """Whether coefficients have intervals."""
     return any("standard_error" in line for line in lines)
 
 
@@ -194,7 +194,7 @@ def has_odds(lines: Sequence[dict[str, Any]]) -> bool:
 
 
 def axis_of(lines: Sequence[dict[str, Any]]) -> Axis:
-    """The axis that holds these lines and no difference."""
+    """An axis for these lines and zero."""
     odds = has_odds(lines)
     ends = [scaled(line) for line in lines if line.get("refused") is None]
     most = _WIDEST if odds else math.inf
@@ -206,7 +206,7 @@ def axis_of(lines: Sequence[dict[str, Any]]) -> Axis:
 
 
 def forest(lines: Sequence[dict[str, Any]]) -> str:
-    """A dot and an interval for every coefficient but constants, with the references; on an axis of odds ratios."""
+    """A forest plot of all coefficients but constants, with the references."""
     kept = [line for line in lines if line["name"] != CONSTANT]
     axis = axis_of(kept)
     ticks = axis.ticks()
@@ -248,7 +248,7 @@ def _forest_row(line: dict[str, Any], axis: Axis, back: str, level: bool) -> str
 
 
 def _refusals(lines: Sequence[dict[str, Any]]) -> str:
-    """Refused lines by their reasons."""
+    """Refused lines by reason."""
     reasons: dict[str, list[str]] = {}
     for line in lines:
         if line.get("refused") is not None:
@@ -260,7 +260,7 @@ def _refusals(lines: Sequence[dict[str, Any]]) -> str:
 
 
 def coefficients(plain: dict[str, Any]) -> Iterator[str]:
-    """The section of a page: plot, refusals and table."""
+    """A page's section: plot, refusals and table."""
     lines, weighed = plain["coefficients"], str(plain.get("weighed", ""))
     if not has_intervals(lines):
         yield "<h2>Coefficients</h2>"

@@ -1,4 +1,4 @@
-"""The page of a run, and the parts of it that other pages take over."""
+"""The page of a run, and its sections for other pages."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ td.name{overflow-wrap:anywhere;min-width:8rem}
 @media print{figure,table,.pair{break-inside:avoid}a{color:inherit}}
 """
 )
-"""What :func:`sections` needs of a page's style."""
+"""CSS of :func:`sections`."""
 
 _BOLDEST = 3  # coefficients in the sentences on top
 
@@ -89,7 +89,7 @@ def _promise(plain: dict[str, Any], privacy: Statement) -> Iterator[str]:
     yield _words(privacy)
     entries = [
         ("Neighbouring tables", privacy.relation), ("Protected", privacy.unit),
-        ("Against whoever", privacy.trust.adversary), ("Taken as known to everybody", privacy.public),
+        ("Adversary", privacy.trust.adversary), ("Taken as known to everybody", privacy.public),
     ]  # fmt: skip
     yield "<dl>" + "".join(f"<dt>{a}</dt><dd>{escape(b)}</dd>" for a, b in entries if b) + "</dl>"
     if found := plain.get("evaluation"):
@@ -102,7 +102,7 @@ def _promise(plain: dict[str, Any], privacy: Statement) -> Iterator[str]:
 
 
 def outcome_of(plain: dict[str, Any]) -> str:
-    """What is predicted, in words."""
+    """The predicted event or number, in words."""
     label = plain.get("label")
     if label:
         return f"{label['column']} = {label['positive']}" if "positive" in label else str(label["column"])
@@ -110,7 +110,7 @@ def outcome_of(plain: dict[str, Any]) -> str:
 
 
 def answer(plain: dict[str, Any]) -> tuple[str, list[str]]:
-    """The answer in one short sentence of plain words, and what else there is to say in one each, as text."""
+    """The main result in one plain sentence, and further ones."""
     what, said = outcome_of(plain), list[str]()
     lines = [line for line in plain.get("coefficients") or () if line["name"] != CONSTANT]
     if has_intervals(lines):
@@ -121,7 +121,7 @@ def answer(plain: dict[str, Any]) -> tuple[str, list[str]]:
 
 
 def _effects(lines: Sequence[dict[str, Any]], what: str, needs: str) -> list[str]:
-    """The clearest effect, the next ones, and how many there are."""
+    """Sentences on the clearest effects, and the number of others."""
     printed, odds = [line for line in lines if line.get("refused") is None], has_odds(lines)
     if not printed:
         return [f"No coefficient can be told from noise at this budget ({needs or 'more rows'} would do, about)."]
@@ -144,7 +144,7 @@ def _effects(lines: Sequence[dict[str, Any]], what: str, needs: str) -> list[str
 
 
 def _between(line: dict[str, Any]) -> str:
-    """What is compared with what."""
+    """The values that a line compares."""
     if line["level"] is None:
         return f"{line['name']}, {compared(line)}"
     against = f" against {line['reference']}" if line["reference"] is not None else ""
@@ -152,7 +152,7 @@ def _between(line: dict[str, Any]) -> str:
 
 
 def _size(one: tuple[float, float, float, dict[str, Any]], odds: bool) -> str:
-    """How much higher or lower, with the interval."""
+    """Size of an effect, with its interval."""
     low, mid, high, _ = one
     if not odds:
         near, far = sorted((abs(low), abs(high)))
@@ -162,7 +162,7 @@ def _size(one: tuple[float, float, float, dict[str, Any]], odds: bool) -> str:
 
 
 def _good(found: dict[str, Any], what: str) -> list[str]:
-    """How good the model is on held-out rows."""
+    """Sentences on the quality on held-out rows."""
     if "classes" in found:
         value, low, high = (percent(finite(found["accuracy"][name]), 0) for name in ("value", "low", "high"))
         return [f"Of rows that it was not trained on, {value} are answered rightly ({low} to {high})."]
@@ -194,20 +194,7 @@ def _good(found: dict[str, Any], what: str) -> list[str]:
 
 
 def sections(plain: dict[str, Any], *, holder: bool = False) -> list[str]:
-    """The coefficients and the quality of a model, as HTML for a page with :data:`STYLE`; empty if there are neither.
-
-    Parameters
-    ----------
-    plain : dict
-        With the keys of ``run.json``'s record that are there: ``coefficients``, ``needs``, ``evaluation``.
-    holder : bool
-        Whether numbers without noise are shown, marked, where `plain` has them.
-
-    Raises
-    ------
-    InvalidInput
-        If they hold something else.
-    """
+    """Coefficients and quality of a run's record, as HTML for a page with :data:`STYLE`; as :func:`page`."""
     with of_anybody():
         parts: list[str] = []
         if plain.get("coefficients"):
@@ -225,9 +212,9 @@ def page(plain: dict[str, Any], *, title: str | None = None, holder: bool = Fals
     plain : dict
         A run's record: that of ``run.json``, or what ``train --json`` prints.
     title : str, optional
-        None for one that is made of the label's name.
+        By default from the label's name.
     holder : bool
-        Whether to show what only the holder of the rows may see.
+        Whether to show, marked, numbers without noise, which only the holder of the rows may see.
 
     Raises
     ------
@@ -260,7 +247,7 @@ def page(plain: dict[str, Any], *, title: str | None = None, holder: bool = Fals
 
 
 def _last(data: Any) -> str:
-    """The last part of a path: the rest of it is nobody's business."""
+    """The last part of a path; the rest is private."""
     return str(data or "a table").replace("\\", "/").rstrip("/").rpartition("/")[2]
 
 
@@ -274,13 +261,13 @@ def _warnings(promises: Sequence[Statement], holder: bool) -> Iterator[str]:
         yield '<p class="warn"><b>No privacy guarantee</b>: see what is promised, below.</p>'
     elif any(privacy.simulated for privacy in promises):
         yield (
-            '<p class="warn"><b>A simulation, not a release</b>: its noise can be repeated by whoever knows the seed. '
+            '<p class="warn"><b>A simulation, not a release</b>: its noise can be repeated by anybody with the seed. '
             "Show it only to people who may see the rows.</p>"
         )
 
 
 def _held_back(plain: dict[str, Any]) -> Iterator[str]:
-    """What no epsilon covers."""
+    """Numbers without noise, which no epsilon covers."""
     exact = {name: value for name, value in (plain.get("exact") or {}).items() if name != "rows"}
     errors = {"test_error": "error of the model", "nonprivate_test_error": "error of a model without privacy"}
     exact |= {text: plain[name] for name, text in errors.items() if plain.get(name) is not None}

@@ -1,4 +1,4 @@
-"""The plot of coefficients as a picture of its own."""
+"""The forest plot of coefficients as an SVG file."""
 
 from __future__ import annotations
 
@@ -19,13 +19,7 @@ _LINE, _LEFT, _RIGHT, _WIDE, _LONGEST = 22, 230, 560, 720, 32  # of the picture,
 
 
 def picture(plain: dict[str, Any]) -> str:
-    """The plot of coefficients as one SVG file, for slides and papers.
-
-    Raises
-    ------
-    InvalidInput
-        If `plain` holds no coefficients.
-    """
+    """A run's forest plot as one SVG file, for slides and papers; InvalidInput if `plain` has no intervals."""
     with of_anybody():
         kept = [line for line in plain["coefficients"] if line["name"] != CONSTANT]
         axis, rows, y = axis_of(kept), [], 8

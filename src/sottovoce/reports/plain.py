@@ -1,4 +1,4 @@
-"""Numbers of a document that anybody may have written, and how they are printed."""
+"""Numbers from untrusted documents, and their text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..util.typing import Any
 
 @contextmanager
 def of_anybody() -> Iterator[None]:
-    """Refuse in one line what a document holds in place of a run's answers; InvalidInput."""
+    """Refuse a document that is no run's record, by InvalidInput."""
     try:
         yield
     except InvalidInput:

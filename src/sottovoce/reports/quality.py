@@ -1,4 +1,4 @@
-"""How good a model is: curves, rates and subgroups."""
+"""Quality of a model: curves, rates and subgroups."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _measures(found: dict[str, Any], holder: bool) -> str:
 
 
 def _alike(positives: dict[str, Any]) -> str:
-    """What to compare an accuracy with."""
+    """The accuracy of calling all rows alike."""
     share = positives["value"]
     return "" if share is None else f"; calling all rows alike: {percent(max(finite(share), 1.0 - share))}"
 
@@ -174,7 +174,7 @@ def _heads(exact: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def quality(plain: dict[str, Any], holder: bool) -> Iterator[str]:
-    """The section of a page: curves, rates and subgroups; with `holder` the numbers without noise beside."""
+    """A page's section: curves, rates and subgroups; with `holder` also numbers without noise."""
     found = plain["evaluation"]
     privacy = Statement.from_dict(found["privacy"])
     yield "<h2>How good is it?</h2>"

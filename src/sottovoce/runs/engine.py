@@ -83,6 +83,7 @@ def run(
     observers: Sequence[Observer] = (),
     state: Any = None,
     done: int = 0,
+    step: Callable[..., Any] | None = None,
 ) -> Outcome:
     """Run rounds ``done + 1 .. rounds``.
 
@@ -94,14 +95,17 @@ def run(
     ----------
     state, done : optional
         The state and the number of rounds of an interrupted run, from which to go on.
+    step : callable, optional
+        What makes a round, by default the algorithm's `round`.
     """
+    step = step or algorithm.round
     check_trust(algorithm, place.facts)
     algorithm.check(place)
     state = algorithm.init(place) if state is None else state
     stopped = FINISHED
     for k in range(done + 1, rounds + 1):
         try:
-            state = algorithm.round(k, state, place)
+            state = step(k, state, place)
         except AttemptLost:  # charged, and nothing was opened: the next round starts from the same state
             if algorithm.complete:
                 stopped = FEW

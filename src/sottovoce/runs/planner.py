@@ -106,7 +106,7 @@ def plan(
     watchers = [] if after is None else [lambda k, _: after(k, ledger)]
     # Prices depend on public curvatures only, never on vectors: one column stands for all features.
     place = Place(facts, _Silent(degree), Pricer(facts, ledger), lead, 1)
-    run(algorithm.dry(), place, rounds, observers=watchers)
+    run(algorithm, place, rounds, observers=watchers, step=algorithm.priced)
     for event in ledger.rows * (copies - 1):
         ledger.charge(event)
     return ledger

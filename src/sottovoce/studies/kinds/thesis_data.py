@@ -28,7 +28,7 @@ _INSIDE = 1.0 - 1e-12  # on projected rows: their rounding cannot carry them out
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldOut:
     """Training rows, and held-out rows: a public half to learn components from, and a half to score on.
 
     `caveat` is what statements must say of the encoding and the components.
@@ -51,7 +51,7 @@ class Held:
         """A guarantee in words, with what it does not cover."""
         return promise if self.caveat is None else f"{promise} Not covered: {self.caveat}."
 
-    def onto(self, basis: Array) -> Held:
+    def onto(self, basis: Array) -> HeldOut:
         """All rows projected onto the columns of `basis`, which are orthonormal."""
         X, public, test = ((one @ basis) * _INSIDE for one in (self.X, self.X_public, self.X_test))
         return replace(self, X=X, X_public=public, X_test=test)
@@ -68,7 +68,7 @@ class Held:
 
 
 @lru_cache(maxsize=4)
-def load(name: str, pca: str = "none") -> Held:
+def load(name: str, pca: str = "none") -> HeldOut:
     """A data set by name; `pca` is "none", "public" or "thesis"."""
     if pca != "none":
         held = load(name)
@@ -80,7 +80,7 @@ def load(name: str, pca: str = "none") -> Held:
     given = deal({"data": name, "nodes": 1})
     (X, y), half = given.parts[0], len(given.y_test) // 2
     test = given.X_test[:half], given.X_test[half:], given.y_test[half:]
-    return Held(X, y, *test, given.note, given.caveat, given.task)
+    return HeldOut(X, y, *test, given.note, given.caveat, given.task)
 
 
 def leading(X: Array, share: float = SHARE) -> Array:

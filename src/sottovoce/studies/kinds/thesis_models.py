@@ -20,7 +20,7 @@ from ...runs.curator import Curator
 from ...runs.simulate import RunConfig, simulate
 from ...util.typing import Any, Array
 from . import LETTER, Row, check
-from .thesis_data import Held, derived, load, splits
+from .thesis_data import HeldOut, derived, load, splits
 
 DELTA = 1e-5  # of the Gaussian forms
 
@@ -149,7 +149,7 @@ def parties(p: Mapping[str, Any]) -> list[Row]:
     return out
 
 
-def _split(p: Mapping[str, Any], held: Held, seed: int, replicates: int) -> Iterator[tuple[Row, Array]]:
+def _split(p: Mapping[str, Any], held: HeldOut, seed: int, replicates: int) -> Iterator[tuple[Row, Array]]:
     """Every model's row and its errors over the replicates of one split."""
     N, setting = int(p["sites"]), p["setting"]
     sizes = [int(p.get("first_rows", p["rows"])), *[int(p["rows"])] * (N - 1), int(p["aggregator_rows"])]
