@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -95,7 +96,7 @@ class Fitted:
 
 def fit_numbers(
     config: TrainConfig, *, intervals: bool = False, held: Held | None = None, site_constants: bool | None = None,
-    ledger: DurableLedger | None = None, run_name: str | None = None,
+    ledger: DurableLedger | None = None, run_name: str | None = None, checkpoint: str | Path | None = None,
 ) -> Fitted:  # fmt: skip
     """Load, deal, ask for a recipe, and score.
 
@@ -110,7 +111,7 @@ def fit_numbers(
         Asks the test rows too, dealt to the sites, with an epsilon of their own.
     site_constants : bool, optional
         Whether every site has a constant of its own; None for yes unless rows are dealt at random.
-    ledger, run_name : optional
+    ledger, run_name, checkpoint : optional
         See :func:`sottovoce.runs.simulate.simulate`.
 
     Raises
@@ -138,8 +139,9 @@ def fit_numbers(
     free = np.ones(naming.d)
     method: Recipe = slopes_of(naming) if intervals else LeastSquares(constant=naming.constant, free=free)
     result = simulate(
-        run, rows, method=method, loss=loss, ledger=ledger, run_name=run_name, label=dealt.label, caveat=dataset.caveat
-    )
+        run, rows, method=method, loss=loss, ledger=ledger, run_name=run_name, label=dealt.label,
+        caveat=dataset.caveat, checkpoint=checkpoint,
+    )  # fmt: skip
     needs = None
     if intervals:
         model, shown = model_of(result.outcome)[0], table_of(result.outcome, naming, task, run.delta)

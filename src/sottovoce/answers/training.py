@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -142,7 +143,7 @@ class Dealt:
 
 def infer(
     config: TrainConfig, *, held: Held | None = None, site_constants: bool | None = None,
-    ledger: DurableLedger | None = None, run_name: str | None = None,
+    ledger: DurableLedger | None = None, run_name: str | None = None, checkpoint: str | Path | None = None,
 ) -> Inferred:  # fmt: skip
     """Load, deal, ask for the recipe of :mod:`sottovoce.answers.inference`, and score.
 
@@ -154,7 +155,7 @@ def infer(
         Asks the test rows too, dealt to the sites, with an epsilon of their own.
     site_constants : bool, optional
         Whether every site has a constant of its own; None for yes unless rows are dealt at random.
-    ledger, run_name : optional
+    ledger, run_name, checkpoint : optional
         See :func:`sottovoce.runs.simulate.simulate`.
 
     Raises
@@ -176,8 +177,9 @@ def infer(
     loss = Weighted(Logistic()) if naming.long else Logistic()
     method = newton_of(naming)
     result = simulate(
-        run, rows, method=method, loss=loss, ledger=ledger, run_name=run_name, label=dealt.label, caveat=dataset.caveat
-    )
+        run, rows, method=method, loss=loss, ledger=ledger, run_name=run_name, label=dealt.label,
+        caveat=dataset.caveat, checkpoint=checkpoint,
+    )  # fmt: skip
     found, statement, facts = result.outcome, result.statement, result.facts
     lines = table(found, naming, delta=run.delta)
     answered = SavedModel(naming, model_of(found)[0], dealt.shares, {}, dataset.schema)

@@ -60,7 +60,7 @@ _OPTIONS = [
     say("--by", "Of the evaluation: also for every level of this column."),
     say("--save", "Write models, ledger and configuration (.npz).", type=_FILE),
     say("--report", "Also write the answers here, as one HTML page to read or pass on.", type=_FILE),
-    say("--checkpoint", "Save every round here; go on from it if it exists.", type=_FILE),
+    say("--checkpoint", "Save every round, or every answer, here; go on from it if it exists.", type=_FILE),
     say("--ledger", "The data set's ledger on disk, made by `sottovoce ledger init`.", type=_FILE),
     say("--run", "Name of this run in the ledger.  [default: from the configuration]", name="run_name"),
     as_json(),
@@ -114,10 +114,10 @@ def train(
 
             held = None if evaluation is None else Held(evaluation, cut, by)
         if inference or squared:
-            if checkpoint is not None:
-                rule = "there are no rounds to go on from"
-                raise InvalidInput("checkpoint", str(checkpoint), rule, "leave it out, or give a ledger")
-            own: dict[str, Any] = {"held": held, "site_constants": site_constants, "ledger": book, "run_name": run_name}
+            own: dict[str, Any] = {
+                "held": held, "site_constants": site_constants, "ledger": book, "run_name": run_name,
+                "checkpoint": checkpoint,
+            }  # fmt: skip
             done: Any
             show: Any
             if squared or isinstance(task, BoundedNumber):

@@ -7,7 +7,7 @@ A run can be resumed.  For this it needs the public state, the curator's counter
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -146,13 +146,13 @@ def save_checkpoint(path: Path, key: str, k: int, state: Any, curator: Curator) 
     files.write("checkpoint", path, files.pack(meta=np.array(json.dumps(meta)), **arrays), mode=0o600)
 
 
-def load_checkpoint(path: Path, key: str, blank: Any, curator: Curator) -> tuple[int, Any]:
+def load_checkpoint(path: Path, keys: Collection[str], blank: Any, curator: Curator) -> tuple[int, Any]:
     """Restore ledger and curator, and return (rounds done, state).
 
     Parameters
     ----------
-    key : str
-        Digest of the configuration: a checkpoint of another one is refused.
+    keys : collection of str
+        Digests of the configuration, also those of older versions.
     blank : NamedTuple
         A state of the right type.
 
@@ -166,7 +166,7 @@ def load_checkpoint(path: Path, key: str, blank: Any, curator: Curator) -> tuple
         meta = dict(files.from_json(str(arrays.pop("meta")), infinite=True))
     except UNREADABLE as error:
         raise _foreign(path) from error
-    if meta.get("version") not in (1, _VERSION) or meta.get("key") != key:
+    if meta.get("version") not in (1, _VERSION) or meta.get("key") not in keys:
         rule = "belongs to another configuration; use the same arguments, or another file"
         raise CheckpointError(f"checkpoint={shown(path)}: {rule}")
     try:

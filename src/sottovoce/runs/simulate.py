@@ -229,8 +229,10 @@ def simulate(
     if checkpoint is not None:
         files.check("checkpoint", checkpoint, make=True)
     dealt, rows = rows, held(config, rows)
-    facts, key = prepared.facts, _key(config, prepared.facts, label, prepared.algorithm.identity())
-    nodes = facts.n_nodes
+    facts, nodes = prepared.facts, prepared.facts.n_nodes
+    key, *before = _keys(config, facts, label, prepared.algorithm.identity())
+    if method is not None and label:
+        before.append(_key_before(asked, facts, label, method))
     lead = (config.replicates, nodes)
     noise: Noise = (
         SystemNoise(lead) if config.seed is None else KeyedNoise(config.seed, range(config.replicates), range(nodes))
@@ -241,7 +243,6 @@ def simulate(
         if ledger.demonstration and not noise.simulated:
             raise InvalidInput("ledger", None, "was made for a demonstration", "use the ledger of these rows")
         ledger.bind(rows_digest(*rows.arrays()) if digest is None else digest)
-        before = () if method is None or not label else (_key_before(asked, facts, label, method),)
         name = run_name or next((known for known in before if known in ledger.runs), key)
         book = _reserve(prepared, ledger, name, key, *before)
     elif ledger is not None:
@@ -258,7 +259,7 @@ def simulate(
             path = Path(checkpoint)
             again = prepared.algorithm.recalls and not noise.simulated  # the ledger has what was said in all rounds
             if path.exists() and not again:
-                done, state = engine.load_checkpoint(path, key, prepared.algorithm.init(place), curator)
+                done, state = engine.load_checkpoint(path, (key, *before), prepared.algorithm.init(place), curator)
             watchers.append(lambda k, s: engine.save_checkpoint(path, key, k, s, curator))
         outcome: Outcome = engine.run(
             prepared.algorithm, place, config.rounds, observers=watchers, state=state, done=done
@@ -382,8 +383,13 @@ def _reserve(prepared: Prepared, ledger: DurableLedger, name: str, key: str, *be
     return ledger.reserve(name, key, allowed)
 
 
-def _key(config: RunConfig, facts: Facts, label: str, identity: dict[str, Any]) -> str:
-    return _digest([config.to_dict(), facts.to_dict(), label, *([identity] if identity else [])])
+def _keys(config: RunConfig, facts: Facts, label: str, identity: dict[str, Any]) -> list[str]:
+    """The run's key and, of a method with a trust, its former key: the configuration said the trust a second time."""
+    plain, more = config.to_dict(), [facts.to_dict(), label, *([identity] if identity else [])]
+    if config.method in ANSWERS or config.trusts == "nobody":
+        return [_digest([plain, *more])]
+    plain.pop("trust", None)  # "momentum" with trust="sum" is "sum_momentum"
+    return [_digest([said, *more]) for said in (plain, plain | {"trust": config.trusts})]
 
 
 def _key_before(config: RunConfig, facts: Facts, label: str, method: Recipe) -> str:
