@@ -1,4 +1,4 @@
-"""scikit-learn estimators of bounded numbers."""
+"""Linear regression of bounded numbers."""
 
 from __future__ import annotations
 
@@ -41,49 +41,37 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
     Parameters
     ----------
     y_bounds : (float, float) or None, default=None
-        Public bounds of the target, declared and never read off rows; targets beyond them are clipped.  A release needs
-        them.  None takes them from y; only a simulation may do that, and its statement says so.
+        Public bounds of the target; targets beyond them are clipped.  A release needs them.  None reads them off y, in
+        a simulation only, and the statement says so.
     loss : str, default="squared"
-        "squared" asks for second moments once and for gradients of Huber's loss at public points
+        "squared" releases second moments once, and gradients of Huber's loss at public points
         (:mod:`sottovoce.answers.regression`).  "huber-residual:H", "log-cosh:H" and "quantile:Q" train by `method`.
     method : str, default="auto"
-        For losses other than "squared": a name that ``sottovoce methods`` lists.  "auto" is ``momentum``
-        under `trust`; without a delta ``prox_admm``.
-    epsilon, delta : float
-        Privacy budget of the whole fit, as for :class:`sottovoce.ConsensusClassifier`; ``inf`` fits without noise.
-    trust : {"nobody", "sum", "curator"} or None, default=None
-        Whom people trust with their rows; None for nobody, or whom the method's name says.
-    n_sites : int, default=5
-        Number of sites if :meth:`fit` is given no groups.
+        For the losses that train: a name that ``sottovoce methods`` lists.  "auto" is ``momentum``, or ``prox_admm``
+        without a delta.
     rounds : int, default=100
     data_norm : float, default=1.0
-        Declared bound on the Euclidean norm of a row.  With the squared loss longer rows count for less and are not
-        shortened (:mod:`sottovoce.problem.weighted_loss`): unless the model is right, coefficients are those of rows so
-        weighted.
-    fit_intercept : bool, default=True
-    accounting : str or None, default=None
-        How releases add up, as for :class:`sottovoce.ConsensusClassifier`.
-    random_state : int, RandomState or Generator instance, or None, default=None
-        As for :class:`sottovoce.ConsensusClassifier`: None draws noise from the operating system.
+        Declared bound on the Euclidean norm of a row.  The squared loss weighs longer rows down instead of shortening
+        them (:mod:`sottovoce.problem.weighted_loss`): unless the model is right, coefficients are those of weighted
+        rows.
     inference : bool, default=False
-        Spend all of the budget on coefficients with intervals (:mod:`sottovoce.answers.least_squares`), for the squared
-        loss. They are not shrunk to zero, so predictions are worse where there is much noise.
+        Spend the whole budget on coefficients with intervals (:mod:`sottovoce.answers.least_squares`); squared loss
+        only. They are not shrunk, so with much noise they predict worse.
+    epsilon, delta, trust, n_sites, fit_intercept, accounting, random_state
+        As for :class:`sottovoce.ConsensusClassifier`.
     knobs : dict or None, default=None
-        By name, as for :class:`sottovoce.ConsensusClassifier`: `relation`, `sites_per_row`, `colluders`, `max_weight`,
-        and `rho`, which the squared loss does not read.
+        `relation`, `sites_per_row`, `colluders`, `max_weight`, and `rho`, which the squared loss does not read.
 
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,)
         In the units of X and y.
-    coefficients_ : sottovoce.answers.least_squares.Slopes
-        With `inference`: estimates, standard errors, intervals and what the rule refused.
     intercept_ : float
+    coefficients_ : sottovoce.answers.least_squares.Slopes
+        With `inference`: estimates, standard errors, intervals and what was refused.
     y_bounds_ : (float, float)
-    n_features_in_ : int
-    privacy_spent_ : dict
-        Epsilon, delta and what they mean; ``"says"`` holds the statement in words.
-    sites_ : ndarray of shape (n_sites,)
+    n_features_in_, privacy_spent_, sites_
+        As for :class:`sottovoce.ConsensusClassifier`.
 
     Notes
     -----
@@ -149,10 +137,8 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         X : array-like of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
             Numbers.
-        groups : array-like of shape (n_samples,), optional
-            The site of every row.
-        sample_weight : array-like of shape (n_samples,), optional
-            Numbers of at least 0: a row's loss counts ``min(w, max_weight) / max_weight``.
+        groups, sample_weight : array-like of shape (n_samples,), optional
+            As for :meth:`sottovoce.ConsensusClassifier.fit`.
         """
         if self.y_bounds is None and self.random_state is None:
             rule = "a release needs the target's bounds declared: the rows' own are private"
@@ -164,17 +150,13 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
             raise InvalidInput("X", None, "n_samples=1 is too few for a regression", "give more rows")
         target = self._target(y, len(features))
         task, caveat = self._task(target)
-        n = len(features)
-        seed = self._seed()
-        sites, parts = self._sites(groups, n, seed)
+        seed, sites, parts = self._deal(groups, len(features))
         knobs = self._run_fields()
-        knobs = {name: knobs[name] for name in knobs.keys() - {"method", "loss", "rounds", "rho"}}
-        offsets = task.encode(target)
+        knobs = {name: knobs[name] for name in knobs.keys() - {"method", "loss", "rounds", "rho"}} | {"seed": seed}
         fit = self._squared if self.loss == SQUARED else self._by_rounds
-        weights, caveat_of_weights = self._weights(sample_weight, n)
-        counts = None if weights is None else [weights[part] for part in parts]
+        counts, of_weights = self._weights(sample_weight, parts)
         self.__dict__.pop("coefficients_", None)
-        model, said = fit(features, task, offsets, parts, knobs | {"seed": seed}, counts, (caveat, caveat_of_weights))
+        model, said = fit(features, task, task.encode(target), parts, knobs, counts, (caveat, of_weights))
         half = 0.5 * (task.high - task.low)
         self.coef_ = half * model[:-1]
         self.intercept_ = float(task.low + half + half * model[-1]) if self.fit_intercept else task.low + half
@@ -188,9 +170,7 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         return tags
 
     def _target(self, y: ArrayLike, n: int) -> Array:
-        if y is None:
-            rule = f"{type(self).__name__} requires y to be passed, but the target y is None"
-            raise InvalidInput("y", None, rule, "give the number of every row")
+        self._check_y(y, "number")
 
         def read() -> Array:
             found = column_or_1d(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"), warn=True)
@@ -211,7 +191,6 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         return BoundedNumber(low, high if high > low else low + 1.0), _READ
 
     def _check_inference(self, sample_weight: ArrayLike | None) -> None:
-        """Refuse what has no intervals."""
         if not self.inference:
             return
         if self.loss != SQUARED or not self.fit_intercept:
@@ -265,14 +244,14 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
 
 @with_knobs("relation", rho=0.0002, max_weight=None)
 class PrivateRegressor(ConsensusRegressor):
-    """A linear regression of a bounded number at one site, released once.
+    """:class:`ConsensusRegressor` at one site, which releases its model once.
 
     Parameters
     ----------
     y_bounds, loss, method, epsilon, delta, rounds, data_norm, fit_intercept, accounting, random_state
         As for :class:`ConsensusRegressor`.
     knobs : dict or None, default=None
-        The same but `sites_per_row` and `colluders`; `rho` is 0.0002.
+        `relation`, `max_weight` and `rho`, 0.0002.
 
     Examples
     --------
