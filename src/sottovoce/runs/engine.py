@@ -1,8 +1,4 @@
-"""One driver loop for every method, in simulation and at a site.
-
-A run can be resumed.  For this it needs the public state, the curator's counters and the ledger's rows, which
-:func:`save_checkpoint` writes in one step after a round.
-"""
+"""The driver loop of every method, in simulation and at a site, and its checkpoints."""
 
 from __future__ import annotations
 
@@ -23,25 +19,22 @@ from ..util.typing import Any, Array
 from .curator import Asked, Curator
 
 Observer = Callable[[int, Any], None]
-"""Called with the round and the state after it.  In a simulation an observer may read rows; a site has no observers."""
+"""Called with the round and the state after it; in simulations only."""
 
 FINISHED, BUDGET, NEIGHBOUR, FEW = "finished", "budget spent", "a neighbour left", "too few sites are left"
 _VERSION = 2
 UNREADABLE = (SottovoceError, ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError)
-"""What reading a damaged or foreign file can raise."""
+"""Raised by damaged and foreign files."""
 
 
 @dataclass(frozen=True)
 class Place:
     """The :class:`sottovoce.algorithms.Node` of a run: a whole simulation (lead ``(R, N)``), one site, or a plan.
 
-    Parameters
-    ----------
-    start : array, optional
-        A public point whose shape broadcasts to ``(*lead, width)``.  The algorithm then runs on ``v = w - start``: its
-        zeros are that point, and its regulariser pulls to it.  Queries are asked about w
-        (:meth:`sottovoce.queries.Query.around`), so that what is released, charged and replayed is that of an ordinary
-        run with other public vectors.  States and messages hold v.
+    `start` is a public point whose shape broadcasts to ``(*lead, width)``.  The algorithm then runs on
+    ``v = w - start``: its zeros are that point, and its regulariser pulls to it.  States and messages hold v.  Queries
+    are asked about w (:meth:`sottovoce.queries.Query.around`), so releases, charges and replays are those of an
+    ordinary run with other public vectors.
     """
 
     facts: Facts
@@ -58,17 +51,17 @@ class Place:
         return answer if self.start is None else query.beside(answer, self.start)
 
     def classifier(self, model: Array) -> Array:
-        """The classifier w of a model that the algorithm counts from the start."""
+        """The classifier w of a model v."""
         return model if self.start is None else model + self.start
 
     def zeros(self) -> Array:
-        """Zeros of shape ``(*lead, width)``; in a plan the width is one."""
+        """Shape ``(*lead, width)``; in a plan the width is one."""
         return np.zeros((*self.lead, self.width))
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The last complete state, the number of rounds behind it, and why the run ended."""
+    """The last complete state, the rounds behind it, and why the run ended."""
 
     state: Any
     rounds: int
@@ -84,16 +77,11 @@ def run(
     state: Any = None,
     done: int = 0,
 ) -> Outcome:
-    """Run rounds ``done + 1 .. rounds``.
+    """Run rounds ``done + 1 .. rounds`` from `state`, both those of an interrupted run if it goes on.
 
-    The run stops before a release that would exceed the budget, and when a neighbour leaves.  Completed rounds are
+    The run stops before a release that would exceed the budget, and when a neighbour leaves; completed rounds are
     kept.  A round whose sum over sites is not opened leaves the state as it was, and ends a run that needs all rounds.
-    The net stays open: other runs may follow on it.
-
-    Parameters
-    ----------
-    state, done : optional
-        The state and the number of rounds of an interrupted run, from which to go on.
+    The net stays open for runs that follow.
     """
     check_trust(algorithm, place.facts)
     algorithm.check(place)
@@ -119,12 +107,7 @@ def run(
 
 
 def check_trust(algorithm: Algorithm[Any], facts: Facts) -> None:
-    """Refuse a method of one trust with the facts of another: its price is that of sums, or that of single sites.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """Refuse a method of one trust with the facts of another, whose prices are others."""
     if not algorithm.any_trust and (algorithm.trust.kind == "sum") != facts.summed:
         rule = f"{algorithm.name} trusts {algorithm.trust.kind}, and these facts are of a run that opens " + (
             "sums alone" if facts.summed else "no sums"
@@ -133,12 +116,12 @@ def check_trust(algorithm: Algorithm[Any], facts: Facts) -> None:
 
 
 def save_checkpoint(path: Path, key: str, k: int, state: Any, curator: Curator) -> None:
-    """Write the run after round k, replacing the file in one step.
+    """Replace the checkpoint, in one step, by the run after round k.
 
     Raises
     ------
     NotWritten
-        If the file cannot be written; the file of an earlier round is then still there.
+        If the file cannot be written; that of an earlier round is then still there.
     """
     arrays = {f"state.{name}": value for name, value in state._asdict().items()}
     arrays |= {f"curator.{name}": value for name, value in curator.state().items()}
@@ -149,12 +132,7 @@ def save_checkpoint(path: Path, key: str, k: int, state: Any, curator: Curator) 
 def load_checkpoint(path: Path, keys: Collection[str], blank: Any, curator: Curator) -> tuple[int, Any]:
     """Restore ledger and curator, and return (rounds done, state).
 
-    Parameters
-    ----------
-    keys : collection of str
-        Digests of the configuration, also those of older versions.
-    blank : NamedTuple
-        A state of the right type.
+    `keys` are digests of the configuration, also those of older versions; `blank` is a state of the right type.
 
     Raises
     ------
@@ -184,7 +162,7 @@ def load_checkpoint(path: Path, keys: Collection[str], blank: Any, curator: Cura
 
 
 def _of_now(arrays: dict[str, Array], blank: Any, done: int) -> dict[str, Array]:
-    """A state of version 1, where methods of sums had states of their own, and no other method counted rounds."""
+    """A state of version 1, in which sums had states of their own, and other methods counted no rounds."""
     if "state.opened" not in arrays:
         return arrays | {"state.opened": np.full_like(blank.opened, done)}
     unused = {"step", "heard"} & set(blank._fields)  # in sums

@@ -1,6 +1,6 @@
-"""Price a run before any row is read, and find the noise that meets a target.
+"""The price of a run before any row is read, and the noise that meets a target.
 
-A plan runs the algorithm itself against a curator without data, so the plan's price is the total of the run's ledger.
+A plan runs the algorithm itself against a curator without data, so its price is that of the run's ledger.
 """
 
 from __future__ import annotations
@@ -30,13 +30,12 @@ A = TypeVar("A", bound=Algorithm[Any])
 
 @dataclass
 class Pricer:
-    """A curator without data: it charges and returns blanks, so that a run can be priced before any row is read."""
+    """A curator without data: it charges, and answers with blanks."""
 
     facts: Facts
     ledger: Ledger = field(default_factory=Ledger)
 
     def ask(self, query: Query | Sum, net: Net) -> Array:
-        """Charge the event; return a blank of the right shape."""
         self.ledger.charge(query.event(self.facts))
         return query.blank(self.facts)
 
@@ -74,9 +73,7 @@ def plan(
     budget: float = math.inf,
     after: Callable[[int, Ledger], None] | None = None,
 ) -> Ledger:
-    """The ledger that `rounds` rounds of a run will leave behind, with all copies of the run.
-
-    Every price of a run comes from here: of the whole network, or of one site by itself.
+    """The ledger that `rounds` rounds of a run will leave behind: every price of a run comes from here.
 
     Parameters
     ----------
@@ -87,11 +84,11 @@ def plan(
     copies : int
         Runs like this one on the same rows; without a `budget` only.
     node : int, optional
-        Plan only what this site will charge; None plans all sites at once.
+        Plan only what this site will charge; None for all sites at once.
     budget : float
         The plan ends before a release that would exceed it, as the run will.
     after : callable ``(k, ledger)``, optional
-        Called after round k with the ledger so far.
+        Called after each round.
 
     Raises
     ------
@@ -127,21 +124,9 @@ def calibrate(
 ) -> A:
     """The same algorithm, with its noise scaled so that the run costs each node at most `epsilon`, and not much less.
 
-    A run that needs all of its rounds has one scale for all nodes.  Its facts and its events at one scale decide those
-    at all others, so scales that were found are remembered.
-
-    Parameters
-    ----------
-    algorithm : Algorithm
-        Its ``noise`` gives the shape over rounds.
-    epsilon : float or array (N,)
-        For all nodes, or for each.
-    sites_per_row : int
-        If more than one, all nodes share one scale, and the worst set of that many nodes together meets the target.
-    copies : int
-        Number of runs like this one, on the same rows, that share the target.
-    claimed : bool
-        Calibrate to the paper's own claim instead of the proved price (printed forms).
+    The algorithm's ``noise`` gives the shape over rounds.  With several `sites_per_row` all nodes share one scale, and
+    the worst set of that many nodes meets the target.  `copies` runs share the target.  `claimed` calibrates to the
+    paper's own claim instead of the proved price (printed forms).
 
     Raises
     ------
@@ -157,7 +142,7 @@ def calibrate(
     close = CLOSE if claimed else closeness(accountant)
 
     def price(scale: Array) -> Array:
-        """Totals per node at these scales; -inf where the noise would have to be infinite, NaN for nodes not priced."""
+        """Totals per node; -inf where the noise would have to be infinite, NaN for nodes not priced."""
         scaled = algorithm.with_noise(shape.scaled(_alike(scale)))
         try:
             ledger = plan(scaled, facts, graph, rounds, accountant, delta, sites_per_row, copies)
@@ -196,10 +181,10 @@ def calibrate(
     return algorithm.with_noise(shape.scaled(_alike(found.value)))
 
 
+# A complete run has one scale for all nodes, which its facts and its events at one scale decide.
 _FOUND: dict[str, float] = {}
 _REMEMBERED = 256
 
 
 def _alike(values: Array) -> Array:
-    """One number where all nodes have the same."""
     return values[0] if np.all(values == values[0]) else values

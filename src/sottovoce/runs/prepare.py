@@ -1,4 +1,4 @@
-"""From a configuration to a calibrated plan: checks and prices all that can be known before any row is read."""
+"""From a configuration to a calibrated plan: all that can be checked and priced before any row is read."""
 
 from __future__ import annotations
 
@@ -28,16 +28,13 @@ from ..util.typing import Any, Array
 from .config import RunConfig
 from .planner import calibrate, plan
 
-MOST_RELEASES = 20_000_000
-"""Largest number of rounds times nodes of a run."""
-MOST_ROWS = 10**12
-"""Largest number of rows of a site."""
-MOST_WEIGHTS = 10**8
-"""Largest number of entries of a classifier: features times the margins of the loss."""
+MOST_RELEASES = 20_000_000  # rounds times nodes of a run
+MOST_ROWS = 10**12  # of a site
+MOST_WEIGHTS = 10**8  # of a classifier: features times the margins of the loss
 
 
 def build(config: RunConfig, facts: Facts, graph: Graph) -> Algorithm[Any]:
-    """The method with these hyperparameters, its noise not yet calibrated."""
+    """The method with the configuration's hyperparameters, its noise not yet calibrated."""
     cls = REGISTRY[config.method]
     eta = default_penalty(config, facts, graph) if config.eta is None else config.eta
     penalty = eta if isinstance(eta, Schedule) else Schedule(eta, config.eta_growth)
@@ -52,9 +49,8 @@ def build(config: RunConfig, facts: Facts, graph: Graph) -> Algorithm[Any]:
 def default_penalty(config: RunConfig, facts: Facts, graph: Graph) -> float:
     """A penalty from public facts: the method's own, or in proportion to the noise that the budget needs.
 
-    Noise with standard deviation s per coordinate (sum scale) moves an answer by up to s / K.  So the strong convexity
-    K is set in proportion to s, with a factor for each method (``noise_weight``) that was measured on Adult and is
-    used for all data.
+    Noise of standard deviation s per coordinate (sum scale) moves an answer by up to s / K.  So the strong convexity K
+    is in proportion to s, with a factor for each method (``noise_weight``) that was measured on Adult.
 
     Under pure accounting, for a release of rate ``beta``, the logistic log-determinant costs nothing if
     ``beta K >= 1`` (U1), that is, if ``K >= 2 T / epsilon`` for T equal releases under replace-one; ``K`` is
@@ -62,8 +58,8 @@ def default_penalty(config: RunConfig, facts: Facts, graph: Graph) -> float:
     (``docs/privacy/tight.md``); with the Gaussian's ``beta = mu sqrt(d/T) / 2`` for a total of mu,
     ``K >= 5 sqrt(T) / mu`` keeps this quantity at a tenth.
 
-    The length of a gradient step is one over the penalty.  Losses of residuals have second derivatives up to ``1/h``,
-    so the step that was measured for classes may diverge; their step is one over the largest curvature.
+    A gradient step has length one over the penalty.  Losses of residuals have second derivatives up to ``1/h``, so the
+    step measured for classes may diverge; theirs is one over the largest curvature.
 
     A method may have a rule of its own: :meth:`sottovoce.algorithms.base.Algorithm.own_penalty`.
     """
@@ -85,7 +81,7 @@ def default_penalty(config: RunConfig, facts: Facts, graph: Graph) -> float:
 
 
 def _spread(config: RunConfig, facts: Facts, releases: int) -> float:
-    """Standard deviation of a release's noise in a coordinate, in sum scale; about, where noise is spherical."""
+    """Standard deviation of a release's noise in a coordinate, in sum scale; about, where it is spherical."""
     epsilon = float(np.min(config.epsilon))
     if config.delta is not None and not facts.pure:
         return 2.0 * facts.loss.derivative_bound * math.sqrt(releases) / gaussian_mu(epsilon, config.delta)
@@ -94,7 +90,7 @@ def _spread(config: RunConfig, facts: Facts, releases: int) -> float:
 
 
 def certified(config: RunConfig, loss: Loss) -> float | None:
-    """The gradient norm to which solves are certified, over C: under a cap it is ``tol`` of the cap."""
+    """The gradient norm to which solves are certified, over C: under a cap, ``tol`` of the cap."""
     return None if config.tol is None else config.tol * min(1.0, loss.derivative_bound)
 
 
@@ -104,8 +100,8 @@ def quorum(config: RunConfig, nodes: int) -> tuple[int, int]:
     Raises
     ------
     InvalidInput
-        If the sites are too few for the protocol (docs/privacy/sums.md): a sum needs two honest sites, and any two sets
-        of its sites must have an honest one in common, so that there cannot be two histories.
+        If the sites are too few (docs/privacy/sums.md): a sum needs two honest sites, and any two sets of its sites an
+        honest one in common, so that there cannot be two histories.
     """
     if config.trusted.kind != "sum":
         return 0, 0
@@ -124,13 +120,13 @@ def quorum(config: RunConfig, nodes: int) -> tuple[int, int]:
 
 
 def trust_of(config: RunConfig, nodes: int) -> Trust:
-    """Whom a run trusts: its method's trust, with the numbers of the run."""
+    """Whom a run trusts, with the numbers of the run."""
     least, t = quorum(config, nodes)
     return Trust.in_sum(least - t, t) if least else config.trusted
 
 
 def held(config: RunConfig, rows: Rows) -> Rows:
-    """The rows as the method's curators hold them, on the backend asked for: a trusted curator holds those of all."""
+    """The rows as the curators hold them, on the backend asked for: a trusted curator holds those of all sites."""
     if config.trusted.pools_rows:
         rows = rows.pooled()
     return rows if config.backend == "numpy" else rows.on(config.backend)
@@ -138,7 +134,7 @@ def held(config: RunConfig, rows: Rows) -> Rows:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A run that has been validated and priced; nothing has been spent yet."""
+    """A validated and priced run; nothing has been spent yet."""
 
     config: RunConfig
     facts: Facts
@@ -154,7 +150,7 @@ class Prepared:
         budget: float = math.inf,
         after: Callable[[int, Ledger], None] | None = None,
     ) -> Ledger:
-        """The ledger that the run will leave behind, or its first `rounds`: see :func:`sottovoce.runs.planner.plan`."""
+        """The ledger that the run, or its first `rounds`, will leave: see :func:`sottovoce.runs.planner.plan`."""
         many, book = self.config.rounds if rounds is None else rounds, self.ledger
         return plan(
             self.algorithm, self.facts, self.graph, many, book.accountant, book.delta, node=node, budget=budget,
@@ -174,18 +170,16 @@ def prepare(
         Rows per node.
     d : int
         Features.
-    graph : Graph, optional
-        None for the one that the configuration describes.
+    graph, loss : optional
+        None for the configuration's.
     method : Recipe, optional
         To be run under this configuration's budget and trust (:meth:`sottovoce.RunConfig.for_recipe`), with noise that
         was calibrated before if it has some.
-    loss : Loss, optional
-        None for the configuration's.
 
     Raises
     ------
     InvalidInput
-        On any parameter that breaks a rule, a target that cannot be met, or a budget below the price of one round: of
+        On a parameter that breaks a rule, a target that cannot be met, or a budget below the price of one round; of
         all rounds, if only they together mean something.
     """
     config = asked_by(config, method)
@@ -221,18 +215,10 @@ def prepare(
     if algorithm.noise is not None and config.noise is None:
         claimed = config.form != "corrected"
         algorithm = calibrate(
-            algorithm,
-            facts,
-            graph,
-            config.rounds,
-            budget,
-            accountant,
-            delta,
-            sites_per_row=m,
-            copies=config.copies,
+            algorithm, facts, graph, config.rounds, budget, accountant, delta, sites_per_row=m, copies=config.copies,
             claimed=claimed,
-        )
-        # A printed form is asked for by its paper's claim; what can be proved for it may be more, and is reported.
+        )  # fmt: skip
+        # A printed form is asked for by its paper's claim; what is proved may be more, and is reported.
         budget = np.array(math.inf) if claimed else budget
     else:
         many = config.rounds if algorithm.complete else 1
@@ -245,17 +231,11 @@ def prepare(
 
 
 def asked_by(config: RunConfig, method: Recipe | None) -> RunConfig:
-    """The configuration of a run: of a recipe that is asked under another's budget, one of its own.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """The configuration of a run: of a recipe asked under another's budget, one of its own."""
     if method is None:
         if config.method in ANSWERS:
-            raise InvalidInput(
-                "method", config.method, "is a recipe, which is asked in place of a method", "use 'auto'"
-            )
+            rule = "is a recipe, which is asked in place of a method"
+            raise InvalidInput("method", config.method, rule, "use 'auto'")
         return config
     own = config.for_recipe(method)
     if config.noise is not None and config != own:
@@ -265,12 +245,7 @@ def asked_by(config: RunConfig, method: Recipe | None) -> RunConfig:
 
 
 def check_size(config: RunConfig, n: Array, d: int) -> None:
-    """Refuse sizes too large to compute with, and a number of weights that does not fit the loss.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """Refuse sizes too large to compute with, and a number of weights that does not fit the loss."""
     for field, value, most, remedy in (
         ("nodes", len(n), MOST_NODES, "use fewer sites"),
         ("n", float(np.max(n, initial=0)), MOST_ROWS, "use fewer rows a site"),
@@ -289,17 +264,10 @@ def check_size(config: RunConfig, n: Array, d: int) -> None:
 def privacy_statement(
     prepared: Prepared, rows: Iterable[Event], *, simulated: bool, caveat: Caveat = None
 ) -> Statement:
-    """The guarantee of a run, which its accountant derives from the ledger's rows.
+    """The guarantee of a run, which its accountant derives from the ledger's `rows`.
 
-    Parameters
-    ----------
-    prepared : Prepared
-    rows : iterable of Event
-        The ledger's rows.
-    simulated : bool
-        Whether the noise can be repeated.
-    caveat : str, or iterable of str or None, optional
-        What epsilon does not cover, e.g. :attr:`sottovoce.data.Schema.caveat`; several are joined.
+    `simulated` says whether the noise can be repeated; `caveat`, one or several, what epsilon does not cover, e.g.
+    :attr:`sottovoce.data.Schema.caveat`.
     """
     facts, config, book = prepared.facts, prepared.config, prepared.ledger
     ledger = Ledger(book.accountant, math.inf, book.delta, book.sites_per_row)
@@ -321,7 +289,7 @@ def privacy_statement(
 
 
 def against_all(ledger: Ledger, nodes: int) -> float:
-    """What a ledger's releases cost a site's rows if all other of the `nodes` sites collude."""
+    """What a ledger's releases cost a site's rows if all other sites collude."""
     alone = Ledger(ledger.accountant, math.inf, ledger.delta, ledger.sites_per_row)
     for row in ledger.rows:
         alone.charge(row.against(nodes - 1) if isinstance(row, SummedGaussianMechanism) else row)
@@ -329,7 +297,7 @@ def against_all(ledger: Ledger, nodes: int) -> float:
 
 
 def outline(config: RunConfig, n: Array, d: int, *, caveat: Caveat = None, life: float | None = None) -> dict[str, Any]:
-    """What a run will cost and how much noise that means, computed without data; returned as plain data.
+    """What a run will cost and how much noise that means, computed without data; plain data.
 
     Parameters
     ----------
@@ -343,10 +311,9 @@ def outline(config: RunConfig, n: Array, d: int, *, caveat: Caveat = None, life:
     Returns
     -------
     dict
-        ``life`` says what the run takes of a ledger's lifetime budget.  ``privacy`` is the statement of the whole run,
-        and ``algorithm`` the method with its calibrated noise.
-        ``releases`` has one entry per release with values per node: epsilon of that release alone, and an upper bound
-        on the noise's standard deviation in each coordinate of what is released.
+        With the whole run's statement (``privacy``), the method with its calibrated noise (``algorithm``), what the run
+        takes of a lifetime budget (``life``), and ``releases``: per release and node its own epsilon, and an upper
+        bound on the noise's standard deviation in a coordinate.
     """
     prepared = prepare(config, n, d)
     book = prepared.ledger

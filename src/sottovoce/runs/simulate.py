@@ -1,4 +1,4 @@
-"""All nodes and all replicates in one process: from a configuration and rows to a :class:`Result`."""
+"""All nodes and replicates in one process: from a configuration and rows to a :class:`Result`."""
 
 from __future__ import annotations
 
@@ -68,14 +68,13 @@ class Result:
     statement : Statement
         What has been proved.
     seconds : float
-        How long the run took.  The time depends on the rows and no epsilon covers it, so only the rows' holder may see
-        it; it is not saved.
+        Duration, for the rows' holder only: it depends on the rows, and no epsilon covers it.  Not saved.
     extra : dict
-        What the caller wants to keep with the run (schema, data set, scores); it must fit in JSON.
+        What the caller keeps with the run (schema, data set, scores); it must fit in JSON.
     start : Start or None
-        The public point from which the run started; `config` holds its digest.
+        The public point from which the run started.
     outcome
-        Of a recipe that was asked to its end: what its script returned.  It is not saved.
+        What the script of a recipe that was asked to its end returned.  Not saved.
     """
 
     config: RunConfig
@@ -93,7 +92,7 @@ class Result:
 
     @property
     def privacy(self) -> dict[str, Any]:
-        """The statement as plain data, in numbers and words."""
+        """The statement as plain data."""
         return self.statement.to_dict()
 
     @property
@@ -111,7 +110,7 @@ class Result:
         return self.models.mean(axis=1)
 
     def packed(self) -> memoryview:
-        """Everything but the time that the run took, as the bytes of an ``.npz`` file without pickled objects."""
+        """Everything but the duration, as the bytes of an ``.npz`` file without pickled objects."""
         meta = {
             "config": self.config.to_dict(), "facts": self.facts.to_dict(), "algorithm": self.algorithm,
             "rounds": self.rounds, "stopped": self.stopped, "ledger": self.ledger, "privacy": self.privacy,
@@ -128,7 +127,7 @@ class Result:
         Raises
         ------
         NotWritten
-            If the file cannot be written, for example because the disk is full.  An older file of that name remains.
+            If the file cannot be written, as on a full disk.  An older file of that name remains.
         """
         files.write("save", path, self.packed())
 
@@ -188,38 +187,39 @@ def simulate(
     rows : Rows
         Of N nodes.
     observers : sequence of callables ``(k, state)``
+        Called after every round; states are counted from the start.
     checkpoint : path, optional
-        A file that is written after every round.  If it exists and belongs to this configuration, the run goes on from
-        it, with the same bits as if it had never stopped.
+        A file written after every round.  If it exists and belongs to this configuration, the run goes on from it, bit
+        for bit as if it had never stopped.
     label : str
-        Names the data in the checkpoint's key.  It never holds a digest of rows: a run in a ledger is named by the key.
+        Names the data in the run's key.  Never a digest of rows: in a ledger the key is the run's name.
     ledger : DurableLedger or Ledger, optional
-        A budget that several runs share.  A ledger on disk reserves the run before the first round and stores every
-        release before it is used; the same call resumes or replays the run.  With a ledger in memory, the run is
-        refused before its first round if the budget does not cover all of it.
+        A budget that several runs share.  One on disk reserves the run before the first round and stores every release
+        before it is used; the same call resumes or replays the run.  One in memory refuses the run before its first
+        round if the budget does not cover all of it.
     run_name : str, optional
-        Name of the run in that ledger; None for a digest of the configuration.
+        Name of the run in that ledger; None for its key.
     caveat : str, or iterable of str or None, optional
         What epsilon does not cover, for the statement: see :func:`sottovoce.runs.prepare.privacy_statement`.
     deal : bytes, optional
         Digest of which row is at which node, for a ledger in memory (:meth:`sottovoce.ledger.memory.Ledger.charge`).
         None takes a digest of the rows at every node, which is right if rows stay at their nodes.  A caller that
-        deals the rows of a table to nodes gives a digest of the table and of the row numbers at each node.
+        deals a table gives a digest of the table and of the row numbers at each node.
     start : Start, optional
-        The public point from which the run starts, and to which its regulariser pulls; None for zero.  Prices do not
-        depend on it.  What it was computed from is no part of the run's cost; the statement says so.  Observers see
-        states that are counted from it.
+        The public point from which the run starts, and to which its regulariser pulls; None for zero.  It changes no
+        price; the statement says what it was computed from.
     method : Recipe, optional
-        In place of the configuration's: what is asked under its budget, trust and seed.  The run's key holds its
-        identity, so that no answer is ever read as that of another recipe, model or threshold.
+        Asked in place of the configuration's method, under its budget, trust and seed.  The run's key holds its
+        identity, so that no answer is read as that of another recipe, model or threshold.
     loss : Loss, optional
         None for the configuration's.
     digest : bytes, optional
         Of the rows that a ledger on disk belongs to; None for `rows`.
 
-    Returns
-    -------
-    Result
+    Raises
+    ------
+    InvalidInput
+        On a parameter that breaks a rule; nothing has been spent.
     """
     started = time.perf_counter()
     asked, config = config, asked_by(config, method)
@@ -291,7 +291,7 @@ def simulate_many(
     configs: Iterable[RunConfig], rows: Rows, *, n_jobs: int | None = None, caveat: Caveat = None,
     start: Start | None = None,
 ) -> list[Result]:  # fmt: skip
-    """Run several configurations on the same rows, distributed by joblib.
+    """Run several configurations on the same rows, distributed by joblib; each result is that of :func:`simulate`.
 
     Parameters
     ----------
@@ -299,17 +299,10 @@ def simulate_many(
     rows : Rows
         Sent once to each worker if joblib's backend can do so (memory-mapped, or scattered over a cluster).
     n_jobs : int, optional
-        As in joblib; None for one, or for what an enclosing ``joblib.parallel_config`` says.  Under
+        As in joblib; None for one, or what an enclosing ``joblib.parallel_config`` says.  Under
         ``joblib.parallel_config("dask")`` or ``"ray"`` the workers are those of that cluster.
-    caveat : str, or iterable of str or None, optional
-        As for :func:`simulate`; it applies to all runs.
-    start : Start, optional
+    caveat, start : optional
         As for :func:`simulate`, of all runs.
-
-    Returns
-    -------
-    list of Result
-        In the order of `configs`; each equals the result of :func:`simulate`.
     """
     said = caveat_text(caveat)
     return list(
@@ -335,12 +328,7 @@ def _affordable(prepared: Prepared) -> tuple[Event, ...]:
 
 
 def check_notion(config: RunConfig, facts: Facts, ledger: DurableLedger | Ledger) -> None:
-    """Refuse a ledger whose accountant cannot price the run's releases.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """Refuse a ledger whose accountant cannot price the run's releases."""
     if ledger.accountant.name == "pure" and not facts.pure:
         rule = "the ledger counts pure epsilon, and releases under a delta have no pure price"
         remedy = "use a pure epsilon (--pure, delta=None), or a ledger that has a delta"
@@ -348,7 +336,7 @@ def check_notion(config: RunConfig, facts: Facts, ledger: DurableLedger | Ledger
 
 
 def _join(prepared: Prepared, shared: Ledger, deal: bytes) -> Joint:
-    """The run's ledger, joined to a shared one in which the price of the whole run is held."""
+    """The run's ledger, joined to a shared one that holds the price of the whole run."""
     check_notion(prepared.config, prepared.facts, shared)
     m, counted = prepared.config.sites_per_row, shared.sites_per_row
     if counted < m:
@@ -369,7 +357,7 @@ def _join(prepared: Prepared, shared: Ledger, deal: bytes) -> Joint:
 
 
 def _reserve(prepared: Prepared, ledger: DurableLedger, name: str, key: str, *before: str) -> Run:
-    """Reserve the releases that the run's own budget allows, or resume the run if the ledger has it already."""
+    """Reserve the releases that the run's own budget allows, or resume the run."""
     check_notion(prepared.config, prepared.facts, ledger)
     if len(ledger.epsilon) != prepared.facts.n_nodes:
         rule = f"the ledger holds {len(ledger.epsilon)} nodes"
@@ -393,7 +381,7 @@ def _keys(config: RunConfig, facts: Facts, label: str, identity: dict[str, Any])
 
 
 def _key_before(config: RunConfig, facts: Facts, label: str, method: Recipe) -> str:
-    """By which version 0.1 knew a recipe on the rows of a table; it holds the names of what is asked, but no model."""
+    """The key of a recipe in version 0.1, which held the names of what is asked, but no model."""
     known = replace(facts, C=1.0, rho=1.0, tol=1e-8, max_degree=None)
     return _digest([config.to_dict(), known.to_dict(), label, [item.name for item in method.items]])
 
@@ -403,12 +391,9 @@ def _digest(parts: list[Any]) -> str:
 
 
 def pooled_minimiser(rows: Rows, config: RunConfig, l2: float | None = None) -> Array:
-    """The non-private minimiser over all rows of all nodes, shape (d,): a baseline that reads rows without noise.
+    """The minimiser over all rows of all nodes, shape (d,), without noise: a baseline.
 
-    Parameters
-    ----------
-    l2 : float, optional
-        Weight of ``||w||^2 / 2`` beside the mean loss; None for one over the number of rows.
+    `l2` is the weight of ``||w||^2 / 2`` beside the mean loss; None for one over the number of rows.
     """
     pooled = rows.pooled()
     q = np.array([[1.0 / pooled.n[0, 0] if l2 is None else l2]])
