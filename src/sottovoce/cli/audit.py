@@ -21,7 +21,7 @@ from ..privacy.statement import ceil_text
 from ..util import files
 from ..util.plain import jsonable
 from .options import as_json, say, takes, typed
-from .screen import Console, escape
+from .screen import Console, escape, listing
 
 _OPTIONS = [
     say("--form", "corrected, printed, or listed (pvp).  [default: corrected; for `all`: every form]"),
@@ -37,14 +37,8 @@ _OPTIONS = [
     say("--colluders", "Of `sums`: sites that tell the adversary all they know.  [default: 1, as claimed]", type=int),
     say("--confidence", "That the lower bound is true.", type=float, default=0.95),
     say("--seed", "Keys the noise of both worlds.", type=int, default=0),
-    say(
-        "--report", "Also write a page (HTML): bounds, and what a neighbour learns about real rows.", type=click.Path()
-    ),
-    say(
-        "--quick",
-        "4,000 runs of each world, or fewer, if --replicates is not given; smaller lessons in the page.",
-        is_flag=True,
-    ),
+    say("--report", "Also write an HTML page: bounds, and what a neighbour learns about real rows.", type=click.Path()),
+    say("--quick", "At most 4,000 runs of each world by default; smaller lessons in the page.", is_flag=True),
     say("--one-run", "One run on real rows with canaries among them, instead of the worst pair.", is_flag=True),
     say("--data", "With --one-run: the rows.  [default: adult]"),
     say("--canaries", "With --one-run: rows that a coin decides.  [default: 1000]", type=int),
@@ -84,9 +78,8 @@ def audit(
     if colluders is not None and (method != "sums" or one_run):
         raise click.BadParameter("is for the game of sums", param_hint="--colluders")
     if replicates is not None and replicates < 80:
-        raise click.BadParameter(
-            f"{replicates} is too few to see anything; use 2000 or more", param_hint="--replicates"
-        )
+        few = f"{replicates} is too few to see anything; use 2000 or more"
+        raise click.BadParameter(few, param_hint="--replicates")
     if report is not None:
         files.check("report", report)
     if form is not None and form not in {known for _, known in targets()}:
@@ -142,11 +135,9 @@ def _check_one_run(
 
 
 def _games(found: WorstVerdict) -> Table:
-    """Bounds of all games against a claim, of which the worst was shown."""
-    table = Table(title="All games", title_justify="left", box=None, padding=(0, 2, 0, 0))
-    table.add_column("game", no_wrap=True)
-    for header in ("bound", "exact"):
-        table.add_column(header, justify="right", no_wrap=True)
+    """Bounds of all games, of which the worst was shown."""
+    table = listing("<game", ">bound", ">exact", no_wrap=True)
+    table.title = "All games"
     for name, game in found.games.items():
         table.add_row(escape(name), *("" if x is None else f"{math.floor(1000 * x) / 1000:.3f}" for x in game.values()))
     return table
@@ -159,12 +150,9 @@ def _step(console: Console, report: str | None, about: str) -> None:
 
 
 def _render(found: list[Verdict], confidence: float) -> None:
-    table = Table(title="Claims under attack", title_justify="left", box=None, padding=(0, 2, 0, 0))
-    for header in ("method", "form"):
-        table.add_column(header, no_wrap=True)
-    for header in ("claimed", "proved", f"bound, {confidence:.0%}", "exact"):
-        table.add_column(header, justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
+    bound = f">bound, {confidence:.0%}"
+    table = listing("<method", "<form", ">claimed", ">proved", bound, ">exact", "<verdict", no_wrap=True)
+    table.title = "Claims under attack"
     for one in found:
         exact = "" if one.exact_epsilon is None else f"{one.exact_epsilon:.3f}"
         lower = f"{math.floor(1000 * one.lower_bound) / 1000:.3f}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
 from collections.abc import Iterator
@@ -11,7 +10,6 @@ from pathlib import Path
 
 import click
 from rich.live import Live
-from rich.panel import Panel
 from rich.table import Table
 
 from ..deploy import demonstration
@@ -19,11 +17,10 @@ from ..deploy.demonstration import Stage
 from ..privacy.statement import DEMONSTRATION, ceil_text
 from ..runs import defaults
 from ..runs.config import RunConfig
-from ..util.plain import jsonable
 from .options import as_json, say, takes
 from .plan import asked
-from .render import marked_words
-from .screen import Console, escape
+from .render import privacy
+from .screen import Console, escape, listing, print_json
 
 _EVERY = 0.5
 
@@ -87,12 +84,10 @@ def demo(
     if keep is None:
         del report["folder"]
     if as_json:
-        click.echo(json.dumps(jsonable(report), allow_nan=False))
+        print_json(report)
         return
     console.print(table)
-    console.print(
-        Panel(marked_words(stage.plan.statement.words), title=f"Privacy: {DEMONSTRATION}", title_align="left")
-    )
+    console.print(privacy(stage.plan.statement.words, f"Privacy: {DEMONSTRATION}"))
     if "record" in report:
         from .answers import render_record  # loads SciPy's statistics
 
@@ -119,9 +114,7 @@ def _folder(keep: Path | None) -> Iterator[Path]:
 
 
 def _table(stage: Stage) -> Table:
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    for name in ("site", "rows", "round", "", "epsilon spent", "of"):
-        table.add_column(name, justify="left" if name in ("site", "") else "right")
+    table = listing("<site", ">rows", ">round", "<", ">epsilon spent", ">of")
     rounds, rows = stage.plan.attempts, stage.rows.n[:, 0].astype(int)
     for one, size in zip(demonstration.progress(stage), rows, strict=True):
         bar = "█" * round(24 * one["round"] / rounds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shlex
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -40,10 +41,11 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]
 
 Option = Callable[[Any], Any]
 NUMBER = Numbers()
+FILE, FOLDER = click.Path(dir_okay=False, path_type=Path), click.Path(file_okay=False, path_type=Path)
 
 
 def say(flag: str, about: str, *, name: str | None = None, **more: Any) -> Option:
-    """One option with its help."""
+    """An option with its help."""
     return click.option(flag, *([name] if name else []), help=about, show_default="default" in more, **more)
 
 
@@ -64,8 +66,7 @@ def method_options() -> list[Option]:
         say(
             "--method",
             "auto, which chooses by trying on made-up rows, also rounds, eta, rho and max-grad-norm where they are not "
-            "given, "
-            f"or one of: {', '.join(NAMES)}.",
+            f"given, or one of: {', '.join(NAMES)}.",
             default=defaults.METHOD,
         ),
         say(
@@ -134,16 +135,10 @@ def run_config(
     ----------
     knobs : dict
         Values of these options, None for an epsilon or a delta that was not given.
-    seed : int or None
     ledger : DurableLedger, optional
         The ledger that the run will charge; one of pure epsilon takes runs without a delta only.
     priced : bool
-        Whether a given `noise` leaves epsilon open, to be told, instead of making it a budget to stop at.
-
-    Raises
-    ------
-    InvalidInput
-        If a delta is not inside (0, 1) or stands beside ``--pure``, or if anything else breaks a rule.
+        Whether a given `noise` leaves epsilon to be told, instead of making it a budget to stop at.
     """
     options = dict(knobs)
     pure, delta, method = options.pop("pure"), options["delta"], options["method"]
@@ -181,3 +176,9 @@ def typed() -> str:
         if isinstance(option, click.Option) and (given or option.name == "seed") and value is not None:
             words += [option.opts[0]] if option.is_flag else [option.opts[0], text]
     return " ".join(words)
+
+
+def check_folder(field: str, path: Path) -> None:
+    """Refuse a path whose folder is missing or read-only."""
+    if not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
+        raise InvalidInput(field, str(path), "its folder must exist and be writable", "make it first")

@@ -8,8 +8,6 @@ from typing import Any
 
 import click
 import numpy as np
-from rich.panel import Panel
-from rich.table import Table
 
 from ..data import load
 from ..data.expected import expected_rows
@@ -30,12 +28,11 @@ from ..runs.simulate import Result
 from ..runs.start import Start
 from ..util import files
 from ..util.plain import jsonable
-from .options import NUMBER, as_json, knob_options, left_open, method_options, run_config, say, takes
-from .render import marked_words
-from .screen import Console, escape
+from .options import FILE, NUMBER, as_json, knob_options, left_open, method_options, run_config, say, takes
+from .render import privacy
+from .screen import Console, escape, listing
 
 _SHOWN = 8
-_FILE = click.Path(dir_okay=False, path_type=Path)
 _OPTIONS = [
     say("--sizes", "Rows of a site, or of each, separated by commas.", type=NUMBER, default=8000.0),
     say("--nodes", "Number of sites, if --sizes is one number.", type=int, default=5),
@@ -44,18 +41,18 @@ _OPTIONS = [
     *method_options(),
     *knob_options(),
     say("--life", "Lifetime budget of a site's ledger: also say what the run takes of it.", type=float),
-    say("--write", "Write the plan that separate sites agree on to this file.", type=_FILE),
+    say("--write", "Write the plan that separate sites agree on to this file.", type=FILE),
     say("--run", "Name of the run in that plan, new to every site's ledger.", name="run_name"),
     say(
         "--site",
         "A site of that plan: the .public.json of `site init`; once a site, in the graph's order.",
         name="sites",
-        type=_FILE,
+        type=FILE,
         multiple=True,
     ),
-    say("--schema", "TOML file by which sites encode their rows: for that plan, and for --method auto.", type=_FILE),
-    say("--start", "Start from the model of this earlier run, a file of `train --save` or a hub's.", type=_FILE),
-    say("--public", "Start from public rows: a table under the schema of that plan.", type=_FILE),
+    say("--schema", "TOML file by which sites encode their rows: for that plan, and for --method auto.", type=FILE),
+    say("--start", "Start from the model of this earlier run, a file of `train --save` or a hub's.", type=FILE),
+    say("--public", "Start from public rows: a table under the schema of that plan.", type=FILE),
     say("--inference", "That plan asks for coefficients with intervals in place of training.", is_flag=True),
     say("--site-constants/--one-constant", "Of inference: whether every site has a constant.", default=True),
     say("--evaluation", "That plan ends with an evaluation of held-out rows, with this epsilon of theirs.", type=float),
@@ -151,7 +148,7 @@ def plan(
 def asked(
     inference: bool, site_constants: bool, evaluation: float | None, holdout: float, cut: float, by: str | None
 ) -> Asks | None:
-    """What options ask for beside training; None for nothing."""
+    """What options ask for besides training; None for nothing."""
     if not inference and evaluation is None:
         return None
     share = 0.0 if evaluation is None else holdout
@@ -170,7 +167,7 @@ def _public(table: Path, config: RunConfig, schema: Schema, nodes: int) -> Publi
 
 
 def _members(files: tuple[Path, ...], write: Path | None) -> tuple[Member, ...]:
-    """The public files in which sites describe themselves."""
+    """What sites say of themselves in their public files."""
     if bool(files) != (write is not None):
         raise InvalidInput("site", None, "--site and --write belong together", "give both, or --sizes alone")
     return tuple(map(Member.read, files))
@@ -192,26 +189,29 @@ def _lifelong(said: dict[str, Any]) -> str:
 
 
 def _render(outlined: dict[str, Any], console: Console) -> None:
-    sizes, releases, privacy = outlined["n"], outlined["releases"], outlined["privacy"]
+    sizes, releases, said = outlined["n"], outlined["releases"], outlined["privacy"]
     size = f"{min(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,} to {max(sizes):,}"
     console.print(
-        f"[bold]{outlined['method']}[/] ({privacy['form']}): {len(sizes)} sites of {size} rows, "
+        f"[bold]{outlined['method']}[/] ({said['form']}): {len(sizes)} sites of {size} rows, "
         f"{escape(outlined['graph'])} graph, {outlined['features']} features, {outlined['rounds']} rounds: a plan, no "
         "data were read"
     )
     if "choice" in outlined:
         console.print(f"[bold]auto[/] {escape(outlined['choice']['says'])}", highlight=False)
-    words = Statement.from_dict(privacy).guarantee  # what makes a simulation is not decided yet
-    console.print(Panel(marked_words(words), title="Privacy", title_align="left"))
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    parts = ("epsilon\nin all", "epsilon of its\nfirst release", "noise of its\nfirst release", "noise of\nits last")
-    for header in ("site", "rows", *parts):
-        table.add_column(header, justify="right", vertical="bottom")
+    words = Statement.from_dict(said).guarantee  # what makes a simulation is not decided yet
+    console.print(privacy(words))
+    parts = (
+        ">epsilon\nin all",
+        ">epsilon of its\nfirst release",
+        ">noise of its\nfirst release",
+        ">noise of\nits last",
+    )
+    table = listing(">site", ">rows", *parts, vertical="bottom")
     for i, rows in enumerate(sizes[:_SHOWN]):
         first, last = releases[0], releases[-1]
         noise = (f"{first['spread'][i]:.3g}", f"{last['spread'][i]:.3g}")
         name = escape(outlined["sites"][i]) if "sites" in outlined else str(i)
-        table.add_row(name, f"{rows:,}", *(ceil_text(e[i]) for e in (privacy["per_node"], first["epsilon"])), *noise)
+        table.add_row(name, f"{rows:,}", *(ceil_text(e[i]) for e in (said["per_node"], first["epsilon"])), *noise)
     if len(sizes) > _SHOWN:
         table.add_row("…", f"and {len(sizes) - _SHOWN} more", "", "", "", "")
     console.print(table)
@@ -222,10 +222,10 @@ def _render(outlined: dict[str, Any], console: Console) -> None:
         factor = schedule["factor"]
         shown = f"{factor:.4g}" if isinstance(factor, float | int) else ", ".join(f"{f:.4g}" for f in factor[:_SHOWN])
         console.print(f"noise parameter of the method (`--noise`): {shown} times {schedule['start']}", highlight=False)
-    for said in outlined.get("parts", [])[1:]:
+    for part in outlined.get("parts", [])[1:]:
         console.print(
             f"{sum(outlined['held']):,} of {sum(sizes):,} rows are held out, never trained on, and cost "
-            f"{ceil_text(said['epsilon'])} each; the others cost {ceil_text(outlined['parts'][0]['epsilon'])}",
+            f"{ceil_text(part['epsilon'])} each; the others cost {ceil_text(outlined['parts'][0]['epsilon'])}",
             highlight=False,
         )
     if outlined.get("forecast"):

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ..data.schema import Schema
@@ -28,17 +27,11 @@ from ..errors import EXIT_CODES, InvalidInput, LedgerError, SottovoceError
 from ..ledger.durable import DurableLedger, rows_digest
 from ..ledger.life import example
 from ..privacy.statement import Statement, ceil_text
-from ..util.plain import jsonable
-from .files import check_folder
-from .options import as_json, say, takes
-from .render import marked_words
-from .screen import Console, escape
+from .options import FILE, FOLDER, as_json, check_folder, say, takes
+from .render import privacy
+from .screen import Console, escape, print_json
 
-_FILE = click.Path(dir_okay=False, path_type=Path)
-_FOLDER = click.Path(file_okay=False, path_type=Path)
-_NEW_KEYS = say(
-    "--new-keys", "Known sites may have new signing keys, which they told you themselves.", is_flag=True
-)  # fmt: skip
+_NEW_KEYS = say("--new-keys", "Known sites may have new signing keys, which they told you themselves.", is_flag=True)
 
 
 @click.group(epilog=EXIT_CODES)
@@ -59,7 +52,7 @@ _INIT = [
     say("--name", "Of the site, as in the plan and its certificate.", required=True),
     say("--hub", "HOST:PORT of the hub.", required=True),
     say("--data", "CSV or Parquet file, or a folder of mapped rows.", required=True, type=click.Path(path_type=Path)),
-    say("--schema", "TOML file declaring the public facts of the table.", required=True, type=_FILE),
+    say("--schema", "TOML file declaring the public facts of the table.", required=True, type=FILE),
     say("--epsilon", "Lifetime budget of these rows.", required=True, type=float),
     say("--delta", "Delta of an (epsilon, delta) guarantee.  [default: none, pure epsilon]", type=float),
     say(
@@ -71,7 +64,7 @@ _INIT = [
 
 
 @site.command()
-@click.argument("folder", type=_FOLDER)
+@click.argument("folder", type=FOLDER)
 @takes(_INIT)
 def init(
     folder: Path, name: str, hub: str, data: Path, schema: Path, epsilon: float, delta: float | None,
@@ -123,7 +116,7 @@ def init(
 
 
 @site.command()
-@click.argument("settings", type=_FILE)
+@click.argument("settings", type=FILE)
 def renew(settings: Path) -> None:
     """Make a new TLS key, and a request for it.
 
@@ -143,7 +136,7 @@ def renew(settings: Path) -> None:
 
 
 @site.command()
-@click.argument("settings", type=_FILE)
+@click.argument("settings", type=FILE)
 @takes([_NEW_KEYS, as_json()])
 def check(settings: Path, new_keys: bool, as_json: bool) -> None:
     """Validate everything that SETTINGS names; send nothing.
@@ -176,7 +169,7 @@ def check(settings: Path, new_keys: bool, as_json: bool) -> None:
         "new_sites": remembered.new(plan, found.name), "erased": sorted(erased),
     }  # fmt: skip
     if as_json:
-        click.echo(json.dumps(jsonable(report), allow_nan=False))
+        print_json(report)
         found.check_agreed()
         return
     console = Console()
@@ -185,7 +178,7 @@ def check(settings: Path, new_keys: bool, as_json: bool) -> None:
         f"{plan.last_width} features, {asked_text(plan)}, "
         + (f"sums {sums_text(plan)}" if plan.summed else f"neighbours {escape(', '.join(report['neighbours']))}")
     )
-    console.print(Panel(marked_words(plan.statement.words), title="Privacy of the whole run", title_align="left"))
+    console.print(privacy(plan.statement.words, "Privacy of the whole run"))
     console.print(
         f"ledger: {_text(report['spent'])} spent of {_text(report['budget'])}; "
         + ("this run is in it" if known else f"this run will take {ceil_text(takes_now)} of it")
@@ -217,7 +210,7 @@ def _text(epsilon: float | str) -> str:
 
 
 @site.command()
-@click.argument("settings", type=_FILE)
+@click.argument("settings", type=FILE)
 @takes([
     _NEW_KEYS,
     say("--times", "Also tell how long the run took, which depends on the rows: for their holder alone, and no log.",
@@ -247,7 +240,7 @@ def run(settings: Path, new_keys: bool, times: bool, as_json: bool) -> None:
     kept = "json" if found.agreed.infers else "npz"
     done |= {"report": str(found.file("html")), "model": str(found.file(kept))}
     if as_json:
-        click.echo(json.dumps(jsonable(done), allow_nan=False))
+        print_json(done)
     else:
         _show(done)
     check_end(found.name, str(done["run"]), str(done["stopped"]), done.get("by"))
@@ -258,7 +251,7 @@ def _erase_old_keys(found: SiteSettings) -> dict[str, str]:
 
 
 @site.command()
-@click.argument("settings", type=_FILE)
+@click.argument("settings", type=FILE)
 @takes([as_json()])
 def end(settings: Path, as_json: bool) -> None:
     """End this site's part in the run of SETTINGS for good.
@@ -284,7 +277,7 @@ def end(settings: Path, as_json: bool) -> None:
             "key_erased": erased, "spent": ledger.total(), "budget": float(ledger.epsilon[0]), "sent": 0,
         }  # fmt: skip
     if as_json:
-        click.echo(json.dumps(jsonable(told), allow_nan=False))
+        print_json(told)
         return
     others = "go on without it when the hub's patience ends" if found.agreed.summed else "wait until `hub end`"
     what = "is ended for good" if told["state"] == "given up" else "was over before"
@@ -306,8 +299,7 @@ def _show(done: dict[str, Any]) -> None:
     )  # fmt: skip
     for other, why in done.get("lost", {}).items():
         shown.print(f"without {escape(other)}: it {escape(why)}", highlight=False)
-    words = Statement.from_dict(done["privacy"]).words
-    shown.print(Panel(marked_words(words), title="Privacy of this site's rows", title_align="left"))
+    shown.print(privacy(Statement.from_dict(done["privacy"]).words, "Privacy of this site's rows"))
     if "record" in done:
         from .answers import render_record  # loads SciPy's statistics
 
@@ -335,7 +327,7 @@ def _take_part(found: SiteSettings, as_json: bool, new_keys: bool) -> Finished:
         def watch(k: int, spent: float, budget: float) -> None:
             if as_json:
                 line = {"round": k, "rounds": plan.attempts, "spent": spent, "budget": budget}
-                click.echo(json.dumps(jsonable(line), allow_nan=False))
+                print_json(line)
             elif progress is not None and task is not None:
                 text = f"{found.name}: {ceil_text(spent)} of {budget:g} spent for life; round"
                 progress.update(task, completed=k, description=text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from ..errors import SottovoceError
 from ..studies import figures, page, spec
 from ..studies.run import StudyRun, changed, run, write
 from .options import as_json, say, takes, typed
-from .screen import Console, escape
+from .screen import Console, escape, print_json
 
 _OPTIONS = [
     say("--quick", "Smaller grids, fewer rounds and replicates: seconds instead of minutes.", is_flag=True),
@@ -74,7 +73,7 @@ def study(
         index = Path(out) / "index.html"
         write(index, page.index(finished, skipped + failed, typed()))
     if as_json:
-        click.echo(json.dumps(_plain(finished, skipped, failed, index), indent=2))
+        print_json(_plain(finished, skipped, failed, index), indent=2)
     else:
         _render(finished, skipped, failed, index)
     if failed:
@@ -119,7 +118,7 @@ def _list(as_json: bool) -> None:
              "quick_cells": len(one.quickly().points()), "needs": one.file.how if one.file else None}
             for one in studies
         ]  # fmt: skip
-        click.echo(json.dumps(plain, indent=2))
+        print_json(plain, indent=2)
         return
     table = Table(title="Studies", title_justify="left", header_style="bold", box=None, padding=(0, 2, 0, 0))
     for head in ("name", "what", "after", "cells"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -22,17 +21,15 @@ from ..runs.training import train as train_on
 from ..util import files
 from ..util.pages import versions
 from ..util.plain import jsonable
-from .options import NUMBER, as_json, knob_options, left_open, method_options, run_config, say, takes, typed
+from .options import FILE, NUMBER, as_json, knob_options, left_open, method_options, run_config, say, takes, typed
 from .render import render
 from .report import write
-from .screen import Console
+from .screen import Console, print_json
 
 _RUN = RunConfig()
 _DEFAULT_ROWS = TrainConfig()
 _SQUARED = "squared"  # answers.regression.SQUARED, which would load what few runs need
 
-
-_FILE = click.Path(dir_okay=False, path_type=Path)
 _OPTIONS = [
     say("--data", "A name of `sottovoce data`, or a CSV or Parquet file.", default=_DEFAULT_ROWS.data),
     say("--schema", "TOML file declaring the public facts of your table.", type=click.Path()),
@@ -42,8 +39,8 @@ _OPTIONS = [
     say("--strength", "Skew of the label partition.", type=float, default=_DEFAULT_ROWS.strength),
     say("--sizes", "Relative sizes of the sites, separated by commas.", type=NUMBER),
     say("--test-share", "Held-out share of your table.", type=float, default=_DEFAULT_ROWS.test_share),
-    say("--start", "Start from the model of this earlier run, a file of `train --save`.", type=_FILE),
-    say("--public", "Start from public rows: a table under the schema of the data.", type=_FILE),
+    say("--start", "Start from the model of this earlier run, a file of `train --save`.", type=FILE),
+    say("--public", "Start from public rows: a table under the schema of the data.", type=FILE),
     say("--public-share", "Take this share of the training rows as public instead: a simulation.", type=float),
     *knob_options(),
     say("--seed", "Keys noise, partition and random graphs: a simulation.", type=int, default=_RUN.seed),
@@ -58,10 +55,10 @@ _OPTIONS = [
     say("--evaluation", "Also ask the held-out rows, dealt to the sites, with this epsilon of their own.", type=float),
     say("--cut", "Of the evaluation: from which probability on a row is positive.", type=float, default=0.5),
     say("--by", "Of the evaluation: also for every level of this column."),
-    say("--save", "Write models, ledger and configuration (.npz).", type=_FILE),
-    say("--report", "Also write the answers here, as one HTML page to read or pass on.", type=_FILE),
-    say("--checkpoint", "Save every round, or every answer, here; go on from it if it exists.", type=_FILE),
-    say("--ledger", "The data set's ledger on disk, made by `sottovoce ledger init`.", type=_FILE),
+    say("--save", "Write models, ledger and configuration (.npz).", type=FILE),
+    say("--report", "Also write the answers here, as one HTML page to read or pass on.", type=FILE),
+    say("--checkpoint", "Save every round, or every answer, here; go on from it if it exists.", type=FILE),
+    say("--ledger", "The data set's ledger on disk, made by `sottovoce ledger init`.", type=FILE),
     say("--run", "Name of this run in the ledger.  [default: from the configuration]", name="run_name"),
     as_json(),
 ]
@@ -109,8 +106,7 @@ def train(
         if inference or squared or evaluation is not None:  # loads SciPy's statistics, which no other run needs
             from ..answers.numbers import fit_numbers
             from ..answers.training import Held, check_held, infer
-            from .answers import render_inferred
-            from .numbers import render_fitted
+            from .answers import render_any, render_fitted, render_inferred
 
             held = None if evaluation is None else Held(evaluation, cut, by)
         if inference or squared:
@@ -130,7 +126,7 @@ def train(
             if report is not None:
                 write(report, answered.record)
             if as_json:
-                click.echo(json.dumps(done.to_dict(), allow_nan=False))
+                print_json(done.to_dict())
             else:
                 show(done, Console(), save)
             return
@@ -172,13 +168,11 @@ def train(
             if isinstance(trained.task, TwoClasses):
                 best = found.quality[""]
                 more |= {"auc": best.auc.value, "brier": best.brier.value}
-            plain |= {key: jsonable(value) for key, value in more.items()}
-        click.echo(json.dumps(plain, allow_nan=False))
+            plain |= more
+        print_json(plain)
     else:
         render(trained, Console(), None if lost else save)
         if found is not None:
-            from .classes import render_any
-
             render_any(found, Console())
     if lost is not None:
         raise lost
