@@ -114,19 +114,11 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
 
     Other Parameters
     ----------------
-    relation : {"replace-one", "zero-out"}, default="replace-one"
-        Whether epsilon compares a row with any other, or with an empty one, which promises less.
-    sites_per_row : int, default=1
-        Largest number of sites at which one person may have a row.
-    colluders : int, default=1
-        Under trust in sums: how many sites may tell others all they know.
+    relation, sites_per_row, colluders, graph, C, rho, eta, eta_growth, noise_growth
+        As for :class:`sottovoce.runs.simulate.RunConfig`; the first three are part of the guarantee.
+        :meth:`sottovoce.problem.facts.Facts.sklearn_weights` maps C and rho to scikit-learn's C.
     max_weight : float or None, default=None
         Public cap on the `sample_weight` of :meth:`fit`; a release with weights needs it.
-    graph : str, default="ring"
-        Which sites are neighbours, see :func:`sottovoce.network.graphs.make_graph`.
-    C, rho, eta, eta_growth, noise_growth : float
-        See :class:`sottovoce.runs.simulate.RunConfig`, also for the other forms of `eta` and `eta_growth`;
-        :meth:`sottovoce.problem.facts.Facts.sklearn_weights` maps C and rho to scikit-learn's C.
     form : {"corrected", "printed"}, default="corrected"
         A printed form needs a method's name, and ``delta=None`` where the paper claims a pure epsilon.
     tol : float or None, default=None

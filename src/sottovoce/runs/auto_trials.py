@@ -47,30 +47,14 @@ _SEED = 20_240_301  # of the noise: no user's seed enters a choice
 
 @dataclass(frozen=True)
 class Ground:
-    """Where candidates are tried: synthetic worlds of sites of these sizes.
+    """Where candidates are tried: synthetic worlds of sites of these sizes."""
 
-    Parameters
-    ----------
-    n : tuple of int
-        True rows of every site.
-    d : int
-        True features.
-    outputs : int
-        Margins per row.
-    tilt : float
-        How much the labels of sites differ, see :func:`sottovoce.data.synthetic_tables.make_world`.
-    expected : Expected, optional
-        What is known of rows; None for rows of a few kinds.
-    pooled : bool
-        Whether one party holds the rows of all sites.
-    """
-
-    n: tuple[int, ...]
-    d: int
-    outputs: int
-    tilt: float
-    expected: Expected | None = None
-    pooled: bool = False
+    n: tuple[int, ...]  # true rows of every site
+    d: int  # true features
+    outputs: int  # margins per row
+    tilt: float  # how much labels of sites differ: see :func:`sottovoce.data.synthetic_tables.make_world`
+    expected: Expected | None = None  # what is known of rows; None for rows of a few kinds
+    pooled: bool = False  # whether one party holds the rows of all sites
 
     @staticmethod
     def too_large(sites: int, d: int, outputs: int) -> bool:
@@ -253,24 +237,13 @@ class _Rehearsed:
 
 @dataclass(frozen=True)
 class _Problems(Sweep):
-    """A problem a node: a candidate in a world, with one noise and at one site.  Vectors are (M, 1, width).
+    """A problem a node: a candidate in a world, with one noise and at one site.  Vectors are (M, 1, width)."""
 
-    Attributes
-    ----------
-    X : array (worlds, m, d), in single precision
-    world, group : array (M,) of int
-        The problem's world, which never falls, and a number for world and candidate.
-    shares : array (M, K, m)
-        How much a row counts for each class.
-    most : array (M, m)
-        The largest slope of a row under its cap.
-    """
-
-    X: Any = None
-    world: Any = None
-    group: Any = None
-    shares: Any = None
-    most: Any = None
+    X: Any = None  # (worlds, m, d), in single precision
+    world: Any = None  # (M,), which never falls
+    group: Any = None  # (M,), a number for world and candidate
+    shares: Any = None  # (M, K, m): how much a row counts for each class
+    most: Any = None  # (M, m): the largest slope of a row under its cap
 
     @property
     def nodes(self) -> int:

@@ -27,24 +27,12 @@ _STEPS = 200
 
 @dataclass(frozen=True)
 class Scale:
-    """What a search found, arrays of shape (N,).
+    """What a search found, arrays of shape (N,)."""
 
-    Attributes
-    ----------
-    value : array
-        The scale, where the target was met.
-    spent : array
-        What it costs, never above the target there.
-    met : array of bool
-        Whether any scale costs no more than the target.
-    dear : array
-        The smallest scale tried that costs more.
-    """
-
-    value: Array
-    spent: Array
-    met: BoolArray
-    dear: Array
+    value: Array  # the scale, where the target was met
+    spent: Array  # what it costs, never above the target there
+    met: BoolArray  # whether any scale costs no more than the target
+    dear: Array  # the smallest scale tried that costs more
 
 
 def closeness(accountant: Accountant[Any]) -> float:

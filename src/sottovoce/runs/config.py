@@ -25,18 +25,17 @@ C = TypeVar("C")
 TRUSTED = tuple(TRUSTS)
 MOST_ROUNDS, MOST_REPLICATES = 50_000, 1_000_000
 _SIZE = (1e-100, 1e100)
-_KINDS: dict[str, Any] = {  # of a field's type, as it is written: whether a value is of it
-    "str": lambda v: isinstance(v, str),
-    "bool": lambda v: isinstance(v, bool),
-    "int": lambda v: isinstance(v, Integral) and not isinstance(v, bool) and int(v).bit_length() < 512,
-    "float": lambda v: _real(v),
-    "tuple[float, ...]": lambda v: isinstance(v, tuple) and all(map(_real, v)),
-    "Schedule": lambda v: isinstance(v, Schedule),
-    "None": lambda v: v is None,
-}  # fmt: skip
-_NAMES = {
-    "str": "a text", "bool": "True or False", "int": "a whole number of less than 150 digits", "float": "a number",
-    "tuple[float, ...]": "a tuple of numbers, one a node", "Schedule": "a Schedule", "None": "None",
+_KINDS: dict[str, tuple[str, Any]] = {  # of a field's type, as it is written: in words, and whether a value is of it
+    "str": ("a text", lambda v: isinstance(v, str)),
+    "bool": ("True or False", lambda v: isinstance(v, bool)),
+    "int": (
+        "a whole number of less than 150 digits",
+        lambda v: isinstance(v, Integral) and not isinstance(v, bool) and int(v).bit_length() < 512,
+    ),
+    "float": ("a number", lambda v: _real(v)),
+    "tuple[float, ...]": ("a tuple of numbers, one a node", lambda v: isinstance(v, tuple) and all(map(_real, v))),
+    "Schedule": ("a Schedule", lambda v: isinstance(v, Schedule)),
+    "None": ("None", lambda v: v is None),
 }  # fmt: skip
 
 
@@ -61,8 +60,8 @@ def check_types(config: Any) -> None:
     """Refuse a dataclass's fields that are not of their type, and numbers so large that arithmetic overflows."""
     for f in fields(config):
         kinds, value = str(f.type).split(" | "), getattr(config, f.name)
-        if set(kinds) <= set(_KINDS) and not any(_KINDS[kind](value) for kind in kinds):
-            rule = f"must be {' or '.join(_NAMES[kind] for kind in kinds)}"
+        if set(kinds) <= set(_KINDS) and not any(_KINDS[kind][1](value) for kind in kinds):
+            rule = f"must be {' or '.join(_KINDS[kind][0] for kind in kinds)}"
             raise InvalidInput(f.name, type(value) if value is None else value, rule, f"the default is {f.default!r}")
         if "float" in kinds and f.name != "delta" and isinstance(value, Real | tuple):
             size, least = np.abs(np.asarray(value, dtype=float)), 0.0 if f.name == "tol" else _SIZE[0]
@@ -209,10 +208,10 @@ class RunConfig:
         cls = KNOWN[self.method]
         if self.trusts == "sum":
             if self.graph not in ("ring", "complete"):  # a ring is what is meant if nothing is said
-                rule = (
-                    f"{self.method} opens one sum over all sites; sums over neighbours hide nothing: those of a ring "
-                    "of five can be solved for every single vector"
+                hides = (
+                    "sums over neighbours hide nothing: those of a ring of five can be solved for every single vector"
                 )
+                rule = f"{self.method} opens one sum over all sites; {hides}"
                 raise InvalidInput("graph", self.graph, rule, "leave it out")
             object.__setattr__(self, "graph", "complete")
             one_price = {"epsilon": self.epsilon, "eta": self.eta, "noise": self.noise}

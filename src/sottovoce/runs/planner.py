@@ -75,20 +75,8 @@ def plan(
 ) -> Ledger:
     """The ledger that `rounds` rounds of a run will leave behind: every price of a run comes from here.
 
-    Parameters
-    ----------
-    algorithm, facts, graph
-        Of the whole network.
-    sites_per_row : int
-        Sites at which one person may have rows.
-    copies : int
-        Runs like this one on the same rows; without a `budget` only.
-    node : int, optional
-        Plan only what this site will charge; None for all sites at once.
-    budget : float
-        The plan ends before a release that would exceed it, as the run will.
-    after : callable ``(k, ledger)``, optional
-        Called after each round.
+    Of all sites, or of one `node`.  `copies` are runs like this one on the same rows, without a `budget` only: the plan
+    ends before a release that would exceed it, as the run will.  `after` is called after each round.
 
     Raises
     ------

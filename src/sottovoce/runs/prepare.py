@@ -297,23 +297,11 @@ def against_all(ledger: Ledger, nodes: int) -> float:
 
 
 def outline(config: RunConfig, n: Array, d: int, *, caveat: Caveat = None, life: float | None = None) -> dict[str, Any]:
-    """What a run will cost and how much noise that means, computed without data; plain data.
+    """What a run will cost and how much noise that means, computed without data; arguments as for :func:`prepare`.
 
-    Parameters
-    ----------
-    config, n, d
-        As for :func:`prepare`.
-    caveat : str, or iterable of str or None, optional
-        As for :func:`privacy_statement`.
-    life : float, optional
-        Lifetime budget of a ledger.
-
-    Returns
-    -------
-    dict
-        With the whole run's statement (``privacy``), the method with its calibrated noise (``algorithm``), what the run
-        takes of a lifetime budget (``life``), and ``releases``: per release and node its own epsilon, and an upper
-        bound on the noise's standard deviation in a coordinate.
+    Plain data: the whole run's statement (``privacy``), the method with its calibrated noise (``algorithm``), what the
+    run takes of a ledger's lifetime budget `life`, and ``releases``, per release and node: its own epsilon, and an
+    upper bound on the noise's standard deviation in a coordinate.
     """
     prepared = prepare(config, n, d)
     book = prepared.ledger

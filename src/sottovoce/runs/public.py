@@ -64,24 +64,12 @@ def start_of(result: Result, config: RunConfig, d: int, schema: Schema | None) -
 
 @dataclass(frozen=True, eq=False)
 class Public:
-    """Public rows under the schema of a run.
+    """Public rows under the schema of a run."""
 
-    Parameters
-    ----------
-    X : array (n, features)
-        In the unit ball.
-    labels : int array (n,)
-        Classes 0 to K - 1.
-    config : RunConfig
-        Of the run, for its loss and its regulariser.
-    nodes : int
-        Sites of the run.
-    """
-
-    X: Array
-    labels: IntArray
-    config: RunConfig
-    nodes: int = 1
+    X: Array  # (n, features), in the unit ball
+    labels: IntArray  # (n,), classes 0 to K - 1
+    config: RunConfig  # of the run, for its loss and its regulariser
+    nodes: int = 1  # sites of the run
 
     def __post_init__(self) -> None:
         if self.loss.offset_bound:
