@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
+from typing import Any
 
 import click
 from rich.table import Table
@@ -28,12 +29,8 @@ _OPTIONS = [
     say("--epsilon", "Total that the run claims.  [default: 1]", type=float),
     say("--delta", "Of the claim.  [default: none, where the method has a pure price]", type=float),
     say("--rounds", "Rounds that the adversary watches.  [default: 2, or 1; stopping: 40 releases]", type=int),
-    say(
-        "--replicates",
-        f"Runs of each of the two worlds.  [default: 20,000 or more; {', '.join(ADVERSARIES)}: at most "
-        f"{', '.join(f'{one.runs:,}' for one in ADVERSARIES.values())}]",
-        type=int,
-    ),
+    say("--replicates", f"Runs of each of the two worlds.  [default: 20,000 or more; {', '.join(ADVERSARIES)}: at most "
+        f"{', '.join(f'{one.runs:,}' for one in ADVERSARIES.values())}]", type=int),
     say("--colluders", "Of `sums`: sites that tell the adversary all they know.  [default: 1, as claimed]", type=int),
     say("--confidence", "That the lower bound is true.", type=float, default=0.95),
     say("--seed", "Keys the noise of both worlds.", type=int, default=0),
@@ -43,7 +40,7 @@ _OPTIONS = [
     say("--data", "With --one-run: the rows.  [default: adult]"),
     say("--canaries", "With --one-run: rows that a coin decides.  [default: 1000]", type=int),
     as_json(),
-]
+]  # fmt: skip
 
 
 @click.command(name="audit")
@@ -93,8 +90,7 @@ def audit(
     console = Console(stderr=True)
     found = []
     for k, (name, kind) in enumerate(chosen, 1):
-        _step(console, report, f"{k} of {len(chosen)}: {name} ({kind})")
-        with console.status(f"{name} ({kind})") if console.is_terminal else nullcontext():
+        with _step(console, report, f"{k} of {len(chosen)}: {name} ({kind})"):
             if one_run:
                 verdict: Verdict = attack_once(
                     name, kind, epsilon=epsilon, delta=delta, rounds=rounds, data=data or "adult",
@@ -112,8 +108,7 @@ def audit(
     else:
         _render(found, confidence)
     if report is not None:  # last, so that a full disk costs the page only
-        _step(console, report, "lessons on real rows")
-        with console.status("lessons on real rows") if console.is_terminal else nullcontext():
+        with _step(console, report, "lessons on real rows"):
             write(report, found, lessons(seed, quick), typed())
 
 
@@ -143,10 +138,13 @@ def _games(found: WorstVerdict) -> Table:
     return table
 
 
-def _step(console: Console, report: str | None, about: str) -> None:
+def _step(console: Console, report: str | None, about: str) -> AbstractContextManager[Any]:
     """Progress of a long command; plain lines if there is no terminal."""
-    if report is not None and not console.is_terminal:
+    if console.is_terminal:
+        return console.status(about)
+    if report is not None:
         click.echo(about, err=True)
+    return nullcontext()
 
 
 def _render(found: list[Verdict], confidence: float) -> None:

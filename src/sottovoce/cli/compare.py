@@ -22,12 +22,8 @@ _OPTIONS = [
     say("--sites", "Number of sites.", type=int, default=_DEFAULT.sites),
     say("--rows", "Training rows of every site.", type=int, default=_DEFAULT.rows),
     say("--aggregator-rows", "Training rows of the aggregator.", type=int, default=_DEFAULT.aggregator_rows),
-    say(
-        "--setting",
-        "non-private; public-private: the aggregator's rows are public; private: nobody's are.",
-        type=click.Choice(SETTINGS),
-        default=_DEFAULT.setting,
-    ),
+    say("--setting", "non-private; public-private: the aggregator's rows are public; private: nobody's are.",
+        type=click.Choice(SETTINGS), default=_DEFAULT.setting),
     say("--epsilon", "Total of every party.", type=float, default=_DEFAULT.epsilon),
     say("--delta", "Delta of an (epsilon, delta) guarantee.  [default: none, pure epsilon]", type=float),
     say("--relation", "Neighbouring data: replace-one or zero-out.", default=_DEFAULT.relation),
@@ -36,7 +32,7 @@ _OPTIONS = [
     say("--replicates", "Independent repetitions of the noise.", type=int, default=_DEFAULT.replicates),
     say("--seed", "Keys noise and split: a simulation.", type=int, default=_DEFAULT.seed),
     as_json(),
-]
+]  # fmt: skip
 
 
 @click.command(name="compare")

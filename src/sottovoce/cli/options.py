@@ -63,45 +63,28 @@ def takes(options: Iterable[Option]) -> Option:
 def method_options() -> list[Option]:
     """What to run and how much to spend."""
     return [
-        say(
-            "--method",
-            "auto, which chooses by trying on made-up rows, also rounds, eta, rho and max-grad-norm where they are not "
-            f"given, or one of: {', '.join(NAMES)}.",
-            default=defaults.METHOD,
-        ),
-        say(
-            "--trust",
-            "Whom people trust with rows: nobody; sum, that only sums over all sites are seen; or curator, who holds "
-            "them.  [default: nobody, or whom the method's name says]",
-        ),
+        say("--method", "auto, which chooses by trying on made-up rows, also rounds, eta, rho and max-grad-norm where "
+            f"they are not given, or one of: {', '.join(NAMES)}.", default=defaults.METHOD),
+        say("--trust", "Whom people trust with rows: nobody; sum, that only sums over all sites are seen; or curator, "
+            "who holds them.  [default: nobody, or whom the method's name says]"),
         say("--colluders", "Of sums: sites that may tell others all they know.", type=int, default=_RUN.colluders),
         say("--participants", "Of sums: the least number of sites of one.  [default: more than half]", type=int),
         say("--rounds", "Exchanges with the neighbours.", type=int, default=_RUN.rounds),
-        say(
-            "--epsilon",
-            "Total budget, or one a node (printed forms: by the paper's claim).  "
-            "[default: 1, or inf where a method has no noise]",
-            type=NUMBER,
-        ),
-        say(
-            "--delta",
-            f"Delta of an (epsilon, delta) guarantee, in total.  [default: {defaults.DELTA:g}; none with --pure, with "
-            "an accountant or a ledger of pure epsilon, for printed forms that claim one, and without noise]",
-            type=float,
-        ),
+        say("--epsilon", "Total budget, or one a node (printed forms: by the paper's claim).  [default: 1, or inf "
+            "where a method has no noise]", type=NUMBER),
+        say("--delta", f"Delta of an (epsilon, delta) guarantee, in total.  [default: {defaults.DELTA:g}; none with "
+            "--pure, with an accountant or a ledger of pure epsilon, for printed forms that claim one, and without "
+            "noise]", type=float),
         say("--pure", "Pure epsilon: no delta.", is_flag=True),
         say("--accountant", "pure, zcdp, rdp, pld or best.  [default: pure without a delta, else best: the least]"),
         say("--sites-per-row", "Sites at which a person may have a row.", type=int, default=_RUN.sites_per_row),
         say("--form", "corrected; or printed: a paper's algorithm to the letter.", default=_RUN.form),
         say("--relation", "Neighbouring data: replace-one or zero-out.", default=_RUN.relation),
-        say(
-            "--noise",
-            "The method's own noise parameter, alpha in its paper; --epsilon is then a budget to stop at.",
-            type=NUMBER,
-        ),
+        say("--noise", "The method's own noise parameter, alpha in its paper; --epsilon is then a budget to stop at.",
+            type=NUMBER),
         say("--noise-growth", "Factor of alpha per release.", type=float, default=_RUN.noise_growth),
         say("--graph", f"One of: {', '.join(graphs.names())}.", default=_RUN.graph),
-    ]
+    ]  # fmt: skip
 
 
 def knob_options() -> list[Option]:

@@ -43,13 +43,8 @@ _OPTIONS = [
     say("--life", "Lifetime budget of a site's ledger: also say what the run takes of it.", type=float),
     say("--write", "Write the plan that separate sites agree on to this file.", type=FILE),
     say("--run", "Name of the run in that plan, new to every site's ledger.", name="run_name"),
-    say(
-        "--site",
-        "A site of that plan: the .public.json of `site init`; once a site, in the graph's order.",
-        name="sites",
-        type=FILE,
-        multiple=True,
-    ),
+    say("--site", "A .public.json of `site init`; once a site of that plan, in the graph's order.", name="sites",
+        type=FILE, multiple=True),
     say("--schema", "TOML file by which sites encode their rows: for that plan, and for --method auto.", type=FILE),
     say("--start", "Start from the model of this earlier run, a file of `train --save` or a hub's.", type=FILE),
     say("--public", "Start from public rows: a table under the schema of that plan.", type=FILE),
@@ -61,7 +56,7 @@ _OPTIONS = [
     say("--by", "Of the evaluation: also for every level of this column."),
     say("--norm-cap", "Longest message of that plan.  [default: from public facts]", type=float),
     as_json(),
-]
+]  # fmt: skip
 
 
 @click.command(name="plan")

@@ -6,6 +6,9 @@ In :class:`Console` no character can control the terminal; :func:`escape` keeps 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 
 import click
 import rich.console
@@ -34,6 +37,22 @@ def listing(*heads: str, **options: Any) -> Table:
     for head in heads:
         table.add_column(head[1:], justify="right" if head[0] == ">" else "left", **options)
     return table
+
+
+@contextmanager
+def progress(
+    console: Console, text: str, total: int | None = None, *, quiet: bool = False, left: bool = False
+) -> Iterator[Callable[..., None] | None]:
+    """On a terminal a bar, as the function that updates it, with the time that has passed or that is left."""
+    if quiet or not console.is_terminal:
+        yield None
+        return
+    from rich import progress as parts  # which few commands need
+
+    clock = parts.TimeRemainingColumn() if left else parts.TimeElapsedColumn()
+    columns = parts.TextColumn("{task.description}"), parts.BarColumn(), parts.MofNCompleteColumn(), clock
+    with parts.Progress(*columns, console=console, transient=True) as bar:
+        yield partial(bar.update, bar.add_task(escape(text), total=total))
 
 
 def print_json(plain: Any, indent: int | None = None) -> None:

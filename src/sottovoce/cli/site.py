@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ..data.schema import Schema
 from ..deploy import certificates
@@ -29,7 +27,7 @@ from ..ledger.life import example
 from ..privacy.statement import Statement, ceil_text
 from .options import FILE, FOLDER, as_json, check_folder, say, takes
 from .render import privacy
-from .screen import Console, escape, print_json
+from .screen import Console, escape, print_json, progress
 
 _NEW_KEYS = say("--new-keys", "Known sites may have new signing keys, which they told you themselves.", is_flag=True)
 
@@ -48,6 +46,7 @@ def site() -> None:
     """
 
 
+_FOR_LIFE = click.Choice(["pure", "zcdp", "rdp"])
 _INIT = [
     say("--name", "Of the site, as in the plan and its certificate.", required=True),
     say("--hub", "HOST:PORT of the hub.", required=True),
@@ -55,11 +54,7 @@ _INIT = [
     say("--schema", "TOML file declaring the public facts of the table.", required=True, type=FILE),
     say("--epsilon", "Lifetime budget of these rows.", required=True, type=float),
     say("--delta", "Delta of an (epsilon, delta) guarantee.  [default: none, pure epsilon]", type=float),
-    say(
-        "--accountant",
-        "Of the budget, for life.  [default: pure without a delta, else rdp]",
-        type=click.Choice(["pure", "zcdp", "rdp"]),
-    ),
+    say("--accountant", "Of the budget, for life.  [default: pure without a delta, else rdp]", type=_FOR_LIFE),
 ]
 
 
@@ -313,27 +308,24 @@ def _take_part(found: SiteSettings, as_json: bool, new_keys: bool) -> Finished:
     def tell(line: str) -> None:
         console.print(f"{escape(found.name)}: {escape(line)}", highlight=False, soft_wrap=True)
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    bar: Any = Progress(*columns, console=console, transient=True)
     with (
         only_one(found.lock),
-        bar if console.is_terminal and not as_json else nullcontext() as progress,
+        progress(console, f"{found.name}: round", plan.attempts, quiet=as_json) as bar,
         RelayTransport(found.hub, found.credentials, plan, found.patience, tell) as transport,
     ):
         if not as_json:
             tell(f"run {plan.run} over {found.hub}; it begins when all neighbours are there")
-        task = None if progress is None else progress.add_task(f"{found.name}: round", total=plan.attempts)
 
         def watch(k: int, spent: float, budget: float) -> None:
             if as_json:
                 line = {"round": k, "rounds": plan.attempts, "spent": spent, "budget": budget}
                 print_json(line)
-            elif progress is not None and task is not None:
+            elif bar is not None:
                 text = f"{found.name}: {ceil_text(spent)} of {budget:g} spent for life; round"
-                progress.update(task, completed=k, description=text)
+                bar(completed=k, description=text)
 
         try:
-            watched = watch if as_json or progress is not None else None
+            watched = watch if as_json or bar is not None else None
             return found.take_part(transport, watched, new_keys=new_keys)
         except KeyboardInterrupt:
             tell("stopped; the same command goes on")

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ..data.schema import Schema
 from ..errors import InvalidInput, NotWritten
@@ -24,7 +23,7 @@ from ..util.plain import jsonable
 from .options import FILE, NUMBER, as_json, knob_options, left_open, method_options, run_config, say, takes, typed
 from .render import render
 from .report import write
-from .screen import Console, print_json
+from .screen import Console, print_json, progress
 
 _RUN = RunConfig()
 _DEFAULT_ROWS = TrainConfig()
@@ -44,11 +43,7 @@ _OPTIONS = [
     say("--public-share", "Take this share of the training rows as public instead: a simulation.", type=float),
     *knob_options(),
     say("--seed", "Keys noise, partition and random graphs: a simulation.", type=int, default=_RUN.seed),
-    say(
-        "--system-noise",
-        "Draw noise from the operating system: cannot be repeated; the rest is keyed by 0.",
-        is_flag=True,
-    ),
+    say("--system-noise", "Draw noise from the operating system: a release.  The rest is keyed by 0.", is_flag=True),
     say("--replicates", "Independent repetitions of the noise.", type=int, default=_RUN.replicates),
     say("--inference", "Coefficients with intervals: all of the budget goes to steps on sums.", is_flag=True),
     say("--site-constants/--one-constant", "Whether every site has a constant.  [default: unless iid]", default=None),
@@ -86,9 +81,6 @@ def train(
         if path is not None:
             files.check(name, path, reads=(data, schema, ledger, start, public))
     relative = (sizes,) if isinstance(sizes, float) else sizes
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    bar: Any = Progress(*columns, console=console, transient=True)
     task = TwoClasses() if schema is None or data.startswith("synthetic") else Schema.from_toml(schema).task
     squared = knobs["loss"] == _SQUARED
     if squared:
@@ -133,21 +125,14 @@ def train(
         if site_constants is not None:
             rule = "is for inference and for least squares"
             raise InvalidInput("site_constants", site_constants, rule, "add --inference, or leave it out")
-        with bar if console.is_terminal and not as_json else nullcontext() as progress:
-            observers: list[Observer] = []
-            if progress is not None:
-                name = "auto: choosing, then round" if settings.auto else f"{settings.method} round"
-                bar_of = progress.add_task(name, total=None if settings.auto else settings.rounds)
-                observers.append(lambda k, state: progress.update(bar_of, completed=k))
+        name = "auto: choosing, then round" if settings.auto else f"{settings.method} round"
+        total = None if settings.auto else settings.rounds
+        with progress(Console(stderr=True), name, total, quiet=as_json) as bar:
+            observers: list[Observer] = [] if bar is None else [lambda k, state: bar(completed=k)]
             trained = train_on(
-                config,
-                observers=observers,
-                checkpoint=checkpoint,
-                ledger=book,
-                run_name=run_name,
-                free=left_open(),
+                config, observers=observers, checkpoint=checkpoint, ledger=book, run_name=run_name, free=left_open(),
                 check=None if held is None else lambda *known: check_held(held, *known, ledger=book),
-            )
+            )  # fmt: skip
     lost = None if save is None else _lost(trained, save)
     found: Any = None
     if held is not None:

@@ -298,6 +298,7 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
             raise InvalidInput("sample_weight", None, WEIGHED, "leave weights out, or use inference=False")
         counts, of_weights = self._weights(sample_weight, parts, classes, label)
         caveat = _READ if fixed is None else None
+        self.choice_: Choice | None = None
         if self.inference:
             self._infer(len(classes), features, label, parts, sites, knobs, seed, groups is not None, caveat)
         else:
@@ -305,7 +306,10 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
                 self._run, ledger=ledger, deal=deal, caveat=(caveat, of_weights), counts=counts, starts=starts
             )
             fit = self._fit_softmax if self.loss == "softmax" else self._fit_each
-            fit(len(classes), [(encoded[part], label[part]) for part in parts], seed, knobs, groups is not None, run)
+            tables = [(encoded[part], label[part]) for part in parts]
+            last = fit(len(classes), tables, seed, knobs, groups is not None, run)
+            self.privacy_spent_, self.n_iter_, self.stopped_ = last.privacy, last.rounds, last.stopped
+            self.max_grad_norm_ = last.config.max_grad_norm
         self._tell_norm(features)
         self.classes_, self.sites_ = classes, sites
         if strange := int(np.sum(label < 0)):
@@ -350,11 +354,10 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
     def _fit_each(
         self, K: int, parts: Any, seed: int | None, knobs: dict[str, Any], differ: bool,
         simulated: Callable[..., Result],
-    ) -> None:  # fmt: skip
+    ) -> Result:  # fmt: skip
         """One run for two classes, else one for each class against the rest."""
         contrasts = of_classes(K).contrasts
         results = []
-        self.choice_: Choice | None = None
         for model, c in enumerate(contrasts):
             rows = Rows.build([(X, TwoClasses().encode(label, c)) for X, label in parts])
             run = RunConfig(seed=self._of_class(seed, c), copies=len(contrasts), **knobs)
@@ -364,17 +367,14 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
         if len(results) > 1:
             by_site = [self._decode(result.models[0]) for result in results]
             self.site_coef_, self.site_intercept_ = (np.stack(x, axis=1) for x in zip(*by_site, strict=True))
-        last = results[-1]
-        self.privacy_spent_, self.n_iter_, self.stopped_ = last.privacy, last.rounds, last.stopped
-        self.max_grad_norm_ = last.config.max_grad_norm
+        return results[-1]
 
     def _fit_softmax(
         self, K: int, parts: Any, seed: int | None, knobs: dict[str, Any], differ: bool,
         simulated: Callable[..., Result],
-    ) -> None:  # fmt: skip
+    ) -> Result:  # fmt: skip
         """One run for all classes."""
         rows = Rows.of_classes(parts, K)
-        self.choice_ = None
         run = self._chosen(RunConfig(seed=seed, **(knobs | {"loss": f"softmax:{K}"})), rows, differ)
         result = simulated(run, rows, f"{K} classes", 0)
         task = of_classes(K)
@@ -384,8 +384,7 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
         coef, intercept = coef.reshape(*blocks.shape[:2], -1), intercept.reshape(blocks.shape[:2])
         self.coef_, self.intercept_ = coef[0], intercept[0]
         self.site_coef_, self.site_intercept_ = (x[1:, 0] if task.outputs == 1 else x[1:] for x in (coef, intercept))
-        self.privacy_spent_, self.n_iter_, self.stopped_ = result.privacy, result.rounds, result.stopped
-        self.max_grad_norm_ = result.config.max_grad_norm
+        return result
 
     def _chosen(self, run: RunConfig, rows: Rows, differ: bool) -> RunConfig:
         """What "auto" picks, once a fit; other configurations unchanged."""

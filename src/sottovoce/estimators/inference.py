@@ -97,7 +97,7 @@ class Inferring(Shown):
         me.site_coef_ = np.repeat(me.coef_, len(parts), axis=0)
         me.site_intercept_ = beta[k:] if own else np.repeat(me.intercept_, len(parts))
         me.privacy_spent_, me.n_iter_, me.stopped_ = result.privacy, 1, FINISHED
-        me.max_grad_norm_, me.choice_ = math.inf, None
+        me.max_grad_norm_ = math.inf
 
     def to_sklearn(self) -> LogisticRegression:
         """A fitted ``LogisticRegression`` of scikit-learn with the same coefficients.

@@ -48,15 +48,7 @@ def person_weight(m: int, share: float = SHARE) -> float:
 def expand(X: Array, last: IntArray, event: BoolArray, m: int) -> tuple[Array, Array]:
     """Rows of all intervals, (n m, d + m), a person's m together, and labels: 1 event, -1 none, 0 for a row of zeros.
 
-    Parameters
-    ----------
-    X : array (n, d)
-        Rows of norm at most 1.
-    last : array of int (n,)
-        The last interval that a person survives or has the event in; -1 for none.
-    event : array of bool (n,)
-    m : int
-        Number of intervals.
+    Of rows X (n, d) of norm at most 1 and, per person, the `last` interval survived or with the `event`; -1 for none.
     """
     n, d = X.shape
     rows = np.zeros((n, m, d + m))

@@ -94,14 +94,9 @@ def declared(partition: str, strength: float = 1.0) -> str:
 
 
 def choose(
-    config: RunConfig,
-    n: Sequence[int] | Array,
-    d: int,
-    *,
-    heterogeneity: str = "iid",
-    free: Sequence[str] | None = None,
-    expected: Expected | None = None,
-) -> Choice:
+    config: RunConfig, n: Sequence[int] | Array, d: int, *, heterogeneity: str = "iid",
+    free: Sequence[str] | None = None, expected: Expected | None = None,
+) -> Choice:  # fmt: skip
     """Pick a method and its knobs from public facts.
 
     Parameters

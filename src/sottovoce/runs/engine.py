@@ -69,14 +69,9 @@ class Outcome:
 
 
 def run(
-    algorithm: Algorithm[Any],
-    place: Place,
-    rounds: int,
-    *,
-    observers: Sequence[Observer] = (),
-    state: Any = None,
+    algorithm: Algorithm[Any], place: Place, rounds: int, *, observers: Sequence[Observer] = (), state: Any = None,
     done: int = 0,
-) -> Outcome:
+) -> Outcome:  # fmt: skip
     """Run rounds ``done + 1 .. rounds`` from `state`, both those of an interrupted run if it goes on.
 
     The run stops before a release that would exceed the budget, and when a neighbour leaves; completed rounds are

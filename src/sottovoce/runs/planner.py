@@ -60,19 +60,10 @@ class _Silent(Net):
 
 
 def plan(
-    algorithm: Algorithm[Any],
-    facts: Facts,
-    graph: Graph,
-    rounds: int,
-    accountant: Accountant[Any],
-    delta: float = 0.0,
-    sites_per_row: int = 1,
-    copies: int = 1,
-    *,
-    node: int | None = None,
-    budget: float = math.inf,
+    algorithm: Algorithm[Any], facts: Facts, graph: Graph, rounds: int, accountant: Accountant[Any], delta: float = 0.0,
+    sites_per_row: int = 1, copies: int = 1, *, node: int | None = None, budget: float = math.inf,
     after: Callable[[int, Ledger], None] | None = None,
-) -> Ledger:
+) -> Ledger:  # fmt: skip
     """The ledger that `rounds` rounds of a run will leave behind: every price of a run comes from here.
 
     Of all sites, or of one `node`.  `copies` are runs like this one on the same rows, without a `budget` only: the plan
@@ -98,18 +89,9 @@ def plan(
 
 
 def calibrate(
-    algorithm: A,
-    facts: Facts,
-    graph: Graph,
-    rounds: int,
-    epsilon: ArrayLike,
-    accountant: Accountant[Any],
-    delta: float = 0.0,
-    *,
-    sites_per_row: int = 1,
-    copies: int = 1,
-    claimed: bool = False,
-) -> A:
+    algorithm: A, facts: Facts, graph: Graph, rounds: int, epsilon: ArrayLike, accountant: Accountant[Any],
+    delta: float = 0.0, *, sites_per_row: int = 1, copies: int = 1, claimed: bool = False,
+) -> A:  # fmt: skip
     """The same algorithm, with its noise scaled so that the run costs each node at most `epsilon`, and not much less.
 
     The algorithm's ``noise`` gives the shape over rounds.  With several `sites_per_row` all nodes share one scale, and
@@ -154,9 +136,8 @@ def calibrate(
     found = largest_scale(price, target, close)
     if not np.all(found.met):
         least = price(found.dear)
-        least_text = f"{float(np.nanmax(np.where(np.isfinite(least), least, np.nan))):.4g}" if np.any(
-            np.isfinite(least)
-        ) else "more than this"  # fmt: skip
+        known = least[np.isfinite(least)]
+        least_text = f"{float(known.max()):.4g}" if known.size else "more than this"
         shown = float(target[0]) if np.all(target == target[0]) else target.tolist()
         raise InvalidInput(
             "epsilon", shown, f"{rounds} rounds cost at least {least_text} here, however much noise there is",

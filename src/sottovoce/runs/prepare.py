@@ -143,13 +143,9 @@ class Prepared:
     ledger: Ledger
 
     def plan(
-        self,
-        rounds: int | None = None,
-        *,
-        node: int | None = None,
-        budget: float = math.inf,
+        self, rounds: int | None = None, *, node: int | None = None, budget: float = math.inf,
         after: Callable[[int, Ledger], None] | None = None,
-    ) -> Ledger:
+    ) -> Ledger:  # fmt: skip
         """The ledger that the run, or its first `rounds`, will leave: see :func:`sottovoce.runs.planner.plan`."""
         many, book = self.config.rounds if rounds is None else rounds, self.ledger
         return plan(
@@ -274,17 +270,10 @@ def privacy_statement(
     for row in tuple(rows) * config.copies:
         ledger.charge(row)
     said = Statement.prove(
-        ledger,
-        trust_of(config, facts.n_nodes),
-        relation=facts.relation,
-        nodes=facts.n_nodes,
-        simulated=simulated,
-        unit=unit_of(config.sites_per_row),
-        form=config.form,
+        ledger, trust_of(config, facts.n_nodes), relation=facts.relation, nodes=facts.n_nodes, simulated=simulated,
+        unit=unit_of(config.sites_per_row), form=config.form, assumes=EXACT, caveat=caveat,
         printed_claim=None if config.form == "corrected" else ledger.claimed(),
-        assumes=EXACT,
-        caveat=caveat,
-    )
+    )  # fmt: skip
     return said.if_others_collude(against_all(ledger, facts.n_nodes)) if facts.participants else said
 
 
@@ -304,25 +293,19 @@ def outline(config: RunConfig, n: Array, d: int, *, caveat: Caveat = None, life:
     upper bound on the noise's standard deviation in a coordinate.
     """
     prepared = prepare(config, n, d)
-    book = prepared.ledger
-    rows = prepared.plan().rows
-    simulated = config.seed is not None
-    nodes = prepared.facts.n_nodes
+    rows, book, nodes = prepared.plan().rows, prepared.ledger, prepared.facts.n_nodes
 
     def one(event: Event) -> dict[str, Any]:
         alone = np.broadcast_to(book.accountant.total([event], book.delta), (nodes,))
         return {"epsilon": alone.tolist(), "spread": np.broadcast_to(event.spread(), (nodes,)).tolist()}
 
-    known: dict[str, dict[str, Any]] = {}
-    releases = []
-    for event in rows:
-        text = repr(event.to_dict())
-        known[text] = known[text] if text in known else one(event)
-        releases.append({"event": type(event).__name__} | known[text])
+    known = {repr(event.to_dict()): event for event in rows}
+    priced = {text: {"event": type(event).__name__} | one(event) for text, event in known.items()}
+    releases = [dict(priced[repr(event.to_dict())]) for event in rows]
     return {
         "method": config.method, "graph": config.graph, "rounds": config.rounds, "n": n[:, 0].astype(int).tolist(),
         "features": d,
-        "privacy": privacy_statement(prepared, rows, simulated=simulated, caveat=caveat).to_dict(),
+        "privacy": privacy_statement(prepared, rows, simulated=config.seed is not None, caveat=caveat).to_dict(),
         "algorithm": prepared.algorithm.to_dict(), "releases": releases, "config": config.to_dict(),
         "life": share_of_life(rows, config.delta, life),
     }  # fmt: skip

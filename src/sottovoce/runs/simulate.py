@@ -164,21 +164,11 @@ class Result:
 
 
 def simulate(
-    config: RunConfig,
-    rows: Rows,
-    *,
-    observers: Sequence[Observer] = (),
-    checkpoint: str | Path | None = None,
-    label: str = "",
-    ledger: DurableLedger | Ledger | None = None,
-    run_name: str | None = None,
-    caveat: Caveat = None,
-    deal: bytes | None = None,
-    start: Start | None = None,
-    method: Recipe | None = None,
-    loss: Loss | None = None,
+    config: RunConfig, rows: Rows, *, observers: Sequence[Observer] = (), checkpoint: str | Path | None = None,
+    label: str = "", ledger: DurableLedger | Ledger | None = None, run_name: str | None = None, caveat: Caveat = None,
+    deal: bytes | None = None, start: Start | None = None, method: Recipe | None = None, loss: Loss | None = None,
     digest: bytes | None = None,
-) -> Result:
+) -> Result:  # fmt: skip
     """Run all nodes and replicates at once.
 
     Parameters
@@ -272,19 +262,12 @@ def simulate(
         name = book.name if isinstance(book, Run) else "in memory"
         budget: list[float] = np.atleast_1d(ledger.epsilon).tolist()
         statement = statement.in_ledger(name, ledger.total(), budget, ledger.delta)
+    models = place.classifier(prepared.algorithm.model(outcome.state))
     return Result(
-        config=config,
-        facts=facts,
-        algorithm=prepared.algorithm.to_dict(),
-        models=np.array(np.broadcast_to(place.classifier(prepared.algorithm.model(outcome.state)), (*lead, rows.d))),
-        rounds=outcome.rounds,
-        stopped=outcome.stopped,
-        ledger=book.to_list(),
-        statement=statement,
-        seconds=time.perf_counter() - started,
-        start=start,
+        config, facts, prepared.algorithm.to_dict(), np.array(np.broadcast_to(models, (*lead, rows.d))), outcome.rounds,
+        outcome.stopped, book.to_list(), statement, time.perf_counter() - started, start=start,
         outcome=prepared.algorithm.outcome(outcome.state, facts) if outcome.stopped == engine.FINISHED else None,
-    )
+    )  # fmt: skip
 
 
 def simulate_many(
@@ -305,11 +288,8 @@ def simulate_many(
         As for :func:`simulate`, of all runs.
     """
     said = caveat_text(caveat)
-    return list(
-        joblib.Parallel(n_jobs=n_jobs)(
-            joblib.delayed(simulate)(config, rows, caveat=said, start=start) for config in configs
-        )
-    )
+    one = joblib.delayed(simulate)
+    return list(joblib.Parallel(n_jobs=n_jobs)(one(config, rows, caveat=said, start=start) for config in configs))
 
 
 def _affordable(prepared: Prepared) -> tuple[Event, ...]:

@@ -169,15 +169,10 @@ def deal(config: TrainConfig, dataset: data.Dataset) -> list[IntArray]:
 
 
 def train(
-    config: TrainConfig,
-    *,
-    observers: Sequence[Observer] = (),
-    checkpoint: str | Path | None = None,
-    ledger: DurableLedger | None = None,
-    run_name: str | None = None,
-    free: Sequence[str] | None = None,
+    config: TrainConfig, *, observers: Sequence[Observer] = (), checkpoint: str | Path | None = None,
+    ledger: DurableLedger | None = None, run_name: str | None = None, free: Sequence[str] | None = None,
     check: Callable[[data.Dataset, RunConfig, int], object] | None = None,
-) -> Report:
+) -> Report:  # fmt: skip
     """Load, deal, train and score.
 
     With ``method="auto"``, :func:`sottovoce.runs.auto_search.choose` first picks the method and its open knobs from
@@ -250,26 +245,22 @@ def train(
         notes.append(f"sites with one class only: {', '.join(map(str, rows.one_class))} (for the data's holder only)")
     notes += unfit(dataset.clipped)
     X, y, task = dataset.X_test, dataset.y_test, dataset.task
-    scored = len(y) > 0
-    baselines = task.baselines(dataset.y_train)
-    start_error = {}
+    scored, errors, nodes = len(y) > 0, task.model_errors, result.facts.n_nodes
+    baselines = {
+        name: float(task.error(z, y)) if scored else None for name, z in task.baselines(dataset.y_train).items()
+    }
     if start is not None:
-        start_error["start"] = float(task.model_errors(X, y, start.vector)) if scored else None
+        baselines = {"start": float(errors(X, y, start.vector)) if scored else None} | baselines
     return Report(
-        config=config,
-        dataset=dataset,
-        result=result,
-        test_errors=task.model_errors(X, y, result.consensus) if scored else np.empty(0),
-        site_test_errors=task.model_errors(X, y, result.models) if scored else np.empty((0, result.facts.n_nodes)),
-        nonprivate_test_error=float(task.model_errors(X, y, pooled_minimiser(rows, config.run))) if scored else None,
-        baseline_test_errors=start_error
-        | {name: float(task.error(margins, y)) if scored else None for name, margins in baselines.items()},
+        config, dataset, result,
+        test_errors=errors(X, y, result.consensus) if scored else np.empty(0),
+        site_test_errors=errors(X, y, result.models) if scored else np.empty((0, nodes)),
+        nonprivate_test_error=float(errors(X, y, pooled_minimiser(rows, config.run))) if scored else None,
+        baseline_test_errors=baselines,
         site_labels=np.array([task.summary(dataset.y_train[part]) for part in parts]),
-        notes=tuple(notes),
-        choice=choice,
-        public=public,
+        notes=tuple(notes), choice=choice, public=public,
         details=task.details(task.vectors(result.consensus[0]) @ X.T, y) if scored else {},
-    )
+    )  # fmt: skip
 
 
 def _table_of(config: TrainConfig, dataset: data.Dataset) -> data.Dataset:
