@@ -71,8 +71,14 @@ def audit(
       sottovoce audit all --report audit.html  the same as a page, and lessons
       sottovoce audit dgd --one-run --delta 1e-5    one run with 1000 canaries
     """
-    _check_one_run(one_run, data, canaries, method, replicates, report, quick)
-    if colluders is not None and (method != "sums" or one_run):
+    beside = {"--replicates": replicates, "--report": report, "--quick": quick or None, "--colluders": colluders}
+    alone = {"--data": data, "--canaries": canaries}
+    for name, value in (beside if one_run else alone).items():
+        if value is not None:
+            raise click.BadParameter("does not go with --one-run" if one_run else "needs --one-run", param_hint=name)
+    if one_run and method == "all":
+        raise click.BadParameter("`all` does not go with --one-run; name one method", param_hint="METHOD")
+    if colluders is not None and method != "sums":
         raise click.BadParameter("is for the game of sums", param_hint="--colluders")
     if replicates is not None and replicates < 80:
         few = f"{replicates} is too few to see anything; use 2000 or more"
@@ -112,23 +118,6 @@ def audit(
             write(report, found, lessons(seed, quick), typed())
 
 
-def _check_one_run(
-    one_run: bool, data: str | None, canaries: int | None, method: str, replicates: int | None, report: str | None,
-    quick: bool,
-) -> None:  # fmt: skip
-    """Refuse options that have no meaning together."""
-    if not one_run:
-        for name, value in (("--data", data), ("--canaries", canaries)):
-            if value is not None:
-                raise click.BadParameter("needs --one-run", param_hint=name)
-        return
-    if method == "all":
-        raise click.BadParameter("`all` does not go with --one-run; name one method", param_hint="METHOD")
-    for name, given in (("--replicates", replicates is not None), ("--report", report is not None), ("--quick", quick)):
-        if given:
-            raise click.BadParameter("does not go with --one-run", param_hint=name)
-
-
 def _games(found: WorstVerdict) -> Table:
     """Bounds of all games, of which the worst was shown."""
     table = listing("<game", ">bound", ">exact", no_wrap=True)
@@ -161,23 +150,23 @@ def _render(found: list[Verdict], confidence: float) -> None:
         table.add_row(one.method, one.form, claimed, ceil_text(one.proved_epsilon), lower, exact, word)
     console = Console()
     console.print(table)
-    if len(found) == 1:
-        one = found[0]
-        at = f" at delta {one.delta:g}" if one.delta else ""
-        if isinstance(one, OneRunVerdict):
-            right = f"{one.right} of {one.guesses} guesses right, {one.canaries} canaries"
-            console.print(f"[dim]one run of {one.rounds} rounds{at}: {right}[/]")
-            console.print(f"[dim]the canaries: {one.why}[/]")
-            return
-        attack = escape(one.attack)
-        if isinstance(one, StoppingVerdict):
-            console.print(f"[dim]{one.releases} releases, {one.replicates:,} runs{at}; attack: {attack}[/]")
-            console.print(
-                f"[dim]who stops at the best moment makes delta {one.realised_delta:.3g} (exact), and by the runs at "
-                f"least {one.realised_delta_bound:.3g}[/]"
-            )
-        else:
-            console.print(f"[dim]{one.rounds} rounds, {one.replicates:,} runs of each world{at}; attack: {attack}[/]")
-        console.print(f"[dim]the two tables: {escape(one.why)}[/]")
-        if isinstance(one, WorstVerdict):
-            console.print(_games(one))
+    if len(found) != 1:
+        return
+    one, at = found[0], f" at delta {found[0].delta:g}" if found[0].delta else ""
+    if isinstance(one, OneRunVerdict):
+        right = f"{one.right} of {one.guesses} guesses right, {one.canaries} canaries"
+        lines = [f"one run of {one.rounds} rounds{at}: {right}", f"the canaries: {one.why}"]
+    elif isinstance(one, StoppingVerdict):
+        lines = [
+            f"{one.releases} releases, {one.replicates:,} runs{at}; attack: {one.attack}",
+            f"who stops at the best moment makes delta {one.realised_delta:.3g} (exact), and by the runs at least "
+            f"{one.realised_delta_bound:.3g}",
+            f"the two tables: {one.why}",
+        ]
+    else:
+        attack = f"{one.rounds} rounds, {one.replicates:,} runs of each world{at}; attack: {one.attack}"
+        lines = [attack, f"the two tables: {one.why}"]
+    for line in lines:
+        console.print(f"[dim]{escape(line)}[/]")
+    if isinstance(one, WorstVerdict):
+        console.print(_games(one))

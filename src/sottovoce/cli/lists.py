@@ -37,13 +37,14 @@ def methods(everything: bool, as_json: bool) -> None:
         print_json(rows, indent=2)
         return
     shown = [
-        {key: row[key] for key in ("name", "private")}
-        | {"trusts": list(row["trusts"])}
-        | {key: row[key] for key in ("releases", "noise")}
-        | {"good for": "; ".join([row["good for"], *(f"by default the same as {other}" for other in row["equals"])])}
-        | {"from": f"{row['paper']} ({', '.join(row['forms'])})"}
+        {
+            "name": row["name"], "private": row["private"], "trusts": list(row["trusts"]), "releases": row["releases"],
+            "noise": row["noise"],
+            "good for": "; ".join([row["good for"], *(f"by default the same as {other}" for other in row["equals"])]),
+            "from": f"{row['paper']} ({', '.join(row['forms'])})",
+        }
         for row in rows
-    ]
+    ]  # fmt: skip
     _list("Methods", shown)
     relations = " or ".join(dict.fromkeys(name for row in rows for name in row["relations"]))
     click.echo(f"Every private method: {relations} (--relation).  `--method auto` picks one from public facts.")
@@ -146,7 +147,8 @@ def _list(title: str, rows: Sequence[dict[str, object]], as_json: bool = False) 
     if as_json:
         print_json(rows, indent=2)
         return
-    table = Table(title=title, title_justify="left", header_style="bold", box=None, padding=(0, 2, 0, 0))
+    table = listing()
+    table.title = title
     for i, key in enumerate(rows[0]):
         table.add_column(key, overflow="fold", no_wrap=i == 0)
     for row in rows:
@@ -155,4 +157,4 @@ def _list(title: str, rows: Sequence[dict[str, object]], as_json: bool = False) 
 
 
 def _word(value: object) -> str:
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -54,7 +53,8 @@ def predict(
     saved = SavedModel.load(run, replicate, site)
     schema, table = saved.encoding(run), data.read_table(rows)
     encoded = schema.encode(table, labels=False)
-    tell_unfit(encoded.clipped)
+    for note in unfit(encoded.clipped, shortened=False):  # for the table's holder
+        click.echo(f"Note: {note}", err=True)
     answers = schema_answers(schema, saved.margins(table, encoded.X), saved.trained_by, proba)
     if saved.capped and (saved.trained_by == "logistic" or proba):
         click.echo(f"Note: {NOT_CALIBRATED}.", err=True)
@@ -80,12 +80,6 @@ def schema_answers(schema: data.Schema, margin: Array, loss: str, proba: bool = 
             for answer, p in zip(answers, chance, strict=True):
                 answer[f"probability of {printable(name)}"] = float(p)
     return answers
-
-
-def tell_unfit(clipped: Mapping[str, int]) -> None:
-    """Tell the table's holder, on standard error, what in it the schema does not declare."""
-    for note in unfit(clipped, shortened=False):
-        click.echo(f"Note: {note}", err=True)
 
 
 def at_threshold(answers: list[Answer], schema: data.Schema, threshold: float | None) -> list[Answer]:

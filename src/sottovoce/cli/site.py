@@ -174,8 +174,9 @@ def check(settings: Path, new_keys: bool, as_json: bool) -> None:
         + (f"sums {sums_text(plan)}" if plan.summed else f"neighbours {escape(', '.join(report['neighbours']))}")
     )
     console.print(privacy(plan.statement.words, "Privacy of the whole run"))
+    spent, budget = (x if isinstance(x, str) else ceil_text(x) for x in (report["spent"], report["budget"]))
     console.print(
-        f"ledger: {_text(report['spent'])} spent of {_text(report['budget'])}; "
+        f"ledger: {spent} spent of {budget}; "
         + ("this run is in it" if known else f"this run will take {ceil_text(takes_now)} of it")
         + ("" if shown["accountant"] == "pure" else " (not the plan's epsilon: a ledger counts all its runs together)")
     )
@@ -188,9 +189,8 @@ def check(settings: Path, new_keys: bool, as_json: bool) -> None:
         f"messages of up to {sizes(plan)[0]:,} bytes, inboxes of up to {sizes(plan)[1]:,} a round: every carrier and "
         "store takes them", highlight=False,
     )  # fmt: skip
-    console.print("compare with the other sites and the hub:", highlight=False)
-    console.print(f"plan {plan.digest}", soft_wrap=True, highlight=False)
-    console.print(f"authority {authority}", soft_wrap=True, highlight=False)
+    said = f"compare with the other sites and the hub:\nplan {plan.digest}\nauthority {authority}"
+    console.print(said, soft_wrap=True, highlight=False)
     if report["new_sites"]:
         console.print(f"not in any run of this site before: {escape(', '.join(report['new_sites']))}", highlight=False)
     found.check_agreed()
@@ -198,10 +198,6 @@ def check(settings: Path, new_keys: bool, as_json: bool) -> None:
         console.print(rf"once all have the same plan, write above \[data] in {escape(settings.name)}:")
         console.print(escape(found.agreement), soft_wrap=True, highlight=False)
     console.print(f"certificate until {report['certificate_ends']}; everything fits; nothing was sent", highlight=False)
-
-
-def _text(epsilon: float | str) -> str:
-    return epsilon if isinstance(epsilon, str) else ceil_text(epsilon)
 
 
 @site.command()

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
-from rich.table import Table
 
 from ..errors import SottovoceError
 from ..studies import figures, page, spec
 from ..studies.run import StudyRun, changed, run, write
 from .options import as_json, say, takes, typed
-from .screen import Console, escape, print_json, progress
+from .screen import Console, escape, listing, print_json, progress
 
 _OPTIONS = [
     say("--quick", "Smaller grids, fewer rounds and replicates: seconds instead of minutes.", is_flag=True),
@@ -112,9 +111,8 @@ def _list(as_json: bool) -> None:
         ]  # fmt: skip
         print_json(plain, indent=2)
         return
-    table = Table(title="Studies", title_justify="left", header_style="bold", box=None, padding=(0, 2, 0, 0))
-    for head in ("name", "what", "after", "cells"):
-        table.add_column(head, no_wrap=head == "name", justify="right" if head == "cells" else "left")
+    table = listing("<name", "<what", "<after", ">cells")
+    table.title, table.columns[0].no_wrap = "Studies", True
     for one in studies:
         own = " [dim](your own table)[/]" if one.file else ""
         table.add_row(escape(one.name), escape(one.title) + own, escape(one.paper) or "ours", str(len(one.points())))
