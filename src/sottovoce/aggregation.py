@@ -103,12 +103,7 @@ def curvature_for(epsilon: float, facts: Facts) -> Array:
 def rate_for(build: Callable[[Array, Facts], Query], facts: Facts, terms: Terms) -> Array:
     """The noise rate, (N, 1), at which ``build(rate, facts)`` costs each party `terms.epsilon`, never above it.
 
-    Searched once for each size of party (:func:`sottovoce.runs.calibration.scale_for`).
-
-    Raises
-    ------
-    InvalidInput
-        If no rate is low enough.
+    Searched once for each size of party; refused if no rate is low enough.
     """
     sizes, where = np.unique(facts.n, return_inverse=True)
     few, target = replace(facts, n=sizes[:, None]), np.full(sizes.size, terms.epsilon)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
@@ -57,11 +56,10 @@ def demo(
     """
     asks = asked(inference, False, evaluation, holdout, 0.5, None)
     named = method or ("auto" if inference else "momentum" if trust == "sum" else "prox_admm")
-    config = RunConfig(
-        method=named, rounds=rounds, epsilon=epsilon, delta=delta, graph=graph, trust=trust, colluders=colluders
-    )
+    config = RunConfig(named, epsilon, delta, rounds, graph, trust=trust, colluders=colluders)
     console = Console()
-    with _folder(keep) as folder:
+    with tempfile.TemporaryDirectory(prefix="sottovoce-demo-") if keep is None else nullcontext(keep) as place:
+        folder = Path(place)
         stage = demonstration.build(folder, config, sites, schema=demonstration.FEW if inference else None, asks=asks)
         started, last = time.perf_counter(), 0.0
         live = Live(_table(stage), console=console, transient=True)
@@ -102,15 +100,6 @@ def demo(
     if keep is not None:
         first = escape(str(keep / "hub" / "hub.html"))
         console.print(f"everything is in {escape(str(keep))}: start with {first}", highlight=False, soft_wrap=True)
-
-
-@contextmanager
-def _folder(keep: Path | None) -> Iterator[Path]:
-    if keep is not None:
-        yield keep
-        return
-    with tempfile.TemporaryDirectory(prefix="sottovoce-demo-") as folder:
-        yield Path(folder)
 
 
 def _table(stage: Stage) -> Table:

@@ -61,9 +61,7 @@ def evaluate(
     encoded = schema.encode(table)
     assert encoded.y is not None
     judge = judge_of(schema.task, Held(epsilon, threshold, by), schema)
-    config = RunConfig(
-        method="auto", epsilon=epsilon, delta=delta, relation=relation, seed=None if system_noise else seed
-    )
+    config = RunConfig("auto", epsilon, delta, relation=relation, seed=None if system_noise else seed)
     with nullcontext() if ledger is None else DurableLedger.open(ledger) as book:
         scored = Scored(saved.margins(table, encoded.X), saved.digest, encoded.y, encoded.X)
         digest = rows_digest(encoded.X, encoded.y)

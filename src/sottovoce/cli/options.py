@@ -112,16 +112,10 @@ def as_json(text: str = "Print one JSON object and nothing else.") -> Option:
 def run_config(
     knobs: dict[str, Any], *, seed: int | None, ledger: DurableLedger | None = None, priced: bool = False
 ) -> RunConfig:
-    """The run that the options of `method_options` and `knob_options` ask for, with the budget that they leave out.
+    """The run that `method_options` and `knob_options` ask for, with the budget that they leave out.
 
-    Parameters
-    ----------
-    knobs : dict
-        Values of these options, None for an epsilon or a delta that was not given.
-    ledger : DurableLedger, optional
-        The ledger that the run will charge; one of pure epsilon takes runs without a delta only.
-    priced : bool
-        Whether a given `noise` leaves epsilon to be told, instead of making it a budget to stop at.
+    With a `ledger` of pure epsilon there is no delta.  If `priced`, a given noise leaves epsilon to be told, instead of
+    making it a budget to stop at.
     """
     options = dict(knobs)
     pure, delta, method = options.pop("pure"), options["delta"], options["method"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
@@ -84,8 +84,7 @@ class Choice:
 
 def open_knobs(config: RunConfig) -> tuple[str, ...]:
     """Those of `KNOBS` that have their default values."""
-    default = {f.name: f.default for f in fields(RunConfig)}
-    return tuple(knob for knob in KNOBS if getattr(config, knob) == default[knob])
+    return tuple(knob for knob in KNOBS if getattr(config, knob) == getattr(RunConfig, knob))
 
 
 def declared(partition: str, strength: float = 1.0) -> str:
@@ -97,7 +96,7 @@ def choose(
     config: RunConfig, n: Sequence[int] | Array, d: int, *, heterogeneity: str = "iid",
     free: Sequence[str] | None = None, expected: Expected | None = None,
 ) -> Choice:  # fmt: skip
-    """Pick a method and its knobs from public facts.
+    """Pick a method and its knobs from public facts; always the same on the same machine and versions.
 
     Parameters
     ----------
@@ -110,14 +109,9 @@ def choose(
     heterogeneity : {"iid", "label"}
         Whether sites are alike or their labels differ.
     free : sequence of str, optional
-        Knobs of `KNOBS` that the caller left open; None for :func:`open_knobs`.
+        Knobs of `KNOBS` that the caller left open; None for those that have their default values.
     expected : Expected, optional
         What is publicly known of rows: a schema, or public rows.  None for rows of a few kinds.
-
-    Returns
-    -------
-    Choice
-        The same for the same public facts, on the same machine and versions.
 
     Raises
     ------

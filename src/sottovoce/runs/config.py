@@ -208,10 +208,8 @@ class RunConfig:
         cls = KNOWN[self.method]
         if self.trusts == "sum":
             if self.graph not in ("ring", "complete"):  # a ring is what is meant if nothing is said
-                hides = (
-                    "sums over neighbours hide nothing: those of a ring of five can be solved for every single vector"
-                )
-                rule = f"{self.method} opens one sum over all sites; {hides}"
+                # Sums over the neighbours of a ring of five can be solved for every single vector.
+                rule = f"{self.method} opens one sum over all sites; sums over neighbours hide nothing"
                 raise InvalidInput("graph", self.graph, rule, "leave it out")
             object.__setattr__(self, "graph", "complete")
             one_price = {"epsilon": self.epsilon, "eta": self.eta, "noise": self.noise}

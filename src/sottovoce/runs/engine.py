@@ -78,7 +78,11 @@ def run(
     kept.  A round whose sum over sites is not opened leaves the state as it was, and ends a run that needs all rounds.
     The net stays open for runs that follow.
     """
-    check_trust(algorithm, place.facts)
+    if not algorithm.any_trust and (algorithm.trust.kind == "sum") != place.facts.summed:  # prices are others
+        opens = "sums alone" if place.facts.summed else "no sums"
+        rule = f"{algorithm.name} trusts {algorithm.trust.kind}, and these facts are of a run that opens {opens}"
+        remedy = "prepare the run with the method's own trust"
+        raise InvalidInput("participants", place.facts.participants, rule, remedy)
     algorithm.check(place)
     state = algorithm.init(place) if state is None else state
     stopped = FINISHED
@@ -101,23 +105,8 @@ def run(
     return Outcome(state, done, stopped)
 
 
-def check_trust(algorithm: Algorithm[Any], facts: Facts) -> None:
-    """Refuse a method of one trust with the facts of another, whose prices are others."""
-    if not algorithm.any_trust and (algorithm.trust.kind == "sum") != facts.summed:
-        rule = f"{algorithm.name} trusts {algorithm.trust.kind}, and these facts are of a run that opens " + (
-            "sums alone" if facts.summed else "no sums"
-        )
-        raise InvalidInput("participants", facts.participants, rule, "prepare the run with the method's own trust")
-
-
 def save_checkpoint(path: Path, key: str, k: int, state: Any, curator: Curator) -> None:
-    """Replace the checkpoint, in one step, by the run after round k.
-
-    Raises
-    ------
-    NotWritten
-        If the file cannot be written; that of an earlier round is then still there.
-    """
+    """Replace the checkpoint, in one step, by the run after round k; if that fails, the file is as it was."""
     arrays = {f"state.{name}": value for name, value in state._asdict().items()}
     arrays |= {f"curator.{name}": value for name, value in curator.state().items()}
     meta = {"version": _VERSION, "key": key, "round": k, "ledger": curator.ledger.to_list()}
@@ -127,12 +116,8 @@ def save_checkpoint(path: Path, key: str, k: int, state: Any, curator: Curator) 
 def load_checkpoint(path: Path, keys: Collection[str], blank: Any, curator: Curator) -> tuple[int, Any]:
     """Restore ledger and curator, and return (rounds done, state).
 
-    `keys` are digests of the configuration, also those of older versions; `blank` is a state of the right type.
-
-    Raises
-    ------
-    CheckpointError
-        If the file is unreadable or belongs to another configuration.
+    `keys` are digests of the configuration, also those of older versions; `blank` is a state of the right type.  An
+    unreadable file, or one of another configuration, is a CheckpointError.
     """
     try:
         arrays = files.read_arrays(path)

@@ -64,15 +64,10 @@ def plan(
     sites_per_row: int = 1, copies: int = 1, *, node: int | None = None, budget: float = math.inf,
     after: Callable[[int, Ledger], None] | None = None,
 ) -> Ledger:  # fmt: skip
-    """The ledger that `rounds` rounds of a run will leave behind: every price of a run comes from here.
+    """The ledger that a run, of all sites or of one `node`, will leave behind: every price comes from here.
 
-    Of all sites, or of one `node`.  `copies` are runs like this one on the same rows, without a `budget` only: the plan
-    ends before a release that would exceed it, as the run will.  `after` is called after each round.
-
-    Raises
-    ------
-    InvalidInput
-        If a precondition of the method fails.
+    `copies` are runs like this one on the same rows, without a `budget` only: the plan ends before a release that would
+    exceed it, as the run will.  `after` is called after each round.
     """
     ledger = Ledger(accountant, budget, delta, sites_per_row)
     lead: tuple[int, ...] = (graph.n_nodes,)
@@ -96,12 +91,8 @@ def calibrate(
 
     The algorithm's ``noise`` gives the shape over rounds.  With several `sites_per_row` all nodes share one scale, and
     the worst set of that many nodes meets the target.  `copies` runs share the target.  `claimed` calibrates to the
-    paper's own claim instead of the proved price (printed forms).
-
-    Raises
-    ------
-    InvalidInput
-        If no scale meets the target; the message names the smallest epsilon that can be met.
+    paper's own claim instead of the proved price (printed forms).  If no scale meets the target, the refusal names the
+    smallest epsilon that can be met.
     """
     validate_target(epsilon, delta or None)
     shape = algorithm.noise
@@ -127,7 +118,7 @@ def calibrate(
         return np.broadcast_to(totals, (nodes,))
 
     key = ""
-    if algorithm.complete:
+    if algorithm.complete:  # one scale for all nodes, which facts and events at one scale decide
         events = plan(algorithm, facts, graph, rounds, accountant, delta, sites_per_row).to_list()
         asked = [algorithm.name, shape.to_dict(), facts.to_dict(), events]
         key = canonical([*asked, target.tolist(), accountant.name, delta, sites_per_row, copies])
@@ -150,7 +141,6 @@ def calibrate(
     return algorithm.with_noise(shape.scaled(_alike(found.value)))
 
 
-# A complete run has one scale for all nodes, which its facts and its events at one scale decide.
 _FOUND: dict[str, float] = {}
 _REMEMBERED = 256
 

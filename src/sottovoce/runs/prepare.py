@@ -97,20 +97,16 @@ def certified(config: RunConfig, loss: Loss) -> float | None:
 def quorum(config: RunConfig, nodes: int) -> tuple[int, int]:
     """Least number of sites of a sum, and how many may collude; zeros where nothing is summed.
 
-    Raises
-    ------
-    InvalidInput
-        If the sites are too few (docs/privacy/sums.md): a sum needs two honest sites, and any two sets of its sites an
-        honest one in common, so that there cannot be two histories.
+    A sum needs two honest sites, and any two sets of its sites an honest one in common, so that there cannot be two
+    histories (docs/privacy/sums.md).
     """
     if config.trusted.kind != "sum":
         return 0, 0
     t = config.colluders
     least = max(t + 2, (nodes + t) // 2 + 1)
     if least > nodes:
-        rule = f"of {nodes} sites, {t} colluding, too few are left for a sum to hide one" + (
-            ": each of two sites can subtract its own share" if nodes == 2 else ""
-        )
+        why = ": each of two sites can subtract its own share" if nodes == 2 else ""
+        rule = f"of {nodes} sites, {t} colluding, too few are left for a sum to hide one{why}"
         raise InvalidInput("colluders", t, rule, "use trust='nobody', which needs no other site, or more sites")
     wanted = least if config.participants is None else config.participants
     if not least <= wanted <= nodes:
@@ -169,8 +165,7 @@ def prepare(
     graph, loss : optional
         None for the configuration's.
     method : Recipe, optional
-        To be run under this configuration's budget and trust (:meth:`sottovoce.RunConfig.for_recipe`), with noise that
-        was calibrated before if it has some.
+        To be run under this configuration's budget and trust (:meth:`sottovoce.RunConfig.for_recipe`).
 
     Raises
     ------

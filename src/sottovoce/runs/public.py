@@ -35,12 +35,8 @@ FEWEST = 30  # public rows of worlds, a third each for the start, the sites and 
 def start_of(result: Result, config: RunConfig, d: int, schema: Schema | None) -> Start:
     """The model of an earlier run (of several replicates the first), averaged over its sites, as a starting point.
 
-    `config`, `d` and `schema` are those of the run that will start there: its classifier has `d` entries.
-
-    Raises
-    ------
-    InvalidInput
-        If the two runs have other schemas, losses of other margins, or other numbers of weights.
+    Refused if the run that will start there, with `config`, `schema` and classifiers of `d` entries, has another
+    schema, another number of weights, or a loss of other margins.
     """
     saved = result.extra.get("schema")
     known = None if saved is None else Schema.from_dict(saved).fingerprint

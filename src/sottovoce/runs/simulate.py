@@ -282,8 +282,7 @@ def simulate_many(
     rows : Rows
         Sent once to each worker if joblib's backend can do so (memory-mapped, or scattered over a cluster).
     n_jobs : int, optional
-        As in joblib; None for one, or what an enclosing ``joblib.parallel_config`` says.  Under
-        ``joblib.parallel_config("dask")`` or ``"ray"`` the workers are those of that cluster.
+        As in joblib; None for what an enclosing ``joblib.parallel_config`` says (say "dask" or "ray"), or for one.
     caveat, start : optional
         As for :func:`simulate`, of all runs.
     """

@@ -104,11 +104,8 @@ class Start:
 def named(config: RunConfig, start: Start | None, d: int) -> RunConfig:
     """The configuration with the digest of its start, for classifiers of `d` entries.
 
-    Raises
-    ------
-    InvalidInput
-        If it names another start or one that was not given, if the vector has another length, or if a release would
-        start from what protects nothing.
+    Refused if it names another start or one that was not given, if the vector has another length, or if a release would
+    start from what protects nothing.
     """
     if start is None:
         if config.start is not None:
