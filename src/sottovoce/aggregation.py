@@ -120,8 +120,6 @@ def _law(rate: Array, terms: Terms) -> SphericalLaw | GaussianLaw:
 
 
 def _objective(start: Array, terms: Terms) -> Callable[[Array, Facts], PerturbedObjective]:
-    """Objective perturbation at a noise rate."""
-
     def build(rate: Array, facts: Facts) -> PerturbedObjective:
         law = _law(rate, terms)
         return PerturbedObjective(start, curvature_for(terms.epsilon, facts), start, law, "003, Algorithm 2")

@@ -119,7 +119,6 @@ def audit(
 
 
 def _games(found: WorstVerdict) -> Table:
-    """Bounds of all games, of which the worst was shown."""
     table = listing("<game", ">bound", ">exact", no_wrap=True)
     table.title = "All games"
     for name, game in found.games.items():

@@ -151,7 +151,6 @@ def asked(
 
 
 def _start(run: Path | None, table: Path | None, config: RunConfig, schema: Schema, nodes: int) -> Start | None:
-    """The starting point that the sites' plan will hold."""
     if table is not None:
         return _public(table, config, schema, nodes).start
     return None if run is None else start_of(Result.load(run), config, schema.n_features, schema)
@@ -162,14 +161,12 @@ def _public(table: Path, config: RunConfig, schema: Schema, nodes: int) -> Publi
 
 
 def _members(files: tuple[Path, ...], write: Path | None) -> tuple[Member, ...]:
-    """What sites say of themselves in their public files."""
     if bool(files) != (write is not None):
         raise InvalidInput("site", None, "--site and --write belong together", "give both, or --sizes alone")
     return tuple(map(Member.read, files))
 
 
 def _lifelong(said: dict[str, Any]) -> str:
-    """What the run takes of a ledger's lifetime budget."""
     told = f"a ledger with a lifetime budget of {ceil_text(said['least'])} can pay for this run, and is used up by it"
     if "budget" in said and said["runs"]:
         told += (

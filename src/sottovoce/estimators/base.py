@@ -137,7 +137,6 @@ class SitedTable(Sited):
     """For estimators of dense rows."""
 
     def _table(self, X: ArrayLike, *, reset: bool) -> Array:
-        """X as scikit-learn validates it."""
         if issparse(X):
             raise InvalidInput("X", None, "sparse input is not supported", "use X.toarray()")
         return np.asarray(checked("X", lambda: validate_data(self, X, reset=reset, dtype=np.float64)))

@@ -145,10 +145,8 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
     site_intercept_ : ndarray of shape (n_sites,) or (n_sites, n_classes)
     max_grad_norm_ : float
         The cap of the run; inf for none.  With a cap, probabilities are not calibrated.
-    n_iter_ : int
-        Rounds completed.
-    stopped_ : str
-        Why the fit ended.
+    n_iter_, stopped_ : int, str
+        Rounds completed, and why the fit ended.
     choice_ : Choice or None
         What ``method="auto"`` picked, and why.
 
@@ -373,7 +371,6 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
         self, K: int, parts: Any, seed: int | None, knobs: dict[str, Any], differ: bool,
         simulated: Callable[..., Result],
     ) -> Result:  # fmt: skip
-        """One run for all classes."""
         rows = Rows.of_classes(parts, K)
         run = self._chosen(RunConfig(seed=seed, **(knobs | {"loss": f"softmax:{K}"})), rows, differ)
         result = simulated(run, rows, f"{K} classes", 0)

@@ -86,7 +86,6 @@ class _Graph:
         return self.add("Min", self.add("Max", x, self.put(float(lo))), self.put(float(hi)))
 
     def filled(self, x: str, missing: float | None) -> str:
-        """With what is declared in place of NaN."""
         return x if missing is None else self.add("Where", self.add("IsNaN", x), self.put(float(missing)), x)
 
     def norms(self, x: str) -> str:

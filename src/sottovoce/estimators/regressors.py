@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Self
 
 import numpy as np
@@ -19,18 +19,18 @@ from ..answers.training import WEIGHED
 from ..data.rows import Rows
 from ..data.validation import checked
 from ..errors import InvalidInput
-from ..privacy.statement import Caveat
 from ..problem.losses import HuberResidual, loss_texts
 from ..problem.task import BoundedNumber
 from ..problem.weighted_loss import Weighted
 from ..runs import defaults
 from ..runs.config import RunConfig
-from ..runs.simulate import simulate
+from ..runs.simulate import Result, simulate
 from ..util.typing import Any, Array, ArrayLike, IntArray
 from .base import SitedTable
 from .inference import Shown
 from .parameters import with_knobs
 
+_Asked = tuple[Rows, RunConfig, dict[str, Any], Callable[[Result], Array]]  # and what `simulate` takes besides; a model
 _READ = "the target's bounds were read off the rows, and epsilon does not cover that"
 
 
@@ -153,14 +153,19 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         seed, sites, parts = self._deal(groups, len(features))
         knobs = self._run_fields()
         knobs = {name: knobs[name] for name in knobs.keys() - {"method", "loss", "rounds", "rho"}} | {"seed": seed}
-        fit = self._squared if self.loss == SQUARED else self._by_rounds
+        offsets = task.encode(target)
         counts, of_weights = self._weights(sample_weight, parts)
         self.__dict__.pop("coefficients_", None)
-        model, said = fit(features, task, task.encode(target), parts, knobs, counts, (caveat, of_weights))
+        asks = self._squared if self.loss == SQUARED else self._by_rounds
+        rows, run, recipe, model_of_result = asks(features, task, parts, knobs)
+        rows = rows.with_offset([offsets[part] for part in parts])
+        rows = rows if counts is None else rows.with_weight(counts)
+        result = simulate(run, rows, caveat=(caveat, of_weights), **recipe)
+        model = model_of_result(result)
         half = 0.5 * (task.high - task.low)
         self.coef_ = half * model[:-1]
         self.intercept_ = float(task.low + half + half * model[-1]) if self.fit_intercept else task.low + half
-        self.y_bounds_, self.sites_, self.privacy_spent_ = (task.low, task.high), sites, said
+        self.y_bounds_, self.sites_, self.privacy_spent_ = (task.low, task.high), sites, result.privacy
         self._tell_norm(features)
         return self
 
@@ -198,42 +203,32 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         if sample_weight is not None:
             raise InvalidInput("sample_weight", None, WEIGHED, "leave weights out, or use inference=False")
 
-    def _squared(
-        self, X: Array, task: BoundedNumber, t: Array, parts: list[IntArray], knobs: dict[str, Any],
-        counts: list[Array] | None, caveat: Caveat,
-    ) -> tuple[Array, dict[str, Any]]:  # fmt: skip
+    def _squared(self, X: Array, task: BoundedNumber, parts: list[IntArray], knobs: dict[str, Any]) -> _Asked:
         names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(X.shape[1])])
         naming = of_columns([str(name) for name in names], self.data_norm)
-        rows = naming.rows([(X[part], np.ones(len(part))) for part in parts]).with_offset([t[part] for part in parts])
-        rows = rows if counts is None else rows.with_weight(counts)
-        constant, run = naming.constant, RunConfig(method="auto", **knobs)
+        rows = naming.rows([(X[part], np.ones(len(part))) for part in parts])
+        constant, run = naming.constant, RunConfig("auto", **knobs)
         free = np.ones(naming.d) if self.fit_intercept else 1.0 - constant
         method: Recipe = slopes_of(naming) if self.inference else LeastSquares(constant=constant, free=free)
-        result = simulate(run, rows, method=method, loss=Weighted(HuberResidual(1.0)), caveat=caveat)
-        if self.inference:
-            w = model_of(result.outcome)[0]
-            self.coefficients_ = table_of(result.outcome, naming, task, run.delta)
-        else:
-            w = result.outcome[0]
-        return naming.into_units @ w, result.privacy
 
-    def _by_rounds(
-        self, X: Array, task: BoundedNumber, t: Array, parts: list[IntArray], knobs: dict[str, Any],
-        counts: list[Array] | None, caveat: Caveat,
-    ) -> tuple[Array, dict[str, Any]]:  # fmt: skip
+        def model(result: Result) -> Array:
+            if not self.inference:
+                return naming.into_units @ result.outcome[0]
+            self.coefficients_ = table_of(result.outcome, naming, task, run.delta)
+            return naming.into_units @ model_of(result.outcome)[0]
+
+        return rows, run, {"method": method, "loss": Weighted(HuberResidual(1.0))}, model
+
+    def _by_rounds(self, X: Array, task: BoundedNumber, parts: list[IntArray], knobs: dict[str, Any]) -> _Asked:
         if str(self.loss).partition(":")[0] not in {text.partition(":")[0] for text in loss_texts(numbers=True)}:
             rule = f"must be 'squared', {', '.join(loss_texts(numbers=True))}"
             raise InvalidInput("loss", self.loss, rule, "use loss='squared'")
-        encoded = self._encode(X)
-        rows = Rows.build([(encoded[part], np.ones(len(part))) for part in parts], [t[part] for part in parts])
-        rows = rows if counts is None else rows.with_weight(counts)
-        method = self.method
+        encoded, method = self._encode(X), self.method
+        rows = Rows.build([(encoded[part], np.ones(len(part))) for part in parts])
         if method == defaults.METHOD:
             method = defaults.method_of_numbers(self.trust or "nobody", knobs["delta"])
-        run = RunConfig(method=method, loss=self.loss, rounds=self.rounds, rho=self._knobs()["rho"], **knobs)
-        result = simulate(run, rows, caveat=caveat)
-        coef, constant = self._decode(result.consensus)
-        return np.append(coef[0], constant[0]), result.privacy
+        run = RunConfig(method, loss=self.loss, rounds=self.rounds, rho=self._knobs()["rho"], **knobs)
+        return rows, run, {}, lambda result: np.append(*(x[0] for x in self._decode(result.consensus)))
 
     def predict(self, X: ArrayLike) -> Array:
         """The number of every row, shape (n_samples,), within the bounds."""

@@ -182,7 +182,6 @@ class _Trial:
 
     @property
     def score(self) -> float:
-        """What is compared."""
         steps = REGISTRY[self.config.method].gradient_steps and self.config.rounds > 1
         return self.mean * ((1.0 + self.pull) if steps else AHEAD)
 
@@ -366,7 +365,6 @@ class _Search:
         return [under(name, trust) for name in names]
 
     def penalties(self, config: RunConfig, factors: Sequence[float]) -> list[dict[str, Any]]:
-        """Multiples of the configuration's penalty."""
         try:
             usual = config.eta if isinstance(config.eta, float) else self._usual(config)
         except SottovoceError:  # a first guess that breaks a rule
@@ -398,7 +396,6 @@ class _Search:
         return replace(check, errors=np.vstack([before[:, :few], check.errors[:, :few]]))
 
     def verdict(self) -> Choice:
-        """Try the best few in new worlds; the least score wins."""
         tried = len(self.table)
         ranked = sorted(self.tried, key=lambda one: one.score)[:FINALISTS]
         first = next((one for one in self.tried if one.config == self.config), None)
@@ -441,7 +438,6 @@ def _plain(config: RunConfig) -> dict[str, Any]:
 
 
 def _named(config: RunConfig) -> str:
-    """A configuration in a few words."""
     words = f"{config.method}, {config.rounds} round{'' if config.rounds == 1 else 's'}, rho {config.rho:g}"
     words += "" if config.eta is None or not isinstance(config.eta, float) else f", eta {config.eta:g}"
     return words + ("" if config.max_grad_norm == math.inf else f", max_grad_norm {config.max_grad_norm:g}")

@@ -309,7 +309,6 @@ class RunConfig:
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> RunConfig:
-        """Inverse of :meth:`to_dict`."""
         known = {f.name for f in fields(cls)}
         read: dict[type, Any] = {list: tuple, dict: Schedule.from_dict}
         values = {k: read[type(v)](v) if type(v) in read else v for k, v in plain.items() if k in known}

@@ -88,7 +88,6 @@ class Public:
 
     @cached_property
     def rows(self) -> Rows:
-        """As one site's."""
         if self.loss.outputs > 1:
             return Rows.of_classes([(self.X, self.labels)], self.loss.outputs)
         return Rows.build([(self.X, TwoClasses().encode(self.labels))])
@@ -127,7 +126,6 @@ class Public:
 
     @cached_property
     def start(self) -> Start:
-        """The minimiser over the public rows."""
         return Start(pooled_minimiser(self.rows, self.config, self.ridge), "public")
 
     def row_norms(self, quantiles: Sequence[float] = QUANTILES) -> Array:
@@ -143,7 +141,6 @@ class Public:
         return np.quantile(np.abs(slopes) * np.linalg.norm(self.X, axis=1), quantiles)
 
     def summary(self) -> dict[str, Any]:
-        """Plain data: the number of rows and the quantiles of norms."""
         norms = {"row_norms": self.row_norms(), "gradient_norms": self.gradient_norms()}
         return {"rows": len(self.X)} | {
             name: dict(zip(map(str, QUANTILES), values.tolist(), strict=True)) for name, values in norms.items()

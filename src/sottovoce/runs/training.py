@@ -91,8 +91,6 @@ class Report:
 
     Attributes
     ----------
-    config : TrainConfig
-        As it was run, a choice of "auto" included.
     test_errors : array (R,)
         Error of the average model, per replicate (:meth:`sottovoce.problem.task.Task.error`); empty without test rows.
     site_test_errors : array (R, N)
@@ -264,7 +262,6 @@ def train(
 
 
 def _table_of(config: TrainConfig, dataset: data.Dataset) -> data.Dataset:
-    """The table of public rows, encoded as the data are."""
     assert config.public is not None
     if dataset.schema is None:
         rule = "synthetic rows have no schema that a table of public rows could share"
