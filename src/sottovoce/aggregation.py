@@ -1,12 +1,11 @@
 """The aggregation methods of 003: sites release one model each, and an aggregator makes one model of them.
 
 A party is a site, or an aggregator with rows of its own.  It releases once: its curator charges the price to a
-ledger whose budget is the party's target, and only then draws noise.  All else is post-processing of releases.
+ledger whose budget is the party's target, and only then draws noise.  All else is post-processing.
 A party of n rows minimises ``(1/n) sum_k loss + (Lambda/2) ||w||^2`` (003, eq. 3.1): :class:`Facts` with C = 1.
 
-The matrix ``M = [w_1 .. w_N]`` of released models is public.  The feature method maps the aggregator's rows to
-``x' = M x / ||M||_op``, in the unit ball as its price presumes (003 does not divide by the norm), learns weights v
-of the sites' models from these, and releases ``M' v / ||M||_op``.
+The feature method maps the aggregator's rows to ``x' = M x / ||M||_op``, where ``M = [w_1 .. w_N]`` are the released
+models (003 does not divide by the norm), learns weights v of them, and releases ``M' v / ||M||_op``.
 """
 
 from __future__ import annotations
@@ -84,10 +83,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class Fit:
-    """Models, (R, d) or of the local method (R, N, d), and the guarantees of the sites and of the aggregator.
-
-    A guarantee is proved for the worst of the parties; its printed claim is 003's own epsilon where that differs.
-    """
+    """Models, (R, d) or of the local method (R, N, d), and what is proved for the worst site and for the aggregator."""
 
     models: Array
     sites: Statement
@@ -282,9 +278,9 @@ def feature(released: Fit, aggregator: Rows, terms: Terms, own: str = "private",
 
 
 def multilevel(tree: Tree, terms: Terms) -> Fit:
-    """003, section 6.2.2: the fully private feature method at every aggregator of a tree (rows of one node each).
+    """003, section 6.2.2: the private feature method at every aggregator of a tree, each a feature of the one above it.
 
-    What an aggregator releases is a feature of the one above it; every party spends once, on its own rows.
+    Every party spends once, on its own rows.
     """
 
     def leaves(node: Rows | Tree) -> list[Rows]:

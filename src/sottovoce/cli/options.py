@@ -41,6 +41,7 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]
 
 Option = Callable[[Any], Any]
 NUMBER = Numbers()
+LIFELONG = click.Choice(["pure", "zcdp", "rdp"])  # accountants of ledgers on disk
 FILE, FOLDER = click.Path(dir_okay=False, path_type=Path), click.Path(file_okay=False, path_type=Path)
 
 

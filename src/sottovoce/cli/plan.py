@@ -25,7 +25,6 @@ from ..runs.config import RunConfig
 from ..runs.prepare import outline
 from ..runs.public import Public, start_of
 from ..runs.simulate import Result
-from ..runs.start import Start
 from ..util import files
 from ..util.plain import jsonable
 from .options import FILE, NUMBER, as_json, knob_options, left_open, method_options, run_config, say, takes
@@ -113,15 +112,18 @@ def plan(
     if config.auto and not inference:
         same = encoding is not None and encoding.n_features == features
         likely: Expected | None = expected_rows(encoding) if encoding is not None and same else None
-        if public is not None and encoding is not None:
-            likely = _public(public, config, encoding, len(n)).expected() or likely
+        if public is not None:
+            likely = Public.of(load(public, schema=encoding, test_share=None), config, len(n)).expected() or likely
         choice = choose(config, n, features, heterogeneity=declared(partition), free=left_open(), expected=likely)
         config = choice.config
     caveats, begin = [None if encoding is None else encoding.caveat], None
     if write is not None:
         assert encoding is not None
         check_public(str(run_name), config, members, features)
-        begin = _start(start, public, config, encoding, len(members))
+        if public is not None:
+            begin = Public.of(load(public, schema=encoding, test_share=None), config, len(members)).start
+        elif start is not None:
+            begin = start_of(Result.load(start), config, encoding.n_features, encoding)
         caveats += [] if begin is None else [begin.caveat]
     outlined = {} if inference else outline(config, n[:, None], features, caveat=caveats, life=life)
     if write is not None:
@@ -148,16 +150,6 @@ def asked(
         return None
     share = 0.0 if evaluation is None else holdout
     return Asks(inference, inference and site_constants, evaluation, share, cut, by)
-
-
-def _start(run: Path | None, table: Path | None, config: RunConfig, schema: Schema, nodes: int) -> Start | None:
-    if table is not None:
-        return _public(table, config, schema, nodes).start
-    return None if run is None else start_of(Result.load(run), config, schema.n_features, schema)
-
-
-def _public(table: Path, config: RunConfig, schema: Schema, nodes: int) -> Public:
-    return Public.of(load(table, schema=schema, test_share=None), config, nodes)
 
 
 def _members(files: tuple[Path, ...], write: Path | None) -> tuple[Member, ...]:

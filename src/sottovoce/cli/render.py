@@ -13,12 +13,8 @@ from ..problem.task import Detail
 from ..runs.training import Report
 from .screen import Console, escape, listing
 
-_STYLES = {
-    "No privacy guarantee": "bold red",
-    "Not covered": "bold yellow",
-    "Ended early": "bold yellow",
-    "As printed": "bold",
-}
+_STYLES = {"No privacy guarantee": "bold red", "As printed": "bold"}
+_STYLES |= dict.fromkeys(("Not covered", "Ended early"), "bold yellow")
 
 
 def marked_words(words: Words) -> str:

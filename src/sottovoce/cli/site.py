@@ -25,7 +25,7 @@ from ..errors import EXIT_CODES, InvalidInput, LedgerError, SottovoceError
 from ..ledger.durable import DurableLedger, rows_digest
 from ..ledger.life import example
 from ..privacy.statement import Statement, ceil_text
-from .options import FILE, FOLDER, as_json, check_folder, say, takes
+from .options import FILE, FOLDER, LIFELONG, as_json, check_folder, say, takes
 from .render import privacy
 from .screen import Console, escape, print_json, progress
 
@@ -46,21 +46,21 @@ def site() -> None:
     """
 
 
-_FOR_LIFE = click.Choice(["pure", "zcdp", "rdp"])
-_INIT = [
-    say("--name", "Of the site, as in the plan and its certificate.", required=True),
-    say("--hub", "HOST:PORT of the hub.", required=True),
-    say("--data", "CSV or Parquet file, or a folder of mapped rows.", required=True, type=click.Path(path_type=Path)),
-    say("--schema", "TOML file declaring the public facts of the table.", required=True, type=FILE),
-    say("--epsilon", "Lifetime budget of these rows.", required=True, type=float),
-    say("--delta", "Delta of an (epsilon, delta) guarantee.  [default: none, pure epsilon]", type=float),
-    say("--accountant", "Of the budget, for life.  [default: pure without a delta, else rdp]", type=_FOR_LIFE),
-]
-
-
 @site.command()
 @click.argument("folder", type=FOLDER)
-@takes(_INIT)
+@takes(
+    [
+        say("--name", "Of the site, as in the plan and its certificate.", required=True),
+        say("--hub", "HOST:PORT of the hub.", required=True),
+        say(
+            "--data", "CSV or Parquet file, or a folder of mapped rows.", required=True, type=click.Path(path_type=Path)
+        ),
+        say("--schema", "TOML file declaring the public facts of the table.", required=True, type=FILE),
+        say("--epsilon", "Lifetime budget of these rows.", required=True, type=float),
+        say("--delta", "Delta of an (epsilon, delta) guarantee.  [default: none, pure epsilon]", type=float),
+        say("--accountant", "Of the budget, for life.  [default: pure without a delta, else rdp]", type=LIFELONG),
+    ]
+)
 def init(
     folder: Path, name: str, hub: str, data: Path, schema: Path, epsilon: float, delta: float | None,
     accountant: str | None,
@@ -79,14 +79,12 @@ def init(
     check_folder("folder", folder)
     rows = load_rows(data, Schema.from_toml(schema))
     kind = accountant or ("pure" if delta is None else "rdp")
-    fingerprint = rows_digest(*rows.arrays())
-    unknown = check_no_other(data, folder, fingerprint)
+    ours = rows_digest(*rows.arrays())
+    unknown = check_no_other(data, folder, ours)
     public = {"name": name, "rows": int(rows.n[0, 0])}
     with together(folder) as made:
         book = folder / f"{name}.ledger"
-        DurableLedger.create(
-            book, epsilon=epsilon, delta=delta or 0.0, accountant=kind, fingerprint=fingerprint
-        ).close()
+        DurableLedger.create(book, epsilon=epsilon, delta=delta or 0.0, accountant=kind, fingerprint=ours).close()
         made(book)
         certificates.request(folder, name)
         for ending in ("key", "csr"):

@@ -69,12 +69,12 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
         ``accounting="pure"`` and a ledger of pure epsilon imply.
     data_norm : float, default=1.0
         Declared bound on the Euclidean norm of a row: public, never computed from the data.  Longer rows are shortened
-        to it, then all are divided by it.  A simulation warns the rows' holder (:class:`sottovoce.errors.HolderNote`)
-        if it shortens every row, or if no row reaches half of it.
+        to it, then all are divided by it.  A simulation warns (:class:`sottovoce.errors.HolderNote`) if it shortens
+        every row, or if no row reaches half of it.
     classes : sequence of labels or None, default=None
         The declared labels, two or more in any order: all text, all numbers or all booleans.  A release needs them,
-        because which labels occur is private.  Rows with another label, or none, count as rows of zeros; only their
-        holder is told how many.  None reads them off y, in a simulation only, and the statement says so.
+        because which labels occur is private.  Rows with another label, or none, count as rows of zeros.  None reads
+        the labels off y, in a simulation only, and the statement says so.
     trust : {"nobody", "sum", "curator"} or None, default=None
         Whom people trust with their rows: nobody; nobody with more than the sum over all sites
         (``docs/methods/sums.md``), nearly as accurate as a curator; or a curator who holds all rows.  None for nobody,
@@ -89,11 +89,9 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
         Rows longer than `data_norm` are then weighed down and not shortened: unless the model is right, coefficients
         are those of weighted rows.
     class_weight : dict or None, default=None
-        Public weights of the classes, 1 where none is named, divided by the largest.  "balanced" is refused, because it
-        counts labels of private rows.
+        Public weights of classes, 1 by default, divided by the largest; not "balanced", which counts private labels.
     n_sites : int, default=5
-        Number of sites if :meth:`fit` is given no groups: rows are dealt at random, in parts of equal size up to one
-        row.
+        Number of sites to which :meth:`fit` without groups deals the rows at random, as evenly as possible.
     rounds : int, default=10
         Exchanges with the neighbours.
     fit_intercept : bool, default=True
@@ -295,14 +293,12 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
         if self.inference and not (sample_weight is None and self.class_weight is None):
             raise InvalidInput("sample_weight", None, WEIGHED, "leave weights out, or use inference=False")
         counts, of_weights = self._weights(sample_weight, parts, classes, label)
-        caveat = _READ if fixed is None else None
+        caveats = (_READ if fixed is None else None, of_weights)
         self.choice_: Choice | None = None
         if self.inference:
-            self._infer(len(classes), features, label, parts, sites, knobs, seed, groups is not None, caveat)
+            self._infer(len(classes), features, label, parts, sites, knobs, seed, groups is not None, caveats[0])
         else:
-            run = partial(
-                self._run, ledger=ledger, deal=deal, caveat=(caveat, of_weights), counts=counts, starts=starts
-            )
+            run = partial(self._run, ledger=ledger, deal=deal, caveat=caveats, counts=counts, starts=starts)
             fit = self._fit_softmax if self.loss == "softmax" else self._fit_each
             tables = [(encoded[part], label[part]) for part in parts]
             last = fit(len(classes), tables, seed, knobs, groups is not None, run)
@@ -332,7 +328,7 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
         if self._cloned and isinstance(self.ledger, DurableLedger) and not self.ledger.bound:
             rule = "a ledger on disk belongs to one table, and a clone may be given a part: cross-validation fits parts"
             remedy = (
-                "fit the estimator itself on the whole table first, or give a Ledger in memory, which counts every fit"
+                "fit the estimator itself on the whole table first, or give a Ledger in memory, which counts each fit"
             )
             raise InvalidInput("ledger", "DurableLedger", rule, remedy)
 

@@ -94,15 +94,10 @@ class _Graph:
 
 
 def to_onnx(model: Linear) -> Any:
-    """The graph, an ``onnx.ModelProto``.
+    """The graph, an ``onnx.ModelProto``; refused without the extra ``onnx``.
 
     Outputs are ``label`` (texts) and, where the loss gives them, ``probabilities`` (rows, classes) in the order of the
     metadata's ``classes``; or ``prediction``, in the target's unit.
-
-    Raises
-    ------
-    InvalidInput
-        If the extra ``onnx`` is not installed.
     """
     try:
         onnx.helper.make_node  # noqa: B018  # loads the library

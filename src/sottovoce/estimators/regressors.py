@@ -252,11 +252,9 @@ class PrivateRegressor(ConsensusRegressor):
     --------
     >>> import numpy as np
     >>> from sottovoce import PrivateRegressor
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(4000, 2))
-    >>> y = 10.0 + 3.0 * X[:, 0] + rng.normal(size=4000)
-    >>> model = PrivateRegressor((0.0, 20.0), data_norm=3.0, random_state=0).fit(X, y)
-    >>> bool(model.score(X, y) > 0.8)
+    >>> x = np.linspace(-3, 3, 4000)
+    >>> model = PrivateRegressor((0.0, 20.0), data_norm=3.0, random_state=0).fit(x[:, None], 10.0 + 3.0 * x)
+    >>> bool(model.score(x[:, None], 10.0 + 3.0 * x) > 0.8)
     True
     """
 

@@ -67,9 +67,9 @@ class Choice:
     config : RunConfig
         It names a concrete method, so running it does not choose again.
     table : tuple of dict
-        What was tried: knobs, ``noise`` (standard deviation of a coordinate of the first release at the worst site),
-        ``error`` and ``spread`` (mean and standard deviation over worlds and noise), ``seconds``, and the ``stage`` of
-        the search: "method" for the grid, then "rounds", "finer" and "sibling", and "check" in new worlds.
+        What was tried: ``stage`` of the search ("method" for the grid, "rounds", "finer", "sibling", and "check" in new
+        worlds), knobs, ``noise`` (standard deviation of a coordinate of the first release at the worst site), ``error``
+        and ``spread`` (mean and standard deviation over worlds and noise), ``seconds``.
     says : str
         The choice in words.
     """
@@ -237,12 +237,10 @@ class _Search:
             seconds = (time.perf_counter() - started) / len(batch)
             for (config, prepared), found in zip(batch, errors, strict=True):
                 done.append(_Trial(config, found, self._pull(config)))
-                self.table.append(
-                    {"stage": stage} | _plain(config) | {
-                        "noise": float(np.max(prepared.plan(1).rows[0].spread())), "error": done[-1].mean,
-                        "spread": float(found.std(ddof=1)) if found.size > 1 else 0.0, "seconds": seconds,
-                    }
-                )  # fmt: skip
+                noise = float(np.max(prepared.plan(1).rows[0].spread()))
+                spread = float(found.std(ddof=1)) if found.size > 1 else 0.0
+                tried = {"noise": noise, "error": done[-1].mean, "spread": spread, "seconds": seconds}
+                self.table.append({"stage": stage} | _plain(config) | tried)
         if not check:
             self.tried += done
         return done

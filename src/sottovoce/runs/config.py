@@ -100,10 +100,9 @@ class RunConfig:
         The addend of the guarantee ``P(S) <= e^epsilon Q(S) + delta``, for the whole run.  None for pure epsilon.
     rounds : int
         Exchanges with the neighbours.
-    graph : str
-        A specification of :func:`sottovoce.network.graphs.make_graph`.
+    graph, loss : str
+        See :func:`sottovoce.network.graphs.make_graph` and :func:`sottovoce.problem.losses.make_loss`.
     form : {"corrected", "printed", "listed"}
-    loss : str
     C, rho : float
         See :mod:`sottovoce.problem.facts`.
     eta : float, tuple of N floats or Schedule, optional
@@ -116,6 +115,7 @@ class RunConfig:
     noise_growth : float
         Factor of alpha from one release to the next.
     relation : {"replace-one", "zero-out"}
+        Whether epsilon compares a row with any other, or with an empty one, which promises less.
     accountant : {"pure", "zcdp", "rdp", "pld", "best"}, optional
         How releases add up.  None is "pure" without a delta, and "best", the least of all, with one.
     sites_per_row : int

@@ -80,15 +80,13 @@ class Curator:
         ------
         BudgetExceeded
             If the ledger refuses the event; no noise has been drawn.
-        InvalidInput
-            If public vectors are so long that the answer might fail; nothing has been charged.
-        LedgerError
-            If the query needs earlier rounds that were not gone through; nothing has been charged.
+        InvalidInput, LedgerError
+            If public vectors are so long that the answer might fail, or if the query needs earlier rounds that were not
+            gone through; nothing has been charged.
         LedgerMismatch
             If the stored answer was made at another public point than that of a query that stamps it.
         Refused
-            If the run does not allow the net's sites, with nothing charged; or if no honest sites can have made the
-            sum.
+            If the run does not allow the net's sites, nothing charged; or if no honest sites can have made the sum.
         AttemptLost
             If another site's share of a sum does not come.  The attempt stays charged.
         """

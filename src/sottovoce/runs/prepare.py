@@ -50,7 +50,8 @@ def default_penalty(config: RunConfig, facts: Facts, graph: Graph) -> float:
     """A penalty from public facts: the method's own, or in proportion to the noise that the budget needs.
 
     Noise of standard deviation s per coordinate (sum scale) moves an answer by up to s / K.  So the strong convexity K
-    is in proportion to s, with a factor for each method (``noise_weight``) that was measured on Adult.
+    is in proportion to s, with a factor for each method (``noise_weight``) that was measured on Adult.  A method may
+    have a rule of its own: :meth:`sottovoce.algorithms.base.Algorithm.own_penalty`.
 
     Under pure accounting, for a release of rate ``beta``, the logistic log-determinant costs nothing if
     ``beta K >= 1`` (U1), that is, if ``K >= 2 T / epsilon`` for T equal releases under replace-one; ``K`` is
@@ -60,8 +61,6 @@ def default_penalty(config: RunConfig, facts: Facts, graph: Graph) -> float:
 
     A gradient step has length one over the penalty.  Losses of residuals have second derivatives up to ``1/h``, so the
     step measured for classes may diverge; theirs is one over the largest curvature.
-
-    A method may have a rule of its own: :meth:`sottovoce.algorithms.base.Algorithm.own_penalty`.
     """
     cls = REGISTRY[config.method]
     releases = 1 if cls.single else config.rounds
@@ -156,16 +155,8 @@ def prepare(
 ) -> Prepared:  # fmt: skip
     """Check everything that can be checked without rows, and calibrate the noise.
 
-    Parameters
-    ----------
-    n : array (N, 1)
-        Rows per node.
-    d : int
-        Features.
-    graph, loss : optional
-        None for the configuration's.
-    method : Recipe, optional
-        To be run under this configuration's budget and trust (:meth:`sottovoce.RunConfig.for_recipe`).
+    Nodes have `n` rows, (N, 1), of `d` features; `graph` and `loss` are by default the configuration's.  A recipe
+    `method` is run under this configuration's budget and trust (:meth:`sottovoce.RunConfig.for_recipe`).
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """What is public before a run and helps it: an earlier run's model, and public rows.
 
-Public rows are 003's public-private setting for every method.  They give a starting point, typical norms, and
-worlds to try methods on.  Nothing computed from them costs privacy, and nothing protects them.
+Public rows, 003's public-private setting, give a starting point, typical norms, and worlds to try methods on.
+Nothing computed from them costs privacy, and nothing protects them.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from ..util.typing import Any, Array
 from . import engine
 from .config import RunConfig
 from .curator import Curator
-from .engine import Observer, Outcome, Place
+from .engine import Observer, Place
 from .prepare import Prepared, asked_by, held, prepare, privacy_statement
 from .start import Start, named, place_of
 
@@ -59,14 +59,10 @@ class Result:
         The method with its schedules as they ran, noise calibrated.
     models : array (R, N, d)
         The classifier of every node, per replicate.
-    rounds : int
-        Rounds completed.
-    stopped : str
-        Why the run ended.
-    ledger : list of dict
-        Events, in order.
-    statement : Statement
-        What has been proved.
+    rounds, stopped : int, str
+        Rounds completed, and why the run ended.
+    ledger, statement : list of dict, Statement
+        Events in order, and what has been proved of them.
     seconds : float
         Duration, for the rows' holder only: it depends on the rows, and no epsilon covers it.  Not saved.
     extra : dict
@@ -97,13 +93,7 @@ class Result:
 
     @property
     def consensus(self) -> Array:
-        """The average over nodes (002, section VIII), shape (R, d): post-processing of what was released.
-
-        Raises
-        ------
-        InvalidInput
-            If the run trained no model.
-        """
+        """The average over nodes (002, section VIII), (R, d): post-processing; InvalidInput for a recipe's run."""
         if self.config.method in ANSWERS:
             rule = "is of answers, whose run trained no model"
             raise InvalidInput("run", self.config.method, rule, "use the file that `train --save` wrote")
@@ -122,24 +112,12 @@ class Result:
         return files.pack(**arrays)
 
     def save(self, path: str | Path) -> None:
-        """Write :meth:`packed` to a file, in one step.
-
-        Raises
-        ------
-        NotWritten
-            If the file cannot be written, as on a full disk.  An older file of that name remains.
-        """
+        """Write :meth:`packed` to a file, in one step; NotWritten if that fails, and an older file remains."""
         files.write("save", path, self.packed())
 
     @classmethod
     def load(cls, path: str | Path) -> Result:
-        """Read what :meth:`save` wrote, which may come from anybody.
-
-        Raises
-        ------
-        CheckpointError
-            If the file is not a saved run.
-        """
+        """Read what :meth:`save` wrote, which may come from anybody; CheckpointError if it is no saved run."""
         try:
             arrays = files.read_arrays(path)
             meta, models = files.from_json(str(arrays["meta"]), infinite=True), arrays["models"]
@@ -192,9 +170,8 @@ def simulate(
     caveat : str, or iterable of str or None, optional
         What epsilon does not cover, for the statement: see :func:`sottovoce.runs.prepare.privacy_statement`.
     deal : bytes, optional
-        Digest of which row is at which node, for a ledger in memory (:meth:`sottovoce.ledger.memory.Ledger.charge`).
-        None takes a digest of the rows at every node, which is right if rows stay at their nodes.  A caller that
-        deals a table gives a digest of the table and of the row numbers at each node.
+        Digest of which row is at which node, for a ledger in memory (:meth:`sottovoce.ledger.memory.Ledger.charge`):
+        of a table and of each node's row numbers in it.  None digests every node's rows, right if they stay there.
     start : Start, optional
         The public point from which the run starts, and to which its regulariser pulls; None for zero.  It changes no
         price; the statement says what it was computed from.
@@ -223,10 +200,8 @@ def simulate(
     key, *before = _keys(config, facts, label, prepared.algorithm.identity())
     if method is not None and label:
         before.append(_key_before(asked, facts, label, method))
-    lead = (config.replicates, nodes)
-    noise: Noise = (
-        SystemNoise(lead) if config.seed is None else KeyedNoise(config.seed, range(config.replicates), range(nodes))
-    )
+    lead, keys = (config.replicates, nodes), (range(config.replicates), range(nodes))
+    noise: Noise = SystemNoise(lead) if config.seed is None else KeyedNoise(config.seed, *keys)
     book: Ledger | Joint | Run = prepared.ledger
     holding: Joint | nullcontext[None] = nullcontext()
     if isinstance(ledger, DurableLedger):
@@ -251,9 +226,7 @@ def simulate(
             if path.exists() and not again:
                 done, state = engine.load_checkpoint(path, (key, *before), prepared.algorithm.init(place), curator)
             watchers.append(lambda k, s: engine.save_checkpoint(path, key, k, s, curator))
-        outcome: Outcome = engine.run(
-            prepared.algorithm, place, config.rounds, observers=watchers, state=state, done=done
-        )
+        outcome = engine.run(prepared.algorithm, place, config.rounds, observers=watchers, state=state, done=done)
     statement = privacy_statement(prepared, book.rows, simulated=noise.simulated, caveat=caveat)
     statement = statement if start is None else statement.with_caveat(start.caveat)
     if isinstance(book, Run):

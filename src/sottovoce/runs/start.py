@@ -1,9 +1,8 @@
 """A run's starting point, which is public: an earlier run's model, the minimiser over public rows, or a vector given.
 
-The run is the same algorithm on ``v = w - start`` (:class:`sottovoce.runs.engine.Place`).  Its regulariser pulls to
-the start, so what few noisy rounds leave undecided stays as it was there.  Prices and noise do not change, because
-no event depends on a public vector.  The guarantee is about this run's rows; what the start itself was computed
-from is told by :attr:`Start.caveat`, in every statement.
+The run is the same algorithm on ``v = w - start`` (:class:`sottovoce.runs.engine.Place`), so its regulariser pulls to
+the start.  Prices and noise do not change, because no event depends on a public vector.  The guarantee is about this
+run's rows; :attr:`Start.caveat` tells in every statement what the start itself was computed from.
 """
 
 from __future__ import annotations
@@ -80,10 +79,9 @@ class Start:
             return "what the starting point was computed from, which was given as public"
         if self.kind == "public":
             return "the public rows, from which the starting point was computed"
-        if self.simulated:
-            return "the rows of the earlier run whose model is the starting point: its noise can be removed"
-        if self.epsilon is None:
-            return "the rows of the earlier run whose model is the starting point: it has no guarantee"
+        if self.simulated or self.epsilon is None:
+            why = "its noise can be removed" if self.simulated else "it has no guarantee"
+            return f"the rows of the earlier run whose model is the starting point: {why}"
         cost = f"epsilon = {ceil_text(self.epsilon)}" + (f", delta = {self.delta:g}" if self.delta else "")
         said = f"the cost of the earlier run whose model is the starting point, by its record {cost}"
         return f"{said}: where both runs read the same row, the two costs add up"

@@ -46,18 +46,12 @@ class TrainConfig:
         Path of the TOML file that declares the public facts of a user's table.
     nodes : int, optional
         Number of sites; None for 5, or as many as a ``site:NAME`` partition finds.
-    partition : str
-        See :func:`sottovoce.data.partition`.
-    strength : float
-        How strongly the ``label`` partition makes sites differ.
-    sizes : tuple of float, optional
-        Relative sizes of the nodes.
+    partition, strength, sizes
+        See :func:`sottovoce.data.partition`: how rows are dealt, how unlike sites are, their relative sizes.
     test_share : float, optional
         Share of a user's table that is held out.
-    start : str, optional
-        File of an earlier run, from whose model this run starts.
-    public : str, optional
-        A table of public rows under the schema of `data`; the run starts from their minimiser.
+    start, public : str, optional
+        File of an earlier run from whose model this run starts, or table of public rows, from whose minimiser.
     public_share : float, optional
         Share of the training rows that a simulation takes as public instead.
     """
@@ -91,20 +85,17 @@ class Report:
 
     Attributes
     ----------
-    test_errors : array (R,)
-        Error of the average model, per replicate (:meth:`sottovoce.problem.task.Task.error`); empty without test rows.
-    site_test_errors : array (R, N)
-        The same of every node's own model.
+    test_errors, site_test_errors : array (R,), array (R, N)
+        Errors per replicate of the average model and of every node's own (:meth:`sottovoce.problem.task.Task.error`);
+        empty without test rows.
     nonprivate_test_error : float or None
         Error of the minimiser over all rows without noise.
     baseline_test_errors : dict of str to float or None
         Errors of models that use no columns: see :meth:`sottovoce.problem.task.Task.baselines`.
     site_labels : array (N,)
         :meth:`sottovoce.problem.task.Task.summary` of every node's training labels, for the data's holder only.
-    choice : Choice or None
-        What ``method="auto"`` picked.
-    public : Public or None
-        The public rows from which the run started.
+    choice, public : Choice or None, Public or None
+        What ``method="auto"`` picked, and the public rows from which the run started.
     details : dict of str to Detail
         More of the first replicate's average model: see :meth:`sottovoce.problem.task.Task.details`.
     """
@@ -244,9 +235,8 @@ def train(
     notes += unfit(dataset.clipped)
     X, y, task = dataset.X_test, dataset.y_test, dataset.task
     scored, errors, nodes = len(y) > 0, task.model_errors, result.facts.n_nodes
-    baselines = {
-        name: float(task.error(z, y)) if scored else None for name, z in task.baselines(dataset.y_train).items()
-    }
+    constant = task.baselines(dataset.y_train)
+    baselines = {name: float(task.error(z, y)) if scored else None for name, z in constant.items()}
     if start is not None:
         baselines = {"start": float(errors(X, y, start.vector)) if scored else None} | baselines
     return Report(
