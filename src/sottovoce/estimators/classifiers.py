@@ -327,9 +327,7 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
             raise InvalidInput("accounting", self.accounting, rule, "leave it out, or leave the ledger out")
         if self._cloned and isinstance(self.ledger, DurableLedger) and not self.ledger.bound:
             rule = "a ledger on disk belongs to one table, and a clone may be given a part: cross-validation fits parts"
-            remedy = (
-                "fit the estimator itself on the whole table first, or give a Ledger in memory, which counts each fit"
-            )
+            remedy = "fit the estimator on the whole table first, or give a Ledger in memory, which counts every fit"
             raise InvalidInput("ledger", "DurableLedger", rule, remedy)
 
     def _run(
